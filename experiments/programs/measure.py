@@ -51,7 +51,7 @@ class Timed:
 
     @property
     def undecided(self) -> bool:
-        """Tells if looks had not been worth their time yet: nearly all ran eagerly."""
+        """Tells if trials had not been worth their time yet: nearly all ran eagerly."""
         return self.way.endswith("not decided yet")
 
     def to_json(self) -> dict[str, Any]:

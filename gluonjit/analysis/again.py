@@ -25,7 +25,7 @@ MOST_NODES, MOST_ROWS = 64, 512
 """Limits of a batch whose plan may be kept: in larger ones planning costs little, and structures rarely repeat."""
 _MOST_PLANS, _MOST_SEEN = 512, 8192
 
-_plans: dict[Hashable, Kept] = {}
+_plans: dict[Hashable, KeptPlan] = {}
 _seen: set[int] = set()  # hashes of structures that have come once
 
 
@@ -37,7 +37,7 @@ class _Product(NamedTuple):
     calls: Sequence[tuple[int, int]]
 
 
-class Kept:
+class KeptPlan:
     """The plan of a structure, without the parts that belong to one batch."""
 
     def __init__(self, plan: Plan, graph: Graph, given: Sequence[Record]) -> None:
@@ -160,7 +160,7 @@ def samples_of(graph: Graph) -> tuple[tuple[int, bool], ...]:
     return tuple([(row, sample is None) for row, sample in graph.marks])
 
 
-def kept(structure: Hashable) -> Kept | None:
+def kept(structure: Hashable) -> KeptPlan | None:
     """The plan of a structure, if one is kept."""
     return _plans.get(structure)
 
@@ -175,7 +175,7 @@ def keep(structure: Hashable, plan: Plan, graph: Graph, given: Sequence[Record])
         return
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
-    _plans[structure] = Kept(plan, graph, given)
+    _plans[structure] = KeptPlan(plan, graph, given)
 
 
 def plan_count() -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gluonjit.analysis import flat
-from gluonjit.analysis.forms import Form, form_of
+from gluonjit.analysis.forms import KindForm, form_of
 from gluonjit.analysis.indices import Index
 from gluonjit.compiled import filled, numbers, repeated, room
 from gluonjit.graph.recorder import Record, read
@@ -28,7 +28,7 @@ class Captured:
     def __init__(self, records: Iterable[Record], rows: int) -> None:
         self.rows = rows
         self.records: list[Record] = []
-        self.forms: list[Form] = []
+        self.forms: list[KindForm] = []
         self.begins = filled((0,))
         self.widths = filled(())
         self.heights = filled(())
@@ -76,7 +76,7 @@ class Captured:
         for record, form in zip(records, forms):
             self.add(record, form, len(record))
 
-    def add(self, record: Record, form: Form, count: int) -> None:
+    def add(self, record: Record, form: KindForm, count: int) -> None:
         """Start the nodes of a record."""
         self.records.append(record)
         self.forms.append(form)
@@ -85,7 +85,7 @@ class Captured:
         self.heights.append(form.height)
         self.width += count * form.width
 
-    def replace(self, number: int, record: Record, form: Form) -> None:
+    def replace(self, number: int, record: Record, form: KindForm) -> None:
         """Move the nodes of a record to another one with as many nodes."""
         self.records[number], self.forms[number] = record, form
         self.widths[number], self.heights[number] = form.width, form.height

@@ -23,7 +23,7 @@ PlanBy = Callable[[str, str], Plan]
 """Makes a plan of what was captured, by a scheduler and with a granularity."""
 DEFAULT_SCHEDULER = "depth"
 _SAME = 0.02  # a way has to be better by this fraction: the model is not more exact
-_LOOKS, _SAMPLES = 3, 24  # a way is looked at in this many flushes, of this many samples in all
+_FLUSHES, _SAMPLES = 3, 24  # a way is tried in this many flushes, of this many samples in all
 _DRIFT = 1.5  # a study begins anew where nodes a sample have changed by this factor
 _MEMORY = 64  # samples, after which a running mean has forgotten half
 _FAR = 1.3  # a way that seems worse by this factor is not captured to see more exactly
@@ -83,11 +83,11 @@ class Study:
     _usual: float = 0.0  # nodes a sample when it was chosen
     _mean: float = 0.0  # and since
 
-    def capture(self, look: bool = True) -> Capture:
-        """The way to capture the next flush; the best known one unless it may `look` at others."""
+    def capture(self, others: bool = True) -> Capture:
+        """The way to capture the next flush; the best known one unless it may try `others`."""
         if self.chosen is not None:
             return self.chosen.capture
-        if self._todo and look:
+        if self._todo and others:
             return self._todo[0]
         return self._best.setting.capture if self.estimates else self.allowed.first.capture
 
@@ -151,15 +151,15 @@ class Study:
 
     def _seen_enough(self, capture: Capture) -> bool:
         """Tells whether enough different minibatches were seen, or this way is far from the best in any case."""
-        looked = self._of(capture)
-        many = any(estimate.flushes >= _LOOKS and estimate.samples >= _SAMPLES for estimate in looked)
-        return many or self._far_off(looked)
+        known = self._of(capture)
+        many = any(estimate.flushes >= _FLUSHES and estimate.samples >= _SAMPLES for estimate in known)
+        return many or self._far_off(known)
 
-    def _far_off(self, looked: Sequence[Estimate]) -> bool:
+    def _far_off(self, known: Sequence[Estimate]) -> bool:
         """Tells whether even the cheapest of these costs far more than the best of all."""
-        return bool(looked) and min(estimate.per_sample for estimate in looked) > _FAR * self._best.per_sample
+        return bool(known) and min(estimate.per_sample for estimate in known) > _FAR * self._best.per_sample
 
-    def look(self, capture: Capture, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
+    def compare(self, capture: Capture, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
         """Compare the schedulers on a graph; after enough graphs rule out ways that cannot pay, or choose."""
         self.shown = None
         first = self.allowed.first.scheduler
@@ -175,7 +175,7 @@ class Study:
         gone = capture.granularity if self._far_off(self._of(capture)) else None
         self._todo = [other for other in self._todo if other != capture and other.granularity != gone]
         if capture == Capture("cell", False) and any(other.granularity == "graph" for other in self._todo):
-            self._look_at_structures(plan_by, seen, model)
+            self._examine_structures(plan_by, seen, model)
         self._choose()
 
     def _choose(self) -> None:
@@ -220,7 +220,7 @@ class Study:
             del self.estimates[setting]
             self.ruled_out[str(setting)] = f"its analysis took {seconds * 1e3:.1f} ms, more than a minibatch by {first}"
 
-    def _look_at_structures(self, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
+    def _examine_structures(self, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
         """Rule out granularity "graph" if graphs captured for other ways show that it is far off."""
         setting = Setting("graph", False, self.allowed.first.scheduler)
         estimate = _estimate(setting, plan_by(setting.scheduler, "graph"), seen, model)

@@ -22,7 +22,7 @@ class Product(NamedTuple):
     column: int
 
 
-class Cut(NamedTuple):
+class SplitCall(NamedTuple):
     """A call as the products and the rest that it runs as.
 
     kind, rest: of the rest; kept: the columns of the call that it has; left: rows of all products; nodes, width: so
@@ -30,7 +30,7 @@ class Cut(NamedTuple):
     """
 
     kind: Kind
-    rest: Form
+    rest: KindForm
     kept: Any
     left: int
     products: tuple[Product, ...]
@@ -38,7 +38,7 @@ class Cut(NamedTuple):
     width: int
 
 
-class Form(NamedTuple):
+class KindForm(NamedTuple):
     """The rows of a node of a kind.
 
     sizes: the rows of each operand; columns: where those of each begin among all, and after the last their `width`:
@@ -54,21 +54,21 @@ class Form(NamedTuple):
     width: int
     height: int
     numbers: Any
-    cut: Cut | None
+    cut: SplitCall | None
 
 
-def form_of(kind: Kind) -> Form:
+def form_of(kind: Kind) -> KindForm:
     """The form of a kind, which keeps it."""
-    form: Form | None = kind.form
+    form: KindForm | None = kind.form
     if form is None:
         sizes = tuple([spec.rows for spec in kind.operands])
         columns = (0, *accumulate(sizes))
         listed = filled([kind.arity, *_numbers(kind, columns)])
-        form = kind.form = Form(sizes, columns, columns[-1], kind.rows, listed, _cut(kind.split, columns))
+        form = kind.form = KindForm(sizes, columns, columns[-1], kind.rows, listed, _cut(kind.split, columns))
     return form
 
 
-def _cut(split: Split | None, columns: tuple[int, ...]) -> Cut | None:
+def _cut(split: Split | None, columns: tuple[int, ...]) -> SplitCall | None:
     if split is None:
         return None
     kept = [row for of in split.kept for row in range(columns[of], columns[of + 1])]
@@ -80,7 +80,7 @@ def _cut(split: Split | None, columns: tuple[int, ...]) -> Cut | None:
         left -= kind.rows
         column += sum([output.spec.rows for output in kind.outputs])
     width = rest.width + sum([form_of(kind).width for _, kind in split.products])
-    return Cut(split.rest, rest, filled(kept), total, tuple(products), len(products), width)
+    return SplitCall(split.rest, rest, filled(kept), total, tuple(products), len(products), width)
 
 
 def _numbers(kind: Kind, columns: tuple[int, ...]) -> list[int]:

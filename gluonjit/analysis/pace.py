@@ -4,9 +4,9 @@ The unit is seconds per outermost call: its forward pass and, in training, its s
 to the optimizer's step. It is measured over stretches (see `gluonjit.hybrid.choose.pacing`): eagerly first, then both
 ways in turns.
 
-The cost of trials ("looks") is bounded. A look is a stretch in another way than the one kept: batched, as long as
-nothing is decided; later with other schedulers, or captured otherwise. All looks together may lose the time of `_GRANT`
-calls and the fraction `_SHARE` of all seconds so far. A look that exceeds this is abandoned.
+The cost of trials is bounded. A trial is a stretch in another way than the one kept: batched, as long as nothing is
+decided; later with other schedulers, or captured otherwise. All trials together may lose the time of `_GRANT` calls and
+the fraction `_SHARE` of all seconds so far. A trial that exceeds this is abandoned.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from math import inf
 from statistics import median
 from typing import Any, NamedTuple
 
-_CALLS, _STRETCHES = 8, 2  # that run eagerly before the first look: the first ones take longer than those to come
+_CALLS, _STRETCHES = 8, 2  # that run eagerly before the first trial: the first ones take longer than those to come
 _GRANT, _STRETCHES_LOST = 48.0, 4.0  # calls, but no more than this many stretches of them
 _SHARE = 0.05
-_TRACE = 0.01  # seconds: the first look is to be allowed a trace, which is not abandoned
-_SURE = (2.0, 1.3, 1.0)  # by how much batches have to be faster where one, two, or three looks are to decide
+_TRACE = 0.01  # seconds: the first trial is to be allowed a trace, which is not abandoned
+_SURE = (2.0, 1.3, 1.0)  # by how much batches have to be faster where one, two, or three trials are to decide
 _SLOWER = (4.0, 1.3, 1.0)  # and by how much slower: the first one finds everything cold
 _ENOUGH = len(_SURE)
 _FAR = _SURE[0]
 _HOPELESS = 4.0  # and two that were traced in, if they were this many times as slow without what the tracing took
 _TIE = 0.95  # batches that are no faster than that are not worth their first minibatches
-_MOST = 8  # looks after which it is decided by what there is: tracing is what this program does
+_MOST = 8  # trials after which it is decided by what there is: tracing is what this program does
 _WORSE = 1.1  # batches that have become so much slower than eager was are compared anew
 _MANY = 9  # batched stretches whose median may not be above that of the eager ones
 _KEPT = 15  # stretches of each way whose median counts
@@ -35,7 +35,7 @@ _OTHERWISE = 1.5  # and compared anew if the fastest of them is so much faster o
 _AGAIN = 256  # stretches after which eager is compared anew, and twice as many each time
 
 
-class Outcome(NamedTuple):
+class StretchOutcome(NamedTuple):
     """The outcome of a stretch: this many outermost calls, in this many seconds; 0 where it was not timed.
 
     rate: seconds of a call that was batched, without what tracing took; unlike: whether something was done that is not
@@ -53,10 +53,10 @@ class Outcome(NamedTuple):
     way: str = ""
 
 
-class Shown(NamedTuple):
+class PaceSummary(NamedTuple):
     """A page on one phase of a block: all that is known of it.
 
-    decided: "eager", "batched", or "" while both are looked at; eager, batched: seconds of an outermost call, None
+    decided: "eager", "batched", or "" while both are compared; eager, batched: seconds of an outermost call, None
     where they are not known; calls: those of a stretch; way: the way to batch; origin: the day and file of what an
     earlier process has learned, as long as it has not been compared anew.
     """
@@ -91,7 +91,6 @@ class Pace:
         "doubts",
         "eager",
         "hopeless",
-        "looks",
         "lost",
         "met",
         "needed",
@@ -102,6 +101,7 @@ class Pace:
         "strange",
         "told",
         "training",
+        "trials",
         "unit",
         "unlike",
         "way",
@@ -110,7 +110,7 @@ class Pace:
     def __init__(self, training: bool) -> None:
         self.training = training
         self.seconds = 0.0  # of all stretches
-        self.lost = 0.0  # of them what looks have taken longer than they would have in the way that is kept
+        self.lost = 0.0  # of them what trials have taken longer than they would have in the way that is kept
         self.again = _AGAIN
         self.way = ""
         self.calls = 0  # of the last batched stretch
@@ -118,14 +118,14 @@ class Pace:
         self.compare()
 
     def compare(self) -> None:
-        """Compare both ways again. The time lost by looks still counts."""
+        """Compare both ways again. The time lost by trials still counts."""
         self.eager: list[float] = []  # seconds a call
         self.batched: list[float] = []  # of whole stretches in which nothing was traced
         self.strange: list[float] = []  # of those in which something was
         self.met = 0  # eager calls
-        self.looks = 0  # stretches that were batched, abandoned or not
+        self.trials = 0  # stretches that were batched, abandoned or not
         self.hopeless = 0  # of them far slower than eager, whatever was traced
-        self.needed = _TRACE  # seconds that the next look has to be allowed to lose
+        self.needed = _TRACE  # seconds that the next trial has to be allowed to lose
         # Seconds of a call in the way that is kept, as far as they are known; eagerly as long as none is.
         self.unit = 0.0
         self.decided: bool | None = None  # True: eager
@@ -141,12 +141,12 @@ class Pace:
 
     @property
     def grant(self) -> float:
-        """Seconds that looks may lose in any case."""
+        """Seconds that trials may lose in any case."""
         return min(_GRANT, _STRETCHES_LOST * max(self.calls, 1)) * self.unit
 
     @property
     def allowed(self) -> float:
-        """Seconds that looks may lose now."""
+        """Seconds that trials may lose now."""
         return self.grant + _SHARE * self.seconds - self.lost
 
     @property
@@ -159,7 +159,7 @@ class Pace:
     @property
     def _turns(self) -> bool:
         """Tells whether it is eager's turn to be measured."""
-        return len(self.eager) < _STRETCHES + self.looks or self.met < _CALLS
+        return len(self.eager) < _STRETCHES + self.trials or self.met < _CALLS
 
     @property
     def settled(self) -> bool:
@@ -172,15 +172,15 @@ class Pace:
         return self.decided is None or self.doubts > 0
 
     @property
-    def may_look(self) -> bool:
+    def may_try(self) -> bool:
         """Tells whether other ways to batch may be tried: once batching is decided."""
         return self.decided is False and self.allowed > self.needed
 
     def spent(self, seconds: float, calls: int) -> bool:
-        """Tells whether a look that has taken so long, for this many calls so far, has spent what it may lose."""
+        """Tells whether a trial that has taken so long, for this many calls so far, has spent what it may lose."""
         return seconds - self.unit * calls > self.allowed
 
-    def add(self, ran: Outcome) -> None:
+    def add(self, ran: StretchOutcome) -> None:
         """Count a stretch."""
         each = ran.seconds / ran.calls
         self.seconds += ran.seconds or self.unit * ran.calls
@@ -199,7 +199,7 @@ class Pace:
             self._measure()
             self._decide()
         else:
-            self.looks += 1
+            self.trials += 1
             self.way = ran.way or self.way
             if ran.whole:
                 known = self.batched if usual else self.strange
@@ -208,8 +208,8 @@ class Pace:
                 self.hopeless += 1
             self._decide()
 
-    def _lose(self, ran: Outcome) -> None:
-        """Count the loss of a look. Traces are not repeated; otherwise the next look may lose as much again."""
+    def _lose(self, ran: StretchOutcome) -> None:
+        """Count the loss of a trial. Traces are not repeated; otherwise the next trial may lose as much again."""
         lost = ran.seconds - self.unit * ran.calls
         self.lost = max(self.lost + lost, -self.grant)
         traced = self.decided is None and ran.whole
@@ -217,19 +217,19 @@ class Pace:
 
     def _decide(self) -> None:
         """Keep a way if it is far better, or if enough is known of both."""
-        if not self.eager or not self.looks:
+        if not self.eager or not self.trials:
             return
         if self.batched:
-            ratio, looks = _typical(self.batched) / self.unit, min(len(self.batched), _ENOUGH) - 1
-            if not 1 / _SURE[looks] < ratio < _SLOWER[looks]:
+            ratio, trials = _typical(self.batched) / self.unit, min(len(self.batched), _ENOUGH) - 1
+            if not 1 / _SURE[trials] < ratio < _SLOWER[trials]:
                 self._keep(ratio > _TIE)
         elif self.strange and self.strange[-1] * _FAR < self.unit:  # even so
             self.batched.append(self.strange[-1])
             self._keep(False)
-        elif self.looks >= _MOST and len(self.strange) >= _ENOUGH:
+        elif self.trials >= _MOST and len(self.strange) >= _ENOUGH:
             self.batched = self.strange[-_ENOUGH:]
             self._keep(median(self.batched) > _TIE * self.unit)
-        elif self.looks >= _MOST or self.hopeless >= 2:
+        elif self.trials >= _MOST or self.hopeless >= 2:
             self._keep(True)
 
     def _keep(self, eager: bool) -> None:
@@ -238,7 +238,7 @@ class Pace:
         if self.told is not None:
             self.told()
 
-    def _watch(self, ran: Outcome, each: float, usual: bool) -> None:
+    def _watch(self, ran: StretchOutcome, each: float, usual: bool) -> None:
         """Compare again at another size of stretches, if batches are slower than eager, or after a long time."""
         if ran.eager and ran.seconds and self.doubts:
             self._doubt(each)
@@ -270,11 +270,11 @@ class Pace:
         eager, many = median(self.eager), len(self.batched) >= _MANY
         return each > _WORSE * eager or (many and median(self.batched[-_MANY:]) > eager)
 
-    def shown(self) -> Shown:
+    def shown(self) -> PaceSummary:
         """Shows what is known."""
         decided = "" if self.decided is None else "eager" if self.decided else "batched"
         eager, batched = (median(known) if known else None for known in (self.eager, self.batched or self.strange))
-        return Shown(self.training, decided, eager, batched, self.calls, self.way, self.origin)
+        return PaceSummary(self.training, decided, eager, batched, self.calls, self.way, self.origin)
 
     def learned(self) -> dict[str, Any] | None:
         """Returns the state for a later process, as plain values; None before a decision."""

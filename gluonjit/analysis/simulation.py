@@ -10,7 +10,7 @@ from gluonjit.analysis.bound import critical_path, lower_bound
 from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.plan import arena_bytes, gathered_bytes, gathers, launches
 from gluonjit.analysis.planner import make_plan
-from gluonjit.analysis.traces.document import Trace
+from gluonjit.analysis.traces.document import BatchTrace
 from gluonjit.analysis.traces.restoring import graph_of, variant
 from gluonjit.analysis.traces.samples import sample_numbers
 from gluonjit.graph.modes import is_recorded
@@ -45,7 +45,7 @@ class Simulated:
 
 
 def simulated(
-    trace: Trace, schedulers: Sequence[str], model: CostModel, batch_sizes: Sequence[int] | None = None
+    trace: BatchTrace, schedulers: Sequence[str], model: CostModel, batch_sizes: Sequence[int] | None = None
 ) -> Iterator[Simulated]:
     """A row for each granularity, batch size (None: the whole trace), sharing and scheduler.
 
@@ -62,14 +62,16 @@ def simulated(
                     yield simulated_flush(flush, granularity, scheduler, model, batch_size or known)
 
 
-def granularities(trace: Trace) -> tuple[str, ...]:
+def granularities(trace: BatchTrace) -> tuple[str, ...]:
     """Those that a trace can be planned at: the one it was captured at, and whole samples that share nothing."""
     if trace.granularity == "cell" and not trace.sharing and sample_numbers(trace):
         return ("cell", "graph")
     return (trace.granularity,)
 
 
-def simulated_flush(trace: Trace, granularity: str, scheduler: str, model: CostModel, batch_size: int = 0) -> Simulated:
+def simulated_flush(
+    trace: BatchTrace, granularity: str, scheduler: str, model: CostModel, batch_size: int = 0
+) -> Simulated:
     """Plan one flush of all of a trace, which is one of this many samples."""
     times: list[float] = []
     while len(times) < _REPEATS and sum(times) < _SECONDS:

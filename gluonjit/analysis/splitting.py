@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from gluonjit.analysis import flat
 from gluonjit.analysis.captured import Captured
-from gluonjit.analysis.forms import Cut, form_of
+from gluonjit.analysis.forms import SplitCall, form_of
 from gluonjit.compiled import filled, room
 from gluonjit.graph.graph import Graph
 from gluonjit.graph.origins import Mark
@@ -39,7 +39,7 @@ def captured_nodes(graph: Graph, sharing: Sharing = "batch") -> Captured:
     return captured
 
 
-def _cut(captured: Captured, number: int, cut: Cut, wanted: dict[Any, list[_Calls]]) -> None:
+def _cut(captured: Captured, number: int, cut: SplitCall, wanted: dict[Any, list[_Calls]]) -> None:
     """Reduce calls to the rest without their products, which go into `wanted`."""
     record, width = captured.records[number], captured.forms[number].width
     begin, end = captured.begins[number], captured.begins[number + 1]

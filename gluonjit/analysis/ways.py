@@ -86,14 +86,14 @@ class Estimate(NamedTuple):
 class Choice(NamedTuple):
     """The choice for the last flush, and its alternatives, the cheapest first.
 
-    decided: whether all ways have been looked at; looked: whether some were in this flush; profiled: whether the engine
-    was waited for after each step of it, so that the model learns what they take; ruled_out: ways that cannot pay;
-    origin: the day and file of the earlier process that has decided it, if this one has not.
+    decided: whether all ways have been tried; compared: whether schedulers were compared in this flush; profiled:
+    whether the engine was waited for after each step of it, so that the model learns what they take; ruled_out: ways
+    that cannot pay; origin: the day and file of the earlier process that has decided it, if this one has not.
     """
 
     setting: Setting
     decided: bool
-    looked: bool
+    compared: bool
     profiled: bool
     estimates: tuple[Estimate, ...]
     ruled_out: dict[str, str]

@@ -59,7 +59,7 @@ class Problem:
 
 
 @dataclass
-class Engine:
+class ProbedFramework:
     """A framework, with the findings of its probe."""
 
     name: str
@@ -100,9 +100,9 @@ def gluonjit_version() -> str:
     return str(version or _version_of("gluonjit") or "(not installed)")
 
 
-def examine(name: str) -> Engine:
+def examine(name: str) -> ProbedFramework:
     """Find the package of a framework, and try it in a process of its own."""
-    engine = Engine(name, supported=_has_engine(name))
+    engine = ProbedFramework(name, supported=_has_engine(name))
     found = ((distribution, _version_of(distribution)) for distribution in _DISTRIBUTIONS[name])
     engine.distributions = [(distribution, version) for distribution, version in found if version]
     if not engine.distributions and not _is_found(name):
@@ -127,7 +127,7 @@ def _is_found(name: str) -> bool:
         return False
 
 
-def read_probe(engine: Engine, output: str, ending: str) -> None:
+def read_probe(engine: ProbedFramework, output: str, ending: str) -> None:
     """Put the output of a probe into ``engine``; ``ending`` says how the process failed, if it did."""
     stages = list(_json_lines(output))
     for stage in stages:
@@ -140,7 +140,7 @@ def read_probe(engine: Engine, output: str, ending: str) -> None:
     engine.problems.append(Problem(f"{engine.name}, {last}: the process {ending}", _remedy(cause, engine.name)))
 
 
-def _read_stage(engine: Engine, stage: dict[str, Any]) -> None:
+def _read_stage(engine: ProbedFramework, stage: dict[str, Any]) -> None:
     name = str(stage["stage"])
     if stage.get("ok") is False:
         error = str(stage["error"])
@@ -154,7 +154,7 @@ def _read_stage(engine: Engine, stage: dict[str, Any]) -> None:
         engine.devices.append(str(stage["device"]))
 
 
-def _import_problems(engine: Engine, stage: dict[str, Any]) -> Iterable[Problem]:
+def _import_problems(engine: ProbedFramework, stage: dict[str, Any]) -> Iterable[Problem]:
     for warning in stage.get("warnings", ()):
         yield Problem(warning, f"pip install --upgrade gluonjit, with {engine.name} {SUPPORTED_MXNET}")
     if engine.name == "mxnet" and engine.version != SUPPORTED_MXNET:
@@ -213,7 +213,7 @@ def _has_engine(name: str) -> bool:
     return importlib.util.find_spec(f"gluonjit.engines.{name}") is not None
 
 
-def _engine_lines(engines: Iterable[Engine]) -> Iterable[str]:
+def _engine_lines(engines: Iterable[ProbedFramework]) -> Iterable[str]:
     for engine in engines:
         if not engine.installed:
             yield f"{engine.name}: not installed (pip install 'gluonjit[{engine.name}]')"
@@ -224,7 +224,7 @@ def _engine_lines(engines: Iterable[Engine]) -> Iterable[str]:
         yield f"{engine.name}: {brought}, {state}{note}"
 
 
-def _numpy_lines(engines: Iterable[Engine]) -> Iterable[str]:
+def _numpy_lines(engines: Iterable[ProbedFramework]) -> Iterable[str]:
     version = _version_of("numpy")
     if version is None:
         yield "not installed (pip install numpy)"
@@ -238,7 +238,7 @@ def _numpy_lines(engines: Iterable[Engine]) -> Iterable[str]:
         yield f"{version}: fits"
 
 
-def _python_problems(engines: Iterable[Engine], python: tuple[int, int] = _PYTHON) -> Iterable[Problem]:
+def _python_problems(engines: Iterable[ProbedFramework], python: tuple[int, int] = _PYTHON) -> Iterable[Problem]:
     """Lists the reasons that prevent an installation of MXNet."""
     if python >= (3, 13) and not any(engine.installed for engine in engines):
         what, _, step = compat.python_problem(python, has_distutils=True).partition(" Next: ")

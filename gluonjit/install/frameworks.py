@@ -28,7 +28,7 @@ Install = Union[str, Callable[[ModuleType], object]]
 Prepare = Union[str, Callable[[], object]]
 
 
-class _Watch:
+class _FrameworkHooks:
     """The hooks on one framework, and the module object of their last call."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class _Watch:
         self.installed: list[tuple[Install, ModuleType]] = []
 
 
-_watches: dict[str, _Watch] = {}
+_watches: dict[str, _FrameworkHooks] = {}
 # Guards the table alone, and is never held while anything is imported or called.
 _lock = threading.Lock()
 
@@ -64,7 +64,7 @@ def before_import(name: str, prepare: Prepare) -> None:
 
 def _watch(name: str, install: Install | None = None, prepare: Prepare | None = None) -> None:
     with _lock:
-        watch = _watches.setdefault(name, _Watch())
+        watch = _watches.setdefault(name, _FrameworkHooks())
         if install is not None and install not in watch.installs:
             watch.installs.append(install)
         if prepare is not None and prepare not in watch.prepares:

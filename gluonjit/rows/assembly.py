@@ -65,7 +65,7 @@ class Compiled:
         return tuple(sorted({slot.number for slot in slots if slot.what in ("packed", "turned", "const")}))
 
 
-class Variant(NamedTuple):
+class CallingConvention(NamedTuple):
     """A way to call a program: operands whose rows follow each other, operands and constants that learn, results that
     have a gradient."""
 
@@ -75,7 +75,7 @@ class Variant(NamedTuple):
     results: frozenset[int]
 
 
-def compiled(program: RowProgram, way: Variant, ops: dict[str, int]) -> Compiled:
+def compiled(program: RowProgram, way: CallingConvention, ops: dict[str, int]) -> Compiled:
     """Assemble a program, and its derivative where something learns. Raises NotFusable."""
     derivative = None
     if (way.operands or way.consts) and way.results:

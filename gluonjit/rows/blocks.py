@@ -25,7 +25,7 @@ APART, ANY_ROWS = 1, 2
 
 
 @cython.cclass
-class Form:
+class BlockForm:
     """A program, by its number, and its slots but for the first two: three numbers each, what it is and two of it.
 
     node_columns, child_columns: what it saves of each node and each child.
@@ -227,7 +227,7 @@ class Blocks:
         slots: cython.longlong = 0
         floats: cython.longlong = 0
         for k in range(len(steps)):
-            form: Form = forms[k]
+            form: BlockForm = forms[k]
             step: cython.Py_ssize_t = steps[k]
             slots += form.count
             floats += form.node_columns * self.nodes[step] + form.child_columns * self.children[step]
@@ -237,7 +237,7 @@ class Blocks:
         """Let steps save what they save from this address on."""
         k: cython.Py_ssize_t
         for k in range(len(steps)):
-            form: Form = forms[k]
+            form: BlockForm = forms[k]
             step: cython.Py_ssize_t = steps[k]
             self.saved[step] = address
             address += 4 * (form.node_columns * self.nodes[step] + form.child_columns * self.children[step])
@@ -260,7 +260,7 @@ class Blocks:
         what: cython.longlong
         slot: cython.Py_ssize_t = 0
         for k in range(len(steps)):
-            form: Form = forms[k]
+            form: BlockForm = forms[k]
             step: cython.Py_ssize_t = steps[k]
             self.at = step
             launches[5 * k] = form.program

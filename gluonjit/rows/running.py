@@ -19,10 +19,10 @@ from gluonjit.rows.program import Weight
 
 if TYPE_CHECKING:
     from gluonjit.rows import blocks as _blocks
-    from gluonjit.rows.blocks import Blocks, Form
+    from gluonjit.rows.blocks import BlockForm, Blocks
 else:
     _blocks = hot("gluonjit.rows.blocks")
-    Blocks, Form = _blocks.Blocks, _blocks.Form
+    Blocks, BlockForm = _blocks.Blocks, _blocks.BlockForm
 
 _BLOCK = 64  # nodes at a time: what lies between two instructions stays in the cache
 _FLOAT = 4
@@ -33,7 +33,7 @@ NO_FLAGS: Flags = np.zeros(1, dtype=bool)
 """Those of a flush without recording."""
 
 
-class Memory(Protocol):
+class FlushMemory(Protocol):
     """Addresses of a flush's arrays, of float32, row by row. Who asks for one may read and write it at once."""
 
     def arena(self, number: int) -> int:
@@ -135,7 +135,7 @@ class _Arguments(NamedTuple):
     """Memory of the arguments of some steps, each of a form: these, launches, their slots, and gradients of arenas."""
 
     steps: list[int]
-    forms: list[Form]
+    forms: list[BlockForm]
     launches: npt.NDArray[np.int64]
     rows: npt.NDArray[np.int64]
     args: npt.NDArray[np.int64]
@@ -157,12 +157,12 @@ class Launches:
         self._last: _Arguments | None = None
         self.under_way = -1  # the step that is run, or ran last
 
-    def form(self, template: Template, consts: Sequence[Any], memory: Memory, own: bool = False) -> Form:
+    def form(self, template: Template, consts: Sequence[Any], memory: FlushMemory, own: bool = False) -> BlockForm:
         """The form of blocks of a program, with addresses of weights, or of their gradients, as they are now.
 
         own: no weights but copies, which nobody writes to.
         """
-        return Form(self._number(template.assembly), self.slots(template, consts, memory, own), *template.columns)
+        return BlockForm(self._number(template.assembly), self.slots(template, consts, memory, own), *template.columns)
 
     def _number(self, assembly: Assembly) -> int:
         """The number of a program."""
@@ -178,7 +178,7 @@ class Launches:
         """The number of programs that have been launched."""
         return len(self._assemblies)
 
-    def slots(self, template: Template, consts: Sequence[Any], memory: Memory, own: bool = False) -> array[int]:
+    def slots(self, template: Template, consts: Sequence[Any], memory: FlushMemory, own: bool = False) -> array[int]:
         """The slots of a form."""
         slots = template.slots[:]
         for at, learned, const, begin in template.weights:
@@ -190,7 +190,7 @@ class Launches:
         return slots
 
     def launch(
-        self, steps: list[int], forms: list[Form], saves: bool, memory: Memory
+        self, steps: list[int], forms: list[BlockForm], saves: bool, memory: FlushMemory
     ) -> tuple[npt.NDArray[np.float32] | None, list[int]]:
         """Run steps, each by its form; what they save for their backward pass, and the nanoseconds that each took.
 
@@ -209,7 +209,7 @@ class Launches:
         return saved, last.launches[4::5].tolist()
 
     def start(
-        self, steps: list[int], forms: list[Form], memory: Memory, arrays: list[Any]
+        self, steps: list[int], forms: list[BlockForm], memory: FlushMemory, arrays: list[Any]
     ) -> tuple[Any, npt.NDArray[np.int64]]:
         """Run steps, which save nothing, while Python goes on, to which a core is left.
 
@@ -220,14 +220,14 @@ class Launches:
         threads = min(self.threads, cores() - 1)
         return ROWS.start(self._programs, own.rows, own.args, _BLOCK, threads, (self, *arrays)), own.rows
 
-    def _arguments(self, steps: list[int], forms: list[Form]) -> _Arguments:
+    def _arguments(self, steps: list[int], forms: list[BlockForm]) -> _Arguments:
         """Make room for what `_rows` takes."""
         slots, floats = self._blocks.room(steps, forms)
         launches = np.zeros(5 * len(steps), dtype=np.int64)
         args, gradients = np.empty(2 * slots, dtype=np.int64), np.zeros(self._arenas + 1, dtype=np.int64)
         return _Arguments(steps, forms, launches, launches.reshape(-1, 5), args, gradients, floats)
 
-    def _fill(self, given: _Arguments, saves: bool, memory: Memory) -> npt.NDArray[np.float32] | None:
+    def _fill(self, given: _Arguments, saves: bool, memory: FlushMemory) -> npt.NDArray[np.float32] | None:
         """Fill arguments in; the array of what steps save."""
         blocks, saved = self._blocks, None
         if saves and given.floats:
@@ -259,7 +259,7 @@ class Launches:
         self._copies.append(copy)
         return copy.ctypes.data
 
-    def _pack(self, array: Any, pack: Pack, memory: Memory) -> int:
+    def _pack(self, array: Any, pack: Pack, memory: FlushMemory) -> int:
         """The address of a packed weight."""
         parts = self._packed.get(id(array))
         if parts is None:

@@ -11,12 +11,12 @@ import numpy as np
 from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import ROWS
 from gluonjit.graph import Kind
-from gluonjit.rows.assembly import Variant, compiled
+from gluonjit.rows.assembly import CallingConvention, compiled
 from gluonjit.rows.program import NotFusable, RowProgram
-from gluonjit.rows.running import NO_FLAGS, Flags, Launches, Memory, Template, cores, read_steps
+from gluonjit.rows.running import NO_FLAGS, Flags, FlushMemory, Launches, Template, cores, read_steps
 
 if TYPE_CHECKING:
-    from gluonjit.rows.blocks import Blocks, Form
+    from gluonjit.rows.blocks import BlockForm, Blocks
 
 _MOST_WAYS = 256  # in which one program is called: which operands lie together, and which learn
 _MOST_BENCHES = 4  # of one structure: so many of its flushes are known to be needed at once
@@ -62,7 +62,7 @@ class Fused:
         direct, operands = (frozenset([k for k, sign in enumerate(look[1:]) if sign & flag]) for flag in (1, 2))
         weights, results = frozenset(learning.weights), frozenset(learning.results)
         try:
-            found = compiled(self.program, Variant(direct, operands, weights, results), ROWS.OPS)
+            found = compiled(self.program, CallingConvention(direct, operands, weights, results), ROWS.OPS)
         except NotFusable as reason:
             return str(reason)
         forward = Template(found.forward, found.saved, consts)
@@ -80,7 +80,7 @@ class Learner(Protocol):
         """Finds what learns, given operands and weights that do: the same in every flush."""
 
 
-class Stretch(NamedTuple):
+class StepStretch(NamedTuple):
     """Steps that ran one after the other: their numbers and ways, what backward needs of them, nanoseconds of each."""
 
     steps: list[int]
@@ -103,9 +103,9 @@ class Ahead(NamedTuple):
         return found
 
     @property
-    def stretch(self) -> Stretch:
+    def stretch(self) -> StepStretch:
         """The steps, when they have run."""
-        return Stretch(self.steps, self.ways, None, self.launches[:, 4].tolist())
+        return StepStretch(self.steps, self.ways, None, self.launches[:, 4].tolist())
 
     @property
     def under_way(self) -> int:
@@ -114,7 +114,7 @@ class Ahead(NamedTuple):
         return self.steps[number]
 
 
-class _Program(NamedTuple):
+class _PlannedProgram(NamedTuple):
     """A program of a plan: its number, the spaces of its operands, and whether it reads whole numbers, with limits."""
 
     number: int
@@ -135,7 +135,7 @@ class _Bench:
         self.blocks = blocks
         self.launches = Launches(arenas, blocks)
         self.ways: list[Way] = []
-        self.forms: list[Form] = []
+        self.forms: list[BlockForm] = []
         self.marks: list[Collection[int]] = []
         self.known: list[dict[bytes, int]] = [{} for _ in range(programs)]
         self.chosen: dict[tuple[int, int], tuple[list[int], list[tuple[int, int]]]] = {}
@@ -205,7 +205,7 @@ class Steps:
         self._taped = any(recorded)
         if self._taped:  # which ways there are depends on what learns
             self.ways: list[Way] = []
-            self._forms: list[Form] = []  # of the forward pass, for each
+            self._forms: list[BlockForm] = []  # of the forward pass, for each
             self._known: list[dict[bytes, int]] = [{} for _ in range(found.programs)]  # ways by program
             self._marks: list[Collection[int]] = []
         else:
@@ -226,7 +226,7 @@ class Steps:
 
     def _found(self, make: Callable[[Kind], RowProgram]) -> _Read:
         """Read the steps that may run in C."""
-        by_kind: dict[int, _Program | str] = {}
+        by_kind: dict[int, _PlannedProgram | str] = {}
         programs: list[tuple[int, tuple[int, ...]] | None] = []
         unfit: list[tuple[int, str]] = []
         limited = []
@@ -270,7 +270,9 @@ class Steps:
         """The step that runs, or ran last."""
         return self._launches.under_way
 
-    def choose(self, begin: int, end: int, learned: Flags, read: Flags, learner: Learner, memory: Memory) -> list[int]:
+    def choose(
+        self, begin: int, end: int, learned: Flags, read: Flags, learner: Learner, memory: FlushMemory
+    ) -> list[int]:
         """Find in which way steps are called, up to one that has no derivative; without any the first runs otherwise.
 
         learned, read: `row_flags`, of rows that were computed from something that learns, and of rows that were read.
@@ -292,7 +294,7 @@ class Steps:
             self._in -= {begin}
         return found
 
-    def _choose_again(self, begin: int, end: int, make: Callable[[int, bytes], int], memory: Memory) -> list[int]:
+    def _choose_again(self, begin: int, end: int, make: Callable[[int, bytes], int], memory: FlushMemory) -> list[int]:
         """The same where nothing is recorded: as in an earlier flush of the same structure, if there was one."""
         bench = self._bench
         assert bench is not None
@@ -315,7 +317,7 @@ class Steps:
             self._in -= {begin}
         return known[0]
 
-    def _in_limits(self, number: int, memory: Memory) -> bool:
+    def _in_limits(self, number: int, memory: FlushMemory) -> bool:
         """Tells whether the whole numbers that a step reads are those of entries: no row program of the same stretch
         computes them, since what these compute are floats."""
         step = self.plan.steps[number]
@@ -328,7 +330,7 @@ class Steps:
                 return False
         return True
 
-    def _way(self, kind: Kind, look: bytes, learner: Learner, memory: Memory) -> int:
+    def _way(self, kind: Kind, look: bytes, learner: Learner, memory: FlushMemory) -> int:
         """The number of a new way, -1 where there is none."""
         fused: Fused = kind.program.fused
         weights = None
@@ -352,13 +354,13 @@ class Steps:
         self._marks.append(found.learning.marks)
         return len(self.ways) - 1
 
-    def run(self, begin: int, ways: list[int], memory: Memory) -> Stretch:
+    def run(self, begin: int, ways: list[int], memory: FlushMemory) -> StepStretch:
         """Run the steps from one on, each in its way."""
         steps = list(range(begin, begin + len(ways)))
         saved, took = self._launches.launch(steps, [self._forms[way] for way in ways], True, memory)
-        return Stretch(steps, ways, saved, took)
+        return StepStretch(steps, ways, saved, took)
 
-    def start(self, begin: int, ways: list[int], memory: Memory, arrays: list[Any]) -> Ahead:
+    def start(self, begin: int, ways: list[int], memory: FlushMemory, arrays: list[Any]) -> Ahead:
         """Run steps, none of them recorded, while Python goes on. They read copies of weights, as these are now."""
         self._keeps = False  # it is theirs, as long as they run
         steps = list(range(begin, begin + len(ways)))
@@ -379,20 +381,20 @@ class Steps:
         ways: list[int],
         reached: Flags,
         passed: Collection[int] | None,
-        make: Callable[[int, int, tuple[int, ...]], Form | None],
-    ) -> list[tuple[int, Form | None]]:
+        make: Callable[[int, int, tuple[int, ...]], BlockForm | None],
+    ) -> list[tuple[int, BlockForm | None]]:
         """Go back through steps, the last one first, from those of their results that have been reached.
 
         reached: `row_flags`; operands are reached by it. passed: steps that are not gone through. `make` gives the form
         of a step's backward pass in a way, given the results that have been reached, each way once.
         """
 
-        def through(number: int, way: int, given: bytes) -> tuple[Any, Form | None]:
+        def through(number: int, way: int, given: bytes) -> tuple[Any, BlockForm | None]:
             results = tuple([k for k, found in enumerate(given) if found])
             operands = self.ways[way].reached & self.sources(number, results)[0]
             return ((results, tuple(operands)),), make(number, way, results)
 
-        found: list[tuple[int, Form | None]]
+        found: list[tuple[int, BlockForm | None]]
         found = self._blocks.reach(steps, ways, reached.view("uint8"), passed, {}, through, None)
         return found
 
@@ -417,14 +419,14 @@ class Steps:
         found = self._blocks.reach(steps, ways, reached.view("uint8"), None, {}, through, other)
         return found
 
-    def backward_form(self, number: int, way: int, memory: Memory) -> Form | None:
+    def backward_form(self, number: int, way: int, memory: FlushMemory) -> BlockForm | None:
         """The form of blocks of a step's backward pass; None where nothing is to be done."""
         template = self.ways[way].backward
         if template is None:
             return None
         return self._launches.form(template, self.plan.steps[number].kind.program.consts, memory)
 
-    def backward(self, steps: list[tuple[int, Form | None]], memory: Memory) -> float:
+    def backward(self, steps: list[tuple[int, BlockForm | None]], memory: FlushMemory) -> float:
         """Add to gradients what those of steps' results make of them, one step after the other; the milliseconds."""
         found = [(number, form) for number, form in steps if form is not None]
         if not found:
@@ -450,7 +452,7 @@ def sources(kind: Kind, results: tuple[int, ...]) -> tuple[frozenset[int], froze
     return fused.sources[results]
 
 
-def _program(kind: Kind, make: Callable[[Kind], RowProgram], number: int) -> _Program | str:
+def _program(kind: Kind, make: Callable[[Kind], RowProgram], number: int) -> _PlannedProgram | str:
     """The program of a kind, which gets this number, or why there is none: nothing where its nodes run alone."""
     if kind.lone is not None:
         return ""
@@ -458,7 +460,7 @@ def _program(kind: Kind, make: Callable[[Kind], RowProgram], number: int) -> _Pr
         program = _fused(kind, make).program
     except NotFusable as reason:
         return str(reason)
-    return _Program(number, program.spaces[: program.operands], bool(program.limits))
+    return _PlannedProgram(number, program.spaces[: program.operands], bool(program.limits))
 
 
 def _fused(kind: Kind, make: Callable[[Kind], RowProgram]) -> Fused:

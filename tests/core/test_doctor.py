@@ -88,8 +88,8 @@ def test_settings_of_mxnet_are_shown(unsettled: tuple[int, str]) -> None:
     assert "Next: unset MXNET_ENGINE_TYPE" in told
 
 
-def engine(name: str = "mxnet") -> doctor.Engine:
-    return doctor.Engine(name, supported=True, distributions=[(name, "1.9.1")])
+def engine(name: str = "mxnet") -> doctor.ProbedFramework:
+    return doctor.ProbedFramework(name, supported=True, distributions=[(name, "1.9.1")])
 
 
 IMPORTED = '{"stage": "import", "ok": true, "version": "1.9.1", "warnings": []}\n'

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gluonjit
-from gluonjit.analysis.pace import Outcome, Pace
+from gluonjit.analysis.pace import Pace, StretchOutcome
 from gluonjit.errors import OptionError
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.choose import pacing
@@ -208,11 +208,11 @@ def test_a_part_that_is_named_eager_takes_what_waits(program: Any) -> None:
 
 
 def test_what_is_measured_is_kept(program: Any, free: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock on which each look takes a hundred times as long as an eager stretch."""
+    """By a clock on which each trial takes a hundred times as long as an eager stretch."""
     told: list[bool] = []
     original: Callable[..., None] = Pace.add
 
-    def add(self: Pace, ran: Outcome) -> None:
+    def add(self: Pace, ran: StretchOutcome) -> None:
         told.append(ran.eager)
         original(self, ran._replace(seconds=ran.calls * (1.0 if ran.eager else 100.0)))
 
@@ -228,8 +228,8 @@ def decide(program: Any, eager: bool) -> None:
     for pace in paces_of(program).phases:
         pace.compare()
         for _ in range(3):
-            pace.add(Outcome(True, 4.0, 4))
-        pace.add(Outcome(False, 40.0 if eager else 0.4, 4))
+            pace.add(StretchOutcome(True, 4.0, 4))
+        pace.add(StretchOutcome(False, 40.0 if eager else 0.4, 4))
         assert pace.decided is eager
 
 
@@ -308,13 +308,13 @@ class _Engine:
         return True
 
 
-def stretch_of(monkeypatch: pytest.MonkeyPatch, calls: int, seconds: float, traced: float) -> pacing.Stretch:
+def stretch_of(monkeypatch: pytest.MonkeyPatch, calls: int, seconds: float, traced: float) -> pacing.CallStretch:
     """A batched stretch of so many calls, which took so long, as a clock says that a test moves."""
     now = [0.0]
     monkeypatch.setattr(pacing, "perf_counter", lambda: now[0])
     monkeypatch.setattr(Pace, "wants_eager", property(lambda self: False))
     monkeypatch.setattr(pacing, "FORCED", [])
-    found = pacing.Stretch(LOCAL.state, pacing.Paces(True), False, _Engine())
+    found = pacing.CallStretch(LOCAL.state, pacing.Paces(True), False, _Engine())
     monkeypatch.setattr(pacing.HERE, "stretch", found)
     for _ in range(calls):
         found.calls += 1
@@ -326,8 +326,8 @@ def stretch_of(monkeypatch: pytest.MonkeyPatch, calls: int, seconds: float, trac
     return found
 
 
-def added(monkeypatch: pytest.MonkeyPatch, stretch: pacing.Stretch) -> Outcome:
-    told: list[Outcome] = []
+def added(monkeypatch: pytest.MonkeyPatch, stretch: pacing.CallStretch) -> StretchOutcome:
+    told: list[StretchOutcome] = []
     monkeypatch.setattr(Pace, "add", lambda self, ran: told.append(ran))
     stretch.close()
     (outcome,) = told

@@ -21,7 +21,7 @@ ALLOWED = Allowed(("cell", "op"), (True, False), ("depth", "greedy"))
 @pytest.fixture(autouse=True)
 def cache(free: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("GLUONJIT_CACHE", str(tmp_path))
-    monkeypatch.setattr(pace, "_TRACE", 0.0)  # else looks are long in coming, where calls are as small as here
+    monkeypatch.setattr(pace, "_TRACE", 0.0)  # else trials are long in coming, where calls are as small as here
     monkeypatch.setattr(pace, "_SHARE", 100.0)
     return tmp_path / "choices"
 

@@ -13,7 +13,7 @@ from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import source_of
 from gluonjit.hybrid.capture.outlining.blocks import Outliner
 from gluonjit.hybrid.capture.outlining.effects import Effects
-from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, WEIGHT, Known, Scope
+from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, WEIGHT, FrameworkFunctions, FunctionNames
 from gluonjit.hybrid.capture.outlining.placing import outlined
 
 
@@ -32,7 +32,7 @@ def tensor(x: Any) -> Any:
 lib = SimpleNamespace()
 
 
-class Toy(Known):
+class Toy(FrameworkFunctions):
     """A framework of numbers: two functions, a method, layers that add one."""
 
     arrays = frozenset({float})
@@ -137,7 +137,7 @@ def taken_apart(name: str) -> tuple[list[str], Outliner]:
     model = Model()
     function = getattr(Model, name)
     node, _ = source_of(function)
-    maker = Outliner(Scope(function, model, KNOWN))
+    maker = Outliner(FunctionNames(function, model, KNOWN))
     maker.statements(node.body)
     texts = ["; ".join(ast.unparse(ast.fix_missing_locations(s)) for s in block.body) for block in maker.blocks]
     return texts, maker
@@ -205,7 +205,7 @@ def test_what_cannot_be_taken_apart_says_why(name: str, why: str) -> None:
 
 def test_clean_is_what_writes_nothing() -> None:
     model = Model()
-    effects = Effects(Scope(Model.chain, model, KNOWN))
+    effects = Effects(FunctionNames(Model.chain, model, KNOWN))
     for text in (
         "self.recursion(x)",
         "tensor(len(x))",

@@ -1,31 +1,31 @@
-"""Eager as one of the ways: what is kept by what was measured, and what looks may lose."""
+"""Eager as one of the ways: what is kept by what was measured, and what trials may lose."""
 
 from __future__ import annotations
 
 import pytest
 
-from gluonjit.analysis.pace import Outcome, Pace
+from gluonjit.analysis.pace import Pace, StretchOutcome
 
 CALLS = 32
 
 
 def run(pace: Pace, eager: float, batched: float, minibatches: int, traced: int = 0) -> list[bool]:
-    """The ways of so many minibatches, where calls take so many seconds; the first looks trace something."""
+    """The ways of so many minibatches, where calls take so many seconds; the first trials trace something."""
     ways = []
     for _ in range(minibatches):
         way = pace.wants_eager
         unlike = not way and traced > 0
         traced -= not way
         each = eager if way else batched + eager * unlike
-        pace.add(Outcome(way, CALLS * each, CALLS, eager if way else batched, unlike))
+        pace.add(StretchOutcome(way, CALLS * each, CALLS, eager if way else batched, unlike))
         ways.append(way)
     return ways
 
 
 def abandoning(pace: Pace, factor: float, minibatches: int, size: int = CALLS, trace: float = 0.0) -> list[float]:
-    """Seconds of minibatches whose looks are abandoned when they have spent what they may; calls take 1 ms eagerly.
+    """Seconds of minibatches whose trials are abandoned when they have spent what they may; calls take 1 ms eagerly.
 
-    The first batched call of each look takes `trace` seconds more.
+    The first batched call of each trial takes `trace` seconds more.
     """
     found = []
     for _ in range(minibatches):
@@ -35,7 +35,7 @@ def abandoning(pace: Pace, factor: float, minibatches: int, size: int = CALLS, t
             whole = whole and (way or not pace.spent(seconds, int(calls)))
             calls += 1
             seconds += 1e-3 * (1.0 if way or not whole else factor) + trace * (not way and calls == 1)
-        pace.add(Outcome(way, seconds, size, 1e-3 * factor, unlike=trace > 0 and not way, whole=whole))
+        pace.add(StretchOutcome(way, seconds, size, 1e-3 * factor, unlike=trace > 0 and not way, whole=whole))
         found.append(seconds)
     return found
 
@@ -53,7 +53,7 @@ def test_batches_that_are_no_faster_are_not(factor: float) -> None:
     pace = Pace(True)
     ways = run(pace, 1e-3, factor * 1e-3, 40, traced=1)
     assert all(ways[-8:])
-    assert pace.decided or factor > 2  # else no second look was worth it so far
+    assert pace.decided or factor > 2  # else no second trial was worth it so far
 
 
 @pytest.mark.parametrize("trace", [0.0, 0.03])
@@ -62,7 +62,7 @@ def test_what_looks_lose_is_bounded(factor: float, trace: float) -> None:
     """The first twenty minibatches and two hundred together, but for the call that was under way."""
     pace = Pace(True)
     spent = abandoning(pace, factor, 200, trace=trace)
-    more = (factor * 1e-3 + trace) * (pace.looks or 2)
+    more = (factor * 1e-3 + trace) * (pace.trials or 2)
     assert sum(spent[:20]) < 1.5 * 20 * CALLS * 1e-3 + more
     assert sum(spent) < 1.15 * 200 * CALLS * 1e-3 + more
 
@@ -70,13 +70,13 @@ def test_what_looks_lose_is_bounded(factor: float, trace: float) -> None:
 def test_one_sample_at_a_time_ends_in_eager() -> None:
     pace = Pace(True)
     spent = abandoning(pace, 8.0, 20, size=1, trace=0.02)
-    assert sum(spent) < 1.5 * 20 * 1e-3  # no look yet: it has to be worth a trace
+    assert sum(spent) < 1.5 * 20 * 1e-3  # no trial yet: it has to be worth a trace
     spent += abandoning(pace, 8.0, 980, size=1)
     assert pace.decided and sum(spent) < 1.15 * 1000 * 1e-3
 
 
 def test_hopeless_whatever_was_traced() -> None:
-    """A look that was abandoned, and would have been far slower without what it traced, need not be seen whole."""
+    """A trial that was abandoned, and would have been far slower without what it traced, need not be seen whole."""
     pace = Pace(False)
     abandoning(pace, 30.0, 100, trace=0.01)
     assert pace.decided is True and not pace.batched
@@ -89,7 +89,7 @@ def test_a_trace_in_every_minibatch_counts() -> None:
     pace = Pace(False)
     while pace.decided is None:
         way = pace.wants_eager
-        pace.add(Outcome(way, CALLS * (1e-3 if way else 0.8e-3), CALLS, unlike=not way))
+        pace.add(StretchOutcome(way, CALLS * (1e-3 if way else 0.8e-3), CALLS, unlike=not way))
     assert pace.decided is False  # it is faster, and traces
 
 
@@ -98,11 +98,11 @@ def test_compared_anew_where_minibatches_have_another_size() -> None:
     run(pace, 1e-3, 0.5e-3, 20)
     assert pace.decided is False
     for _ in range(3):
-        pace.add(Outcome(False, 4 * 3e-3, 4))  # few samples at once: no longer faster
+        pace.add(StretchOutcome(False, 4 * 3e-3, 4))  # few samples at once: no longer faster
     assert pace.decided is None
     for _ in range(20):
         way = pace.wants_eager
-        pace.add(Outcome(way, 4 * (1e-3 if way else 3e-3), 4))
+        pace.add(StretchOutcome(way, 4 * (1e-3 if way else 3e-3), 4))
     assert pace.decided is True
 
 
@@ -125,7 +125,7 @@ def test_compared_anew_after_a_long_time_and_then_after_a_longer_one() -> None:
 def test_one_slow_minibatch_changes_nothing() -> None:
     pace = Pace(False)
     run(pace, 1e-3, 0.7e-3, 20)
-    pace.add(Outcome(False, 1.0, CALLS))
+    pace.add(StretchOutcome(False, 1.0, CALLS))
     run(pace, 1e-3, 0.7e-3, 2)
     assert pace.decided is False
 
@@ -133,29 +133,29 @@ def test_one_slow_minibatch_changes_nothing() -> None:
 def test_looks_at_other_ways_to_batch_have_a_budget() -> None:
     """None before it is decided that batches are faster; then until they have lost what they may, and later again."""
     pace = Pace(False)
-    assert not pace.may_look
+    assert not pace.may_try
     run(pace, 1e-3, 0.5e-3, 20)
-    assert pace.decided is False and pace.may_look
-    while pace.may_look:
-        pace.add(Outcome(False, CALLS * 5e-3, CALLS, explores=True))
+    assert pace.decided is False and pace.may_try
+    while pace.may_try:
+        pace.add(StretchOutcome(False, CALLS * 5e-3, CALLS, explores=True))
     assert pace.decided is False and pace.unit == 0.5e-3
     run(pace, 1e-3, 0.5e-3, 500)
-    assert pace.may_look
+    assert pace.may_try
 
 
 def test_eager_stretches_between_looks_need_not_be_timed() -> None:
-    """Where the next look has to wait until it may lose something."""
+    """Where the next trial has to wait until it may lose something."""
     pace = Pace(True)
     for _ in range(2):
         assert pace.wants_eager and not pace.settled
-        pace.add(Outcome(True, CALLS * 1e-3, CALLS))
-    pace.add(Outcome(False, CALLS * 5e-3, CALLS, 2e-3, unlike=True, whole=False))
+        pace.add(StretchOutcome(True, CALLS * 1e-3, CALLS))
+    pace.add(StretchOutcome(False, CALLS * 5e-3, CALLS, 2e-3, unlike=True, whole=False))
     assert pace.wants_eager and not pace.settled  # it is eager's turn
-    pace.add(Outcome(True, CALLS * 1e-3, CALLS))
+    pace.add(StretchOutcome(True, CALLS * 1e-3, CALLS))
     waited = 0
     while pace.settled and waited < 200:
         waited += 1
-        pace.add(Outcome(True, 0.0, CALLS))
+        pace.add(StretchOutcome(True, 0.0, CALLS))
     assert 20 < waited < 200 and not pace.wants_eager and len(pace.eager) == 3
 
 
@@ -168,7 +168,7 @@ def test_a_kept_choice_is_compared_anew_where_eager_calls_take_another_time(now:
     assert not pace.settled
     for _ in range(3):
         assert pace.wants_eager and pace.compares
-        pace.add(Outcome(True, CALLS * now, CALLS))
+        pace.add(StretchOutcome(True, CALLS * now, CALLS))
     assert (pace.decided is None) is anew
     assert pace.settled is not anew
     run(pace, now, 0.3 * now, 20)
@@ -183,6 +183,6 @@ def test_one_cold_look_does_not_decide_for_eager() -> None:
         way = pace.wants_eager
         each = 1e-3 if way else cold
         cold = cold if way else 0.7e-3
-        pace.add(Outcome(way, CALLS * each, CALLS, each))
+        pace.add(StretchOutcome(way, CALLS * each, CALLS, each))
         ways.append(way)
     assert pace.decided is False and not any(ways[-8:])

@@ -11,7 +11,7 @@ from mxnet import autograd, gluon, nd
 
 import gluonjit
 from gluonjit.compiled import ROWS
-from gluonjit.rows.assembly import MOST_COLUMNS, Variant, compiled
+from gluonjit.rows.assembly import MOST_COLUMNS, CallingConvention, compiled
 from gluonjit.rows.program import NODE, Builder, NotFusable
 
 torch = pytest.importorskip("torch")
@@ -140,7 +140,7 @@ def test_a_cell_of_very_many_operators_runs_in_c() -> None:
 
 
 def test_columns_and_registers_have_31_bits_each() -> None:
-    way = Variant(frozenset([0]), frozenset([0]), frozenset([0]), frozenset([0]))
+    way = CallingConvention(frozenset([0]), frozenset([0]), frozenset([0]), frozenset([0]))
     builder = Builder()
     wide = builder.operand(NODE, MOST_COLUMNS)
     program = builder.finish([builder.emit("COPY", wide.part(MOST_COLUMNS - 1, MOST_COLUMNS))])

@@ -115,7 +115,7 @@ def test_nothing_is_studied_where_all_is_given(net: gluon.Block) -> None:
     net.hybridize(dynamic_batch=True, granularity="cell", scheduler="agenda", sharing=True)
     for _ in range(4):
         choice = steps(net, minibatch(5)).choice
-        assert choice is not None and not choice.looked and not choice.estimates
+        assert choice is not None and not choice.compared and not choice.estimates
 
 
 def test_training_and_inference_are_studied_apart(net: gluon.Block) -> None:
@@ -164,7 +164,7 @@ def studied(net: gluon.Block, launch: float, analysis: dict[str, float], monkeyp
 
     def plan(self: Chooser, planner: Planner, records: Any, captured: Any, samples: int, model: Any) -> Any:
         seen = Seen(counts_of(records), samples, False)
-        study.look(Capture("cell", True), planner.plan, seen, Priced(launch, analysis))
+        study.compare(Capture("cell", True), planner.plan, seen, Priced(launch, analysis))
         return planner.plan("depth", "cell")
 
     monkeypatch.setattr(Chooser, "plan", plan)

@@ -23,7 +23,7 @@ from gluonjit.analysis.simulation import Simulated, simulated, simulated_flush
 from gluonjit.errors import TraceError
 
 QUICK = ("treelstm-cell", "treelstm-binary", "mv-rnn", "lattice-lstm", "mpnn", "shift-reduce")
-Run = Callable[..., tuple[gluonjit.Report, traces.Trace]]
+Run = Callable[..., tuple[gluonjit.Report, traces.BatchTrace]]
 
 MODEL = CostModel()
 
@@ -40,7 +40,7 @@ def run(tmp_path: Path) -> Run:
 
     def batch(
         name: str, chosen: Sequence[int] = range(5), add: Callable[[list[Any]], Any] = sum, **options: Any
-    ) -> tuple[gluonjit.Report, traces.Trace]:
+    ) -> tuple[gluonjit.Report, traces.BatchTrace]:
         row = engine.ROWS[name]
         if name not in models:
             samples, net = engine.samples(row, 5, seed=0), engine.make_net(row, seed=0)

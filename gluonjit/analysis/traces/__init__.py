@@ -1,6 +1,6 @@
 """Traces: captured graphs as files, from which a flush is planned again without a framework."""
 
-from gluonjit.analysis.traces.document import NO_SAMPLE, Table, Trace, TraceKind, TraceLeaf, TraceNodes
+from gluonjit.analysis.traces.document import NO_SAMPLE, BatchTrace, TracedTable, TraceKind, TraceLeaf, TraceNodes
 from gluonjit.analysis.traces.files import read_trace, write_trace
 from gluonjit.analysis.traces.restoring import Restored, graph_of, merged, restored, variant
 from gluonjit.analysis.traces.samples import resampled, sample_numbers
@@ -9,8 +9,8 @@ from gluonjit.analysis.traces.saving import save_graph, trace_of
 __all__ = [
     "NO_SAMPLE",
     "Restored",
-    "Table",
-    "Trace",
+    "TracedTable",
+    "BatchTrace",
     "TraceKind",
     "TraceLeaf",
     "TraceNodes",

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gluonjit.analysis.indices import Index
-from gluonjit.analysis.traces.document import Trace, TraceKind
+from gluonjit.analysis.traces.document import BatchTrace, TraceKind
 from gluonjit.graph.kinds import family_key
 from gluonjit.graph.values import Spec
 
@@ -100,7 +100,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def check(trace: Trace) -> None:
+def check(trace: BatchTrace) -> None:
     """Raise Damaged if rows are made twice, read before they are made, or do not fit their kind."""
     for number, (kind, nodes) in enumerate(zip(trace.kinds, trace.nodes)):
         _check_kind(kind, f"kinds[{number}]")
@@ -133,7 +133,7 @@ class _Looks:
         return self._known.setdefault((spec.row_shape, spec.dtype, spec.device), len(self._known))
 
 
-def _made(trace: Trace) -> tuple[Index, _Looks]:
+def _made(trace: BatchTrace) -> tuple[Index, _Looks]:
     """For each row the depth of its node (inputs: 0; nothing: -1), and its spec."""
     total = sum(leaf.spec.rows for leaf in trace.leaves) + sum(len(table.rows) for table in trace.tables)
     total += sum(len(nodes.bases) * kind.rows for kind, nodes in zip(trace.kinds, trace.nodes))
@@ -184,7 +184,7 @@ def _check_children(kind: TraceKind, where: str) -> None:
         raise Damaged(f"{where}.children are {kind.children}, not as many operands of one shape for each role")
 
 
-def _check_families(trace: Trace) -> None:
+def _check_families(trace: BatchTrace) -> None:
     """Check that kinds that run together have compatible operands and results."""
     first: dict[int, TraceKind] = {}
     for number, kind in enumerate(trace.kinds):

@@ -20,7 +20,7 @@ class TraceLeaf(NamedTuple):
     spec: Spec
 
 
-class Table(NamedTuple):
+class TracedTable(NamedTuple):
     """A table in which rows are looked up, each like `spec`; `rows` are the numbers of its entries' rows."""
 
     spec: Spec
@@ -67,7 +67,7 @@ class TraceNodes:
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class BatchTrace:
     """The calls a batch had captured and not yet run. Rows are numbered from 0 to `rows` in the order of capture.
 
     granularity: "cell" or "op", as captured; sharing: whether equal calls were one node; nodes: those of each kind.
@@ -77,7 +77,7 @@ class Trace:
     sharing: bool
     rows: int
     leaves: tuple[TraceLeaf, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[TracedTable, ...]
     kinds: tuple[TraceKind, ...]
     nodes: tuple[TraceNodes, ...]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gluonjit.analysis.traces.checking import Damaged, Fields, check
-from gluonjit.analysis.traces.document import Table, Trace, TraceKind, TraceLeaf, TraceNodes
+from gluonjit.analysis.traces.document import BatchTrace, TracedTable, TraceKind, TraceLeaf, TraceNodes
 from gluonjit.errors import TraceError
 from gluonjit.graph.kinds import Output, Work
 from gluonjit.graph.values import Spec, intern_spec
@@ -25,7 +25,7 @@ _SMALLER = "Next: write a trace of fewer samples."
 _AGAIN = "Next: write it again with batch.save_trace(path) inside of `with gluonjit.batching() as batch:`."
 
 
-def write_trace(trace: Trace, path: str | Path) -> None:
+def write_trace(trace: BatchTrace, path: str | Path) -> None:
     """Write a trace atomically. Raises TraceError if the folder does not exist."""
     path = Path(path)
     if not path.parent.is_dir():
@@ -34,7 +34,7 @@ def write_trace(trace: Trace, path: str | Path) -> None:
     write_whole(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
 
 
-def read_trace(path: str | Path) -> Trace:
+def read_trace(path: str | Path) -> BatchTrace:
     """Read and check a trace. Raises TraceError that names the file, the fault, and the next step."""
     path = Path(path)
     try:
@@ -78,7 +78,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _encoded(trace: Trace) -> dict[str, Any]:
+def _encoded(trace: BatchTrace) -> dict[str, Any]:
     specs: dict[Spec, int] = {}
 
     def number(spec: Spec) -> int:
@@ -131,7 +131,7 @@ def _encoded_kind(kind: TraceKind, nodes: TraceNodes, number: Any) -> dict[str, 
     }
 
 
-def _decoded(document: Fields) -> Trace:
+def _decoded(document: Fields) -> BatchTrace:
     specs = [_spec(fields) for fields in document.objects("specs")]
     leaves = document.object("leaves")
     bases = leaves.numbers("bases")
@@ -140,7 +140,7 @@ def _decoded(document: Fields) -> Trace:
         kinds.append(_kind(fields, specs))
         width = sum(spec.rows for spec in kinds[-1].operands)
         nodes.append(_nodes(fields.object("nodes"), width))
-    return Trace(
+    return BatchTrace(
         granularity=document.text("granularity"),
         sharing=document.flag("sharing"),
         rows=document.number("rows"),
@@ -149,7 +149,7 @@ def _decoded(document: Fields) -> Trace:
             for base, number in zip(bases.tolist(), leaves.numbers("specs", len(bases)).tolist())
         ),
         tables=tuple(
-            Table(fields.chosen(specs, fields.number("spec"), "spec"), fields.numbers("rows"))
+            TracedTable(fields.chosen(specs, fields.number("spec"), "spec"), fields.numbers("rows"))
             for fields in document.objects("tables")
         ),
         kinds=tuple(kinds),

@@ -9,7 +9,7 @@ import numpy as np
 
 from gluonjit.analysis.indices import Index
 from gluonjit.analysis.sums import SumKind
-from gluonjit.analysis.traces.document import NO_SAMPLE, Trace, TraceKind, TraceNodes, addition
+from gluonjit.analysis.traces.document import NO_SAMPLE, BatchTrace, TraceKind, TraceNodes, addition
 from gluonjit.analysis.traces.samples import resampled
 from gluonjit.errors import TraceError
 from gluonjit.graph.graph import Graph, Leaf
@@ -20,7 +20,7 @@ from gluonjit.graph.recorder import Record, Value
 from gluonjit.graph.values import Rows, Spec
 
 
-def merged(trace: Trace) -> Trace:
+def merged(trace: BatchTrace) -> BatchTrace:
     """The trace with sharing, as at capture: equal nodes of pure kinds are merged, in the order of capture."""
     same = np.arange(trace.rows)  # for each row the one that stands for it
     keep = [np.ones(len(nodes.bases), dtype=bool) for nodes in trace.nodes]
@@ -67,12 +67,12 @@ class Restored:
     calls: int
 
 
-def restored(trace: Trace, samples: Iterable[int] | None = None, sharing: bool | None = None) -> Restored:
+def restored(trace: BatchTrace, samples: Iterable[int] | None = None, sharing: bool | None = None) -> Restored:
     """The graph of a trace, or of a `variant` of it."""
     return graph_of(variant(trace, samples, sharing))
 
 
-def variant(trace: Trace, samples: Iterable[int] | None = None, sharing: bool | None = None) -> Trace:
+def variant(trace: BatchTrace, samples: Iterable[int] | None = None, sharing: bool | None = None) -> BatchTrace:
     """The trace of another batch.
 
     samples: the positions of those to take, in this order, repeated for larger batches (see `resampled`); None for
@@ -90,7 +90,7 @@ def variant(trace: Trace, samples: Iterable[int] | None = None, sharing: bool | 
     return merged(trace) if sharing and not trace.sharing else trace
 
 
-def graph_of(trace: Trace) -> Restored:
+def graph_of(trace: BatchTrace) -> Restored:
     """The graph of all of a trace."""
     graph = Graph()
     graph.rows = trace.rows
@@ -170,7 +170,7 @@ def _operands(rows: Index, specs: tuple[Spec, ...]) -> list[tuple[Rows, ...]]:
     return list(zip(*columns)) if columns else [()] * len(rows)
 
 
-def _marks(trace: Trace) -> list[Mark]:
+def _marks(trace: BatchTrace) -> list[Mark]:
     """Finds where samples begin and end, as far as the nodes show."""
     marks: list[Mark] = []
     last = NO_SAMPLE

@@ -13,7 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gluonjit.analysis.traces.document import NO_SAMPLE, Table, Trace, TraceKind, TraceLeaf, TraceNodes, addition
+from gluonjit.analysis.traces.document import (
+    NO_SAMPLE,
+    BatchTrace,
+    TracedTable,
+    TraceKind,
+    TraceLeaf,
+    TraceNodes,
+    addition,
+)
 from gluonjit.errors import TraceError
 
 COMMON = -1
@@ -25,7 +33,7 @@ Places = dict[int, int]
 Term = list[int]
 
 
-class Input(NamedTuple):
+class TraceInput(NamedTuple):
     """A leaf, by its number (`table` is None), or an entry of a table: `rows` rows from `base` on."""
 
     table: int | None
@@ -35,18 +43,18 @@ class Input(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Owners:
+class RowOwners:
     """rows: the owner of each row, COMMON for inputs; nodes: for each owner its nodes in the order of capture, as
     (kind, position); inputs: each row of an input with that input; readers: by an input's first row who reads it.
     """
 
     rows: list[int]
     nodes: dict[int, list[tuple[int, int]]]
-    inputs: dict[int, Input]
+    inputs: dict[int, TraceInput]
     readers: dict[int, set[int]]
 
 
-def owners_of(trace: Trace) -> Owners:
+def owners_of(trace: BatchTrace) -> RowOwners:
     """Nodes captured outside of samples, as losses, belong to the sample they depend on, if it is one.
 
     Raises TraceError if a sample uses what another one, or several together, have computed.
@@ -74,26 +82,26 @@ def owners_of(trace: Trace) -> Owners:
         for row in read:
             if row in inputs:
                 readers.setdefault(inputs[row].base, set()).add(owner)
-    return Owners(rows, nodes, inputs, readers)
+    return RowOwners(rows, nodes, inputs, readers)
 
 
-def _inputs(trace: Trace) -> dict[int, Input]:
-    found: dict[int, Input] = {}
+def _inputs(trace: BatchTrace) -> dict[int, TraceInput]:
+    found: dict[int, TraceInput] = {}
     for number, leaf in enumerate(trace.leaves):
-        known = Input(None, number, leaf.base, leaf.spec.rows)
+        known = TraceInput(None, number, leaf.base, leaf.spec.rows)
         found.update((leaf.base + offset, known) for offset in range(leaf.spec.rows))
     for number, table in enumerate(trace.tables):
-        found.update((row, Input(number, number, row, 1)) for row in table.rows.tolist())
+        found.update((row, TraceInput(number, number, row, 1)) for row in table.rows.tolist())
     return found
 
 
-def sample_numbers(trace: Trace) -> tuple[int, ...]:
+def sample_numbers(trace: BatchTrace) -> tuple[int, ...]:
     """The numbers of the samples of a trace; empty if it was captured without calls of a batched model."""
     found = {int(number) for nodes in trace.nodes for number in np.unique(nodes.samples)}
     return tuple(sorted(found - {NO_SAMPLE}))
 
 
-def resampled(trace: Trace, samples: Iterable[int]) -> Trace:
+def resampled(trace: BatchTrace, samples: Iterable[int]) -> BatchTrace:
     """A trace of these samples, by their positions in `sample_numbers`, in this order.
 
     A sample that is named again comes again with inputs of its own; only inputs that several samples of the trace read,
@@ -134,7 +142,7 @@ class _Nodes:
 class _Made:
     """The new trace under construction. `shared` has the places of single parts, `copies` those of each sample."""
 
-    def __init__(self, trace: Trace, owners: Owners) -> None:
+    def __init__(self, trace: BatchTrace, owners: RowOwners) -> None:
         self.old = trace
         self.owners = owners
         self.leaves: list[TraceLeaf] = []
@@ -184,7 +192,7 @@ class _Made:
         if made is not None:
             self.shared.update((first + offset, row) for offset, row in enumerate(made))
 
-    def trace(self) -> Trace:
+    def trace(self) -> BatchTrace:
         """All of it."""
         found = [number for number, nodes in enumerate(self.nodes) if nodes.bases]
         return replace(
@@ -192,7 +200,7 @@ class _Made:
             rows=len(self.depth),
             leaves=tuple(self.leaves),
             tables=tuple(
-                Table(table.spec, np.array(rows, dtype=np.int64))
+                TracedTable(table.spec, np.array(rows, dtype=np.int64))
                 for table, rows in zip(self.old.tables, self.tables)
                 if rows
             ),

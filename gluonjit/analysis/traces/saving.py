@@ -10,7 +10,7 @@ import numpy as np
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.indices import Index
 from gluonjit.analysis.splitting import captured_nodes
-from gluonjit.analysis.traces.document import NO_SAMPLE, Table, Trace, TraceKind, TraceLeaf, TraceNodes
+from gluonjit.analysis.traces.document import NO_SAMPLE, BatchTrace, TracedTable, TraceKind, TraceLeaf, TraceNodes
 from gluonjit.analysis.traces.files import write_trace
 from gluonjit.compiled import numbers
 from gluonjit.errors import TraceError
@@ -19,17 +19,17 @@ from gluonjit.graph.origins import Mark
 from gluonjit.graph.recorder import Record
 
 
-def trace_of(graph: Graph, granularity: str, sharing: bool) -> Trace:
+def trace_of(graph: Graph, granularity: str, sharing: bool) -> BatchTrace:
     """Return everything captured in `graph`, which is unchanged."""
     families: dict[Any, int] = {}
     captured = captured_nodes(graph, "batch" if sharing else "none")
-    return Trace(
+    return BatchTrace(
         granularity=granularity,
         sharing=sharing,
         rows=graph.rows,
         leaves=tuple(TraceLeaf(leaf.base, leaf.spec) for leaf in graph.leaves.values()),
         tables=tuple(
-            Table(graph.lookup_specs[table], np.array(list(entries.values()), dtype=np.int64))
+            TracedTable(graph.lookup_specs[table], np.array(list(entries.values()), dtype=np.int64))
             for table, entries in graph.lookups.items()
         ),
         kinds=tuple(_kind(record, families) for record in captured.records),

@@ -30,7 +30,7 @@ class Owned:
         self.array = array
 
 
-class Step(NamedTuple):
+class ViewCall(NamedTuple):
     """A method of arrays that gives a view, and what it was called with."""
 
     method: str
@@ -41,8 +41,8 @@ class Step(NamedTuple):
         return getattr(array, self.method)(*self.args)
 
 
-DETACHED = Step("detach")
-CLASSIC, NUMPY = Step("as_nd_ndarray"), Step("as_np_ndarray")
+DETACHED = ViewCall("detach")
+CLASSIC, NUMPY = ViewCall("as_nd_ndarray"), ViewCall("as_np_ndarray")
 
 
 def noted(view: Any, array: Any, key: Any) -> Any:
@@ -51,8 +51,8 @@ def noted(view: Any, array: Any, key: Any) -> Any:
     `_b` is an array that is no view, `_k` the key or step, or that of another view of `_b` with one of that view. Of an
     array that has views `_k` is True. `gluonjit._fast` does the same.
     """
-    if key.__class__ is tuple or not isinstance(key, (int, slice, Step)):
-        key = Step("__getitem__", (key,))
+    if key.__class__ is tuple or not isinstance(key, (int, slice, ViewCall)):
+        key = ViewCall("__getitem__", (key,))
     if array._b is None:
         array._k = True
         view._b, view._k = array, key
@@ -115,7 +115,7 @@ def renew(array: Any) -> None:
     value, found = array._v, array._b._c
     with UNCAPTURED, as_captured(2 if value.taped and has_history(found) else 0):
         for part in keys_of(array._k):
-            found = part.of(found) if part.__class__ is Step else found[part]
+            found = part.of(found) if part.__class__ is ViewCall else found[part]
     array._c = found = array._in_kind(found)
     array._v = Value(-1, 0, value.spec, None, value.taped, Owned(found))
     array._b = array._k = None
@@ -129,7 +129,7 @@ def in_memory(array: Any) -> NDArray | None:
     found = base._c
     with UNCAPTURED, as_captured(0):
         for part in keys_of(array._k):
-            if part.__class__ is Step:
+            if part.__class__ is ViewCall:
                 found = part.of(found)
             elif part.__class__ is int or part.__class__ is slice:
                 found = found[part]

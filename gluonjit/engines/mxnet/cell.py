@@ -32,7 +32,7 @@ def forget_recordings() -> None:
         cell.recordings.clear()
 
 
-class Unknown(Exception):
+class UnknownArgument(Exception):
     """An argument that can be no part of a cell's signature."""
 
 

@@ -10,7 +10,7 @@ from mxnet import gluon
 
 from gluonjit.engines.mxnet.cell import KEY, Cell, any_lazy, cells_known, forget_recordings
 from gluonjit.engines.mxnet.following import is_hybrid
-from gluonjit.hybrid.choose.kept import Look, recall
+from gluonjit.hybrid.choose.kept import BlockDescription, recall
 from gluonjit.hybrid.choose.pacing import paces_for
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.engine import engine_of
@@ -27,7 +27,7 @@ def enable(block: gluon.Block, options: dict[str, Any]) -> None:
     engine.check("hybridize(dynamic_batch=True)", chosen)
     disable(block)
     paces = paces_for(chosen)
-    recall(paces, chosen, engine, lambda: map(_look, blocks_of(block)))
+    recall(paces, chosen, engine, lambda: map(_described, blocks_of(block)))
     for inner in blocks_of(block):
         cell = Cell(inner.name or type(inner).__name__, chosen, paces)
         cell.is_node = is_hybrid(inner)
@@ -36,10 +36,10 @@ def enable(block: gluon.Block, options: dict[str, Any]) -> None:
         inner.__dict__[KEY] = cell
 
 
-def _look(block: gluon.Block) -> Look:
+def _described(block: gluon.Block) -> BlockDescription:
     """Describes a block to kept choices."""
     own = block._reg_params.values()
-    return Look("", type(block), [f"{each.shape} {each.dtype}" for each in own])
+    return BlockDescription("", type(block), [f"{each.shape} {each.dtype}" for each in own])
 
 
 def disable(block: gluon.Block) -> None:

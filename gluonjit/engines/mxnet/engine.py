@@ -25,7 +25,7 @@ from gluonjit.engines.mxnet.session import Session
 from gluonjit.engines.mxnet.sized import clear_sized, sized_count
 from gluonjit.engines.mxnet.trace import clear_inferred, inferred_count
 from gluonjit.engines.mxnet.verifying import verify
-from gluonjit.engines.mxnet.writes import Memory
+from gluonjit.engines.mxnet.writes import AddressRanges
 from gluonjit.graph import Kind, Spec, Value
 from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.explain.counts import Counts
@@ -56,9 +56,9 @@ class MXNetEngine(Adapter):
         """The kind that adds up `count` arrays of this spec."""
         return sum_kind(spec, count)
 
-    def account(self) -> Memory:
+    def account(self) -> AddressRanges:
         """The memory that calls of an open batch have read, as far as a write has asked for it."""
-        return Memory()
+        return AddressRanges()
 
     def session(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> Session:
         """Make room for a flush."""

@@ -6,7 +6,7 @@ from gluonjit.hybrid.explain import finite
 from gluonjit.hybrid.explain.provenance import Provenance
 
 
-class Finite(finite.Finite):
+class FiniteCheck(finite.FiniteCheck):
     """Looks for numbers that are not finite in NDArrays."""
 
     def __init__(self, provenance: Provenance) -> None:

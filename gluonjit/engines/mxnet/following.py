@@ -14,7 +14,7 @@ from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.hybrid.capture.guards.facts import is_plain
 from gluonjit.hybrid.capture.guards.follower import Follower, follow
 from gluonjit.hybrid.capture.guards.owners import is_user_function
-from gluonjit.hybrid.capture.guards.reading import Known
+from gluonjit.hybrid.capture.guards.reading import FrameworkObjects
 from gluonjit.hybrid.capture.guards.variants import Noted
 
 COUNTERS = frozenset(["_counter", "_init_counter"])
@@ -29,7 +29,7 @@ def is_hybrid(block: gluon.Block) -> bool:
     return isinstance(block, gluon.HybridBlock) and type(block).forward in FORWARDS
 
 
-class _Known(Known):
+class _MXNetObjects(FrameworkObjects):
     """MXNet's objects."""
 
     counters = COUNTERS
@@ -54,7 +54,7 @@ class _Known(Known):
 
 def followed(trace: Trace, owner: Any, run: Callable[..., Any], args: Any, noted: Noted) -> Any:
     """Traces a call: what it gives, and what it has read. Raises Refused where it is no node."""
-    follower = Follower(_Known(), args)
+    follower = Follower(_MXNetObjects(), args)
     own = isinstance(owner, gluon.Block) and getattr(run, "__self__", None) is owner
     function: Callable[..., Any] = (lambda *given: called(follower, owner, given)) if own else run
     return follow(trace, follower, function, args, {}, noted)

@@ -14,10 +14,10 @@ from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
 from gluonjit.rows.program import NotFusable, RowProgram
 from gluonjit.rows.running import NO_FLAGS, row_flags
-from gluonjit.rows.steps import Learner, Steps, Stretch
+from gluonjit.rows.steps import Learner, Steps, StepStretch
 
 
-class History(Learner, Protocol):
+class StepHistory(Learner, Protocol):
     """A history, as far as gradients need it."""
 
     learned_rows: Any
@@ -38,7 +38,7 @@ class FusedSteps:
         self,
         plan: Plan,
         arrays: list[Any],
-        tape: History | None,
+        tape: StepHistory | None,
         without: Collection[str],
         unfused: dict[str, str],
     ) -> None:
@@ -71,14 +71,14 @@ class FusedSteps:
         """The step that runs, or ran last."""
         return self._steps.under_way
 
-    def run(self, begin: int, end: int) -> Stretch | None:
+    def run(self, begin: int, end: int) -> StepStretch | None:
         """Run steps, up to one that has no derivative, which has to run as a graph; None where that is the first."""
         tape: Any = None if self._tape is None else self._history()
         learned = NO_FLAGS if tape is None else tape.learned_rows
         ways = self._steps.choose(begin, end, learned, self._read, tape, self)
         return self._steps.run(begin, ways, self) if ways else None
 
-    def marks(self, stretch: Stretch) -> bool:
+    def marks(self, stretch: StepStretch) -> bool:
         """Tells whether rows learn by any of these steps."""
         return any([self._steps.ways[way].learning.marks for way in set(stretch.ways)])
 
@@ -89,7 +89,7 @@ class FusedSteps:
 
     def reach(
         self,
-        stretch: Stretch,
+        stretch: StepStretch,
         reached: Any,
         operands: Callable[[int, int], tuple[int, ...]],
         other: Callable[[int], Any],
@@ -135,7 +135,7 @@ class FusedSteps:
         """The address of a weight's gradient."""
         return self._history().learned_address(array)
 
-    def _history(self) -> History:
+    def _history(self) -> StepHistory:
         tape = None if self._tape is None else self._tape()
         assert tape is not None
         return tape

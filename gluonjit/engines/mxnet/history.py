@@ -16,7 +16,7 @@ from gluonjit.engines.mxnet.reach import Reach, entered
 from gluonjit.graph import Value
 
 
-class Source(NamedTuple):
+class RecordedInput(NamedTuple):
     """Rows that were there before the flush and from which gradients go on: into an array, or another flush.
 
     Where the array joins several of the program, `parts` are those that learn, each with its place. `again` makes the
@@ -101,7 +101,7 @@ class History:
         self.freed = False
         self.spent = Reach(plan)
         self.later: WeakSet[Any] = WeakSet()  # those of flushes that have gone on from results of this one
-        self.sources: list[Source] = []
+        self.sources: list[RecordedInput] = []
         self.read: dict[int, tuple[NDArray, Place]] = {}  # by their address, arrays of the program that learn nothing
         self._constants: dict[int, tuple[NDArray, NDArray | None]] = {}  # weights, with their gradients
         self._entered: list[Any] | None = None

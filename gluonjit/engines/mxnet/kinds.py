@@ -10,7 +10,7 @@ from mxnet.gluon.utils import _check_all_np_ndarrays
 from mxnet.ndarray import NDArray
 from mxnet.numpy import ndarray
 
-from gluonjit.engines.mxnet.cell import Cell, Unknown
+from gluonjit.engines.mxnet.cell import Cell, UnknownArgument
 from gluonjit.engines.mxnet.following import followed
 from gluonjit.engines.mxnet.hoist import cut, product_kind
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
@@ -22,7 +22,7 @@ from gluonjit.engines.mxnet.references import Copied
 from gluonjit.engines.mxnet.rules.values import NotBatchable
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import NeedsValue, Trace, TraceOp, map_structure, tracing
-from gluonjit.engines.mxnet.variadic import Traced, join
+from gluonjit.engines.mxnet.variadic import TracedKind, join
 from gluonjit.engines.mxnet.work import work_of
 from gluonjit.engines.mxnet.zeros import without_zeros
 from gluonjit.graph import Kind, Spec, Value, family_key, split_kind
@@ -90,7 +90,7 @@ def _traced(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: B
     results: list[int] = []
     try:
         structure = map_structure(result, lambda array: _result(trace, array, results))
-    except Unknown as unknown:
+    except UnknownArgument as unknown:
         return f"it returns {unknown}"
     return _Found(trace, results, structure, values)
 
@@ -118,7 +118,7 @@ def _wrapped(array: Any, value: Value) -> Any:
 def _result(trace: Trace, array: Any, results: list[int]) -> int:
     """The place of a result among the node's values; for one of mx.np what is left of -1 after it."""
     if not isinstance(array, Lazy) or array._v.graph is not trace:
-        raise Unknown(f"{type(array).__name__}, which is not computed from its arguments")
+        raise UnknownArgument(f"{type(array).__name__}, which is not computed from its arguments")
     results.append(array._v.rows)  # type: ignore[arg-type]
     place = len(results) - 1
     return ~place if isinstance(array, LazyNumpy) else place
@@ -168,7 +168,7 @@ def _kind_of(
     _join_family(cell, rest, places, without, kind)
     if not ("arity" in without or not kind.pure or program_of(kind).left):
         origins = tuple([(operand, 0) for operand in range(len(trace.operands))]) if pieces is None else pieces.origins
-        traced = Traced(kind, rest, tuple(places), origins)
+        traced = TracedKind(kind, rest, tuple(places), origins)
         kind = join(cell, (without, trace.training, LOCAL.state.numpy), args, trace.operands, traced, batch)
     if pieces is not None:
         kind = split_kind(trace.operands, kind, pieces.kept, products)

@@ -16,7 +16,7 @@ from mxnet.ndarray import NDArray, empty, op
 from mxnet.ndarray.ndarray import indexing_key_expand_implicit_axes
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.mxnet.aliases import DETACHED, Step, is_view, noted, seen
+from gluonjit.engines.mxnet.aliases import DETACHED, ViewCall, is_view, noted, seen
 from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.computing import concrete, created, own, plain, read, waits
 from gluonjit.engines.mxnet.cutting import cut_out, referred
@@ -175,9 +175,9 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
         """As NDArray.reshape, captured."""
         if not waits(self):
             computed = concrete(self).reshape(*shape, **kwargs)
-            return seen(self, computed, Step("reshape", (computed.shape,)), wrap)
+            return seen(self, computed, ViewCall("reshape", (computed.shape,)), wrap)
         found = reshaped(self, *shape, **kwargs)
-        return noted(found, self, Step("reshape", (found.shape,))) if found.__class__ is LazyArray else found
+        return noted(found, self, ViewCall("reshape", (found.shape,))) if found.__class__ is LazyArray else found
 
     def astype(self, dtype: Any, copy: bool = True) -> Any:
         """As NDArray.astype, captured."""

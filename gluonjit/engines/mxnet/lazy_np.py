@@ -10,7 +10,7 @@ from mxnet.ndarray import NDArray, indexing_key_expand_implicit_axes, register
 from mxnet.ndarray.numpy import _internal as npi
 from mxnet.numpy import ndarray
 
-from gluonjit.engines.mxnet.aliases import CLASSIC, NUMPY, Step, is_view, noted, seen
+from gluonjit.engines.mxnet.aliases import CLASSIC, NUMPY, ViewCall, is_view, noted, seen
 from gluonjit.engines.mxnet.computing import plain, waits
 from gluonjit.engines.mxnet.cutting import cut_out, referred
 from gluonjit.engines.mxnet.indexing import coordinates, rows_at
@@ -85,9 +85,9 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
         """As mx.np.ndarray.reshape_view, captured."""
         if not waits(self) or kwargs:
             computed = plain(self).reshape_view(*shape, **kwargs)
-            return seen(self, computed, Step("reshape_view", (computed.shape,)), wrap_np)
+            return seen(self, computed, ViewCall("reshape_view", (computed.shape,)), wrap_np)
         found = self.reshape(*[tuple(part) if isinstance(part, list) else part for part in shape])
-        return noted(found, self, Step("reshape_view", (found.shape,))) if found.__class__ is LazyNumpy else found
+        return noted(found, self, ViewCall("reshape_view", (found.shape,))) if found.__class__ is LazyNumpy else found
 
     def as_np_ndarray(self) -> Any:
         """This array."""

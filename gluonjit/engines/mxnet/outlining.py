@@ -15,7 +15,7 @@ from gluonjit.engines.mxnet.cell import KEY, Cell
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.lazy import LazyArray
 from gluonjit.hybrid.capture.outlining.entering import MadeCall
-from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, Known, is_among
+from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, FrameworkFunctions, is_among
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -41,7 +41,7 @@ _LAYERS = (
 )
 
 
-class _MXNet(Known):
+class _MXNetFunctions(FrameworkFunctions):
     """MXNet, with classic arrays."""
 
     arrays = frozenset({NDArray, LazyArray})
@@ -106,4 +106,4 @@ def _is_plain(block: Any) -> bool:
     return not block._forward_hooks and not block._forward_pre_hooks and "forward" not in block.__dict__
 
 
-KNOWN = _MXNet()
+KNOWN = _MXNetFunctions()

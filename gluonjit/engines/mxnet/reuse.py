@@ -18,13 +18,13 @@ from gluonjit.engines.mxnet.lookups import Integers, host_table, table_of
 from gluonjit.engines.mxnet.operands import leaf, made_from_nothing
 from gluonjit.engines.mxnet.results import Imported
 from gluonjit.graph import Record, Value
-from gluonjit.hybrid.capture.reusable import Reusing, Source
-from gluonjit.hybrid.capture.reuse import Unfit
+from gluonjit.hybrid.capture.reusable import ArraySource, Reusing
+from gluonjit.hybrid.capture.reuse import NotReusable
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 
 
-class _MXNet(Reusing):
+class _MXNetReusing(Reusing):
     """Calls of blocks. What changes a block forgets what its calls have captured, at once."""
 
     array, lazy = NDArray, Lazy
@@ -71,21 +71,21 @@ class _MXNet(Reusing):
         weight, *rest = known
         return host_table(batch, *rest) if weight is None else table_of(batch, weight, *rest)
 
-    def source(self, batch: Batch, payload: Any) -> Source:
+    def source(self, batch: Batch, payload: Any) -> ArraySource:
         """The arguments of an operator without operands, or the array itself."""
         if isinstance(payload, Imported):
-            raise Unfit("it uses a result of an earlier batch")
+            raise NotReusable("it uses a result of an earlier batch")
         for key, created in batch.created.items():
             if created is payload:
-                return Source("made", key)
-        return Source("array", payload)
+                return ArraySource("made", key)
+        return ArraySource("array", payload)
 
     def keeps(self, batch: Batch, array: Any) -> None:
-        """Raise Unfit for an array that learns: a later call has another one."""
+        """Raise NotReusable for an array that learns: a later call has another one."""
         if id(array) not in batch.parameters and is_learned(array):
-            raise Unfit("it uses an array with a gradient that is neither an argument nor a parameter")
+            raise NotReusable("it uses an array with a gradient that is neither an argument nor a parameter")
 
-    def leaf(self, batch: Batch, source: Source) -> Value:
+    def leaf(self, batch: Batch, source: ArraySource) -> Value:
         """The value of an array, or of what an operator gives."""
         return leaf(batch, made_from_nothing(batch, source.what) if source.way == "made" else source.what)
 
@@ -98,4 +98,4 @@ class _MXNet(Reusing):
         )
 
 
-REUSING = _MXNet()
+REUSING = _MXNetReusing()

@@ -15,9 +15,9 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place, Plan, row_bytes
 from gluonjit.engines.mxnet.arrays import address_of, context_of, host_view, room_for, sent
 from gluonjit.engines.mxnet.failures import failed
-from gluonjit.engines.mxnet.finite import Finite
+from gluonjit.engines.mxnet.finite import FiniteCheck
 from gluonjit.engines.mxnet.fused_steps import FusedSteps
-from gluonjit.engines.mxnet.history import Source, is_learned
+from gluonjit.engines.mxnet.history import RecordedInput, is_learned
 from gluonjit.engines.mxnet.hooked import run_operator, slice_rows
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import unzipped
@@ -41,7 +41,7 @@ _FEW = 16  # entries of a table
 _SMALL = 1 << 16  # bytes
 
 
-class Result(NamedTuple):
+class FlushedValue(NamedTuple):
     """The place of a flushed value: rows of a chunk from `row` on; for backward its tape, arena and position."""
 
     chunk: NDArray
@@ -60,7 +60,7 @@ class Session(ArraySession):
 
     def __init__(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> None:
         super().__init__(plan, report, options, provenance)
-        self.finite = Finite(provenance) if options.check_finite else None
+        self.finite = FiniteCheck(provenance) if options.check_finite else None
         taped = (
             is_recorded(LOCAL.state.mode)
             or any(is_recorded(step.mode) for step in plan.steps)
@@ -102,7 +102,7 @@ class Session(ArraySession):
                 user = self.provenance.first_use(chunk.place.arena, chunk.place.begin)
                 text = f"A look-up in a table of shape {table.weight.shape} failed, for the {user}: {reason_of(error)}."
                 raise both(FlushError, mx.base.MXNetError, text) from error
-        self._put(chunk.place, rows, Source(rows, chunk.place, None, again=again) if learned else None, None)
+        self._put(chunk.place, rows, RecordedInput(rows, chunk.place, None, again=again) if learned else None, None)
 
     def _copied(self, chunk: LookupChunk) -> bool:
         """Copy entries of a table in the host's memory, where MXNet's engine takes longer; False where that is not."""
@@ -155,11 +155,11 @@ class Session(ArraySession):
             elif self.tape is not None and plain:
                 self.tape.read[id(leaf.payload)] = leaf.payload, part
             elif self.tape is not None and not plain and leaf.payload.tape is not None:
-                self.tape.sources.append(Source(leaf.payload.array, part, leaf.payload.value))
+                self.tape.sources.append(RecordedInput(leaf.payload.array, part, leaf.payload.value))
                 leaf.payload.tape.later.add(self.tape)
-        self._put(chunk.place, rows, Source(rows, chunk.place, None, tuple(parts)) if parts else None, room)
+        self._put(chunk.place, rows, RecordedInput(rows, chunk.place, None, tuple(parts)) if parts else None, room)
 
-    def _put(self, place: Place, rows: NDArray, source: Source | None, room: NDArray | None) -> None:
+    def _put(self, place: Place, rows: NDArray, source: RecordedInput | None, room: NDArray | None) -> None:
         """Put rows of an input into their place, if they have not been computed in its `room`."""
         if source is not None and self.tape is not None:
             self.tape.sources.append(source)
@@ -290,13 +290,13 @@ class Session(ArraySession):
             return mx.nd.take(source, index)
         return slice_rows(source, place.begin, place.end)
 
-    def result(self, arena: int, position: int) -> Result:
+    def result(self, arena: int, position: int) -> FlushedValue:
         """A live value's rows, copied out of the arena with those of its step, so that the arena can go."""
         place = self.place_of(arena, position)
         chunk = self._copies.get(place)
         if chunk is None:
             chunk = self._copies[place] = self._copy_of(place)
-        return Result(chunk, position - place.begin, self.tape, arena, position)
+        return FlushedValue(chunk, position - place.begin, self.tape, arena, position)
 
     def _copy_of(self, place: Place) -> NDArray:
         """A copy of these rows, or the arena itself where a single input is all of it."""

@@ -12,19 +12,19 @@ from mxnet.ndarray import NDArray
 from mxnet.numpy import ndarray
 
 
-class Shared(NDArray):  # type: ignore[misc]
+class SharedArray(NDArray):  # type: ignore[misc]
     """An NDArray of `mx.nd.from_numpy`, or one that went through DLPack."""
 
     __slots__ = ()
 
 
-class SharedNumpy(ndarray):  # type: ignore[misc]
-    """As Shared, of `mx.np`."""
+class SharedNumpyArray(ndarray):  # type: ignore[misc]
+    """A SharedArray of `mx.np`."""
 
     __slots__ = ()
 
 
-_SHARED: dict[type, type] = {NDArray: Shared, ndarray: SharedNumpy}
+_SHARED: dict[type, type] = {NDArray: SharedArray, ndarray: SharedNumpyArray}
 for _known, _made in _SHARED.items():
     _made.__name__, _made.__qualname__ = _known.__name__, _known.__qualname__  # to who prints it, it is that
 SHARED = frozenset(_SHARED.values())

@@ -18,9 +18,9 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis.plan import Gather, Place, Plan, Step
 from gluonjit.engines.mxnet.arrays import address_of
 from gluonjit.engines.mxnet.filling import fill_zero, zeros
-from gluonjit.engines.mxnet.finite import Finite
+from gluonjit.engines.mxnet.finite import FiniteCheck
 from gluonjit.engines.mxnet.fused_steps import FusedSteps
-from gluonjit.engines.mxnet.history import History, Seed, Source, Target, has_history
+from gluonjit.engines.mxnet.history import History, RecordedInput, Seed, Target, has_history
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
 from gluonjit.engines.mxnet.program import Program, program_of
 from gluonjit.engines.mxnet.reach import Reach
@@ -30,10 +30,10 @@ from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.rows.running import row_flags
-from gluonjit.rows.steps import Learning, Stretch
+from gluonjit.rows.steps import Learning, StepStretch
 
 
-class Entry(NamedTuple):
+class RecordedStep(NamedTuple):
     """A step that was recorded, whether gradients go through it, and its results."""
 
     number: int
@@ -48,7 +48,9 @@ _Way = tuple[int, Sequence[NDArray], Sequence[tuple[int, int]]]
 class Tape(History):
     """Backward through one flush. `done` are results where it has begun."""
 
-    def __init__(self, report: Counts, plan: Plan, samples: int, profile: bool, finite: Finite | None = None) -> None:
+    def __init__(
+        self, report: Counts, plan: Plan, samples: int, profile: bool, finite: FiniteCheck | None = None
+    ) -> None:
         super().__init__(plan)
         self.report = report
         self.samples = samples
@@ -60,7 +62,7 @@ class Tape(History):
         self._lock = threading.Lock()  # MXNet calls bridges back in threads of its own
         self.done: set[tuple[int, int]] = set()
         self._finite = finite
-        self._steps: list[Entry | Stretch] = []
+        self._steps: list[RecordedStep | StepStretch] = []
         self._fused: FusedSteps | None = None
         self._addresses: dict[int | tuple[str, int], int] = {}  # of gradients that MXNet is not writing to
         self._variables: list[NDArray | None] = [None] * len(plan.arenas)
@@ -171,7 +173,7 @@ class Tape(History):
         learned = any(used and self.learns(gather) for gather, used in zip(step.gathers, program.used))
         learned = learned or self._learns_weights(program, len(step.gathers))
         if learned or self._left_learns(program):
-            self._steps.append(Entry(number, learned, results))
+            self._steps.append(RecordedStep(number, learned, results))
             for place in step.places:
                 self._learned_rows[place.arena][place.begin : place.end] = True
 
@@ -200,7 +202,7 @@ class Tape(History):
         marks = results if learns or any(weights[count:]) else ()
         return Learning([k for k in range(count) if weights[k]], results, marks, learns)
 
-    def note_fused(self, fused: FusedSteps, stretch: Stretch) -> None:
+    def note_fused(self, fused: FusedSteps, stretch: StepStretch) -> None:
         """Remember steps that ran in C, where rows learn by them."""
         if fused.marks(stretch):
             self._fused = fused
@@ -294,7 +296,7 @@ class Tape(History):
         sources = [source for source in self.sources if self._gradients[source.place.arena] is not None]
         return weights + [self._target(source, reach) for source in sources]
 
-    def _target(self, source: Source, reach: Reach) -> Target:
+    def _target(self, source: RecordedInput, reach: Reach) -> Target:
         rows = self._rows(source.place)
         if not source.parts:
             return Target(source.array, source.value, rows, reach.reaches(source.place), again=source.again)
@@ -310,7 +312,7 @@ class Tape(History):
                 reach.start(place)
         found: list[_Way] = []
         for entry in reversed(self._steps):
-            if isinstance(entry, Stretch):
+            if isinstance(entry, StepStretch):
                 found += self._reached_in_c(reach, entry)
                 continue
             step = self.plan.steps[entry.number]
@@ -320,7 +322,7 @@ class Tape(History):
                 found.append((entry.number, entry.results, ()))
         return reach, found
 
-    def _reached_in_c(self, reach: Reach, stretch: Stretch) -> list[_Way]:
+    def _reached_in_c(self, reach: Reach, stretch: StepStretch) -> list[_Way]:
         assert self._fused is not None
         steps = self.plan.steps
         going = self._fused.reach(

@@ -28,7 +28,7 @@ from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 from gluonjit.hybrid.verify.comparing import Mode, Runs, compared, run_reusing, run_whole
 from gluonjit.hybrid.verify.leftovers import Framework, Leftovers
-from gluonjit.hybrid.verify.verification import Event, Log, Loss, Outcome, Witness, batched_with, called
+from gluonjit.hybrid.verify.verification import CallEvent, Log, Loss, RunOutcome, Witness, batched_with, called
 
 _log: Log | None = None
 
@@ -95,12 +95,12 @@ def verify(
 ) -> Report:
     """Implements `gluonjit.verify`."""
 
-    def run(eager: bool, mode: Mode) -> Outcome:
+    def run(eager: bool, mode: Mode) -> RunOutcome:
         if eager:
             return _run(net, samples, loss, mode, None, True)
         return run_reusing(net.__dict__[KEY], lambda: _run(net, samples, loss, mode, None, False))
 
-    def watched(probing: bool, eager: bool, witness: Witness | None, mode: Mode) -> list[Event]:
+    def watched(probing: bool, eager: bool, witness: Witness | None, mode: Mode) -> list[CallEvent]:
         with AS_WRITTEN:
             return _watched(net, samples, loss, mode, probing, eager, witness)
 
@@ -124,7 +124,7 @@ def _watched(
     probing: bool,
     eager: bool,
     witness: Witness | None,
-) -> list[Event]:
+) -> list[CallEvent]:
     log = Log(NDArray, _probed if probing else lambda array: (array, None), witness)
     with observed(log), run_whole(net.__dict__[KEY]):
         _run(net, samples, loss, mode, log, eager)
@@ -133,7 +133,7 @@ def _watched(
 
 def _run(
     net: gluon.Block, samples: Sequence[Any], loss: Loss | None, mode: Mode, log: Log | None, eager: bool
-) -> Outcome:
+) -> RunOutcome:
     LOCAL.state.flush("verify()")
     with UNCAPTURED if eager else nullcontext():
         targets = dict(_gradients(net, samples))
@@ -145,7 +145,7 @@ def _run(
         if differentiable and targets and mode.recording:
             autograd.backward(differentiable)
         known = [[array.asnumpy() for array in arrays] for arrays in outputs]
-        return Outcome(known, {name: array.asnumpy().copy() for name, array in targets.items()})
+        return RunOutcome(known, {name: array.asnumpy().copy() for name, array in targets.items()})
 
 
 def _predicting(training: bool) -> Any:

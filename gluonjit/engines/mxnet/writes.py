@@ -24,7 +24,7 @@ from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 
 
-class Memory:
+class AddressRanges:
     """Disjoint intervals of addresses of the arrays that a batch's graph has read so far."""
 
     def __init__(self) -> None:
@@ -105,6 +105,6 @@ def before_write(array: Any) -> None:
 def _shares(batch: Batch, array: Any) -> bool:
     if isinstance(array, BaseSparseNDArray) or not isinstance(array, NDArray):
         return False
-    memory: Memory = batch.own
+    memory: AddressRanges = batch.own
     memory.note(batch)
     return memory.meets(array)

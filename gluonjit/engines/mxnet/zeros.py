@@ -1,8 +1,8 @@
 """Zeros inside a cell, which are not computed: products with a state that the program makes with `zeros`.
 
-A weight left out this way still has a gradient of zeros: `Left.weights` names it for the tape. Products of zeros with
-weights, and with the results of sigmoid, tanh and softmax, are taken to be zero: all of these are finite as long as
-nothing has gone wrong. Everything else is computed as usual.
+A weight left out this way still has a gradient of zeros: `PrunedTrace.weights` names it for the tape. Products of zeros
+with weights, and with the results of sigmoid, tanh and softmax, are taken to be zero: all of these are finite as long
+as nothing has gone wrong. Everything else is computed as usual.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.trace import Trace, TraceOp
 
 
-class Left(NamedTuple):
+class PrunedTrace(NamedTuple):
     """The rest of a trace, and the weights of which it has lost the products."""
 
     trace: Trace
@@ -43,7 +43,7 @@ _ADDITIONS = frozenset(additions)
 _WIDE = 64  # columns from which on a product takes longer than to cut one of them out
 
 
-def without_zeros(trace: Trace, results: Sequence[int], operands: Collection[int]) -> Left | None:
+def without_zeros(trace: Trace, results: Sequence[int], operands: Collection[int]) -> PrunedTrace | None:
     """The trace without what these operands, all zeros, make zero; None if nothing is won."""
     made = _Rewriting(trace, operands)
     for op in trace.ops:
@@ -62,7 +62,7 @@ def without_zeros(trace: Trace, results: Sequence[int], operands: Collection[int
         return None
     left = Trace(trace.operands, trace.training, trace.constant)
     left.shapes, left.consts, left.known, left.ops = made.shapes, trace.consts, trace.known, ops
-    return Left(left, places, [weights[position] for position in sorted(lost)])
+    return PrunedTrace(left, places, [weights[position] for position in sorted(lost)])
 
 
 class _Rewriting:

@@ -26,7 +26,7 @@ class Slice(NamedTuple):
     step: Any
 
 
-class Step(NamedTuple):
+class ViewCall(NamedTuple):
     """A function that gives a view of its first argument: the others, which of its results, and how it was called.
 
     learning: whether gradients were recorded then.
@@ -46,19 +46,19 @@ class Step(NamedTuple):
         return found if self.output is None else found[self.output]
 
 
-def path_of(key: Any) -> tuple[Step, ...]:
+def path_of(key: Any) -> tuple[ViewCall, ...]:
     """The steps to a view, of what LazyTensor has in `_k`: a step, a key of `[]`, or (what comes before, the last)."""
-    return tuple([item if item.__class__ is Step else _indexing(item, True) for item in keys_of(key)])
+    return tuple([item if item.__class__ is ViewCall else _indexing(item, True) for item in keys_of(key)])
 
 
-def _indexing(key: Any, learning: bool) -> Step:
-    return Step(torch.Tensor.__getitem__, (_frozen(key.key if key.__class__ is Key else key),), (), None, learning)
+def _indexing(key: Any, learning: bool) -> ViewCall:
+    return ViewCall(torch.Tensor.__getitem__, (_frozen(key.key if key.__class__ is Key else key),), (), None, learning)
 
 
-def step_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: int | None) -> Step | None:
+def step_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: int | None) -> ViewCall | None:
     """The step of a call; None if an argument is more than a constant."""
     try:
-        step = Step(
+        step = ViewCall(
             func,
             _frozen(args[1:]),
             tuple([(name, _frozen(value)) for name, value in kwargs.items()]),
@@ -71,7 +71,9 @@ def step_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: in
     return step
 
 
-def steps_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None, parts: int) -> tuple[Step, ...] | None:
+def steps_of(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None, parts: int
+) -> tuple[ViewCall, ...] | None:
     """Finds the steps of a call to each of this many results, or to the only one (-1); None if there are none."""
     steps = [step_of(func, args, kwargs or {}, part) for part in (range(parts) if parts >= 0 else (None,))]
     found = tuple([step for step in steps if step is not None])
@@ -110,10 +112,10 @@ DATA: Any = torch.Tensor.data.__get__
 """The step from a tensor to its `data`."""
 
 
-_DATA_STEP = Step(DATA, (), (), None, True)
+_DATA_STEP = ViewCall(DATA, (), (), None, True)
 
 
-def data_step() -> Step:
+def data_step() -> ViewCall:
     """The step from a tensor to its `data`."""
     return _DATA_STEP
 
@@ -150,7 +152,7 @@ def dummy(spec: Spec, taped: bool) -> Any:
 _known: OrderedDict[Any, bool] = OrderedDict()
 
 
-def is_alias(spec: Spec, path: tuple[Step, ...]) -> bool:
+def is_alias(spec: Spec, path: tuple[ViewCall, ...]) -> bool:
     """Tells whether what these steps give of a tensor shares its memory."""
     key = (spec, path)
     found = _known.get(key)

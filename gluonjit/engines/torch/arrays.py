@@ -23,7 +23,7 @@ WHOLE = INTEGERS | {"bool"}
 _BY_NUMBERS = {"float32", "float64", "bool", "float16", *INTEGERS}
 _SMALL = 4096  # bytes: up to here equal tensors are told by their numbers
 _MOST_LOOKS = 10_000
-_looks: dict[Any, Look] = {}
+_looks: dict[Any, TensorTraits] = {}
 _names: dict[Any, str] = {}
 _dtypes: dict[str, Any] = {}
 _device_names: dict[Any, str] = {}
@@ -65,7 +65,7 @@ def device_named(name: str) -> Any:
     return found
 
 
-class Look:
+class TensorTraits:
     """Knows what free-standing tensors of one shape, dtype and device have in common.
 
     unfit: they are no operands of a batch; number: the look of each one, of integers of at most one dimension;
@@ -87,14 +87,14 @@ class Look:
             self.bytes_at = (c_char * spec.bytes).from_address
 
 
-def look_of(tensor: Any) -> Look:
+def look_of(tensor: Any) -> TensorTraits:
     """The look of a free-standing tensor."""
     key = (tensor.shape, tensor.dtype, tensor.device)
     found = _looks.get(key)
     if found is None:
         if len(_looks) >= _MOST_LOOKS:
             _looks.clear()
-        found = _looks[key] = Look(tensor)
+        found = _looks[key] = TensorTraits(tensor)
     return found
 
 
@@ -103,7 +103,7 @@ def clear_looks() -> None:
     _looks.clear()
 
 
-def bytes_of(look: Look, tensor: Any) -> bytes:
+def bytes_of(look: TensorTraits, tensor: Any) -> bytes:
     """The numbers of a small tensor, in order, as they are now."""
     # PyTorch's own `numpy` would let others write to its memory, for all that PyTorch knows from then on.
     if look.bytes_at is not None and tensor.is_contiguous() and not tensor.is_neg():

@@ -17,8 +17,8 @@ from gluonjit.engines.torch.hooked import autocast, current_mode
 from gluonjit.engines.torch.known import known, may_be_known
 from gluonjit.engines.torch.lazy import LazyTensor, as_known, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
-from gluonjit.engines.torch.operands import Unfit, current, leaf, value_of
-from gluonjit.engines.torch.records import ASKED, Refusal, looks_of, record_of, trace_again
+from gluonjit.engines.torch.operands import NotAnOperand, current, leaf, value_of
+from gluonjit.engines.torch.records import ASKED, NotOneNode, looks_of, record_of, trace_again
 from gluonjit.engines.torch.structure import Constant
 from gluonjit.graph import Record, Value
 from gluonjit.graph.entries import entries_at
@@ -80,7 +80,7 @@ def open_batch(options: Options | None = None) -> Batch:
 def capture(
     cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], batch: Batch
 ) -> Any:
-    """Capture `run(*args, **kwargs)` as one node of the batch. Raises Refusal where that cannot be.
+    """Capture `run(*args, **kwargs)` as one node of the batch. Raises NotOneNode where that cannot be.
 
     `owner` is the module whose parameters it may use, or None.
     """
@@ -156,7 +156,7 @@ def _result(place: Any, values: Sequence[Value], results: tuple[Value, ...]) -> 
 
 
 def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: list[Value]) -> None:
-    """Append an argument's values and plain constants. Raises Refusal where it holds something else."""
+    """Append an argument's values and plain constants. Raises NotOneNode where it holds something else."""
     kind = arg.__class__
     if kind is tuple or kind is list or kind is torch.Size:
         signature.append(kind)
@@ -177,8 +177,8 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
                 return
         try:
             value = value_of(batch, arg)
-        except Unfit as unfit:
-            raise Refusal(str(unfit)) from None
+        except NotAnOperand as unfit:
+            raise NotOneNode(str(unfit)) from None
         values.append(value)
         signature.append(value.spec)
     elif kind is slice:
@@ -199,7 +199,7 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
         why = f"an argument is a {kind.__name__}, which is neither a tensor nor a plain constant"
         if not issubclass(kind, dict):  # whether one of these is depends on its keys
             batch.foreign[kind] = why
-        raise Refusal(why)
+        raise NotOneNode(why)
 
 
 def foreign(batch: Batch, args: tuple[Any, ...]) -> str:
@@ -261,7 +261,7 @@ def as_lazy(arg: Any) -> Any:
         return as_known(arg)
     try:
         value = leaf(batch, arg)
-    except Unfit:
+    except NotAnOperand:
         return arg
     found = wrap(value)
     found._c = arg
@@ -269,14 +269,14 @@ def as_lazy(arg: Any) -> Any:
 
 
 def captured_operator(func: Any, args: tuple[Any, ...]) -> Any:
-    """A call of a function as one node. Raises Refusal where that cannot be."""
+    """A call of a function as one node. Raises NotOneNode where that cannot be."""
     cell = cell_of(func, func.__name__)
     found = FAST.capture(cell, None, args, _NO_NAMES) if FAST is not None and LOCAL.state.inside else None
     return capture(cell, None, func, args, _NO_NAMES, open_batch()) if found is None else found
 
 
 def capturing(func: Any) -> Callable[..., Any]:
-    """Makes a function that captures calls of `func`, each as one node. A call raises Refusal where that cannot be."""
+    """Make a function that captures each call of `func` as one node, or raises NotOneNode."""
     open_batch()
     cell = cell_of(func, func.__name__)
     quick = None if FAST is None else FAST.capture

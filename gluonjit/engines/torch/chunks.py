@@ -110,7 +110,7 @@ class Coming(Chunk):
         self._found = rows
 
 
-class Result(NamedTuple):
+class ChunkRows(NamedTuple):
     """The place of a flushed value: rows of a chunk from `row` on."""
 
     chunk: Chunk

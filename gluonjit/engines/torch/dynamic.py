@@ -18,7 +18,7 @@ from gluonjit.engines.torch.kinds import LOOPS
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.outlining import KNOWN
 from gluonjit.engines.torch.reading import computed
-from gluonjit.engines.torch.records import ASKED, Refusal, refused_at_once
+from gluonjit.engines.torch.records import ASKED, NotOneNode, refused_at_once
 from gluonjit.engines.torch.reuse import REUSING
 from gluonjit.graph import is_own
 from gluonjit.graph.recorder import mapped
@@ -26,7 +26,7 @@ from gluonjit.hybrid.capture.capturing import sampled
 from gluonjit.hybrid.capture.guards.facts import Fingerprint
 from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.reusing import reused
-from gluonjit.hybrid.choose.kept import Look, recall
+from gluonjit.hybrid.choose.kept import BlockDescription, recall
 from gluonjit.hybrid.choose.pacing import begin, paces_for
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
@@ -49,16 +49,18 @@ def enable(module: Any, options: dict[str, Any]) -> None:
     engine.check(f"gluonjit.hybridize({type(module).__name__}, dynamic_batch=True)", chosen)
     disable(module)
     paces = paces_for(chosen)
-    recall(paces, chosen, engine, lambda: map(_look, module.named_modules()))
+    recall(paces, chosen, engine, lambda: map(_described, module.named_modules()))
     for name, inner in module.named_modules():
         inner.__dict__[KEY] = Cell(name or type(inner).__name__, chosen, paces=paces)
 
 
-def _look(named: tuple[str, Any]) -> Look:
+def _described(named: tuple[str, Any]) -> BlockDescription:
     """Describes a module to kept choices."""
     name, module = named
     own = module.named_parameters(recurse=False)
-    return Look(name, type(module), [f"{key} {tuple(each.shape)} {each.dtype} {each.device}" for key, each in own])
+    return BlockDescription(
+        name, type(module), [f"{key} {tuple(each.shape)} {each.dtype} {each.device}" for key, each in own]
+    )
 
 
 def disable(module: Any) -> None:
@@ -214,7 +216,7 @@ def _node_or_parts(
     if not reason:
         try:
             return capture(cell, module, module.forward, args, kwargs, batch)
-        except Refusal as refusal:
+        except NotOneNode as refusal:
             reason = str(refusal)
     if in_sample:
         return _parts(module, args, kwargs, batch, hooks_inside)
@@ -222,7 +224,7 @@ def _node_or_parts(
         if isinstance(module, torch.nn.RNNBase) and not (hooks_inside or _hooked(module) or state.paused):
             try:
                 found = recurrent.call(module, mapped(args, as_lazy), kwargs, capturing)
-            except Refusal as refusal:
+            except NotOneNode as refusal:
                 found, reason = None, str(refusal)
             if found is not None:
                 return found

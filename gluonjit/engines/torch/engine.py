@@ -25,7 +25,7 @@ from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.torch.ops import call_operator
 from gluonjit.engines.torch.reading import read_by
-from gluonjit.engines.torch.records import Refusal, check_constants
+from gluonjit.engines.torch.records import NotOneNode, check_constants
 from gluonjit.engines.torch.replay.plans import clear_plans, plan_count
 from gluonjit.engines.torch.replay.steps import clear_steps, step_count
 from gluonjit.engines.torch.results import numbers_of, settle
@@ -148,7 +148,7 @@ class TorchEngine(Adapter):
                 return found
         try:
             return capture(cell, owner, function.function, args, kwargs, batch)
-        except Refusal as refusal:
+        except NotOneNode as refusal:
             reason = str(refusal)
         return expand(cell, function.function, args, kwargs, reason, batch)
 

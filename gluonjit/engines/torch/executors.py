@@ -7,7 +7,7 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.recorded import gradients_again
 from gluonjit.engines.torch.replay.plans import new_often, skeleton_of, static_plan
 from gluonjit.engines.torch.replay.session import ReplaySession, learned_inputs
-from gluonjit.engines.torch.replay.skeleton import Unfit, outline
+from gluonjit.engines.torch.replay.skeleton import NotStatic, sized_skeleton
 from gluonjit.engines.torch.replay.steps import ReplayedSteps
 from gluonjit.engines.torch.session import Session
 from gluonjit.hybrid.explain.counts import Counts
@@ -34,7 +34,7 @@ def session_for(plan: Plan, report: Counts, options: Options, samples: int, prov
     if wanted == "replay":
         try:
             return _replayed(plan, report, options, samples, provenance)
-        except Unfit as unfit:
+        except NotStatic as unfit:
             report.executed.decline(str(unfit))
             wanted = unfit.instead
     report.executed.count(wanted)
@@ -59,15 +59,17 @@ def _looks_at_steps(options: Options) -> str:
 
 
 def _replayed(plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> Session:
-    """A session on a static plan. Raises Unfit."""
-    found = outline(plan, learned_inputs(plan))
+    """A session on a static plan. Raises NotStatic."""
+    found = sized_skeleton(plan, learned_inputs(plan))
     skeleton = skeleton_of(found)
     if skeleton.unfit:
-        raise Unfit(f"its static plan failed: {skeleton.unfit}")
+        raise NotStatic(f"its static plan failed: {skeleton.unfit}")
     if options.executor == "auto" and skeleton.seen < SEEN:
-        raise Unfit(f"its skeleton has occurred fewer than {SEEN} times", "steps" if new_often(found) else "stepwise")
+        raise NotStatic(
+            f"its skeleton has occurred fewer than {SEEN} times", "steps" if new_often(found) else "stepwise"
+        )
     with plain():  # what is made in inference mode could not be written to later
         static = static_plan(skeleton, plan, found, report)
     if static is None:
-        raise Unfit("all static plans of its skeleton have a pending backward pass")
+        raise NotStatic("all static plans of its skeleton have a pending backward pass")
     return ReplaySession(plan, report, options, samples, provenance, found, skeleton, static)

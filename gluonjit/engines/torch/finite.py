@@ -10,7 +10,7 @@ from gluonjit.hybrid.explain import finite
 from gluonjit.hybrid.explain.provenance import Provenance
 
 
-class Finite(finite.Finite):
+class FiniteCheck(finite.FiniteCheck):
     """Looks for numbers that are not finite in tensors."""
 
     def __init__(self, provenance: Provenance) -> None:

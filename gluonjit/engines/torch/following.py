@@ -12,13 +12,13 @@ from gluonjit.engines.torch.hooked import REQUIRES_GRAD
 from gluonjit.engines.torch.recorder import Tracer, TraceTensor
 from gluonjit.hybrid.capture.guards.facts import is_plain
 from gluonjit.hybrid.capture.guards.follower import Follower, follow
-from gluonjit.hybrid.capture.guards.reading import Known
+from gluonjit.hybrid.capture.guards.reading import FrameworkObjects
 from gluonjit.hybrid.capture.guards.variants import Noted
 
 _SPACES = ("_parameters", "_buffers", "_modules")
 
 
-class _Known(Known):
+class _TorchObjects(FrameworkObjects):
     """PyTorch's objects, while a call of a module is traced."""
 
     flags = {"requires_grad": REQUIRES_GRAD}
@@ -53,7 +53,7 @@ def followed(
     recorder: Tracer, owner: Any, run: Callable[..., Any], args: Any, kwargs: dict[str, Any], noted: Noted
 ) -> Any:
     """Records a call: what it gives, and what it has read. Raises Refused if it is no node."""
-    follower = Follower(_Known(owner), (args, kwargs))
+    follower = Follower(_TorchObjects(owner), (args, kwargs))
     if type(run) is MethodType and run.__self__ is owner:
         run = follower.get(owner, run.__name__)
     return follow(recorder, follower, run, args, kwargs, noted)

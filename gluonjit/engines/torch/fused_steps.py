@@ -17,18 +17,18 @@ from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
 from gluonjit.rows.program import NotFusable, RowProgram
 from gluonjit.rows.running import NO_FLAGS
-from gluonjit.rows.steps import Ahead, Learning, Steps, Stretch, sources
+from gluonjit.rows.steps import Ahead, Learning, Steps, StepStretch, sources
 
 
 class RanFused(NamedTuple):
     """Steps that ran in C, and for each of their ways the weights that its backward pass reads, with how often they had
     been written to."""
 
-    stretch: Stretch
+    stretch: StepStretch
     versions: dict[int, list[tuple[Any, int]]]
 
 
-class History(Protocol):
+class StepHistory(Protocol):
     """A history, as far as steps that run need it: flags of rows (`rows.row_flags`) that learn, and of those that have
     been read under recording."""
 
@@ -42,7 +42,7 @@ class History(Protocol):
 class _Learner(NamedTuple):
     """Tells what learns in steps; weights are told to the history."""
 
-    tape: History | None
+    tape: StepHistory | None
 
     def weights(self, kind: Kind) -> frozenset[int]:
         """The constants that learn."""
@@ -110,7 +110,7 @@ class FusedSteps:
         """The step that runs, or ran last."""
         return self._steps.under_way
 
-    def run(self, begin: int, end: int, tape: History | None) -> RanFused | None:
+    def run(self, begin: int, end: int, tape: StepHistory | None) -> RanFused | None:
         """Run steps, up to one that has to run otherwise; None if that is the first."""
         steps = self._steps
         if tape is None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from gluonjit.engines.torch.fusing_operators import OPERATORS, Anything, Const, RowMatrix, Whole, rows_in, two
+from gluonjit.engines.torch.fusing_operators import OPERATORS, Anything, Const, IntegerColumn, RowMatrix, rows_in, two
 from gluonjit.engines.torch.trace import Operand, Trace
 from gluonjit.graph import Kind
 from gluonjit.hybrid.capture.variadic.program import ADD_UP, GATHER_UP, SPREAD, Variadic
@@ -106,11 +106,11 @@ def _operand(builder: Builder, spec: Any, space: int) -> View:
     return builder.operand(space, prod(spec.row_shape))
 
 
-def _whole(builder: Builder, value: RowMatrix) -> Whole:
+def _whole(builder: Builder, value: RowMatrix) -> IntegerColumn:
     """An integer of each node. Raises NotFusable if there are any number of them."""
     if value.lead:
         raise NotFusable("an operand of int64 with several rows")
-    return Whole(builder.emit("WHOLE", value.view, width=1), value.shape, value.view.reg)
+    return IntegerColumn(builder.emit("WHOLE", value.view, width=1), value.shape, value.view.reg)
 
 
 def _constant(number: int, tensor: Any) -> Const:

@@ -24,7 +24,7 @@ class RowMatrix(NamedTuple):
         return self.shape[1:] if self.lead else self.shape
 
 
-class Whole(NamedTuple):
+class IntegerColumn(NamedTuple):
     """An integer of each node, which instructions take as a column of floats; operand: where it comes from."""
 
     view: View
@@ -189,7 +189,7 @@ def _linear(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
 def _reshaped(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
     """The same numbers in the same order, in another shape."""
     a, shape = args["self"], shapes[0]
-    if isinstance(a, Whole):
+    if isinstance(a, IntegerColumn):
         return a._replace(shape=shape)
     if (
         isinstance(a, Const)
@@ -281,7 +281,7 @@ def _softmax(op: str) -> Rule:
 def _picked(a: Anything, number: Anything, builder: Builder) -> View:
     """The entry of a row that an integer says."""
     a = rows_in(a)
-    if a.lead or not isinstance(number, Whole) or a.shape[-1:] != (prod(a.shape),):
+    if a.lead or not isinstance(number, IntegerColumn) or a.shape[-1:] != (prod(a.shape),):
         raise NotFusable("entries of several rows")
     return builder.pick(a.view, number.view, number.operand)
 

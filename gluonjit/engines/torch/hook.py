@@ -21,7 +21,7 @@ from gluonjit.engines.torch.cells import DOORS, captured_lookup, rebuild
 from gluonjit.engines.torch.doors import handled
 from gluonjit.engines.torch.engine import ENGINE
 from gluonjit.engines.torch.lazy import LazyTensor, item_of, make
-from gluonjit.engines.torch.operands import Unfit, value_of
+from gluonjit.engines.torch.operands import NotAnOperand, value_of
 from gluonjit.engines.torch.reading import KEEPING, of_computed
 from gluonjit.engines.torch.records import record_again
 from gluonjit.hybrid.capture.fast import configure
@@ -42,7 +42,7 @@ def module_call() -> Any:
         Module=torch.nn.Module,
         key=KEY,
         value_of=value_of,
-        empty=Unfit,
+        empty=NotAnOperand,
         rebuild=rebuild,
         engine=ENGINE,
         learning=torch.is_grad_enabled,

@@ -16,7 +16,7 @@ from gluonjit.engines.torch.recorder import Tracer, TraceTensor, recording
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.structure import Constant
 from gluonjit.engines.torch.trace import Found, NeedsValue, Trace
-from gluonjit.engines.torch.variadic import Traced, is_operand, join_kinds
+from gluonjit.engines.torch.variadic import TracedKind, is_operand, join_kinds
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid.capture.guards.again import first_difference
@@ -39,7 +39,7 @@ LOOPS = (
 )
 
 
-class Plain(Exception):
+class ResultWithoutTensors(Exception):
     """A call whose result holds no tensor of its own: it follows from shapes."""
 
     def __init__(self, structure: Any) -> None:
@@ -52,7 +52,10 @@ MADE: dict[Callable[..., Any], Callable[[Call], Kind]] = {}
 
 
 def make_kind(call: Call) -> Kind | str:
-    """Trace a call and build its batched program. A string says why the call cannot be one node. Raises Plain."""
+    """Trace a call and build its batched program. A string says why the call cannot be one node.
+
+    Raises ResultWithoutTensors.
+    """
     cell, owner, _, args, kwargs, values, batch, _ = call
     specs = [value.spec for value in values]
     devices = {spec.device for spec in specs}
@@ -86,7 +89,7 @@ def make_kind(call: Call) -> Kind | str:
         origins = pieces.origins
     joins = made.pure and made.lone is None and "arity" not in batch.options.without
     if joins and _operands(args, kwargs) == len(specs):
-        new = Traced(made, rest, tuple(results), origins)
+        new = TracedKind(made, rest, tuple(results), origins)
         if cell.operator:
             made = _of_any_rows(cell, (args, kwargs), specs, new, batch)
         else:
@@ -96,7 +99,7 @@ def make_kind(call: Call) -> Kind | str:
 
 
 def _traced(call: Call) -> Found | str:
-    """Traces what a call does, or says why it cannot be one node. Raises Plain."""
+    """Traces what a call does, or says why it cannot be one node. Raises ResultWithoutTensors."""
     recorders: list[Tracer] = []
     try:
         return _trace(call, recorders)
@@ -137,7 +140,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> Found | str:
     places: list[int] = []
     try:
         structure = map_structure(result, lambda item: _placed(recorder, item, places, len(values)))
-    except Unknown as unknown:
+    except UnknownResult as unknown:
         return f"it returns {unknown}"
     except NeedsValue:
         return _READS
@@ -149,7 +152,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> Found | str:
     if cell.made and _share_memory(result):
         return _SHARED
     if not places:
-        raise Plain(structure)
+        raise ResultWithoutTensors(structure)
     if any(0 in trace.shapes[place][0] for place in places):
         return "it returns a tensor without elements"
     trace = pruned(trace, places)
@@ -175,7 +178,7 @@ def difference(call: Call, before: Found) -> str:
     """Says what a call does otherwise than when it was traced; "" where that is the same."""
     try:
         found = _traced(call)
-    except Plain as plain:
+    except ResultWithoutTensors as plain:
         return f"it returns {plain.structure!r}"
     if isinstance(found, str):
         return found
@@ -204,7 +207,7 @@ def _numbered(trace: Trace, places: Sequence[int]) -> list[Any]:
     return [*ops, list(map(number, places))]
 
 
-def _of_any_rows(cell: Cell, given: Any, specs: Sequence[Any], new: Traced, batch: Batch) -> Kind:
+def _of_any_rows(cell: Cell, given: Any, specs: Sequence[Any], new: TracedKind, batch: Batch) -> Kind:
     """The kind of an operator that sums over rows, a loss for one: that of any number of rows, if there is one."""
     if new.kind.poly or not any(spec.mode == "rows" for spec in specs):
         return new.kind
@@ -243,7 +246,7 @@ def _operands(args: Any, kwargs: Any) -> int:
     return len(found)
 
 
-class Unknown(Exception):
+class UnknownResult(Exception):
     """A result that can be no part of a node's."""
 
 
@@ -255,7 +258,7 @@ def _placed(recorder: Tracer, item: Any, places: list[int], operands: int) -> An
     """The place of a result among the node's values; of one that is an argument, what is left of -1 after it."""
     if isinstance(item, torch.Tensor):
         if not recorder.owns(item):
-            raise Unknown(f"a {type(item).__name__} that is not computed from its arguments")
+            raise UnknownResult(f"a {type(item).__name__} that is not computed from its arguments")
         place = recorder.place_of(item)
         if place < operands:
             return ~place
@@ -264,7 +267,7 @@ def _placed(recorder: Tracer, item: Any, places: list[int], operands: int) -> An
         return places.index(place)
     if isinstance(item, PLAIN):
         return Constant(item)
-    raise Unknown(f"a {type(item).__name__}, which is neither a tensor nor a plain constant")
+    raise UnknownResult(f"a {type(item).__name__}, which is neither a tensor nor a plain constant")
 
 
 def _gives_arguments(result: Any) -> bool:

@@ -9,7 +9,7 @@ import torch
 from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.cells import open_batch
 from gluonjit.engines.torch.lazy import wrap
-from gluonjit.engines.torch.operands import Unfit, leaf
+from gluonjit.engines.torch.operands import NotAnOperand, leaf
 
 _BARE = {torch.Tensor.new, torch.Tensor.new_empty}
 _FILLED = {torch.Tensor.new_zeros, torch.Tensor.new_ones, torch.Tensor.new_full}
@@ -37,7 +37,7 @@ def made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return found
     try:
         return wrap(leaf(open_batch(), found))
-    except Unfit:
+    except NotAnOperand:
         return found
 
 

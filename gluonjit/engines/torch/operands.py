@@ -22,7 +22,7 @@ from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
 
 
-class Unfit(Exception):
+class NotAnOperand(Exception):
     """A tensor that is no operand of a batch; the text says why."""
 
 
@@ -36,7 +36,7 @@ class Key:
 
 
 def value_of(batch: Batch, tensor: Any) -> Value:
-    """The value of a tensor in the batch's graph. Raises Unfit."""
+    """The value of a tensor in the batch's graph. Raises NotAnOperand."""
     if tensor.__class__ is torch.Tensor:
         return leaf(batch, tensor)
     if getattr(tensor, "_v", None) is None:
@@ -133,13 +133,13 @@ def _as_captured(held: Held, tensor: Any) -> bool:
 def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Held]:
     """The value of a tensor, and what is remembered of it."""
     if is_functorch_wrapped_tensor(tensor) or forward_ad._current_level >= 0:
-        raise Unfit("an argument is a tensor of torch.func, or forward-mode differentiation is on")
+        raise NotAnOperand("an argument is a tensor of torch.func, or forward-mode differentiation is on")
     if tensor.__class__ is TraceTensor or tensor.layout is not torch.strided:
-        raise Unfit(f"an argument is a {type(tensor).__name__}, which has no rows in a batch")
+        raise NotAnOperand(f"an argument is a {type(tensor).__name__}, which has no rows in a batch")
     look = look_of(tensor)
     spec = look.spec
     if look.unfit:
-        raise Unfit(f"an argument of shape {spec.shape} and dtype {spec.dtype} has no rows of numbers")
+        raise NotAnOperand(f"an argument of shape {spec.shape} and dtype {spec.dtype} has no rows of numbers")
     if look.number is not None:
         if spec.device == "cpu":
             return host_rows(batch, tensor, look.number), Held(tensor, version, None)

@@ -16,7 +16,7 @@ from gluonjit.engines.torch.known import CHEAP, computed
 from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.making import MAKING, made
 from gluonjit.engines.torch.operands import concrete
-from gluonjit.engines.torch.records import Refusal, noting
+from gluonjit.engines.torch.records import NotOneNode, noting
 from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.results import refuse_used
 from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
@@ -82,7 +82,7 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         if func in SORTS or func not in _OTHER_WAYS:
             admit(func, cell, _besides)
         return found
-    except Refusal as refusal:
+    except NotOneNode as refusal:
         why = refusal.with_traceback(None)  # else it and this frame would hold each other, and the arguments
     with noting(batch, name, why):
         return run_now(func, args, kwargs)

@@ -16,7 +16,7 @@ from gluonjit.graph import Kind, Spec, Work
 from gluonjit.graph.kinds import outputs_of
 
 
-class Traced(NamedTuple):
+class TracedCall(NamedTuple):
     """A call that was traced, and has read nothing of Python's state: its number of rows, and its kind's key.
 
     The kind itself may be exchanged when calls with other numbers are met.
@@ -49,7 +49,7 @@ def note_traced(call: Call, wanted: tuple[Any, ...], key: Any, kind: Kind) -> No
         return
     known = call.cell.by_rows.setdefault(_key(wanted), [])
     if len(known) < 2 and all(each.rows != rows for each in known):
-        known.append(Traced(rows, key))
+        known.append(TracedCall(rows, key))
 
 
 def of_other_rows(call: Call, wanted: tuple[Any, ...]) -> Kind | None:

@@ -16,9 +16,9 @@ from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.hooked import hooks_everywhere
 from gluonjit.engines.torch.layers import is_layer, is_plain
 from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.records import ASKED, Refusal
+from gluonjit.engines.torch.records import ASKED, NotOneNode
 from gluonjit.hybrid.capture.outlining.entering import MadeCall
-from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, WEIGHT, Known, is_among
+from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, WEIGHT, FrameworkFunctions, is_among
 from gluonjit.hybrid.run.state import LOCAL
 
 _NOT = set(
@@ -74,7 +74,7 @@ def _found() -> tuple[frozenset[Any], frozenset[str]]:
     return frozenset(f for functions in spaces for f in functions if _only_gives_a_result(f)), methods
 
 
-class _Torch(Known):
+class _Torch(FrameworkFunctions):
     """PyTorch."""
 
     arrays = frozenset({torch.Tensor, LazyTensor})
@@ -129,7 +129,7 @@ class _Torch(Known):
                 return None
             try:
                 return capture(cell, holder, function, args, _NONE, open_batch(options))
-            except Refusal as refusal:
+            except NotOneNode as refusal:
                 why = str(refusal)
             if why not in ASKED:
                 refused(why)

@@ -17,7 +17,7 @@ from gluonjit.engines.torch.buffers import note_version, note_written
 from gluonjit.engines.torch.cell import Call, Cell, Pattern
 from gluonjit.engines.torch.effects import attributes, parts_of, undrawn
 from gluonjit.engines.torch.held import Held, version_of
-from gluonjit.engines.torch.kinds import RAISED, Plain, difference, make_kind
+from gluonjit.engines.torch.kinds import RAISED, ResultWithoutTensors, difference, make_kind
 from gluonjit.engines.torch.other_rows import note_traced, of_other_rows
 from gluonjit.engines.torch.program import program_of
 from gluonjit.errors import CaptureError
@@ -38,12 +38,12 @@ PARTS: WeakSet[Any] = WeakSet()
 """Modules that are part of a cell: a change of one's attributes may change what the cell does."""
 
 
-class Refusal(Exception):
+class NotOneNode(Exception):
     """A call that is not one node; the text says why."""
 
 
 @contextmanager
-def noting(batch: Batch, name: str, why: Refusal) -> Iterator[None]:
+def noting(batch: Batch, name: str, why: NotOneNode) -> Iterator[None]:
     """Run an operator that is no node, and let the report say why it is none.
 
     Where tracing it has raised an error it says so when the operator has run: what PyTorch refuses says why by itself.
@@ -78,23 +78,23 @@ def _asked_for(cell: Cell, owner: Any, batch: Batch) -> str:
 
 
 def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
-    """The record of a signature in the open batch; for a call without tensors what it gives. Raises Refusal."""
+    """The record of a signature in the open batch; for a call without tensors what it gives. Raises NotOneNode."""
     cell, owner, batch = call.cell, call.owner, call.batch
     asked = _asked_for(cell, owner, batch)
     if asked:
-        raise Refusal(asked)
+        raise NotOneNode(asked)
     looks = () if cell.stateless else looks_of(cell, owner, batch)
     if cell.seen is not None and cell.seen != looks:
         cell.clear()
     if cell.never:
-        raise Refusal(cell.never)
+        raise NotOneNode(cell.never)
     training = getattr(owner, "training", None)
     wanted = _wanted(call, key, training)
     reason = cell.expanded.get(wanted)
     if reason is None and not cell.operator:
         reason = _refused_before(call, wanted)
     if reason:
-        raise Refusal(reason)
+        raise NotOneNode(reason)
     variant = holding(cell.variants.get(wanted, ()))
     if variant is not None and variant.key in cell.plain:
         return cell.plain[variant.key]
@@ -103,7 +103,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     if kind is not None:
         cache["hits"] += 1
     elif abandoned_look():
-        raise Refusal(ASKED[2])
+        raise NotOneNode(ASKED[2])
     else:
         cache["misses"] += 1
         batch.report.miss(cell, owner)
@@ -329,7 +329,7 @@ def _looks_up(chunk: Any, weight: Any) -> bool:
 
 
 def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
-    """A new variant of a signature, and its kind, or what a call without tensors gives. Raises Refusal."""
+    """A new variant of a signature, and its kind, or what a call without tensors gives. Raises NotOneNode."""
     cell = call.cell
     known = cell.variants.get(wanted, [])
     made: Any = too_many(known)
@@ -345,17 +345,17 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
                 traced = isinstance(made, Kind)
                 if traced and own:
                     like.remember(call)
-    except Plain as plain:
+    except ResultWithoutTensors as plain:
         made = plain
     if isinstance(made, str):
         cell.expanded[wanted] = made
         _note_refusal(call, made)
-        raise Refusal(made)
+        raise NotOneNode(made)
     variant = call.noted.variant(variant_key(wanted, len(known)))
     cell.variants.setdefault(wanted, known).append(variant)
     if traced:
         note_traced(call, wanted, variant.key, made)
-    if isinstance(made, Plain):
+    if isinstance(made, ResultWithoutTensors):
         cell.plain[variant.key] = made.structure
         return variant, made.structure
     if call.noted.steady():

@@ -62,7 +62,7 @@ _MODES: dict[str, Callable[..., tuple[Any, ...]]] = {
 _FORWARDS = {torch.nn.LSTM.forward, torch.nn.GRU.forward, torch.nn.RNN.forward}
 
 
-class _Layer(NamedTuple):
+class _RecurrentArguments(NamedTuple):
     """Arguments of such a function, but for the first: see torch.nn.RNNBase."""
 
     state: Any
@@ -82,9 +82,9 @@ class _Layer(NamedTuple):
 
 def run(func: Any, args: tuple[Any, ...], capture: Capture) -> Any:
     """Runs such a function for one sequence; None if it is called in another way, on several for one."""
-    if len(args) != 1 + len(_Layer._fields) or not isinstance(args[2], (list, tuple)):
+    if len(args) != 1 + len(_RecurrentArguments._fields) or not isinstance(args[2], (list, tuple)):
         return None  # packed sequences
-    layer = _Layer(*args[1:])
+    layer = _RecurrentArguments(*args[1:])
     axis = 0 if layer.batch_first else 1
     if args[0].dim() != 3 or args[0].shape[axis] != 1:
         return None
@@ -104,7 +104,7 @@ def call(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], capture: Ca
     inputs, lstm = args[0], module.mode == "LSTM"
     if inputs.__class__ is not LazyTensor or inputs.dim() != 2 or inputs.shape[1] != module.input_size:
         return None
-    layer = _Layer(
+    layer = _RecurrentArguments(
         args[1] if len(args) > 1 else None,
         module._flat_weights,
         module.bias,
@@ -131,7 +131,11 @@ def call(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], capture: Ca
 
 
 def _outputs(
-    step: Callable[..., Any], layer: _Layer, inputs: Any, begin: Sequence[tuple[Any, ...]], capture: Capture
+    step: Callable[..., Any],
+    layer: _RecurrentArguments,
+    inputs: Any,
+    begin: Sequence[tuple[Any, ...]],
+    capture: Capture,
 ) -> tuple[Any, tuple[Any, ...]] | None:
     """The outputs for each step of a sequence, and the last state of each pass."""
     each = 4 if layer.has_biases else 2

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.lazy import wrap
-from gluonjit.engines.torch.operands import Unfit, value_of
+from gluonjit.engines.torch.operands import NotAnOperand, value_of
 from gluonjit.graph import Value
 from gluonjit.graph.joining import copied, joined
 from gluonjit.graph.references import reshaped, row, row_range
@@ -28,7 +28,7 @@ def value_to_slice(batch: Batch, item: Any) -> Value | None:
         return None
     try:
         value = value_of(batch, item)
-    except Unfit:
+    except NotAnOperand:
         return None
     return value if torch.is_grad_enabled() or not value.taped else None
 

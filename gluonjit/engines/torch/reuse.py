@@ -26,8 +26,8 @@ from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.records import found_again, signature_of
 from gluonjit.engines.torch.writes import WRITES, target_of
 from gluonjit.graph import Record, Value
-from gluonjit.hybrid.capture.reusable import Reusing, Source
-from gluonjit.hybrid.capture.reuse import Unfit, refuse
+from gluonjit.hybrid.capture.reusable import ArraySource, Reusing
+from gluonjit.hybrid.capture.reuse import NotReusable, refuse
 from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
@@ -38,7 +38,7 @@ _OWN = ("gluonjit.",)
 _SHORT = 256
 
 
-class _Watch(TorchFunctionMode):  # type: ignore[misc]
+class _FunctionWatch(TorchFunctionMode):  # type: ignore[misc]
     """Sees functions of PyTorch's on tensors that do not wait, called by the program.
 
     own: arguments and weights by address, which are others in the next call, or have other numbers.
@@ -124,17 +124,17 @@ class _PyTorch(Reusing):
         """A region in which functions of tensors that are there are seen, and draws are noticed."""
         own = {id(array): array for array in arrays if not is_whole(array)}
         before = _drawn()
-        with _Watch({**batch.parameters, **own}):
+        with _FunctionWatch({**batch.parameters, **own}):
             yield
         after = _drawn()
         if len(before) != len(after) or not all(map(torch.equal, before, after)):
             refuse("it draws random numbers")
 
     def value_of(self, array: Any, batch: Batch) -> Value | None:
-        """The value of a captured tensor, a view of what has been written to taken anew. Raises Unfit."""
+        """The value of a captured tensor, a view of what has been written to taken anew. Raises NotReusable."""
         current(array)
         if array._b is not None and array._b._c is not None:
-            raise Unfit("it returns a view of an argument")
+            raise NotReusable("it returns a view of an argument")
         return super().value_of(array, batch)
 
     def wrapped(self, value: Value, kind: type) -> Any:
@@ -151,7 +151,7 @@ class _PyTorch(Reusing):
             for tensor in program_of(record.kind).consts:
                 known = id(tensor) in batch.parameters and not tensor.requires_grad
                 if known and not isinstance(tensor, torch.nn.Parameter):
-                    raise Unfit("it uses a buffer outside of any cell")
+                    raise NotReusable("it uses a buffer outside of any cell")
         return signature_of(batch, record)
 
     def record(self, batch: Batch, known: Any) -> Record | None:
@@ -169,16 +169,16 @@ class _PyTorch(Reusing):
         weight, *rest = known
         return integers_of(batch, *rest) if weight is None else table_of(batch, weight, *rest)
 
-    def source(self, batch: Batch, payload: Any) -> Source:
+    def source(self, batch: Batch, payload: Any) -> ArraySource:
         """The tensor itself, as it will be then."""
-        return Source("array", payload.tensor)
+        return ArraySource("array", payload.tensor)
 
     def keeps(self, batch: Batch, array: Any) -> None:
-        """Raise Unfit for a tensor that learns, and is no weight."""
+        """Raise NotReusable for a tensor that learns, and is no weight."""
         if array.requires_grad and id(array) not in batch.parameters:
-            raise Unfit("it uses a tensor with a gradient that is neither an argument nor a parameter")
+            raise NotReusable("it uses a tensor with a gradient that is neither an argument nor a parameter")
 
-    def leaf(self, batch: Batch, source: Source) -> Value:
+    def leaf(self, batch: Batch, source: ArraySource) -> Value:
         """The value of a tensor."""
         return leaf(batch, source.what)
 

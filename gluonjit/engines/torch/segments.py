@@ -19,7 +19,7 @@ from gluonjit.engines.torch.kinds import MADE
 from gluonjit.engines.torch.known import known
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import begin_wholes, wholes
-from gluonjit.engines.torch.operands import Unfit, value_of
+from gluonjit.engines.torch.operands import NotAnOperand, value_of
 from gluonjit.engines.torch.program import Batched, program_of
 from gluonjit.engines.torch.rules.values import Writer
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
@@ -125,7 +125,7 @@ def put(batch: Batch, way: str, base: Any, index: Any, source: Any, *settings: A
         return base * 1 if base.dim() and source.shape == (0, *base.shape[1:]) else None
     try:
         values = value_of(batch, base), value_of(batch, source)
-    except Unfit:
+    except NotAnOperand:
         return None
     if values[0].spec.mode == "stack" and values[1].spec.mode == "rows" and len(values[0].spec.shape) == 1:
         values = _as_rows(batch, values[0], base), values[1]

@@ -16,9 +16,9 @@ import torch
 from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place, Plan, row_bytes
 from gluonjit.engines.torch.arrays import device_named, dtype_named, of_bytes, room_for, sent
 from gluonjit.engines.torch.buffers import as_captured
-from gluonjit.engines.torch.chunks import Chunk, Coming, Result
+from gluonjit.engines.torch.chunks import Chunk, ChunkRows, Coming
 from gluonjit.engines.torch.failures import failed
-from gluonjit.engines.torch.finite import Finite
+from gluonjit.engines.torch.finite import FiniteCheck
 from gluonjit.engines.torch.fused_steps import FusedSteps, recorded_steps
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.history import joined_history
@@ -41,7 +41,7 @@ _FEW = 16  # entries of a table
 _SMALL = 1 << 14  # bytes of an arena that may stay as long as some of its rows
 
 
-class Input(NamedTuple):
+class VersionedInput(NamedTuple):
     """A tensor that was there before, how often it had been written to, and where its rows lie."""
 
     place: Place
@@ -69,8 +69,8 @@ class Session(ArraySession):
     def __init__(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> None:
         super().__init__(plan, report, options, provenance)
         if options.check_finite:
-            self.finite = Finite(provenance)
-        self._inputs: dict[Place, list[Input]] = {}
+            self.finite = FiniteCheck(provenance)
+        self._inputs: dict[Place, list[VersionedInput]] = {}
         self._chunks: dict[Place, Chunk] = {}
         self._arenas: dict[int, Chunk] = {}  # the small ones, as chunks
         self._prepare(options, samples)
@@ -216,7 +216,7 @@ class Session(ArraySession):
         """Remember from which tensors these rows are: each by itself, for what is not used of them may be gone."""
         begin, found = place.begin, self._inputs.setdefault(place, [])
         for tensor in tensors:
-            found.append(Input(Place(place.arena, begin, begin + len(tensor)), tensor, version_of(tensor)))
+            found.append(VersionedInput(Place(place.arena, begin, begin + len(tensor)), tensor, version_of(tensor)))
             begin += len(tensor)
             if self.tape is not None and tensor.requires_grad:
                 self.tape.note_input(found[-1].place, tensor)
@@ -310,20 +310,20 @@ class Session(ArraySession):
         self.report.gathers += 1
         return array.index_select(0, index)
 
-    def result(self, arena: int, position: int) -> Result:
+    def result(self, arena: int, position: int) -> ChunkRows:
         """Finds a live value's rows: in an arena that may stay, or a copy of those of its step, so that it can go."""
         small = self._arenas.get(arena)
         if small is not None:
-            return Result(small, position)
+            return ChunkRows(small, position)
         if self.ahead is None and self._stays(arena):
             place = Place(arena, 0, self.plan.arenas[arena].rows)
             small = self._arenas[arena] = Chunk(self.arrays[arena], self.plan, place)
-            return Result(small, position)
+            return ChunkRows(small, position)
         chunk = self._chunk
         if chunk is None or chunk.place.arena != arena or not chunk.place.begin <= position < chunk.place.end:
             chunk = self._chunk = self._chunk_at(self.place_of(arena, position))
         chunk.readers.values += 1
-        return Result(chunk, position - chunk.place.begin)
+        return ChunkRows(chunk, position - chunk.place.begin)
 
     def _chunk_at(self, place: Place) -> Chunk:
         """The rows of a step's result."""

@@ -22,7 +22,7 @@ from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 from gluonjit.hybrid.verify.comparing import Mode, Runs, compared, run_reusing, run_whole
 from gluonjit.hybrid.verify.leftovers import Framework, Leftovers
-from gluonjit.hybrid.verify.verification import Event, Log, Loss, Outcome, Witness, batched_with, called
+from gluonjit.hybrid.verify.verification import CallEvent, Log, Loss, RunOutcome, Witness, batched_with, called
 
 _Module = torch.nn.Module
 
@@ -71,14 +71,14 @@ def verify(
 ) -> Report:
     """Implements `gluonjit.verify`; `switch` are the functions that turn dynamic batching on and off."""
 
-    def run(eager: bool, mode: Mode) -> Outcome:
-        def run_once() -> Outcome:
+    def run(eager: bool, mode: Mode) -> RunOutcome:
+        def run_once() -> RunOutcome:
             return _run(net, samples, loss, None, eager, mode.recording)
 
         with _in_mode(net, mode.training):
             return run_once() if eager else run_reusing(net.__dict__[KEY], run_once)
 
-    def watched(probing: bool, eager: bool, witness: Witness | None, mode: Mode) -> list[Event]:
+    def watched(probing: bool, eager: bool, witness: Witness | None, mode: Mode) -> list[CallEvent]:
         log = Log(torch.Tensor, _probed if probing else lambda tensor: (tensor, None), witness)
         with observed(log), AS_WRITTEN, _in_mode(net, mode.training), run_whole(net.__dict__[KEY]):
             _run(net, samples, loss, log, eager, mode.recording)
@@ -96,7 +96,9 @@ def verify(
         return compared(runs, rtol, train_mode, net.training)
 
 
-def _run(net: Any, samples: Sequence[Any], loss: Loss | None, log: Log | None, eager: bool, recording: bool) -> Outcome:
+def _run(
+    net: Any, samples: Sequence[Any], loss: Loss | None, log: Log | None, eager: bool, recording: bool
+) -> RunOutcome:
     LOCAL.state.flush("verify()")
     with UNCAPTURED if eager else nullcontext(), torch.set_grad_enabled(recording):
         targets = dict(_learned(net, samples))
@@ -107,7 +109,7 @@ def _run(net: Any, samples: Sequence[Any], loss: Loss | None, log: Log | None, e
         if differentiable and targets:
             torch.autograd.backward(sum(differentiable[1:], differentiable[0]))
         known = [[_numbers(tensor) for tensor in tensors] for tensors in outputs]
-        return Outcome(known, {name: _numbers(_gradient(tensor)) for name, tensor in targets.items()})
+        return RunOutcome(known, {name: _numbers(_gradient(tensor)) for name, tensor in targets.items()})
 
 
 def _write(tensor: Any, numbers: Any) -> None:

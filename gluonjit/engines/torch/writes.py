@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from gluonjit.engines.torch.aliases import DATA, Step, dummy, is_alias, path_of
+from gluonjit.engines.torch.aliases import DATA, ViewCall, dummy, is_alias, path_of
 from gluonjit.engines.torch.arrays import spec_of
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
@@ -25,7 +25,7 @@ from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete, current, leaf
 from gluonjit.engines.torch.overwrites import note_write, note_written_result
 from gluonjit.engines.torch.recorder import TraceTensor
-from gluonjit.engines.torch.records import Refusal, noting
+from gluonjit.engines.torch.records import NotOneNode, noting
 from gluonjit.engines.torch.segments import INTO_ROWS
 from gluonjit.graph import Value
 from gluonjit.hybrid.capture.reuse import refuse
@@ -82,7 +82,7 @@ def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict
     if batch is not None and base._c is None and current(base).graph is batch.graph and not at_once:
         try:
             return _captured(func, name, base, path, target, args, kwargs)
-        except Refusal as refusal:
+        except NotOneNode as refusal:
             if str(refusal) == ALL_CONSTANT and _constant(batch, func, base, path, args, kwargs):
                 return target
             why = refusal.with_traceback(None)  # else it and this frame would hold each other, and the arguments
@@ -91,7 +91,7 @@ def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict
     return _at_once(func, base, target, args, kwargs)
 
 
-def base_of(lazy: Any) -> tuple[Any, tuple[Step, ...]]:
+def base_of(lazy: Any) -> tuple[Any, tuple[ViewCall, ...]]:
     """Finds what a lazy tensor is a view of, and how it comes from there; the tensor itself where it is none."""
     base = lazy._b
     if base is None:
@@ -139,9 +139,15 @@ _cells: OrderedDict[Any, tuple[Cell, Callable[..., Any]]] = OrderedDict()
 
 
 def _captured(
-    func: Any, name: str, base: Any, path: tuple[Step, ...], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    func: Any,
+    name: str,
+    base: Any,
+    path: tuple[ViewCall, ...],
+    target: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
-    """Capture the write as a node that gives all of the base. Raises Refusal."""
+    """Capture the write as a node that gives all of the base. Raises NotOneNode."""
     by_out = kwargs.get("out") is target
     taped = base._v.taped
     quiet = taped and not torch.is_grad_enabled()
@@ -163,7 +169,7 @@ def _captured(
     with torch.set_grad_enabled(quiet or torch.is_grad_enabled()):
         batch = open_batch()
         if current(base).graph is not batch.graph:  # it was full
-            raise Refusal("the batch was full")
+            raise NotOneNode("the batch was full")
         captured = batch.graph.rows
         found = capture(cell, None, run, (base, *rest), named, batch)
     if quiet or base._v.taped:
@@ -197,7 +203,7 @@ def _into_rows(name: str, base: Any, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def _constant(
-    batch: Batch, func: Any, base: Any, path: tuple[Step, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    batch: Batch, func: Any, base: Any, path: tuple[ViewCall, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bool:
     """A write of constants to all of a tensor, as `zero_` does: it needs no node."""
     if "out" in kwargs or (torch.is_grad_enabled() is False and base._v.taped):
@@ -216,7 +222,7 @@ def _constant(
     return True
 
 
-def _writer(func: Any, path: tuple[Step, ...], by_out: bool, quiet: bool, taped: bool) -> Callable[..., Any]:
+def _writer(func: Any, path: tuple[ViewCall, ...], by_out: bool, quiet: bool, taped: bool) -> Callable[..., Any]:
     """Returns what gives a tensor as it is after a write to a view of it."""
 
     def write(base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

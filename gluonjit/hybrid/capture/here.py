@@ -7,8 +7,8 @@ from typing import Any
 
 from gluonjit.graph import Leaf
 from gluonjit.graph.replay import ARRAY, LAZY, LISTED, NAMED, OTHER, Replay, gather
-from gluonjit.hybrid.capture.reusable import Plain, Returned, Reusing, Source, layout_of
-from gluonjit.hybrid.capture.reuse import CaptureTemplate, Recordings, Unfit, made
+from gluonjit.hybrid.capture.reusable import ArraySource, PlainResult, Returned, Reusing, layout_of
+from gluonjit.hybrid.capture.reuse import CaptureTemplate, NotReusable, Recordings, made
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.batch import Batch
 
@@ -53,14 +53,14 @@ class Here:
         return LISTED if issubclass(kind, (list, tuple)) else OTHER
 
     def capture(self, batch: Batch, template: CaptureTemplate, arrays: list[Any]) -> None:
-        """Capture a template, for a call with these arrays among its arguments. Raises Unfit."""
+        """Capture a template, for a call with these arrays among its arguments. Raises NotReusable."""
         replay, kinds, lookups = self._replay, template.kinds, template.lookups
         place = replay.begin(kinds, lookups)
         if place >= 0:
             self._find(batch, kinds, lookups, place)
         for source in template.leaves:
             if source.way == "argument":
-                source = Source("array", arrays[source.what])
+                source = ArraySource("array", arrays[source.what])
             value = self.reusing.leaf(batch, source)
             assert isinstance(value.rows, int)
             replay.add(value.rows, value.spec.rows)
@@ -82,7 +82,7 @@ class Here:
         arrays: list[Any] = []
 
         def part(item: Any) -> Any:
-            if item.__class__ is Plain:
+            if item.__class__ is PlainResult:
                 return item.value
             assert isinstance(item, Returned)
             arrays.append(wrapped(self.result(batch, template, item.number), item.kind))
@@ -94,7 +94,7 @@ class Here:
         return found
 
     def _find(self, batch: Batch, kinds: Any, lookups: Any, place: int) -> None:
-        """Find the records of kinds and the tables in this graph, from a position on. Raises Unfit."""
+        """Find the records of kinds and the tables in this graph, from a position on. Raises NotReusable."""
         for _ in range(len(kinds) + len(lookups)):
             if place < len(kinds):
                 self._find_record(batch, kinds[place])
@@ -103,14 +103,14 @@ class Here:
             place = self._replay.begin(kinds, lookups)
             if place < 0:
                 return
-        raise Unfit("its inputs change while it is captured")
+        raise NotReusable("its inputs change while it is captured")
 
     def _find_record(self, batch: Batch, number: int) -> None:
-        """Find the record of a kind. Raises Unfit if calls of this signature now are of another kind."""
+        """Find the record of a kind. Raises NotReusable if calls of this signature now are of another kind."""
         known = self.shared.kinds.things[number]
         record = self.reusing.record(batch, known)
         if record is None or layout_of(record.kind) != known.layout:
-            raise Unfit("an object that it was recorded with no longer exists")
+            raise NotReusable("an object that it was recorded with no longer exists")
         _put(self._replay.records, number, record)
 
     def _find_table(self, batch: Batch, number: int) -> None:

@@ -10,7 +10,7 @@ from gluonjit.hybrid.run.batch import Batch
 
 
 @dataclass(frozen=True)
-class Plain:
+class PlainResult:
     """A part of a call's result that is not an array."""
 
     value: Any
@@ -24,7 +24,7 @@ class Returned:
     kind: type
 
 
-class Source(NamedTuple):
+class ArraySource(NamedTuple):
     """The source of an array that a call reads: the arguments (by place), an operator without operands (by what
     it was called with), or itself."""
 
@@ -32,7 +32,7 @@ class Source(NamedTuple):
     what: Any
 
 
-class Known(NamedTuple):
+class TemplateSignature(NamedTuple):
     """A signature of template nodes, as the engine finds it again, and the layout that the templates assume."""
 
     signature: Any
@@ -94,10 +94,10 @@ class Reusing:
         raise NotImplementedError
 
     def signature(self, batch: Batch, key: Any, record: Record) -> Any:
-        """Return the key by which a record is found in any batch. Raises Unfit if its calls must not be reused."""
+        """Return the key of a record in any batch. Raises NotReusable if its calls must not be reused."""
         return key
 
-    def record(self, batch: Batch, known: Known) -> Record | None:
+    def record(self, batch: Batch, known: TemplateSignature) -> Record | None:
         """The record of such a signature; None if it is stale."""
         raise NotImplementedError
 
@@ -109,15 +109,15 @@ class Reusing:
         """The batch's table."""
         raise NotImplementedError
 
-    def source(self, batch: Batch, payload: Any) -> Source:
-        """Return the source of a leaf, argument or not. Raises Unfit if later calls could not find it."""
+    def source(self, batch: Batch, payload: Any) -> ArraySource:
+        """Return the source of a leaf, argument or not. Raises NotReusable if later calls could not find it."""
         raise NotImplementedError
 
     def keeps(self, batch: Batch, array: Any) -> None:
-        """Raise Unfit for an array, not an argument, that later calls must not read instead of their own."""
+        """Raise NotReusable for an array, not an argument, that later calls must not read instead of their own."""
         raise NotImplementedError
 
-    def leaf(self, batch: Batch, source: Source) -> Value:
+    def leaf(self, batch: Batch, source: ArraySource) -> Value:
         """The value of an array in the batch, as a call would read it."""
         raise NotImplementedError
 

@@ -20,7 +20,7 @@ _MOST_NAMES = 20_000
 _apart = count(1)
 
 
-class Unfit(Exception):
+class NotReusable(Exception):
     """The reason why a call cannot be reused."""
 
 
@@ -43,14 +43,14 @@ class CaptureTemplate(NamedTuple):
     bytes: int
 
 
-class Refusal(NamedTuple):
+class ReuseRefusal(NamedTuple):
     """The reason why calls of a key are captured each time."""
 
     reason: str
     bytes: int = 200
 
 
-Known = Union[CaptureTemplate, Refusal]
+Known = Union[CaptureTemplate, ReuseRefusal]
 
 
 class Names:
@@ -73,7 +73,7 @@ class Names:
         return found
 
 
-class Shared(NamedTuple):
+class RecordingTables(NamedTuple):
     """The common part of a block's recordings, numbered; dropping the recordings starts new numbers."""
 
     kinds: Names
@@ -100,16 +100,16 @@ class Recordings:
             self.bytes = 0
             self.hits = 0
             self.parts: list[Any] = []  # of the model that they are of
-            self.shared = Shared(Names(), Names(), Names(), Names())
+            self.shared = RecordingTables(Names(), Names(), Names(), Names())
 
-    def hold_for(self, parts: list[Any]) -> Shared:
+    def hold_for(self, parts: list[Any]) -> RecordingTables:
         """Drop all recordings if the model has other parts than before; return the common part of those left."""
         if len(parts) != len(self.parts) or any(map(is_not, parts, self.parts)):
             self.clear()
             self.parts = parts
         return self.shared
 
-    def get(self, key: Hashable, shared: Shared) -> Known | None:
+    def get(self, key: Hashable, shared: RecordingTables) -> Known | None:
         """Returns the template or refusal of a key, in these numbers."""
         found = self.entries.get(key)
         if found is None or shared is not self.shared:
@@ -120,7 +120,7 @@ class Recordings:
             return None
         return found
 
-    def put(self, key: Hashable, known: Known, shared: Shared) -> None:
+    def put(self, key: Hashable, known: Known, shared: RecordingTables) -> None:
         """Store the template or refusal of a key, evicting others if necessary; not if all were dropped meanwhile."""
         with self.lock:
             if shared is not self.shared:

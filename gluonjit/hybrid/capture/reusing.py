@@ -18,7 +18,7 @@ from gluonjit.graph import line_of
 from gluonjit.hybrid.capture.here import Here
 from gluonjit.hybrid.capture.replaying import Node
 from gluonjit.hybrid.capture.reusable import Reusing
-from gluonjit.hybrid.capture.reuse import Apart, CaptureTemplate, Recordings, Refusal, Unfit
+from gluonjit.hybrid.capture.reuse import Apart, CaptureTemplate, NotReusable, Recordings, ReuseRefusal
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.capture.templates import TemplateMaker, equal, first_difference
 from gluonjit.hybrid.run.batch import FULL, Batch
@@ -40,16 +40,16 @@ def reused(
     if isinstance(known, CaptureTemplate) and not cache.due():
         try:
             here.capture(batch, known, arrays)
-        except Unfit:  # what it was recorded with is no more
+        except NotReusable:  # what it was recorded with is no more
             cache.drop(key)
             known = None
         else:
             batch.report.reuse.hits += 1
             return here.returned(batch, known)
     reason = "an argument is a captured value" if lazy else here.why
-    if isinstance(known, Refusal):
+    if isinstance(known, ReuseRefusal):
         reason = known.reason
-    if reason or isinstance(known, Refusal):
+    if reason or isinstance(known, ReuseRefusal):
         _refuse(batch, reason)
         return run()
     return _Call(reusing, batch, net, cache, arrays, key, here, known).outcome(run)
@@ -62,7 +62,7 @@ def _looks(reusing: Reusing, arrays: list[Any]) -> list[Any]:
     return [same, *map(reusing.look, arrays)]
 
 
-def _known(cache: Recordings, key: Any, here: Here, net: Any, name: Any) -> CaptureTemplate | Refusal | None:
+def _known(cache: Recordings, key: Any, here: Here, net: Any, name: Any) -> CaptureTemplate | ReuseRefusal | None:
     """Return the template or refusal of calls of this key. Raises OptionError if it cannot be a key."""
     try:
         return cache.get(key, here.shared)
@@ -125,10 +125,10 @@ class _Call:
             maker = TemplateMaker(self.reusing, self.batch, self.here, self.arrays)
             structure = map_structure(out, lambda item: maker.described(item, lazies))
             new = maker.template(apart, structure, lazies)
-        except Unfit as unfit:
+        except NotReusable as unfit:
             apart.keep()
             if self.batch.reason != FULL or not apart.ran:
-                self.cache.put(self.key, Refusal(str(unfit)), self.here.shared)
+                self.cache.put(self.key, ReuseRefusal(str(unfit)), self.here.shared)
             _refuse(self.batch, str(unfit))
             return out
         if self.known is not None and not equal(new, self.known, self.reusing):
@@ -151,18 +151,18 @@ class _Call:
         return out
 
     def _look(self, apart: Apart) -> None:
-        """Raise Unfit if something is known to have interfered."""
+        """Raise NotReusable if something is known to have interfered."""
         if apart.ran:
-            raise Unfit(f"the batch ran in the middle of it: {self.batch.reason}")
+            raise NotReusable(f"the batch ran in the middle of it: {self.batch.reason}")
         if apart.reason or self.reusing.modes() != self.key[1]:
-            raise Unfit(apart.reason or "it changes whether autograd records or trains")
+            raise NotReusable(apart.reason or "it changes whether autograd records or trains")
         why = self.reusing.why_not(self.net)
         if why:
-            raise Unfit(why)
+            raise NotReusable(why)
         if _generators() != self._drawn:
-            raise Unfit("it draws random numbers")
+            raise NotReusable("it draws random numbers")
         if any(id(array) in self.batch.parameters for array in self.arrays):
-            raise Unfit("an argument is a parameter")
+            raise NotReusable("an argument is a parameter")
 
     def _difference(self, new: CaptureTemplate) -> str:
         """Returns the first difference between a template and the one that would have been reused."""

@@ -11,8 +11,8 @@ from typing import Any
 from gluonjit.graph import Leaf, Value
 from gluonjit.hybrid.capture.here import Here
 from gluonjit.hybrid.capture.replaying import Node, packed, relocated, rows_in, unpacked
-from gluonjit.hybrid.capture.reusable import Known, Plain, Returned, Reusing, Source, layout_of
-from gluonjit.hybrid.capture.reuse import Apart, CaptureTemplate, Reference, Unfit, made
+from gluonjit.hybrid.capture.reusable import ArraySource, PlainResult, Returned, Reusing, TemplateSignature, layout_of
+from gluonjit.hybrid.capture.reuse import Apart, CaptureTemplate, NotReusable, Reference, made
 from gluonjit.hybrid.run.batch import Batch
 
 _PLAIN = (type(None), bool, int, float, str)
@@ -38,7 +38,7 @@ class TemplateMaker:
         reads += [result.rows for result in results if isinstance(result, Reference)]
         lookups, leaves, order, size = self._inputs([row for row in rows_in(reads) if row not in own])
         if _held(apart, lazies, results, values):
-            raise Unfit("the program holds a value that it has captured and does not return")
+            raise NotReusable("the program holds a value that it has captured and does not return")
         local = {row: place for place, row in enumerate([*order, *own])}
         code = packed([node for *_, node in found], local)
         moved = tuple([_moved(result, local) for result in results])
@@ -52,12 +52,14 @@ class TemplateMaker:
     def described(self, item: Any, lazies: list[Any]) -> Any:
         """A result: an array's place among those that the call returns, or what it is."""
         if isinstance(item, _PLAIN):
-            return Plain(item)
+            return PlainResult(item)
         if not isinstance(item, self.reusing.lazy):
-            raise Unfit(f"it returns a {type(item).__name__}, which is neither a captured value nor a plain constant")
+            raise NotReusable(
+                f"it returns a {type(item).__name__}, which is neither a captured value nor a plain constant"
+            )
         value = self.reusing.value_of(item, self.batch)
         if value is None or not value.depth:
-            raise Unfit("it returns a value that existed before it")
+            raise NotReusable("it returns a value that existed before it")
         lazies.append(item)
         return Returned(len(lazies) - 1, type(item))
 
@@ -69,9 +71,9 @@ class TemplateMaker:
         origins: dict[int, int] = {}
         for key, record, first in apart.records():
             if not record.kind.pure or not record.kind.outputs:
-                raise Unfit(f"{record.kind.name} draws at random, or changes something")
+                raise NotReusable(f"{record.kind.name} draws at random, or changes something")
             signature = self.reusing.signature(self.batch, key, record)
-            known = Known(signature, layout_of(record.kind), record.mode, record.kind.name)
+            known = TemplateSignature(signature, layout_of(record.kind), record.mode, record.kind.name)
             number = shared.kinds.number(known[:2], known)
             kinds.append(number)
             calls = apart.calls(record)
@@ -87,7 +89,7 @@ class TemplateMaker:
         found.sort(key=itemgetter(0))
         return found, tuple(sorted(kinds))  # the batch may have met them in another order
 
-    def _inputs(self, rows: list[int]) -> tuple[Any, tuple[Source, ...], list[int], int]:
+    def _inputs(self, rows: list[int]) -> tuple[Any, tuple[ArraySource, ...], list[int], int]:
         """Look-ups and leaves of these rows, the rows in that order, and the bytes of arrays that are kept for them."""
         batch, tables = self.batch, self.shared.tables
         self.here.take_in(batch)
@@ -96,7 +98,7 @@ class TemplateMaker:
         for row in rows:
             source = self.here.sources.get(row)
             if source is None:
-                raise Unfit("it uses a value that was captured before it")
+                raise NotReusable("it uses a value that was captured before it")
             if isinstance(source, Leaf):
                 arrays[source.base] = source
                 continue
@@ -111,12 +113,12 @@ class TemplateMaker:
         held = sum(leaf.spec.bytes for leaf, source in zip(arrays.values(), leaves) if source.way == "array")
         return lookups, tuple(leaves), order, held
 
-    def _source(self, payload: Any) -> Source:
+    def _source(self, payload: Any) -> ArraySource:
         """Returns the source where later calls find an array that this one has read."""
         source = self.reusing.source(self.batch, payload)
         for place, given in enumerate(self.arrays):
             if given is source.what:
-                return Source("argument", place)
+                return ArraySource("argument", place)
         if source.way == "array":
             self.reusing.keeps(self.batch, source.what)
         return source
@@ -145,7 +147,7 @@ def _result(value: Value, values: list[tuple[Value, ...]], own: dict[int, int]) 
     """Describes what a call returns: a value of a node, or a reference to rows of nodes."""
     nodes = tuple(sorted({own[row] for row in value.row_list() if row in own}))
     if not nodes:
-        raise Unfit("it returns a value that was captured before it")
+        raise NotReusable("it returns a value that was captured before it")
     of = values[nodes[0]]
     which = next((place for place in range(len(of)) if of[place] is value), None)
     return Reference(value.rows, value.spec, value.taped, nodes) if which is None else (nodes[0], which)

@@ -20,7 +20,7 @@ from gluonjit.analysis.table import OFFERED
 from gluonjit.analysis.ways import Capture, Choice, Setting
 from gluonjit.graph import Record
 from gluonjit.graph.modes import is_recorded
-from gluonjit.hybrid.choose.pacing import may_look
+from gluonjit.hybrid.choose.pacing import may_try
 from gluonjit.hybrid.options import AUTO, BATCHED, EAGER, Options
 
 _MOST_REGIONS = 256
@@ -55,7 +55,7 @@ class Chooser:
             return self._first
         if last.chosen is not None:
             return last.chosen
-        capture = last.capture(may_look())
+        capture = last.capture(may_try())
         return Setting(*capture, last.scheduler(capture))
 
     def explores(self, captured: Setting) -> bool:
@@ -111,14 +111,14 @@ class Chooser:
             study = self._studies[key] = Study(self._allowed)
         self._last[training] = study
         study.count(capture)
-        open_ = study.chosen is None and not self._pinned and may_look()
+        open_ = study.chosen is None and not self._pinned and may_try()
         profiled = open_ and study.profiles(capture)
-        looked = open_ and study.wants(capture)
+        compared = open_ and study.wants(capture)
         plans: dict[tuple[str, ...], Plan] = {}
         if profiled:
             study.profiled.add(capture)
-        elif looked:
-            plans = self._look(study, planner, capture, Seen(counts_of(records), samples, training), model())
+        elif compared:
+            plans = self._compare(study, planner, capture, Seen(counts_of(records), samples, training), model())
         setting = captured
         if captured != study.chosen:
             setting = Setting(*capture, study.scheduler(capture))
@@ -131,19 +131,19 @@ class Chooser:
         if study.drifted(capture, plan.nodes, max(samples, 1)):
             del self._studies[key]
         shown = study.shown
-        if shown is None or looked or profiled or shown.setting != setting:
+        if shown is None or compared or profiled or shown.setting != setting:
             ranked = tuple(sorted(study.estimates.values(), key=lambda each: each.per_sample))
             origin = "" if ranked else self._origin  # which no study of this process has followed
             ruled_out = dict(study.ruled_out)
-            shown = Choice(setting, study.chosen is not None, looked, profiled, ranked, ruled_out, origin)
-            study.shown = None if looked or profiled else shown
+            shown = Choice(setting, study.chosen is not None, compared, profiled, ranked, ruled_out, origin)
+            study.shown = None if compared or profiled else shown
         self.choice = shown
         return plan
 
-    def _look(
+    def _compare(
         self, study: Study, planner: Planner, capture: Capture, seen: Seen, model: CostModel
     ) -> dict[tuple[str, ...], Plan]:
-        """Try other schedulers and return their plans."""
+        """Compare the schedulers on this graph, and return their plans."""
 
         def plan_by(*way: str) -> Plan:
             if way not in plans:
@@ -154,7 +154,7 @@ class Chooser:
 
         plans: dict[tuple[str, ...], Plan] = {}
         took: dict[tuple[str, ...], float] = {}
-        study.look(capture, plan_by, seen, model)
+        study.compare(capture, plan_by, seen, model)
         for (scheduler, granularity), seconds in took.items():
             study.made(Setting(granularity, capture.sharing, scheduler), seconds)
         if study.chosen is not None and self.told is not None:

@@ -28,15 +28,15 @@ _LARGEST = 1 << 20  # bytes of one
 _BROKEN = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError)
 
 
-class Look(NamedTuple):
-    """The look of one block of a model: its name in it, its class, and its own parameters: shape, type and device."""
+class BlockDescription(NamedTuple):
+    """One block of a model: its name in it, its class, and its own parameters: shape, type and device."""
 
     name: str
     type: type
     parameters: list[str]
 
 
-class Kept:
+class ChoiceFile:
     """The file of one model, and its state in this process."""
 
     def __init__(self, path: Path, model: str, paces: Paces, chooser: Chooser) -> None:
@@ -71,18 +71,18 @@ class Kept:
             _forget_old(self._path.parent)
 
 
-def recall(paces: Paces, options: Options, engine: Any, looks: Callable[[], Iterable[Look]]) -> None:
+def recall(paces: Paces, options: Options, engine: Any, blocks_of: Callable[[], Iterable[BlockDescription]]) -> None:
     """Start from the stored state of a model, and store what this process learns."""
     if not paces.open or paces.named:
         return
-    blocks = list(looks())
+    blocks = list(blocks_of())
     name = blocks[0].type.__name__
     try:
         path = _folder() / f"{name}-{_signature(options, engine, blocks)}.json"
     except RuntimeError:  # there is no home
         return
     chooser = chooser_of(options)
-    kept = Kept(path, name, paces, chooser)
+    kept = ChoiceFile(path, name, paces, chooser)
     kept.load()
     paces.tell(kept.save)
     chooser.told = kept.save
@@ -99,7 +99,7 @@ def _forget_old(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _signature(options: Options, engine: Any, blocks: Sequence[Look]) -> str:
+def _signature(options: Options, engine: Any, blocks: Sequence[BlockDescription]) -> str:
     """The digest of everything that a choice depends on and that is known before the first call."""
     facts = [sys.version, engine.name, repr(sorted(engine.versions.items())), *machine()]
     facts.append(repr(options))

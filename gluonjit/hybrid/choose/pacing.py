@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any
 from weakref import WeakSet
 
-from gluonjit.analysis.pace import Outcome, Pace, Shown
+from gluonjit.analysis.pace import Pace, PaceSummary, StretchOutcome
 from gluonjit.analysis.ways import Setting
 from gluonjit.hybrid.options import EAGER, Options
 
@@ -42,7 +42,7 @@ class Paces:
         self.phases = (Pace(False), Pace(True))
         _known.add(self)
 
-    def shown(self) -> list[Shown]:
+    def shown(self) -> list[PaceSummary]:
         """The phases that have been seen."""
         return [pace.shown() for pace in self.phases if pace.seconds]
 
@@ -84,7 +84,7 @@ def clear_paces() -> None:
         paces.phases = (Pace(False), Pace(True))
 
 
-class Stretch:
+class CallStretch:
     """Outermost calls of one thread, in one way."""
 
     __slots__ = (
@@ -136,7 +136,7 @@ class Stretch:
         self.traces = 0
         self.ended = False  # the next call begins another one
         self.unlike = False
-        self.explores: Any = None  # the chooser that looks at another way to capture
+        self.explores: Any = None  # the chooser that tries another way to capture
         self.whole = True
         self.rate = 0.0  # seconds of a call that was batched, where this was abandoned
         self.way = ""
@@ -188,9 +188,9 @@ class Stretch:
         self.ended = not self.pace.training
 
     def spent(self) -> bool:
-        """Tells whether this look has exceeded its budget, or would with one more trace."""
-        looks = self.pace.decided is None or self.explores is not None
-        if self.eager or not (self.free and self.whole and looks):
+        """Tells whether this trial has exceeded its budget, or would with one more trace."""
+        is_trial = self.pace.decided is None or self.explores is not None
+        if self.eager or not (self.free and self.whole and is_trial):
             return False
         coming = self.traced / self.traces if self.traces else 0.0
         return self.pace.spent(self._so_far() + coming, self.calls)
@@ -215,10 +215,10 @@ class Stretch:
         rate = self._rate() if self.whole else self.rate
         seconds = self.seconds if self.timed else 0.0
         unlike = self.unlike or self.traced > _SLIGHT * self.seconds
-        self.pace.add(Outcome(eager, seconds, self.calls, rate, unlike, self.whole, explores, self.way))
+        self.pace.add(StretchOutcome(eager, seconds, self.calls, rate, unlike, self.whole, explores, self.way))
 
 
-def begin(state: Any, paces: Paces, training: bool, engine: Any) -> Stretch:
+def begin(state: Any, paces: Paces, training: bool, engine: Any) -> CallStretch:
     """Return the stretch of an outermost call that begins now; `state` is the thread's."""
     stretch, batch = HERE.stretch, state.batch
     waits = batch is not None and not batch.empty
@@ -236,7 +236,7 @@ def begin(state: Any, paces: Paces, training: bool, engine: Any) -> Stretch:
             stretch.close()
             stretch = None
     if stretch is None:
-        stretch = HERE.stretch = Stretch(state, paces, training, engine)
+        stretch = HERE.stretch = CallStretch(state, paces, training, engine)
         HERE.paces = paces
     stretch.calls += 1
     if stretch.timed:
@@ -244,10 +244,10 @@ def begin(state: Any, paces: Paces, training: bool, engine: Any) -> Stretch:
     return stretch
 
 
-def may_look() -> bool:
+def may_try() -> bool:
     """Tells whether other ways to batch may be tried now: if eager is excluded, or batches are faster."""
     stretch = HERE.stretch
-    return stretch is None or not stretch.free or stretch.pace.may_look
+    return stretch is None or not stretch.free or stretch.pace.may_try
 
 
 def measured() -> list[str]:
@@ -275,7 +275,7 @@ def note_flush(way: Setting, named: bool, unlike: bool) -> None:
         stretch.way = f"{way.granularity}/{way.scheduler}"
 
 
-def note_look(chooser: Any) -> None:
+def note_trial(chooser: Any) -> None:
     """Note that a batch starts as a trial of another way, by its `chooser`."""
     stretch = HERE.stretch
     if stretch is not None:
@@ -283,7 +283,7 @@ def note_look(chooser: Any) -> None:
 
 
 class _Here(threading.local):
-    stretch: Stretch | None = None
+    stretch: CallStretch | None = None
     paces: Paces | None = None
     held = 0  # regions in which nothing runs eagerly by choice
     begun = 0.0  # when something began to be traced

@@ -63,7 +63,7 @@ class Executed:
         self.declined[reason] = self.declined.get(reason, 0) + 1
 
 
-class Event(NamedTuple):
+class TimelineEvent(NamedTuple):
     """Work of the host, in seconds of `time.perf_counter`."""
 
     name: str
@@ -175,10 +175,10 @@ class Counts:
         self._events.append((name, part, begin, end))
 
     @property
-    def timeline(self) -> list[Event]:
+    def timeline(self) -> list[TimelineEvent]:
         """The latest 20,000 entries."""
         return [
-            Event(f"sample {name}" if isinstance(name, int) else name, part, begin, end)
+            TimelineEvent(f"sample {name}" if isinstance(name, int) else name, part, begin, end)
             for name, part, begin, end in self._events
         ]
 

@@ -11,7 +11,7 @@ from gluonjit.errors import NotFiniteError
 from gluonjit.hybrid.explain.provenance import Provenance
 
 
-class Finite:
+class FiniteCheck:
     """Looks for numbers that are not finite after each part of a flush (option `check_finite`).
 
     `numbers` gives the engine's arrays as arrays of numpy.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 
-class Row(NamedTuple):
+class ListedRule(NamedTuple):
     """A line of a table."""
 
     operator: str
@@ -23,7 +23,7 @@ class Page(NamedTuple):
     kinds: Mapping[str, str]
 
 
-def of_kind(rows: Iterable[Row], kind: str | None, kinds: Iterable[str]) -> list[Row]:
+def of_kind(rows: Iterable[ListedRule], kind: str | None, kinds: Iterable[str]) -> list[ListedRule]:
     """Return the lines of one kind, or all. Raises LookupError with the known kinds for an unknown one."""
     if kind is not None and kind not in kinds:
         raise LookupError(f"--kind {kind!r}: the kinds are {', '.join(kinds)}")
@@ -37,14 +37,14 @@ def unknown(name: str, framework: str, known: Iterable[str]) -> LookupError:
     return LookupError(f"{name!r} is not an operator of {framework}. {hint}")
 
 
-def as_text(rows: Iterable[Row]) -> str:
+def as_text(rows: Iterable[ListedRule]) -> str:
     """The lines with their columns aligned."""
-    listed = [Row("operator", "kind", "runs", "notes"), *rows]
+    listed = [ListedRule("operator", "kind", "runs", "notes"), *rows]
     first, second, third = (max(len(row[column]) for row in listed) for column in range(3))
     return "\n".join(f"{row[0]:{first}}  {row[1]:{second}}  {row[2]:{third}}  {row[3]}" for row in listed)
 
 
-def as_markdown(rows: Sequence[Row], page: Page) -> str:
+def as_markdown(rows: Sequence[ListedRule], page: Page) -> str:
     """A page with a table of the kinds and one of the operators."""
     lines = [page.head, "| kind | operators | run | description |", "| --- | --- | --- | --- |"]
     for kind, common in page.kinds.items():

@@ -21,7 +21,7 @@ TOO_FEW = 1.5
 """Nodes a launch: below, a launch does no more than a call without batching."""
 
 
-class Piece(NamedTuple):
+class MinibatchPart(NamedTuple):
     """A batch's part of a minibatch: its report, less what that was when the minibatch began."""
 
     report: Report
@@ -49,12 +49,13 @@ class Minibatch(threading.local):
     """
 
     def __init__(self) -> None:
-        self.pieces: list[Piece] = []
+        self.pieces: list[MinibatchPart] = []
         self.ended = True
         self.passes = 0
         self.gone = False
-        self._marks: dict[int, Piece] = {}  # reports when the last minibatch ended, by address
-        self._recent: list[tuple[Piece, ref[Any] | None]] = []  # since then, and what each can be differentiated by
+        self._marks: dict[int, MinibatchPart] = {}  # reports when the last minibatch ended, by address
+        # Since then, and what each can be differentiated by.
+        self._recent: list[tuple[MinibatchPart, ref[Any] | None]] = []
         self._early: Early | None = None
 
     def end(self) -> None:
@@ -82,10 +83,10 @@ class Minibatch(threading.local):
                     break
         if piece is None:
             if not ended and (batch.explicit or carried):
-                piece = Piece(report, None, ref(batch))
+                piece = MinibatchPart(report, None, ref(batch))
                 self.pieces = [*self.pieces, piece]
             else:
-                piece = self._marks.get(id(report)) or Piece(report, None, ref(batch))
+                piece = self._marks.get(id(report)) or MinibatchPart(report, None, ref(batch))
                 self.pieces = [piece]
                 if ended:
                     self.ended, self._marks, self._early = False, {}, None
@@ -99,9 +100,9 @@ class Minibatch(threading.local):
         known = any(piece.report is batch.report for piece in self.pieces)
         return not self.ended and (known or batch.explicit or carried)
 
-    def _with(self, batch: Any) -> list[Piece]:
+    def _with(self, batch: Any) -> list[MinibatchPart]:
         known = any(piece.report is batch.report for piece in self.pieces)
-        return self.pieces if known else [*self.pieces, Piece(batch.report, None, ref(batch))]
+        return self.pieces if known else [*self.pieces, MinibatchPart(batch.report, None, ref(batch))]
 
     def came_early(
         self, plan: Plan, samples: int, apart: int, middle: str, line: Line | None, caller: str

@@ -17,7 +17,7 @@ from gluonjit.writing import write_whole
 _MOST_STEPS = 40
 
 
-class Shown(Protocol):
+class ReportView(Protocol):
     """The part of a report that is shown; see `report`."""
 
     calls: int
@@ -68,12 +68,12 @@ _WAYS = ("way", "nodes", "launches", "analysis ms", "execution ms", "predicted m
 _STEPS = ("step", "nodes", "launches", "gathered", "ms", "first captured at")
 
 
-def to_json(report: Shown) -> str:
+def to_json(report: ReportView) -> str:
     """The report as JSON."""
     return json.dumps(report.to_dict())
 
 
-def to_text(report: Shown) -> str:
+def to_text(report: ReportView) -> str:
     """The report as tables of text."""
     lines = _summary(report)
     lines += ["", *_aligned(_KINDS, _kind_rows(report))]
@@ -88,7 +88,7 @@ def to_text(report: Shown) -> str:
     return "\n".join(lines + ([""] if notes else []) + notes)
 
 
-def to_html(report: Shown) -> str:
+def to_html(report: ReportView) -> str:
     """The report as a page for notebooks."""
     parts = [f"<p>{escape(line)}</p>" for line in _summary(report)]
     parts.append(_html_table(_KINDS, _kind_rows(report)))
@@ -100,7 +100,7 @@ def to_html(report: Shown) -> str:
     return "<div>" + "".join(parts) + "</div>"
 
 
-def _chosen(report: Shown) -> str:
+def _chosen(report: ReportView) -> str:
     """The line on the choice; empty if there was none."""
     choice = report.choice
     if choice is None or not (choice.estimates or choice.origin):
@@ -108,7 +108,7 @@ def _chosen(report: Shown) -> str:
     return f"chosen: {choice.setting}" + (f" (kept from {choice.origin})" if choice.origin else "")
 
 
-def _summary(report: Shown) -> list[str]:
+def _summary(report: ReportView) -> list[str]:
     head = (
         f"{report.calls} calls, {report.nodes} nodes run ({report.shared} shared, {report.dropped} dropped) in "
         f"{report.launches} launches, {report.fused} of them in C (lower bound {report.lower_bound}), "
@@ -125,7 +125,7 @@ def _summary(report: Shown) -> list[str]:
     return lines + report.ways + _executed(report)
 
 
-def _executed(report: Shown) -> list[str]:
+def _executed(report: ReportView) -> list[str]:
     """Lists the executors, unless all ran step by step."""
     executed, lines = report.executed, []
     if set(executed.ran) - {"stepwise"}:
@@ -137,7 +137,7 @@ def _executed(report: Shown) -> list[str]:
     return lines + [f"not as requested, {count} times: {why}" for why, count in executed.declined.items()]
 
 
-def _kind_rows(report: Shown) -> Table:
+def _kind_rows(report: ReportView) -> Table:
     busiest = sorted(report.kinds.items(), key=lambda item: -item[1].launches)
     return [
         (name, row.calls, row.nodes, row.launches, f"{row.calls / row.launches:.1f}" if row.launches else "")
@@ -145,7 +145,7 @@ def _kind_rows(report: Shown) -> Table:
     ]
 
 
-def _way_rows(report: Shown) -> Table:
+def _way_rows(report: ReportView) -> Table:
     """Lists the cost model's prediction of each way; those that cannot pay have no figures."""
     rows: Table = []
     for way in report.choice.estimates:
@@ -157,14 +157,14 @@ def _way_rows(report: Shown) -> Table:
     return rows + [(name, "", "", "", "", why) for name, why in report.choice.ruled_out.items()]
 
 
-def _step_rows(report: Shown) -> Table:
+def _step_rows(report: ReportView) -> Table:
     return [
         (row.name, row.nodes, row.launches, _size(row.gathered) if row.gathered else "", f"{row.ms:.2f}", row.line)
         for row in report.steps
     ]
 
 
-def _notes(report: Shown) -> list[str]:
+def _notes(report: ReportView) -> list[str]:
     notes = [f"runs alone: {name}: {why}" for name, why in report.alone.items()]
     notes += [f"not one node: {name}: {why}" for name, why in report.unbatched.items()]
     notes += [f"one kind per number of children: {name}: {why}" for name, why in report.by_number.items()]
@@ -203,7 +203,7 @@ def _html_table(head: Sequence[str], rows: Table) -> str:
     return f"<table><tr>{top}</tr>{body}</table>"
 
 
-def write_trace(report: Shown, path: Path) -> None:
+def write_trace(report: ReportView, path: Path) -> None:
     """Write the timeline in the Trace Event Format."""
     events = [
         {
@@ -220,7 +220,7 @@ def write_trace(report: Shown, path: Path) -> None:
     write_whole(path, json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}).encode())
 
 
-def write_dot(report: Shown, path: Path) -> None:
+def write_dot(report: ReportView, path: Path) -> None:
     """Write the last flush's steps as boxes; arrows are labelled with the numbers of rows passed."""
     lines = ["digraph steps {", "  node [shape=box];"]
     if report.last is not None:

@@ -43,7 +43,7 @@ class Bench(NamedTuple):
     wait: Callable[[], None]  # until all has run that was handed over
 
 
-class _Program(NamedTuple):
+class _Workload(NamedTuple):
     """A net of these, and how the numbers and the shape of one sample of it are drawn."""
 
     net: str
@@ -74,14 +74,14 @@ def _features(random: np.random.RandomState, rows: int, width: int) -> Any:
 
 
 _PROGRAMS = (
-    _Program("trees", _tree, 16),
-    _Program("chains", _chain, 256),
-    _Program("operators", _chain, 32),
-    _Program("trees", _tree, 150),
-    _Program("linear", _block, 700),
-    _Program("chains", _chain, 32),
-    _Program("operators", _chain, 128),
-    _Program("trees", _tree, 300),
+    _Workload("trees", _tree, 16),
+    _Workload("chains", _chain, 256),
+    _Workload("operators", _chain, 32),
+    _Workload("trees", _tree, 150),
+    _Workload("linear", _block, 700),
+    _Workload("chains", _chain, 32),
+    _Workload("operators", _chain, 128),
+    _Workload("trees", _tree, 300),
 )
 
 

@@ -21,7 +21,7 @@ from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.origins import Line
 from gluonjit.hybrid.choose.choosing import chooser_of
 from gluonjit.hybrid.choose.costs import cost_model
-from gluonjit.hybrid.choose.pacing import compares, note_flush, note_look
+from gluonjit.hybrid.choose.pacing import compares, note_flush, note_trial
 from gluonjit.hybrid.explain.advice import after_flush
 from gluonjit.hybrid.explain.counts import STEP_PARTS
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
@@ -63,7 +63,7 @@ class FlushingBatch(Batch):
         setting = self.setting = chooser.setting(is_recorded(self.engine.current_mode()))
         self.sharing, self.fine = setting.sharing, setting.granularity == "op"
         if begins and chooser.explores(setting):
-            note_look(chooser)
+            note_trial(chooser)
 
     @property
     def flush_at(self) -> int | None:
@@ -133,7 +133,7 @@ class FlushingBatch(Batch):
             if plan.arena[row] >= 0:  # others nobody reads
                 plan.overwritten.append((int(plan.arena[row]), int(plan.position[row])))
         report.choice = choice = self.chooser.choice
-        note_flush(choice.setting, self.chooser.named, choice.looked or choice.profiled)
+        note_flush(choice.setting, self.chooser.named, choice.compared or choice.profiled)
         return plan
 
     def _run_options(self) -> Options:
@@ -158,7 +158,7 @@ class FlushingBatch(Batch):
         report = self.report
         if report.cache["misses"] > self.misses:  # what was traced in it does not come again
             times["capture"] = 0.0
-        if choice.looked:  # at other schedules than the one that ran
+        if choice.compared:  # with other schedules than the one that ran
             times["analysis"] = 0.0
         self.misses = report.cache["misses"]
         gather, compute = map(report.step_seconds, STEP_PARTS)

@@ -17,7 +17,7 @@ from gluonjit.graph.recorder import Value
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
-from gluonjit.rows.steps import Ahead, Stretch
+from gluonjit.rows.steps import Ahead, StepStretch
 
 
 class Session:
@@ -60,7 +60,7 @@ class Session:
         self.report.took(self.plan.steps[number].kind.name, part, begin, now, number)
         return now
 
-    def laps(self, stretch: Stretch, begin: float, end: float | None = None) -> None:
+    def laps(self, stretch: StepStretch, begin: float, end: float | None = None) -> None:
         """Record steps that ran in one call since `begin`; time outside of them counts with the first."""
         self.wait()
         report, steps, took = self.report, self.plan.steps, stretch.took

@@ -8,7 +8,7 @@ from sys import is_finalizing
 from typing import Any, ClassVar
 
 from gluonjit.graph.recorder import StateNumbers, Value
-from gluonjit.hybrid.choose.pacing import HERE, SPENT, Paces, Stretch
+from gluonjit.hybrid.choose.pacing import HERE, SPENT, CallStretch, Paces
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import RUNNING, Batch
 from gluonjit.hybrid.run.engine import Engine
@@ -135,7 +135,7 @@ UNCAPTURED = _Uncaptured()
 
 
 def abandoned_look() -> bool:
-    """Tells whether this call is one of a look at batching that has spent its budget: the rest runs eagerly.
+    """Tells whether this call is one of a trial of batching that has spent its budget: the rest runs eagerly.
 
     Asked before something is traced, which takes longest.
     """
@@ -149,7 +149,7 @@ def abandoned_look() -> bool:
     return True
 
 
-def left_call(stretch: Stretch) -> None:
+def left_call(stretch: CallStretch) -> None:
     """An outermost call has ended."""
     if stretch.timed:
         stretch.leave()

@@ -21,9 +21,9 @@ from gluonjit.hybrid.run.scope import explain
 from gluonjit.hybrid.verify.leftovers import Leftovers
 from gluonjit.hybrid.verify.verification import (
     SHARE,
+    CallEvent,
     Difference,
-    Event,
-    Outcome,
+    RunOutcome,
     difference,
     first_gradient,
     first_result,
@@ -60,9 +60,9 @@ _NUMBERS = re.compile(r"grad_fn=<\w+>|[-+]?\b\d[\d.]*(?:e[-+]?\d+)?|\s+\n")
 class Runs(NamedTuple):
     """A program's runs, in an engine."""
 
-    run: Callable[..., Outcome]  # eagerly, or batched; in a mode
+    run: Callable[..., RunOutcome]  # eagerly, or batched; in a mode
     watched: Callable[
-        ..., list[Event]
+        ..., list[CallEvent]
     ]  # with probes or without; eagerly, or batched; with a witness or None; in a mode
     numbers: Callable[[Any], Any]  # of an array
     gradient: Callable[[Any], Any]  # the numbers of a probe's
@@ -73,7 +73,7 @@ class Runs(NamedTuple):
     promised: bool = False  # that calls do nothing that matters beside their results
 
 
-class Left(NamedTuple):
+class StateAfter(NamedTuple):
     """The state after a run by path, its printed lines, and the report of its last minibatch."""
 
     state: dict[str, Any]
@@ -136,7 +136,7 @@ def whole(cells: Sequence[Any]) -> Iterator[None]:
             cell.options = options
 
 
-def run_reusing(cell: Any, run: Callable[[], Outcome]) -> Outcome:
+def run_reusing(cell: Any, run: Callable[[], RunOutcome]) -> RunOutcome:
     """A batched run; if calls may be reused, all of them are, and each is compared with its recording."""
     if cell.reuse is None:
         return run()
@@ -160,7 +160,7 @@ def run_whole(cell: Any) -> Iterator[None]:
         cell.reuse = reuse
 
 
-def _compare(runs: Runs, eager: Outcome, left: Left, rtol: float | None) -> Report:
+def _compare(runs: Runs, eager: RunOutcome, left: StateAfter, rtol: float | None) -> Report:
     """Return the report of a batched run. Raises VerifyError if it differs from the eager one."""
     try:
         batched, left_batched = _ran(runs, False)
@@ -179,14 +179,14 @@ def _compare(runs: Runs, eager: Outcome, left: Left, rtol: float | None) -> Repo
     return left_batched.report
 
 
-def _ran(runs: Runs, eager: bool) -> tuple[Outcome, Left]:
+def _ran(runs: Runs, eager: bool) -> tuple[RunOutcome, StateAfter]:
     """Run from the saved state, and return the state that it leaves behind."""
     runs.left.restore()
     printed = Printed(sys.stdout)
     with redirect_stdout(printed):
         outcome = runs.run(eager)
     report = explain()  # before values are read that were kept
-    return outcome, Left(runs.left.told(), printed.lines(), report)
+    return outcome, StateAfter(runs.left.told(), printed.lines(), report)
 
 
 def _explained(runs: Runs, found: tuple[str, Difference, bool], rtol: float | None) -> str:
@@ -219,7 +219,7 @@ def _stale(runs: Runs, rtol: float | None) -> str:
     )
 
 
-def _compare_left(runs: Runs, eager: Left, batched: Left) -> None:
+def _compare_left(runs: Runs, eager: StateAfter, batched: StateAfter) -> None:
     """Raise VerifyError if the batched run leaves different state behind."""
     apart = _left_apart(eager.state, batched.state)
     if runs.left.cut:  # then the two may have been followed to different places
@@ -269,7 +269,7 @@ def _shown(item: Any) -> str:
     return "not there" if item is ABSENT else f"{item!r:.80}" if not isinstance(item, str) else f"{item:.80}"
 
 
-def first_seen(eager: Sequence[Event], batched: Sequence[Event]) -> str:
+def first_seen(eager: Sequence[CallEvent], batched: Sequence[CallEvent]) -> str:
     """The first call after which a witness has seen something else; "" if there is none."""
     for expected, actual in pairs(eager, batched):
         if not _same(expected.seen, actual.seen):
@@ -277,7 +277,7 @@ def first_seen(eager: Sequence[Event], batched: Sequence[Event]) -> str:
     return ""
 
 
-def _first(eager: Outcome, batched: Outcome, rtol: float | None) -> tuple[str, Difference, bool] | None:
+def _first(eager: RunOutcome, batched: RunOutcome, rtol: float | None) -> tuple[str, Difference, bool] | None:
     for number, (wanted, found) in enumerate(zip(eager.outputs, batched.outputs)):
         for expected, actual in zip(wanted, found):
             apart = difference(actual, expected, rtol)

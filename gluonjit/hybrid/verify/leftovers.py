@@ -29,7 +29,7 @@ _NOT_FOLLOWED = (ModuleType, type, property, staticmethod, classmethod)
 Put = Callable[[dict[Any, Any]], None]
 
 
-class Place(NamedTuple):
+class Container(NamedTuple):
     """A container: its name, its items by name or number, and how to replace them."""
 
     path: str
@@ -58,7 +58,7 @@ class Leftovers:
     def __init__(self, framework: Framework, roots: Sequence[tuple[str, Any]]) -> None:
         self._framework = framework
         self._roots = roots
-        self._saved: list[tuple[Place, dict[Any, Any]]] = []
+        self._saved: list[tuple[Container, dict[Any, Any]]] = []
         self._arrays: list[tuple[Any, Any]] = []
         self._draws: tuple[Any, Any, Any] = (None, None, None)
         self.cut = False  # whether there was more than is followed
@@ -67,7 +67,7 @@ class Leftovers:
         """Save the current state."""
         self._saved, self._arrays = [], []
         for found in self._places():
-            if isinstance(found, Place):
+            if isinstance(found, Container):
                 self._saved.append((found, {key: _own(item) for key, item in found.items.items()}))
             else:
                 self._arrays.append((found[1], self._framework.kept(found[1])))
@@ -87,7 +87,7 @@ class Leftovers:
         """Contents by path: plain constants, numbers of arrays, and of everything else its class."""
         found: dict[str, Any] = {}
         for place in self._places():
-            if not isinstance(place, Place):
+            if not isinstance(place, Container):
                 found[place[0]] = self._numbers(place[1])
                 continue
             for key, item in place.items.items():
@@ -107,7 +107,7 @@ class Leftovers:
         except Exception as error:  # a placeholder that has left its trace: that is what is to be told
             return f"an array without numbers ({type(error).__name__})"
 
-    def _places(self) -> Iterator[Place | tuple[str, Any]]:
+    def _places(self) -> Iterator[Container | tuple[str, Any]]:
         """Everything that holds something, and the arrays, each once."""
         waiting: deque[tuple[str, Any, int]] = deque([(path, root, 0) for path, root in self._roots])
         seen: dict[int, Any] = {}
@@ -136,54 +136,54 @@ def _own(item: Any) -> Any:
     return copy(item) if type(item) is count else item
 
 
-def _held(item: Any, path: str, framework: Framework) -> list[Place]:
+def _held(item: Any, path: str, framework: Framework) -> list[Container]:
     """Lists what an object holds."""
     if isinstance(item, framework.model):
         state = vars(item)
         names = {name: part for name, part in state.items() if name not in framework.own}
         parts = [names.pop(name) for name in _PARTS if name in names]
-        places = [Place(path, dict(held), _into(held), _attribute) for held in parts]
+        places = [Container(path, dict(held), _into(held), _attribute) for held in parts]
         return [
-            Place(path, names, _into(state, framework.own | {*_PARTS}), _attribute),
+            Container(path, names, _into(state, framework.own | {*_PARTS}), _attribute),
             *places,
             *_of_class(type(item)),
         ]
     if isinstance(item, _CODE):
         return _of_function(item)
     if isinstance(item, dict):
-        return [Place(path, dict(item), _into(item), _item)]
+        return [Container(path, dict(item), _into(item), _item)]
     if isinstance(item, (list, deque)):
-        return [Place(path, dict(enumerate(item)), _filled(item), _item)]
+        return [Container(path, dict(enumerate(item)), _filled(item), _item)]
     if isinstance(item, set):
-        return [Place(path, dict.fromkeys(item, True), _filled(item, keys=True), _item)]
+        return [Container(path, dict.fromkeys(item, True), _filled(item, keys=True), _item)]
     if isinstance(item, (tuple, frozenset)):
-        return [Place(path, dict(enumerate(item)), lambda items: None, _item)]
+        return [Container(path, dict(enumerate(item)), lambda items: None, _item)]
     if isinstance(item, _NOT_FOLLOWED) or type(item).__module__.partition(".")[0] in LIBRARIES:
         return []
     places = _of_class(type(item)) if _is_user(type(item)) else []
     if hasattr(item, "__dict__"):
-        places.insert(0, Place(path, dict(vars(item)), _into(vars(item)), _attribute))
+        places.insert(0, Container(path, dict(vars(item)), _into(vars(item)), _attribute))
     slots = [name for kind in type(item).__mro__ for name in _slots(kind) if hasattr(item, name)]
     if slots:
         names = {name: getattr(item, name) for name in slots}
-        places.append(Place(path, names, _set_on(item), _attribute))
+        places.append(Container(path, names, _set_on(item), _attribute))
     return places
 
 
-def _of_class(kind: type) -> list[Place]:
+def _of_class(kind: type) -> list[Container]:
     """Lists what classes of the user hold, and what their functions read."""
-    places: list[Place] = []
+    places: list[Container] = []
     for base in kind.__mro__:
         if not _is_user(base):
             continue
-        places.append(Place(base.__name__, _class_state(base), _into_class(base), _attribute))
+        places.append(Container(base.__name__, _class_state(base), _into_class(base), _attribute))
         for function in vars(base).values():
             if isinstance(function, _CODE):
                 places += _of_function(function)
     return places
 
 
-def _of_function(function: Any) -> list[Place]:
+def _of_function(function: Any) -> list[Container]:
     """Lists what a function reads that is neither an argument nor a module, a class or another function's."""
     function = function.function if isinstance(function, CellFunction) else function
     function = getattr(function, "__func__", function)
@@ -194,11 +194,11 @@ def _of_function(function: Any) -> list[Place]:
     names = {name: scope[name] for name in _names(code) if name in scope}
     held = {name: part for name, part in names.items() if not isinstance(part, _NOT_FOLLOWED)}
     if held:
-        places.append(Place(str(scope.get("__name__")), held, _into(scope, keep=True), _attribute))
+        places.append(Container(str(scope.get("__name__")), held, _into(scope, keep=True), _attribute))
     cells = dict(zip(code.co_freevars, function.__closure__ or ()))
     bound = {name: cell.cell_contents for name, cell in cells.items() if name != "__class__" and _is_bound(cell)}
     if bound:
-        places.append(Place(code.co_name, bound, _into_cells(cells), _attribute))
+        places.append(Container(code.co_name, bound, _into_cells(cells), _attribute))
     return places
 
 

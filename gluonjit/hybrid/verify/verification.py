@@ -24,7 +24,7 @@ SHARE = 1e-1  # and gradients as if they held this share of the largest: what ca
 
 
 @dataclass
-class Event:
+class CallEvent:
     """One call of a run: where, on what, with what results, and the calls made inside it."""
 
     name: str
@@ -33,7 +33,7 @@ class Event:
     operands: tuple[int, ...]  # addresses, which tell whose results are used
     results: list[Any] = field(default_factory=list)
     probes: list[Any] = field(default_factory=list)  # arrays whose gradients are those of the results
-    inside: list[Event] = field(default_factory=list)
+    inside: list[CallEvent] = field(default_factory=list)
     seen: Any = None  # by a witness, when the call was over
 
     def __str__(self) -> str:
@@ -49,16 +49,16 @@ class Log:
 
     def __init__(self, array: type, probed: Callable[[Any], tuple[Any, Any]], witness: Witness | None = None) -> None:
         self._witness = witness
-        self.events: list[Event] = []
+        self.events: list[CallEvent] = []
         self.sample = 0
-        self._open: list[Event] = []
+        self._open: list[CallEvent] = []
         self._array = array
         self._probed = probed
 
     def call(self, name: str, operands: Any, run: Callable[[], Any]) -> Any:
         """Make a call and log it."""
         addresses = tuple([id(array) for array in items_of(operands, self._array)])
-        event = Event(name, self.sample, line_of(user_line()), addresses)
+        event = CallEvent(name, self.sample, line_of(user_line()), addresses)
         (self._open[-1].inside if self._open else self.events).append(event)
         self._open.append(event)
         try:
@@ -69,7 +69,7 @@ class Log:
         finally:
             self._open.pop()
 
-    def _noted(self, event: Event, item: Any) -> Any:
+    def _noted(self, event: CallEvent, item: Any) -> Any:
         if not isinstance(item, self._array):
             return item
         array, probe = self._probed(item)
@@ -78,7 +78,7 @@ class Log:
         return array
 
 
-class Outcome(NamedTuple):
+class RunOutcome(NamedTuple):
     """One run: outputs of each sample, gradients by what they are of."""
 
     outputs: list[list[Any]]
@@ -161,7 +161,7 @@ def difference(batched: Any, eager: Any, rtol: float | None, least: float = 0.0)
     return Difference(float(apart.flat[most]), scale, where, float(actual.flat[most]), float(expected.flat[most]))
 
 
-def pairs(eager: Sequence[Event], batched: Sequence[Event]) -> Iterator[tuple[Event, Event]]:
+def pairs(eager: Sequence[CallEvent], batched: Sequence[CallEvent]) -> Iterator[tuple[CallEvent, CallEvent]]:
     """Pair the events of both runs for the same call, in program order; unpaired events are left out."""
     matcher = SequenceMatcher(
         None, [(event.sample, event.name) for event in eager], [(event.sample, event.name) for event in batched], False
@@ -173,7 +173,7 @@ def pairs(eager: Sequence[Event], batched: Sequence[Event]) -> Iterator[tuple[Ev
 
 
 def first_result(
-    eager: Sequence[Event], batched: Sequence[Event], numbers: Callable[[Any], Any], rtol: float | None
+    eager: Sequence[CallEvent], batched: Sequence[CallEvent], numbers: Callable[[Any], Any], rtol: float | None
 ) -> str | None:
     """The first call, in the order of the program, whose result differs."""
     for expected, actual in pairs(eager, batched):
@@ -186,7 +186,7 @@ def first_result(
 
 
 def first_gradient(
-    eager: Sequence[Event], batched: Sequence[Event], gradient: Callable[[Any], Any], rtol: float | None
+    eager: Sequence[CallEvent], batched: Sequence[CallEvent], gradient: Callable[[Any], Any], rtol: float | None
 ) -> str | None:
     """The first call, in the order of backward, whose result's gradient differs, and the calls that gave it."""
     aligned = list(pairs(eager, batched))

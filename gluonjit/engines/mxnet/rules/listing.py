@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import mxnet as mx
 from mxnet.base import _LIB, check_call, mx_uint, py_str
 
-from gluonjit.hybrid.explain.listing import Page, Row, of_kind, unknown
+from gluonjit.hybrid.explain.listing import ListedRule, Page, of_kind, unknown
 
 from .alone import NO_RULE
 from .symbols import canonical
@@ -39,10 +39,10 @@ KINDS = {
 """Words for what all operators of a kind have in common, where a rule has no note of its own."""
 
 
-def describe() -> list[Row]:
+def describe() -> list[ListedRule]:
     """Every rule, and every operator without one."""
-    rows = [Row(name, rule.kind, HOW[rule.kind], _note(name)) for name, rule in RULES.items()]
-    rows += [Row(name, "no rule", HOW["no rule"], NO_RULE.get(name, KINDS["no rule"])) for name in unruled()]
+    rows = [ListedRule(name, rule.kind, HOW[rule.kind], _note(name)) for name, rule in RULES.items()]
+    rows += [ListedRule(name, "no rule", HOW["no rule"], NO_RULE.get(name, KINDS["no rule"])) for name in unruled()]
     return sorted(rows)
 
 
@@ -65,7 +65,7 @@ def registered() -> list[str]:
     return [name for name in listed if "backward" not in name]
 
 
-def select(kind: str | None, names: Sequence[str]) -> list[Row]:
+def select(kind: str | None, names: Sequence[str]) -> list[ListedRule]:
     """The lines of one kind, of some operators by any of their names, or all. LookupError names what is wrong."""
     rows = describe()
     if names:

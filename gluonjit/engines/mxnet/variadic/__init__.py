@@ -15,13 +15,13 @@ from gluonjit.engines.mxnet.variadic.checking import agrees
 from gluonjit.engines.mxnet.variadic.dialect import MXNetDialect
 from gluonjit.graph import Kind, Spec
 from gluonjit.hybrid.capture.variadic import joining
-from gluonjit.hybrid.capture.variadic.joining import Traced
+from gluonjit.hybrid.capture.variadic.joining import TracedKind
 from gluonjit.hybrid.capture.variadic.program import Variadic
 from gluonjit.hybrid.capture.variadic.reading import Dialect
 from gluonjit.hybrid.capture.variadic.roles import Roles
 from gluonjit.hybrid.run.batch import Batch
 
-__all__ = ["Traced", "join"]
+__all__ = ["TracedKind", "join"]
 
 
 class _Maker:
@@ -59,6 +59,6 @@ class _Maker:
 _MAKER = _Maker()
 
 
-def join(cell: Any, key: Any, args: Sequence[Any], specs: Sequence[Spec], new: Traced, batch: Batch) -> Kind:
+def join(cell: Any, key: Any, args: Sequence[Any], specs: Sequence[Spec], new: TracedKind, batch: Batch) -> Kind:
     """The kind of a call, which runs together with those of other numbers of children where it is like them."""
     return joining.join(_MAKER, cell, key, args, specs, new, batch)

@@ -13,7 +13,7 @@ import numpy as np
 
 from gluonjit.analysis.indices import Index
 from gluonjit.analysis.plan import Plan
-from gluonjit.engines.torch.replay.skeleton import Axis, Outline
+from gluonjit.engines.torch.replay.skeleton import Axis, SizedSkeleton
 from gluonjit.hybrid.run.reach import rows_at
 
 Wholes = Mapping[tuple[int, int], int]
@@ -35,13 +35,13 @@ class OwnerSlices(NamedTuple):
     nodes: slice
 
 
-def joined(outline: Outline, wholes: Wholes, sizes: Sequence[int]) -> tuple[int, ...]:
+def joined(sized: SizedSkeleton, wholes: Wholes, sizes: Sequence[int]) -> tuple[int, ...]:
     """Sizes that are equal where a gather takes a whole place: the largest of each."""
     found = list(sizes)
-    axes = _axes(outline)
+    axes = _axes(sized)
     group = list(range(len(found)))
     for (step, position), place in wholes.items():
-        one, other = group[axes[place].dim], group[outline.steps[step].groups[position].axis.dim]
+        one, other = group[axes[place].dim], group[sized.steps[step].groups[position].axis.dim]
         group = [one if number == other else number for number in group]
     most: dict[int, int] = {}
     for number, size in zip(group, found):
@@ -49,29 +49,29 @@ def joined(outline: Outline, wholes: Wholes, sizes: Sequence[int]) -> tuple[int,
     return tuple([most[number] for number in group])
 
 
-def _axes(outline: Outline) -> list[Axis]:
-    return [axis for _, axis in outline.inputs] + [result.axis for step in outline.steps for result in step.results]
+def _axes(sized: SizedSkeleton) -> list[Axis]:
+    return [axis for _, axis in sized.inputs] + [result.axis for step in sized.steps for result in step.results]
 
 
 class Padding:
     """The rows of a static plan of this many units in each dimension."""
 
-    def __init__(self, outline: Outline, sizes: tuple[int, ...], wholes: Wholes, arenas: int) -> None:
+    def __init__(self, sized: SizedSkeleton, sizes: tuple[int, ...], wholes: Wholes, arenas: int) -> None:
         self.sizes = sizes
         self.wholes = dict(wholes)
         self.rows = [0] * arenas
         self.spans: list[Span] = []
-        numbers = [arena for arena, _ in outline.inputs] + [
-            result.arena for step in outline.steps for result in step.results
+        numbers = [arena for arena, _ in sized.inputs] + [
+            result.arena for step in sized.steps for result in step.results
         ]
-        for arena, axis in zip(numbers, _axes(outline)):
+        for arena, axis in zip(numbers, _axes(sized)):
             begin = self.rows[arena]
             self.rows[arena] += sizes[axis.dim] * axis.unit
             self.spans.append(Span(arena, begin, self.rows[arena]))
         self.index: dict[tuple[int, int], slice] = {}
         self.owners: dict[int, OwnerSlices] = {}
         self.packed = 0
-        for number, step in enumerate(outline.steps):
+        for number, step in enumerate(sized.steps):
             for position, group in enumerate(step.groups):
                 if (number, position) not in self.wholes:
                     self.index[number, position] = self._take(group.roles * sizes[group.axis.dim] * group.axis.unit)
@@ -83,20 +83,20 @@ class Padding:
         self.packed += count
         return slice(self.packed - count, self.packed)
 
-    def fits(self, outline: Outline) -> bool:
+    def fits(self, sized: SizedSkeleton) -> bool:
         """Tells whether a plan of the same skeleton can run in these sizes."""
-        whole = all(outline.wholes.get(at) == place for at, place in self.wholes.items())
-        return whole and all(size <= room for size, room in zip(outline.sizes, self.sizes))
+        whole = all(sized.wholes.get(at) == place for at, place in self.wholes.items())
+        return whole and all(size <= room for size, room in zip(sized.sizes, self.sizes))
 
-    def padded(self, outline: Outline) -> int:
+    def padded(self, sized: SizedSkeleton) -> int:
         """The number of nodes that are there for the size alone, in all steps."""
-        return sum([self.sizes[step.nodes] - outline.sizes[step.nodes] for step in outline.steps])
+        return sum([self.sizes[step.nodes] - sized.sizes[step.nodes] for step in sized.steps])
 
-    def pack(self, plan: Plan, outline: Outline, packed: Index) -> None:
+    def pack(self, plan: Plan, sized: SizedSkeleton, packed: Index) -> None:
         """Write the indices of a plan, as those of padded rows."""
-        moved = self._moved(plan, outline)
+        moved = self._moved(plan, sized)
         for (number, position), at in self.index.items():
-            gather, group = plan.steps[number].gathers[position], outline.steps[number].groups[position]
+            gather, group = plan.steps[number].gathers[position], sized.steps[number].groups[position]
             place = gather.place
             rows = moved[place.arena][rows_at(place, gather.index)]
             _fill(packed[at].reshape(group.roles, -1), rows.reshape(group.roles, -1), group.axis.unit)
@@ -110,10 +110,10 @@ class Padding:
             nodes[: step.count] = np.arange(step.count)
             nodes[step.count :] = 0
 
-    def _moved(self, plan: Plan, outline: Outline) -> list[Index]:
+    def _moved(self, plan: Plan, sized: SizedSkeleton) -> list[Index]:
         """For each row of each of the plan's arenas where it lies in the static one."""
         moved = [np.arange(arena.rows) for arena in plan.arenas]
-        for place, span in zip(outline.places, self.spans):
+        for place, span in zip(sized.places, self.spans):
             if place.begin != span.begin:
                 moved[place.arena][place.begin : place.end] += span.begin - place.begin
         return moved

@@ -11,7 +11,7 @@ from weakref import ref
 
 from gluonjit.analysis.plan import Plan
 from gluonjit.engines.torch.replay.padding import Padding, joined
-from gluonjit.engines.torch.replay.skeleton import Outline
+from gluonjit.engines.torch.replay.skeleton import SizedSkeleton
 from gluonjit.engines.torch.replay.static import StaticPlan
 from gluonjit.hybrid.explain.counts import Counts
 
@@ -31,39 +31,39 @@ class Skeleton:
     plans: list[StaticPlan] = field(default_factory=list)
     unfit: str = ""
 
-    def note(self, outline: Outline) -> None:
+    def note(self, sized: SizedSkeleton) -> None:
         """Another plan of it has come."""
         self.seen += 1
-        self.sizes = _largest(self.sizes, outline.sizes) if self.sizes else outline.sizes
+        self.sizes = _largest(self.sizes, sized.sizes) if self.sizes else sized.sizes
 
 
 _skeletons: OrderedDict[int, Any] = OrderedDict()
 """Weak references: the programs of a skeleton own it, so that it goes when their model does."""
 
 
-def skeleton_of(outline: Outline) -> Skeleton:
+def skeleton_of(sized: SizedSkeleton) -> Skeleton:
     """The skeleton of a plan."""
-    owner, known = _beside(outline)
-    found = known.get(outline.key)
+    owner, known = _beside(sized)
+    found = known.get(sized.key)
     if found is None:
-        found = known[outline.key] = Skeleton()
+        found = known[sized.key] = Skeleton()
         _skeletons[id(found)] = (ref(found), ref(owner))  # the key would keep programs
         while len(_skeletons) > MOST_SKELETONS:
             _drop(next(iter(_skeletons)))
     _skeletons.move_to_end(id(found))
-    found.note(outline)
+    found.note(sized)
     return found
 
 
-def _beside(outline: Outline) -> tuple[Any, dict[Hashable, Skeleton]]:
+def _beside(sized: SizedSkeleton) -> tuple[Any, dict[Hashable, Skeleton]]:
     """Finds who owns a plan's skeleton, and all skeletons that it owns."""
-    owner = next((step.program for step in outline.steps if step.program.consts), outline.steps[0].program)
+    owner = next((step.program for step in sized.steps if step.program.consts), sized.steps[0].program)
     return owner, owner.__dict__.setdefault("skeletons", {})
 
 
-def new_often(outline: Outline) -> bool:
+def new_often(sized: SizedSkeleton) -> bool:
     """Tells whether most plans of the same model have a skeleton that has not come before."""
-    _, known = _beside(outline)
+    _, known = _beside(sized)
     return len(known) >= MANY and 2 * sum([skeleton.seen == 1 for skeleton in known.values()]) > len(known)
 
 
@@ -94,19 +94,19 @@ def clear_plans() -> None:
         _drop(number)
 
 
-def static_plan(skeleton: Skeleton, plan: Plan, outline: Outline, report: Counts) -> StaticPlan | None:
+def static_plan(skeleton: Skeleton, plan: Plan, sized: SizedSkeleton, report: Counts) -> StaticPlan | None:
     """A static plan that is free and takes this plan, made or enlarged if need be; None if all are in use."""
     for old in [static for static in skeleton.plans if not static.current]:
         skeleton.plans.remove(old)
     free = [static for static in skeleton.plans if not static.busy]
-    near = [static for static in free if _work(static.padding.sizes, outline) <= _WASTE * _work(outline.sizes, outline)]
-    fitting = [static for static in near if static.padding.fits(outline)]
+    near = [static for static in free if _work(static.padding.sizes, sized) <= _WASTE * _work(sized.sizes, sized)]
+    fitting = [static for static in near if static.padding.fits(sized)]
     if fitting:
-        best = min(fitting, key=lambda static: _work(static.padding.sizes, outline))
+        best = min(fitting, key=lambda static: _work(static.padding.sizes, sized))
         skeleton.plans.remove(best)
         skeleton.plans.append(best)  # the one that was used last
         return best
-    wholes, sizes = dict(outline.wholes), outline.sizes
+    wholes, sizes = dict(sized.wholes), sized.sizes
     if near:
         padding = near[0].padding
         wholes = {at: place for at, place in padding.wholes.items() if wholes.get(at) == place}
@@ -116,10 +116,10 @@ def static_plan(skeleton: Skeleton, plan: Plan, outline: Outline, report: Counts
         if not free:
             return None
         skeleton.plans.remove(free[0])
-    known = _work(skeleton.sizes, outline) <= _WASTE * _work(outline.sizes, outline)
-    largest = skeleton.sizes if known else outline.sizes
+    known = _work(skeleton.sizes, sized) <= _WASTE * _work(sized.sizes, sized)
+    largest = skeleton.sizes if known else sized.sizes
     sizes = _largest(sizes, tuple(map(roomy, largest)))
-    made = StaticPlan(plan, outline, Padding(outline, joined(outline, wholes, sizes), wholes, len(plan.arenas)))
+    made = StaticPlan(plan, sized, Padding(sized, joined(sized, wholes, sizes), wholes, len(plan.arenas)))
     skeleton.plans.append(made)
     report.executed.recordings += 1
     _make_room(made)
@@ -135,9 +135,9 @@ def _largest(sizes: tuple[int, ...], others: tuple[int, ...]) -> tuple[int, ...]
     return tuple(map(max, sizes, others))
 
 
-def _work(sizes: tuple[int, ...], outline: Outline) -> int:
+def _work(sizes: tuple[int, ...], sized: SizedSkeleton) -> int:
     """The number of nodes in all steps."""
-    return sum([sizes[step.nodes] for step in outline.steps])
+    return sum([sizes[step.nodes] for step in sized.steps])
 
 
 def _make_room(new: StaticPlan) -> None:

@@ -15,17 +15,17 @@ from gluonjit.graph import Kind
 _SOME = 2  # nodes of the run
 
 
-class Reach(NamedTuple):
+class Dependencies(NamedTuple):
     """The reach of one result: operands that gradients go on to, in the order of `pieces`, and constants."""
 
     operands: tuple[int, ...]
     consts: tuple[int, ...]
 
 
-_known: WeakKeyDictionary[Any, dict[Any, tuple[Reach | None, ...]]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Any, dict[Any, tuple[Dependencies | None, ...]]] = WeakKeyDictionary()
 
 
-def reach_of(kind: Kind, learned: tuple[tuple[bool, ...], ...]) -> tuple[Reach | None, ...]:
+def reach_of(kind: Kind, learned: tuple[tuple[bool, ...], ...]) -> tuple[Dependencies | None, ...]:
     """The reach of each result where these operands of each group learn; None of one that depends on none."""
     program = program_of(kind)
     known = _known.setdefault(program, {})
@@ -36,7 +36,7 @@ def reach_of(kind: Kind, learned: tuple[tuple[bool, ...], ...]) -> tuple[Reach |
     return known[key]
 
 
-def _found(kind: Kind, learned: tuple[tuple[bool, ...], ...]) -> tuple[Reach | None, ...]:
+def _found(kind: Kind, learned: tuple[tuple[bool, ...], ...]) -> tuple[Dependencies | None, ...]:
     given: list[Any] = []
     of_operand: dict[int, Any] = {}
     for group, learning in zip(kind.groups, learned):
@@ -51,7 +51,7 @@ def _found(kind: Kind, learned: tuple[tuple[bool, ...], ...]) -> tuple[Reach | N
     of_const = {number: tensor for number, tensor in enumerate(consts) if tensor.requires_grad}
     inputs = (*of_operand.values(), *of_const.values())
     besides = (torch.arange(_SOME, device=device_named(kind.operands[0].device)),) if kind.children else ()
-    found: list[Reach | None] = []
+    found: list[Dependencies | None] = []
     for result in program_of(kind)(given, consts, _SOME, besides):
         if not result.requires_grad:
             found.append(None)
@@ -59,5 +59,5 @@ def _found(kind: Kind, learned: tuple[tuple[bool, ...], ...]) -> tuple[Reach | N
         got = run_backward((result,), (torch.zeros_like(result),), True, False, inputs, True, False)
         reached = [gradient is not None for gradient in got]
         operands = tuple([number for number, hit in zip(of_operand, reached) if hit])
-        found.append(Reach(operands, tuple([n for n, hit in zip(of_const, reached[len(of_operand) :]) if hit])))
+        found.append(Dependencies(operands, tuple([n for n, hit in zip(of_const, reached[len(of_operand) :]) if hit])))
     return tuple(found)

@@ -14,7 +14,7 @@ from gluonjit.engines.torch.chunks import TWICE
 from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.replay.plans import Skeleton
-from gluonjit.engines.torch.replay.skeleton import Outline
+from gluonjit.engines.torch.replay.skeleton import SizedSkeleton
 from gluonjit.engines.torch.replay.static import Back, StaticPlan
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.tape import Tape
@@ -36,14 +36,14 @@ class ReplaySession(Session):
         options: Options,
         samples: int,
         provenance: Provenance,
-        outline: Outline,
+        sized: SizedSkeleton,
         skeleton: Skeleton,
         static: StaticPlan,
     ) -> None:
-        self._outline = outline
+        self._sized = sized
         self._skeleton = skeleton
         self._static: StaticPlan | None = static
-        self._numbers = {place: number for number, place in enumerate(outline.places)}
+        self._numbers = {place: number for number, place in enumerate(sized.places)}
         self._given: dict[Place, tuple[Any, bool]] = {}
         self._kept: dict[Place, Any] = {}
         self._again = (options, samples)
@@ -55,11 +55,11 @@ class ReplaySession(Session):
             super()._prepare(options, samples)
             return
         if any(step.taped for step in static.steps):
-            self.tape = ReplayTape(self.report, self.plan, samples, options.profile, self._outline, static)
+            self.tape = ReplayTape(self.report, self.plan, samples, options.profile, self._sized, static)
         static.claim(self.tape)
         lookups = [chunk for chunk in self.plan.inputs if isinstance(chunk, LookupChunk)]
         with plain():
-            sent = static.load(self.plan, self._outline, [np.array(chunk.indices) for chunk in lookups])
+            sent = static.load(self.plan, self._sized, [np.array(chunk.indices) for chunk in lookups])
         self._sent = {chunk.place: index for chunk, index in zip(lookups, sent)}
 
     def _lookup_index(self, chunk: LookupChunk) -> Any:
@@ -107,7 +107,7 @@ class ReplaySession(Session):
         executed.captures += static.recorder.captures - self._captures
         executed.replays += static.runs > 1
         report.gathers += len(static.padding.index)
-        report.padded += static.padding.padded(self._outline)
+        report.padded += static.padding.padded(self._sized)
         report.took("static plan", "compute", begin, perf_counter())
 
     def _fall_back(self, reason: str) -> None:
@@ -157,13 +157,13 @@ class ReplayTape(Tape):
     """The history of a flush on a static plan, which is nobody else's as long as this is needed."""
 
     def __init__(
-        self, report: Counts, plan: Plan, samples: int, profile: bool, outline: Outline, static: StaticPlan
+        self, report: Counts, plan: Plan, samples: int, profile: bool, sized: SizedSkeleton, static: StaticPlan
     ) -> None:
         super().__init__(report, plan, samples, profile)
-        self._outline = outline
+        self._sized = sized
         self._static: StaticPlan | None = static
-        self._learned = outline.learned
-        self._numbers = {place: number for number, place in enumerate(outline.places)}
+        self._learned = sized.learned
+        self._numbers = {place: number for number, place in enumerate(sized.places)}
         self._constants = {key: (tensor, tensor) for key, tensor in static.weights.items()}
         self._versions = [tensor._version for tensor in static.weights.values()]
         for gather in [gather for step in plan.steps for gather in step.gathers]:
@@ -207,7 +207,7 @@ class ReplayTape(Tape):
         """The steps on the way that these rows were computed by, last first."""
         found = []
         for number in range(len(self.plan.steps) - 1, -1, -1):
-            step, form = self.plan.steps[number], self._outline.steps[number]
+            step, form = self.plan.steps[number], self._sized.steps[number]
             if way is not None and number not in way.steps:
                 reached.pass_over(step)
                 continue
@@ -228,7 +228,7 @@ class ReplayTape(Tape):
     def _parts(self, number: int) -> list[tuple[Place, Any]]:
         """The rows of each operand of a step."""
         found = []
-        for gather, group in zip(self.plan.steps[number].gathers, self._outline.steps[number].groups):
+        for gather, group in zip(self.plan.steps[number].gathers, self._sized.steps[number].groups):
             size = gather.rows // group.roles
             found += [part_of(gather, role * size, size) for role in range(group.roles)]
         return found

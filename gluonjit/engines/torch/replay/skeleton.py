@@ -17,7 +17,7 @@ import numpy.typing as npt
 from gluonjit.analysis.plan import Gather, Place, Plan, Step
 from gluonjit.engines.torch.arrays import LEARNABLE
 from gluonjit.engines.torch.program import program_of
-from gluonjit.engines.torch.replay.reach import Reach, reach_of
+from gluonjit.engines.torch.replay.reach import Dependencies, reach_of
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.run.reach import rows_at
 
@@ -61,11 +61,11 @@ class StepForm(NamedTuple):
     children: int
     groups: tuple[GroupForm, ...]
     results: tuple[ResultForm, ...]
-    reach: tuple[Reach | None, ...]  # of each result; None if nothing learns
+    reach: tuple[Dependencies | None, ...]  # of each result; None if nothing learns
 
 
 @dataclass(frozen=True)
-class Outline:
+class SizedSkeleton:
     """A plan's skeleton and its sizes.
 
     key: equal for plans of one skeleton; sizes: of each dimension; places: of inputs and then of results; wholes: the
@@ -81,7 +81,7 @@ class Outline:
     learned: list[npt.NDArray[np.bool_]]
 
 
-class Unfit(Exception):
+class NotStatic(Exception):
     """The reason why a plan is not made static, and the executor that runs it instead."""
 
     def __init__(self, reason: str, instead: str = "steps") -> None:
@@ -89,13 +89,13 @@ class Unfit(Exception):
         self.instead = instead
 
 
-def outline(plan: Plan, learned: Sequence[bool]) -> Outline:
-    """The outline of a plan; `learned` says of each of its inputs whether gradients go to it. Raises Unfit."""
+def sized_skeleton(plan: Plan, learned: Sequence[bool]) -> SizedSkeleton:
+    """The sized skeleton of a plan; learned: whether gradients go to each of its inputs. Raises NotStatic."""
     if not plan.steps:
-        raise Unfit("the plan has no steps")
+        raise NotStatic("the plan has no steps")
     if len({arena.spec.device for arena in plan.arenas}) > 1:
-        raise Unfit("its tensors are on several devices")
-    return _Reader(plan, learned).outline()
+        raise NotStatic("its tensors are on several devices")
+    return _Reader(plan, learned).sized()
 
 
 class _Reader:
@@ -114,7 +114,7 @@ class _Reader:
             if learns:
                 self.learned[chunk.place.arena][chunk.place.begin : chunk.place.end] = True
 
-    def outline(self) -> Outline:
+    def sized(self) -> SizedSkeleton:
         """Collects what there is to know of the plan."""
         plan = self.plan
         steps = tuple([self._step(number, step) for number, step in enumerate(plan.steps)])
@@ -122,27 +122,27 @@ class _Reader:
         arenas = tuple([(arena.spec.row_shape, arena.spec.dtype, arena.spec.device) for arena in plan.arenas])
         key = (arenas, tuple([(arena, learns) for (arena, _), learns in zip(inputs, self.given)]), steps)
         places = tuple(self.places)
-        return Outline(key, inputs, steps, tuple(self.sizes), places, self.wholes, self.learned)
+        return SizedSkeleton(key, inputs, steps, tuple(self.sizes), places, self.wholes, self.learned)
 
     def _step(self, number: int, step: Step) -> StepForm:
         kind, program = step.kind, program_of(step.kind)
         if kind.lone:
-            raise Unfit(f"{kind.name} runs sample by sample")
+            raise NotStatic(f"{kind.name} runs sample by sample")
         if not kind.pure:
-            raise Unfit(f"{kind.name} draws random numbers")
+            raise NotStatic(f"{kind.name} draws random numbers")
         if kind.apart:
-            raise Unfit(f"{kind.name} takes operands with different numbers of rows")
+            raise NotStatic(f"{kind.name} takes operands with different numbers of rows")
         first = len(self.sizes)
         self.sizes += [step.count, 0, 0 if step.arities is None else int(step.arities.sum())]
         groups = tuple([self._group(number, position, gather, first) for position, gather in enumerate(step.gathers)])
         taped = is_recorded(step.mode)
-        reach: tuple[Reach | None, ...] = (None,) * len(step.places)
+        reach: tuple[Dependencies | None, ...] = (None,) * len(step.places)
         if taped:
             learns = tuple([group.learned for group in groups])
             try:
                 reach = reach_of(kind, learns)
             except RuntimeError as error:  # an operator without a derivative, which backward may never come to
-                raise Unfit(f"{kind.name}: {error}") from error
+                raise NotStatic(f"{kind.name}: {error}") from error
         results = tuple([self._result(step, position, place, first) for position, place in enumerate(step.places)])
         for place, reached in zip(step.places, reach):
             if reached is not None:
@@ -164,7 +164,7 @@ class _Reader:
         else:
             axis = Axis(first + NODES, spec.rows)
         if rest or not size or size != self.sizes[axis.dim] * axis.unit:
-            raise Unfit(f"{kind.name} takes another number of rows than its operands have")
+            raise NotStatic(f"{kind.name} takes another number of rows than its operands have")
         source = self.numbers.get(place) if gather.index is None and roles == 1 else None
         if source is not None and self.axes[source].unit == axis.unit:
             self.wholes[number, position] = source
@@ -178,7 +178,7 @@ class _Reader:
         unit = step.kind.outputs[position].spec.rows
         axis = Axis(first + ROWS, 1) if wide and wide[position] else Axis(first + NODES, unit)
         if place.end - place.begin != self.sizes[axis.dim] * axis.unit:
-            raise Unfit(f"{step.kind.name} returns another number of rows than its results have")
+            raise NotStatic(f"{step.kind.name} returns another number of rows than its results have")
         number = len(self.places)
         self.places.append(place)
         self.axes.append(axis)

@@ -16,8 +16,8 @@ from gluonjit.engines.torch.hooked import plain, run_backward
 from gluonjit.engines.torch.program import pieces
 from gluonjit.engines.torch.replay.padding import Padding, Span
 from gluonjit.engines.torch.replay.recorders import Replayer, recorder_for
-from gluonjit.engines.torch.replay.skeleton import Outline, StepForm
-from gluonjit.engines.torch.variadic import Owners
+from gluonjit.engines.torch.replay.skeleton import SizedSkeleton, StepForm
+from gluonjit.engines.torch.variadic import ChildOwners
 
 
 class Back(NamedTuple):
@@ -43,9 +43,9 @@ class StaticPlan:
     A tape that goes backward through it may be alive until somebody else needs it: see `busy`.
     """
 
-    def __init__(self, plan: Plan, outline: Outline, padding: Padding) -> None:
+    def __init__(self, plan: Plan, sized: SizedSkeleton, padding: Padding) -> None:
         self.padding = padding
-        self.steps = outline.steps
+        self.steps = sized.steps
         self.device = device_named(plan.arenas[0].spec.device)
         self.recorder: Replayer = recorder_for(self.device)
         self.runs = 0
@@ -97,14 +97,14 @@ class StaticPlan:
         if not self.recorder.remembers:
             self._ran = {}
 
-    def load(self, plan: Plan, outline: Outline, extra: Sequence[Any] = ()) -> list[Any]:
+    def load(self, plan: Plan, sized: SizedSkeleton, extra: Sequence[Any] = ()) -> list[Any]:
         """Take over a plan's indices, and send more index arrays along; returns those on the device."""
         self.recorder.begin()
         sizes = [self.padding.packed, *map(len, extra)]
         pinned = self.device.type == "cuda"
         packed = torch.empty(sum(sizes), dtype=torch.int64, pin_memory=pinned)
         numbers = packed.numpy()
-        self.padding.pack(plan, outline, numbers)
+        self.padding.pack(plan, sized, numbers)
         if extra:
             numbers[self.padding.packed :] = np.concatenate(extra)
         sent = packed.to(self.device, non_blocking=True)
@@ -183,7 +183,7 @@ class StaticPlan:
         if slices is None:
             return ()
         # Not the packed index itself: autograd would notice that the next minibatch's is written there.
-        return (Owners(*[self.index[at].data for at in slices]),)
+        return (ChildOwners(*[self.index[at].data for at in slices]),)
 
     # --- backward -------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from gluonjit.engines.torch.hooked import plain, run_backward
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.replay.recorders import Replayer, step_recorder_for, stream_of
 from gluonjit.engines.torch.replay.skeleton import CHILDREN, NODES, ROWS, Axis
-from gluonjit.engines.torch.variadic import Owners
+from gluonjit.engines.torch.variadic import ChildOwners
 from gluonjit.graph import Kind
 
 _WASTE, _FEW = 2, 32
@@ -30,7 +30,7 @@ Sizes = tuple[int, int, int]
 """The numbers of nodes, rows and children; zero where a program has none."""
 
 
-class Form(NamedTuple):
+class StaticStepForm(NamedTuple):
     """The form of steps that the same static step can run."""
 
     operands: tuple[tuple[Axis, tuple[int, ...], Any, bool], ...]  # the shape of a row, its dtype, whether it learns
@@ -57,7 +57,7 @@ class LastRun(NamedTuple):
 class StaticStep:
     """Runs the steps of one form, one after the other, in the same memory."""
 
-    def __init__(self, program: Any, form: Form, sizes: Sizes) -> None:
+    def __init__(self, program: Any, form: StaticStepForm, sizes: Sizes) -> None:
         self.form, self.sizes = form, sizes
         self.recorder: Replayer = step_recorder_for(form.device, form.stream)
         self.runs = 0
@@ -72,7 +72,7 @@ class StaticStep:
         learned = [room for room, (_, _, _, learns) in zip(self.operands, form.operands) if learns]
         weights = [tensor for tensor in program.consts if tensor.requires_grad]
         self.gradients = [torch.zeros_like(room) for room in [*learned, *weights]] if form.taped else []
-        self._owners = Owners(*[self._room(Axis(dim, 1), (), torch.int64) for dim in (CHILDREN, CHILDREN, NODES)])
+        self._owners = ChildOwners(*[self._room(Axis(dim, 1), (), torch.int64) for dim in (CHILDREN, CHILDREN, NODES)])
         held = [*self.operands, *self.results, *self.heads, *self.gradients]
         self.bytes = sum([tensor.numel() * tensor.element_size() for tensor in held if tensor is not None])
 
@@ -171,7 +171,7 @@ def _fill(room: Any, rows: Any, unit: int) -> None:
         rest.view(-1, unit, *rest.shape[1:]).copy_(rows[:unit].expand(len(rest) // unit, *rows[:unit].shape))
 
 
-class Step(torch.autograd.Function):  # type: ignore[misc]
+class StaticStepFunction(torch.autograd.Function):  # type: ignore[misc]
     """A static step as a function of its operands and constants."""
 
     @staticmethod
@@ -201,7 +201,7 @@ class Step(torch.autograd.Function):  # type: ignore[misc]
         return (None, None, None, None, *gradients)
 
 
-def form_of(kind: Kind, operands: Sequence[Any], count: int) -> tuple[Form, Sizes]:
+def form_of(kind: Kind, operands: Sequence[Any], count: int) -> tuple[StaticStepForm, Sizes]:
     """The form and the sizes of a step with these operands, as `pieces` gives them."""
     program, taped = program_of(kind), torch.is_grad_enabled()
     rows = children = 0
@@ -224,4 +224,8 @@ def form_of(kind: Kind, operands: Sequence[Any], count: int) -> tuple[Form, Size
     ]
     consts = tuple([(tensor.data_ptr(), tensor.dtype, tensor.requires_grad) for tensor in program.consts])
     device = operands[0].device
-    return Form(tuple(given), tuple(results), consts, device, stream_of(device), taped), (count, rows, children)
+    return StaticStepForm(tuple(given), tuple(results), consts, device, stream_of(device), taped), (
+        count,
+        rows,
+        children,
+    )

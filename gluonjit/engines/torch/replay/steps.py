@@ -11,7 +11,7 @@ from gluonjit.analysis.plan import Plan
 from gluonjit.engines.torch.fused_steps import FusedSteps
 from gluonjit.engines.torch.program import Program, program_of
 from gluonjit.engines.torch.replay.plans import MOST_BYTES, roomy
-from gluonjit.engines.torch.replay.step import Form, Sizes, StaticStep, Step, form_of
+from gluonjit.engines.torch.replay.step import Sizes, StaticStep, StaticStepForm, StaticStepFunction, form_of
 from gluonjit.engines.torch.session import Session
 from gluonjit.errors import GluonJITError
 from gluonjit.hybrid.explain.counts import Counts
@@ -34,7 +34,7 @@ class StaticSteps:
         self.steps: list[StaticStep] = []
         _known.add(self)
 
-    def take(self, program: Any, form: Form, sizes: Sizes) -> StaticStep | None:
+    def take(self, program: Any, form: StaticStepForm, sizes: Sizes) -> StaticStep | None:
         """The smallest that nobody holds and that fits, or a new one; None if there are too many."""
         self.steps = [step for step in self.steps if step.busy or step.form.consts == form.consts]
         free = [step for step in self.steps if step.form == form and step.fits(sizes) and not step.busy]
@@ -95,7 +95,7 @@ def _replayed(plan: Plan, report: Counts, number: int) -> Runs:
         owners = besides[0] if besides else None
         try:
             if form.taped:
-                results = list(Step.apply(static, sizes, owners, len(operands), *operands, *consts))
+                results = list(StaticStepFunction.apply(static, sizes, owners, len(operands), *operands, *consts))
             else:
                 results = static.forward(operands, sizes, owners, None)
         except (GluonJITError, RuntimeError, ValueError, TypeError, IndexError) as error:

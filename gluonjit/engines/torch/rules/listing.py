@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.aten import without_rule
-from gluonjit.hybrid.explain.listing import Page, Row, of_kind, unknown
+from gluonjit.hybrid.explain.listing import ListedRule, Page, of_kind, unknown
 
 from . import layers, linear, losses, picking, pointwise, reductions, shapes
 from .table import RANDOM, RULES, operator_named, rule_of
@@ -64,7 +64,7 @@ _PREFIXES = ("torch.nn.functional.", "torch.ops.aten.", "torch.Tensor.", "torch.
 _FAMILIES = ("linalg", "special", "fft")  # written with a dot by programs, with an underscore by ATen
 
 
-def row_of(name: str) -> Row:
+def row_of(name: str) -> ListedRule:
     """The line of an operator by its full name: "add.Tensor"."""
     operator = operator_named(name)
     rule = rule_of(name)
@@ -73,10 +73,10 @@ def row_of(name: str) -> Row:
         kind = "made" if rule in _MADE else _KIND_OF_MODULE[rule.__module__]
         by_tag = name not in RULES
         note = KINDS[kind] if by_tag else _said(rule)
-        return Row(name, kind, HOW[kind], note + drawn)
+        return ListedRule(name, kind, HOW[kind], note + drawn)
     why = _MEMORY.get(name) or next((said for tag, said in _BY_NUMBERS.items() if tag in operator.tags), None)
     kind = "at once" if why else "composed" if without_rule(operator) is not None else "alone"
-    return Row(name, kind, HOW[kind], (why or KINDS[kind]) + drawn)
+    return ListedRule(name, kind, HOW[kind], (why or KINDS[kind]) + drawn)
 
 
 def _said(rule: Callable[..., Any]) -> str:
@@ -85,7 +85,7 @@ def _said(rule: Callable[..., Any]) -> str:
     return text[0].lower() + text[1:]
 
 
-def describe() -> list[Row]:
+def describe() -> list[ListedRule]:
     """Every rule, every other element-wise operator, and all others that programs call by name."""
     return [row_of(name) for name in sorted(_all()) if name in RULES or _public(name)]
 
@@ -119,7 +119,7 @@ def _public(name: str) -> bool:
 _NOT_CALLED = ("sparse", "quantize", "indices", "_copy.", "cudnn", "mkldnn", "miopen", "mps", "fbgemm")
 
 
-def select(kind: str | None, names: Sequence[str]) -> list[Row]:
+def select(kind: str | None, names: Sequence[str]) -> list[ListedRule]:
     """The lines of one kind, of some operators as programs write them, or all. LookupError names what is wrong."""
     if not names:
         return of_kind(describe(), kind, KINDS)

@@ -10,18 +10,18 @@ import torch
 from gluonjit.engines.torch.program import Built
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.trace import Trace
-from gluonjit.engines.torch.variadic.building import Owners, build_variadic
+from gluonjit.engines.torch.variadic.building import ChildOwners, build_variadic
 from gluonjit.engines.torch.variadic.checking import agrees
 from gluonjit.engines.torch.variadic.dialect import TorchDialect
 from gluonjit.graph import Kind, Spec
 from gluonjit.hybrid.capture.variadic import joining
-from gluonjit.hybrid.capture.variadic.joining import Traced
+from gluonjit.hybrid.capture.variadic.joining import TracedKind
 from gluonjit.hybrid.capture.variadic.program import Variadic
 from gluonjit.hybrid.capture.variadic.reading import Dialect
 from gluonjit.hybrid.capture.variadic.roles import Roles
 from gluonjit.hybrid.run.batch import Batch
 
-__all__ = ["Owners", "Traced", "is_operand", "join_kinds"]
+__all__ = ["ChildOwners", "TracedKind", "is_operand", "join_kinds"]
 
 
 def is_operand(item: Any) -> bool:
@@ -63,6 +63,6 @@ class _Maker:
 _MAKER = _Maker()
 
 
-def join_kinds(cell: Any, key: Any, args: Sequence[Any], specs: Sequence[Spec], new: Traced, batch: Batch) -> Kind:
+def join_kinds(cell: Any, key: Any, args: Sequence[Any], specs: Sequence[Spec], new: TracedKind, batch: Batch) -> Kind:
     """The kind of a call, which runs together with those of other numbers of children where it is like them."""
     return joining.join(_MAKER, cell, key, args, specs, new, batch)

@@ -17,7 +17,7 @@ from gluonjit.hybrid.capture.variadic.program import ADD_UP, CHILD, GATHER_UP, S
 from gluonjit.hybrid.capture.variadic.roles import Roles
 
 
-class Owners:
+class ChildOwners:
     """The node whose child each is, in a step with children and nodes that are there for the size alone.
 
     spread: the node whose values a child is given; sums: the node to whose sum it counts, for children that are there
@@ -120,7 +120,7 @@ def _spread(val: Val, writer: Writer, owners: int) -> Val:
 
 
 def _rows_of(tensor: Any, owners: Any) -> Any:
-    return tensor.index_select(0, owners.spread if owners.__class__ is Owners else owners)
+    return tensor.index_select(0, owners.spread if owners.__class__ is ChildOwners else owners)
 
 
 def _gathered(val: Val, writer: Writer, owners: int) -> Val:
@@ -133,7 +133,7 @@ def _gathered(val: Val, writer: Writer, owners: int) -> Val:
 
 
 def _segment_sum(count: int, tensor: Any, owners: Any) -> Any:
-    if owners.__class__ is Owners:
+    if owners.__class__ is ChildOwners:
         sums = tensor.new_zeros((count + 1, *tensor.shape[1:])).index_add(0, owners.sums, tensor)
         return sums.index_select(0, owners.nodes)
     return tensor.new_zeros((count, *tensor.shape[1:])).index_add(0, owners, tensor)

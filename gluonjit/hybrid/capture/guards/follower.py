@@ -30,7 +30,7 @@ from gluonjit.hybrid.capture.guards.owners import (
     owner_of_module,
     wraps_users,
 )
-from gluonjit.hybrid.capture.guards.reading import Known, Reader, Refused
+from gluonjit.hybrid.capture.guards.reading import FrameworkObjects, Reader, Refused
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import is_twin, twin_of
 from gluonjit.hybrid.capture.guards.variants import Noted
@@ -100,7 +100,7 @@ _FRAMES = 4
 class Follower(Reader):
     """Follows one call while it is traced."""
 
-    def __init__(self, known: Known, arguments: Any) -> None:
+    def __init__(self, known: FrameworkObjects, arguments: Any) -> None:
         super().__init__(known, arguments)
         self._twins: dict[int, tuple[Any, FunctionType]] = {}
         asked = [

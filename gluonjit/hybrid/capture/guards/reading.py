@@ -48,7 +48,7 @@ class Refused(BaseException):
     """The reason why a call is not a node; it passes the program's handlers for `Exception`."""
 
 
-class Known:
+class FrameworkObjects:
     """The engine's knowledge of objects that a program uses. An engine derives from this class.
 
     followed: functions of the framework that call the user's, and are followed for that. counters: attributes in which
@@ -88,7 +88,7 @@ class Known:
 class Reader:
     """Notes reads. `arguments`: those of the call; its signature covers their containers."""
 
-    def __init__(self, known: Known, arguments: Any) -> None:
+    def __init__(self, known: FrameworkObjects, arguments: Any) -> None:
         self.known = known
         self.refusal = ""
         self.facts: dict[Any, Fact] = {}

@@ -15,7 +15,7 @@ from typing import Any
 
 from gluonjit.hybrid.capture.guards.sources import copied
 from gluonjit.hybrid.capture.outlining.effects import Effects
-from gluonjit.hybrid.capture.outlining.known import LAYER, WEIGHT, Scope, loads, stores
+from gluonjit.hybrid.capture.outlining.known import LAYER, WEIGHT, FunctionNames, loads, stores
 
 PREFIX = "_gluonjit_"
 """The beginning of names that are added to a function."""
@@ -25,7 +25,7 @@ _FIXED = (ast.Constant, ast.Slice, ast.Tuple, ast.UnaryOp, ast.USub, ast.Load)
 _TELLING = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
 
 
-class Whole(Exception):
+class NotSplittable(Exception):
     """A comprehension that cannot be split."""
 
 
@@ -43,7 +43,7 @@ class Block:
         self.tensors: set[str] = set()
         self.parts: dict[str, str] = {}
 
-    def look(self, scope: Scope) -> None:
+    def look(self, scope: FunctionNames) -> None:
         """Note the names that its statements use."""
         for node in [n for s in self.body for n in ast.walk(s)]:
             name = scope.own_name(node)
@@ -63,7 +63,7 @@ class Block:
         return f"line {first}" if first == last else f"lines {first}-{last}"
 
 
-class Place(ast.Pass):
+class CellPlaceholder(ast.Pass):
     """A placeholder for the call of a block's cell."""
 
     def __init__(self, block: Block) -> None:
@@ -89,7 +89,7 @@ def _replace(new: Any, node: Any, name: str, k: int | None, child: Any) -> None:
 class Outliner:
     """Splits one function into blocks; `minimum` operators are worth a cell."""
 
-    def __init__(self, scope: Scope, minimum: int = 2) -> None:
+    def __init__(self, scope: FunctionNames, minimum: int = 2) -> None:
         self.scope, self.effects, self.minimum = scope, Effects(scope), minimum
         self.blocks: list[Block] = []
         self.block = Block()
@@ -182,7 +182,7 @@ class Outliner:
         """Evaluate an expression before the block, under a name; without a name if `target` is False."""
         if self.pieces is not None:
             if not self.effects.clean(node):
-                raise Whole
+                raise NotSplittable
             self.pieces.append(node)
             return self._named(node, f"{PREFIX}p{len(self.pieces)}")
         new = self._taken_apart(node) if isinstance(node, _PARTED) and self._has_operators(node) else node
@@ -273,7 +273,7 @@ class Outliner:
         try:
             elt = self.pure(copied(node.elt))
             pieces = self.pieces
-        except Whole:
+        except NotSplittable:
             pieces = []
         finally:
             self.pieces, self.each = None, ""
@@ -384,7 +384,7 @@ class Outliner:
             block.look(self.scope)
             block.again = self.loops > 0
             self.blocks.append(block)
-            self.out.append(ast.copy_location(Place(block), block.body[0]))
+            self.out.append(ast.copy_location(CellPlaceholder(block), block.body[0]))
 
 
 def children(node: Any) -> list[tuple[str, int | None, Any]]:

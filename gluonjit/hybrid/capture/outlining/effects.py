@@ -9,7 +9,7 @@ from typing import Any
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import source_of
-from gluonjit.hybrid.capture.outlining.known import Scope
+from gluonjit.hybrid.capture.outlining.known import FunctionNames
 
 _NEVER = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Lambda)
 _STATEMENTS = (ast.Assign, ast.AnnAssign, ast.Return, ast.If, ast.For, ast.While, ast.Pass, ast.Break, ast.Continue)
@@ -21,7 +21,7 @@ class Effects:
     methods: those of the model that this rests on, by name; parts: the parts of the model, with their sort.
     """
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: FunctionNames) -> None:
         self.scope = scope
         self.methods: dict[str, Any] = {}
         self.parts: dict[str, str] = {}
@@ -45,7 +45,7 @@ class Effects:
         self.methods.update((name, getattr(type(self.scope.owner), name)) for name in reached)
         return True
 
-    def _clean(self, scope: Scope, node: ast.AST, called: set[str]) -> bool:
+    def _clean(self, scope: FunctionNames, node: ast.AST, called: set[str]) -> bool:
         for inner in ast.walk(node):
             if isinstance(inner, _NEVER):
                 return False
@@ -53,7 +53,7 @@ class Effects:
                 return False
         return True
 
-    def _clean_call(self, scope: Scope, node: ast.Call, called: set[str]) -> bool:
+    def _clean_call(self, scope: FunctionNames, node: ast.Call, called: set[str]) -> bool:
         if scope.calls_operator(node) or scope.harmless(node):
             name = scope.own_name(node.func)
             if name:
@@ -84,11 +84,11 @@ class Effects:
             return None
         if not isinstance(node, ast.FunctionDef) or node.decorator_list:
             return None
-        scope, called = Scope(function, self.scope.owner, self.scope.known), set[str]()
+        scope, called = FunctionNames(function, self.scope.owner, self.scope.known), set[str]()
         clean = all(self._statement(scope, statement, called) for statement in node.body)
         return called if clean and scope.own not in _stored(node) else None
 
-    def _statement(self, scope: Scope, node: ast.stmt, called: set[str]) -> bool:
+    def _statement(self, scope: FunctionNames, node: ast.stmt, called: set[str]) -> bool:
         if isinstance(node, ast.Expr):
             return isinstance(node.value, ast.Constant)
         if not isinstance(node, _STATEMENTS):

@@ -5,7 +5,7 @@ from gluonjit._fast cimport BatchRoom, StateNumbers
 cdef class AsWritten:
     cdef public Py_ssize_t depth
 
-cdef class Entry:
+cdef class MethodEntry:
     cdef public object local
     cdef public AsWritten as_written
     cdef public list methods

@@ -28,7 +28,7 @@ class AsWritten:
         self.depth -= 1
 
 
-class Entry:
+class MethodEntry:
     """The entry of a method: called with its owner, it gives the cells for this call, or None where it runs as it was.
 
     local: has the state of this thread. `methods` are names of the owner's methods that the cells rest on, each with

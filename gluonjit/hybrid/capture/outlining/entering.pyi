@@ -11,7 +11,7 @@ class AsWritten:
     def __enter__(self) -> None: ...
     def __exit__(self, *error: object) -> None: ...
 
-class Entry:
+class MethodEntry:
     """The entry of a method: gives the cells for a call, or None."""
 
     local: Any

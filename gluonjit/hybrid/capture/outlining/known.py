@@ -16,7 +16,7 @@ by itself costs nothing and stays out of cells."""
 _NONE: dict[str, Any] = {}
 
 
-class Known:
+class FrameworkFunctions:
     """Knows a framework's functions and the parts of models. An engine derives from it.
 
     arrays: classes of arrays; key: the attribute of a model that holds its cell.
@@ -69,10 +69,10 @@ class Known:
 _HARMLESS = (len, range, isinstance, int, float, bool)
 
 
-class Scope:
+class FunctionNames:
     """One function's names and what they stand for. `own` is its first argument, the model it is a method of."""
 
-    def __init__(self, function: FunctionType, owner: Any, known: Known) -> None:
+    def __init__(self, function: FunctionType, owner: Any, known: FrameworkFunctions) -> None:
         code = function.__code__
         self.function, self.owner, self.known = function, owner, known
         self.own = code.co_varnames[0]

@@ -12,8 +12,8 @@ from gluonjit.graph import Spec
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import code_of
-from gluonjit.hybrid.capture.outlining.entering import AsWritten, Entry
-from gluonjit.hybrid.capture.outlining.known import Known
+from gluonjit.hybrid.capture.outlining.entering import AsWritten, MethodEntry
+from gluonjit.hybrid.capture.outlining.known import FrameworkFunctions
 from gluonjit.hybrid.capture.outlining.placing import Outlined, Site, outlined
 from gluonjit.hybrid.choose.pacing import TRACE
 from gluonjit.hybrid.run.batch import Batch
@@ -29,7 +29,7 @@ _APART = 2  # numbers of rows that are traced at once
 VARIED = "its arguments have other shapes in each sample, so that few of its calls run together"
 """The reason for leaving code as it was written whose operators are more alike than the cell they make."""
 
-_outlines: WeakKeyDictionary[FunctionType, Outline] = WeakKeyDictionary()
+_outlines: WeakKeyDictionary[FunctionType, OutlinedMethod] = WeakKeyDictionary()
 
 
 class Made:
@@ -112,10 +112,10 @@ def _but_for_rows(specs: Iterable[Spec]) -> tuple[Any, ...]:
     return tuple([(len(spec.shape), spec.shape[1:], spec.dtype, spec.device) for spec in specs])
 
 
-class Outline(Entry):
+class OutlinedMethod(MethodEntry):
     """A method, and its code with cells: `made`, None if it is left alone. depth: how many samples use it now."""
 
-    def __init__(self, function: FunctionType, owner: Any, known: Known) -> None:
+    def __init__(self, function: FunctionType, owner: Any, known: FrameworkFunctions) -> None:
         super().__init__(LOCAL, AS_WRITTEN)
         self.name = function.__qualname__
         self.depth = 0
@@ -182,7 +182,7 @@ class Placed:
 
     __slots__ = ("outlines",)
 
-    def __init__(self, outlines: Iterable[Outline]) -> None:
+    def __init__(self, outlines: Iterable[OutlinedMethod]) -> None:
         self.outlines = [outline for outline in outlines if outline.made is not None]
 
     def put(self) -> None:
@@ -204,7 +204,7 @@ _LOCK = RLock()
 _NOTHING = Placed(())
 
 
-def place(batch: Batch, owner: Any, parts: Callable[[], Iterable[Any]], known: Known) -> None:
+def place(batch: Batch, owner: Any, parts: Callable[[], Iterable[Any]], known: FrameworkFunctions) -> None:
     """Give the methods of a model and its parts the code with cells until the batch runs.
 
     Replacing the code takes Python longer than a short sample, because it discards its specialization of a function.
@@ -214,7 +214,7 @@ def place(batch: Batch, owner: Any, parts: Callable[[], Iterable[Any]], known: K
         found.put()
 
 
-def _placed(owner: Any, parts: Callable[[], Iterable[Any]], known: Known) -> Placed:
+def _placed(owner: Any, parts: Callable[[], Iterable[Any]], known: FrameworkFunctions) -> Placed:
     """The code with cells of the methods of a model and its parts, made when the first sample of it is captured."""
     options = known.options(owner)
     # A number that is not finite is to be told of the operator that gave it, not of a cell.
@@ -223,12 +223,12 @@ def _placed(owner: Any, parts: Callable[[], Iterable[Any]], known: Known) -> Pla
     store = known.store(owner)
     found: Placed | None = store.get(Placed)
     if found is None:
-        outlines: dict[int, Outline] = {}
+        outlines: dict[int, OutlinedMethod] = {}
         for part in parts():
             for function in _methods(type(part)):
                 outline = _outlines.get(function)
                 if outline is None:
-                    outline = _outlines[function] = Outline(function, part, known)
+                    outline = _outlines[function] = OutlinedMethod(function, part, known)
                 outlines[id(outline)] = outline
         found = store[Placed] = Placed(outlines.values())
     return found
@@ -245,7 +245,7 @@ def _methods(kind: type) -> list[FunctionType]:
 
 
 def _as_it_was() -> Callable[[Any], None]:
-    """Returns a replacement for an Outline in unpickled code: its function behaves as before."""
+    """Returns a replacement for an OutlinedMethod in unpickled code: its function behaves as before."""
     return _nothing
 
 

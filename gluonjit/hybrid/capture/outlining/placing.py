@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import code_of, compiled, copied, give_source, source_of, stands_for
 from gluonjit.hybrid.capture.outlining.blocks import PREFIX, Block, Outliner
-from gluonjit.hybrid.capture.outlining.known import Known, Scope, loads, stores
+from gluonjit.hybrid.capture.outlining.known import FrameworkFunctions, FunctionNames, loads, stores
 
 _CELLS = f"{PREFIX}cells"
 _ENTER = f"{PREFIX}enter"
@@ -48,7 +48,7 @@ class Outlined(NamedTuple):
     methods: dict[str, Any]
 
 
-def outlined(function: FunctionType, owner: Any, known: Known, enter: Any) -> Outlined:
+def outlined(function: FunctionType, owner: Any, known: FrameworkFunctions, enter: Any) -> Outlined:
     """Return a method of `owner` with its straight-line tensor code in cells. Raises Unfollowable with the reason.
 
     Its code calls `enter` with the model, which gives the cells (see `outlines`), or None: then it is as it was.
@@ -58,7 +58,7 @@ def outlined(function: FunctionType, owner: Any, known: Known, enter: Any) -> Ou
         raise Unfollowable("it is not a plain function")
     if not function.__code__.co_argcount:
         raise Unfollowable("it has no argument that is the model")
-    scope = Scope(function, owner, known)
+    scope = FunctionNames(function, owner, known)
     _check(node, scope)
     maker = Outliner(scope)
     body = maker.statements(copied(node.body))
@@ -97,7 +97,7 @@ def outlined(function: FunctionType, owner: Any, known: Known, enter: Any) -> Ou
     return Outlined(made, sites, parts, maker.effects.methods)
 
 
-def _check(node: ast.FunctionDef, scope: Scope) -> None:
+def _check(node: ast.FunctionDef, scope: FunctionNames) -> None:
     """Raise Unfollowable if a function cannot be split."""
     for inner in ast.walk(node):
         why = _REFUSED.get(type(inner))
@@ -119,7 +119,7 @@ class _Placing(ast.NodeTransformer):
         self.sites: list[Site] = []
         self.all = loads(*body, *[s for block in maker.blocks for s in block.body])
 
-    def visit_Place(self, node: Any) -> Any:
+    def visit_CellPlaceholder(self, node: Any) -> Any:
         """Emit a call of the block's cell if its inputs may be tensors, else the original statements."""
         block = node.block
         reads, writes = self._reads(block), self._outputs(block)

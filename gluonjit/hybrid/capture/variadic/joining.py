@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from gluonjit.graph.kinds import Kind
 from gluonjit.graph.values import Spec
-from gluonjit.hybrid.capture.variadic.forms import Form, forms, forms_of_rows
+from gluonjit.hybrid.capture.variadic.forms import VariadicForm, forms, forms_of_rows
 from gluonjit.hybrid.capture.variadic.program import Variadic, make_variadic
 from gluonjit.hybrid.capture.variadic.reading import Dialect, TracedProgram, Unlike
 from gluonjit.hybrid.capture.variadic.roles import Roles
@@ -19,7 +19,7 @@ _MOST_TRIES = 8
 _MOST_MEMBERS = 64
 
 
-class Traced(NamedTuple):
+class TracedKind(NamedTuple):
     """A kind with what it was made from. `origins`: for each operand which one of the call it is, or comes from, and
     how many others that come from it stand before it."""
 
@@ -29,7 +29,7 @@ class Traced(NamedTuple):
     origins: tuple[tuple[int, int], ...]
 
 
-class Cell(Protocol):
+class VariadicCell(Protocol):
     """The part of a cell common to calls with any number of children."""
 
     kinds: dict[Any, Kind]
@@ -67,7 +67,7 @@ class Maker(Protocol):
 class Joint:
     """Calls of one form: their traces so far, and the program for any number of children once it exists."""
 
-    members: list[tuple[Traced, Roles]] = field(default_factory=list)
+    members: list[tuple[TracedKind, Roles]] = field(default_factory=list)
     variadic: Variadic | None = None
     built: Any = None
     first: Kind | None = None
@@ -76,11 +76,17 @@ class Joint:
 
 
 def join(
-    maker: Maker, cell: Cell, key: Any, args: Sequence[Any], specs: Sequence[Spec], new: Traced, batch: Batch
+    maker: Maker,
+    cell: VariadicCell,
+    key: Any,
+    args: Sequence[Any],
+    specs: Sequence[Spec],
+    new: TracedKind,
+    batch: Batch,
 ) -> Kind:
     """The kind of a call: `new.kind`, or where calls with other numbers of children were met that it is like one that
     runs together with theirs. The kinds of those are exchanged, in the open batch too."""
-    reasons: list[tuple[str, Form]] = []
+    reasons: list[tuple[str, VariadicForm]] = []
     ways = [*forms(args, specs, maker.is_array), *(forms_of_rows(specs) if maker.of_rows else ())]
     for form in ways:
         roles = _roles(form, new)
@@ -119,7 +125,7 @@ def _exchanged(kind: Kind, kinds: Mapping[int, Kind]) -> Kind:
     return kind
 
 
-def _joint(maker: Maker, cell: Cell, key: Any) -> Joint:
+def _joint(maker: Maker, cell: VariadicCell, key: Any) -> Joint:
     """Finds the data on calls of one form, as long as parameters are the arrays they were traced with."""
     joint: Joint | None = cell.joints.get(key)
     if joint is None or (joint.first is not None and not maker.current(joint.first)):
@@ -131,7 +137,7 @@ def _joint(maker: Maker, cell: Cell, key: Any) -> Joint:
 _UNLIKE = "it does not treat every child alike for any number of children"
 
 
-def _roles(form: Form, new: Traced) -> Roles | None:
+def _roles(form: VariadicForm, new: TracedKind) -> Roles | None:
     """For each role the operand of each child; None if children do not have the same ones."""
     children = form.children
     if form.of_rows:
@@ -151,7 +157,7 @@ def _roles(form: Form, new: Traced) -> Roles | None:
     return Roles(roles) if alike else None
 
 
-def _make_variadic(maker: Maker, joint: Joint) -> list[tuple[Traced, Roles]] | None:
+def _make_variadic(maker: Maker, joint: Joint) -> list[tuple[TracedKind, Roles]] | None:
     """Return the calls so far that share one program, which `joint` then has. None if there are fewer than two."""
     if len({_children(member) for member in joint.members}) < 2 or joint.tries >= _MOST_TRIES:
         return None
@@ -178,12 +184,12 @@ def _make_variadic(maker: Maker, joint: Joint) -> list[tuple[Traced, Roles]] | N
     return found
 
 
-def _children(member: tuple[Traced, Roles]) -> int:
+def _children(member: tuple[TracedKind, Roles]) -> int:
     traced, roles = member
     return roles.count(traced.trace.operands)
 
 
-def _member(maker: Maker, joint: Joint, traced: Traced, roles: Roles) -> Kind:
+def _member(maker: Maker, joint: Joint, traced: TracedKind, roles: Roles) -> Kind:
     """A kind that runs together with the others of a joint."""
     program = maker.program(joint.built)
     kind = replace(traced.kind, program=program, poly=False, children=roles.roles, family=joint.first)

@@ -13,7 +13,7 @@ NODE, CHILD = "node", "child"
 SPREAD, GATHER_UP, ADD_UP = "spread out", "gather up", "add up"  # no operators are called so
 
 
-class Source(NamedTuple):
+class ProgramInput(NamedTuple):
     """The beginning of a program: operand `number` of a node, or of each child in a `role`, or a constant."""
 
     number: int
@@ -35,7 +35,7 @@ class VariadicOp(NamedTuple):
 class Variadic:
     """Values are numbered: those of `sources` first, then those of `ops`; `spaces` says whom each belongs to."""
 
-    sources: list[Source] = field(default_factory=list)
+    sources: list[ProgramInput] = field(default_factory=list)
     ops: list[VariadicOp] = field(default_factory=list)
     spaces: list[str] = field(default_factory=list)
     shapes: list[Shaped] = field(default_factory=list)
@@ -73,20 +73,20 @@ class _VariadicMaker:
             role, child = owner.get(position, (None, None))
             if role is None:
                 shaped = (spec.shape, spec.dtype)
-                self._operands[position] = self._source(Source(shared), NODE, shaped, None)
+                self._operands[position] = self._source(ProgramInput(shared), NODE, shaped, None)
                 shared += 1
             elif child == 0:
-                first = self._source(Source(position, role), CHILD, children.shaped(spec), 0)
+                first = self._source(ProgramInput(position, role), CHILD, children.shaped(spec), 0)
                 others = [_Value(child, None) for child in range(1, count)]
                 self._operands[position] = Listed((first, *others)) if children.of_rows else first
             else:
                 self._operands[position] = _Value(child, None)
         self._constants = {
-            id(array): self._source(Source(position, None, array), NODE, trace.shapes[position], None)
+            id(array): self._source(ProgramInput(position, None, array), NODE, trace.shapes[position], None)
             for position, array in trace.consts
         }
 
-    def _source(self, source: Source, space: str, shaped: Shaped, child: int | None) -> _Value:
+    def _source(self, source: ProgramInput, space: str, shaped: Shaped, child: int | None) -> _Value:
         self.variadic.sources.append(source)
         return _Value(child, self.variadic.new(space, shaped))
 

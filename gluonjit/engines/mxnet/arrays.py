@@ -81,7 +81,7 @@ def spec_of(array: NDArray) -> Spec:
 
 def address_of(array: NDArray) -> int:
     """The address of an array's numbers, when it is computed: asked before, MXNet 1.9.1 may lose them."""
-    known = None if FAST is None else FAST.address(array)
+    known: int | None = None if FAST is None else FAST.address(array)
     if known is not None:
         check_call(min(known, 0))
         return known

@@ -100,6 +100,10 @@ def keep_bodies(lazy: type) -> None:
 def spare_bodies() -> int:
     """The number of tensors that lie ready to be lazy ones."""
 
+def address(array: Any) -> int | None:
+    """The address of an array's numbers, when it is computed; None where Python has to ask, and -1 where MXNet has an
+    error to tell, as it does once."""
+
 def numbers(array: Any) -> list[int] | None:
     """The whole numbers of an array of one axis, cut where they are none and -1 where they are out of range; None where
     Python has to look."""

@@ -60,9 +60,7 @@ class KeptPlan:
                 self._leaves.append(([leaves[id(leaf)] for leaf in chunk.leaves], chunk.place))
             else:
                 self._lookups.append(chunk.place)
-        self._plan = plan.without_inputs()
-        self._plan.steps, self._plan.live, self._plan.called = (), (), ()
-        self._plan.laid, self._plan.made, self._plan.overwritten = self._laid, None, []
+        self._plan = {**plan.__dict__, "inputs": (), "steps": (), "live": (), "called": (), "laid": None, "made": None}
 
     def again(self, graph: Graph, given: Sequence[Record]) -> Plan:
         """The plan of a graph of this structure, with these records."""
@@ -74,21 +72,26 @@ class KeptPlan:
             kinds = [kind if kind.split is None else kind.split.rest for kind in kinds] + made
             for kind, of in zip(made, self._products):
                 products[kind.name] = products.get(kind.name, 0) + len(of.calls)
-        found: Plan = object.__new__(Plan)
-        found.__dict__.update(self._plan.__dict__)
-        found.called, found.products = given, products
-        laid = found.laid = copied_laid(self._laid, (lambda: self._records(given, kinds)) if split else given)
-        found.steps = flat.again(self._steps, kinds, laid)
+        laid = copied_laid(self._laid, (lambda: self._records(given, kinds)) if split else given)
         leaves = list(graph.leaves.values())
         inputs: list[LeafChunk | LookupChunk] = [
             LeafChunk(tuple([leaves[number] for number in numbers]), place) for numbers, place in self._leaves
         ]
         for (table, entries), place in zip(graph.lookups.items(), self._lookups):
             inputs.append(LookupChunk(table, graph.lookup_specs[table], tuple(entries), place))
-        found.inputs = tuple(inputs)
-        found.live = tuple([Live(number, given[number], nodes) for number, nodes in self._live])
-        found.overwritten, found.rewritten = [], []
-        found.made = lambda: self._of(laid.found())
+        found: Plan = object.__new__(Plan)
+        found.__dict__ = {
+            **self._plan,
+            "called": given,
+            "products": products,
+            "laid": laid,
+            "steps": flat.again(self._steps, kinds, laid),
+            "inputs": tuple(inputs),
+            "live": tuple([Live(number, given[number], nodes) for number, nodes in self._live]),
+            "overwritten": [],
+            "rewritten": [],
+            "made": lambda: self._of(laid.found()),
+        }
         return found
 
     def _of(self, records: list[Record]) -> Captured:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ class Allowed:
     sharings: Sequence[bool]
     schedulers: Sequence[str]
 
-    @property
+    @cached_property
     def first(self) -> Setting:
         """The initial setting, before anything is known."""
         scheduler = DEFAULT_SCHEDULER if DEFAULT_SCHEDULER in self.schedulers else self.schedulers[0]

@@ -171,6 +171,7 @@ PyObject *known_numbers(PyObject *key);
 
 PyObject *look(PyObject *module, PyObject *array);
 PyObject *whole_numbers(PyObject *module, PyObject *array);
+PyObject *address(PyObject *module, PyObject *array);
 
 /* operators.c: calls of MXNet's operators */
 

@@ -6,6 +6,7 @@ static PyMethodDef methods[] = {
     {"configure", (PyCFunction)(void (*)(void))configure, METH_VARARGS | METH_KEYWORDS,
      "Tell the fast path the classes and functions of the package that it works with."},
     {"look", look, METH_O, "Shape and codes of dtype and device of an array, or None where Python has to look."},
+    {"address", address, METH_O, "The address of an array's numbers when they are there, -1, or None: see arrays.c."},
     {"numbers", whole_numbers, METH_O, "The whole numbers of an array of one axis, or None where Python has to look."},
     {"capture", (PyCFunction)(void (*)(void))capture_call, METH_FASTCALL,
      "What a call gives that is one node, or None where Python has to see to it."},

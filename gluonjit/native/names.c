@@ -130,6 +130,8 @@ static struct {
     {"get_dtype", &names.get_dtype},
     {"get_context", &names.get_context},
     {"copy_out", &names.copy_out},
+    {"wait", &names.wait},
+    {"get_data", &names.get_data},
     {NULL, NULL},
 };
 

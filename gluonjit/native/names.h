@@ -122,7 +122,7 @@ typedef struct {
     PyObject *getitem;     /* torch.Tensor.__getitem__ */
     PyObject *item;        /* (lazy tensor, key): what lazy[key] gives, of any key */
     PyObject *expanded;    /* (batch, cell, module, why): a call was expanded, and why it was no node */
-    void *get_shape, *get_dtype, *get_context, *copy_out; /* MXNDArrayGetShapeEx64 and so on */
+    void *get_shape, *get_dtype, *get_context, *copy_out, *wait, *get_data; /* MXNDArrayGetShapeEx64 and so on */
 } Names;
 
 extern Names names;

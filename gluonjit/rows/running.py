@@ -6,6 +6,7 @@ import os
 from array import array
 from collections.abc import Sequence
 from ctypes import string_at
+from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -51,12 +52,12 @@ class FlushMemory(Protocol):
 
 def row_flags(plan: Plan) -> tuple[Flags, list[Flags]]:
     """A flag for each row of each arena: all of them, one arena after the other, and those of each arena."""
-    flags = np.zeros(sum([arena.rows for arena in plan.arenas]), dtype=bool)
-    found, begin = [], 0
-    for arena in plan.arenas:
-        found.append(flags[begin : begin + arena.rows])
-        begin += arena.rows
-    return flags, found
+    known: list[tuple[int, int]] | None = plan.common.get("flags")
+    if known is None:
+        ends = list(accumulate([arena.rows for arena in plan.arenas], initial=0))
+        known = plan.common["flags"] = list(zip(ends, ends[1:]))
+    flags = np.zeros(known[-1][1] if known else 0, dtype=bool)
+    return flags, [flags[begin:end] for begin, end in known]
 
 
 def read_steps(plan: Plan, programs: list[tuple[int, tuple[int, ...]] | None], unfit: Any) -> Blocks:

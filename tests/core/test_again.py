@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +14,10 @@ from gluonjit.analysis.operands import rows_read
 from gluonjit.analysis.plan import Plan
 from gluonjit.analysis.planner import Planner
 from gluonjit.analysis.splitting import Sharing
-from tests.common.plain_plans import described, random_graph
+from gluonjit.graph import Graph, Kind, Output, Record, split_kind
+from tests.common.plain_plans import ROW, WIDE, Kinds, described, random_graph
+
+WAYS: list[tuple[Sharing, str]] = [("batch", "cell"), ("none", "cell"), ("sample", "cell"), ("none", "graph")]
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +49,9 @@ def values(plan: Plan) -> list[int]:
 @pytest.mark.parametrize("seed", range(60))
 def test_a_plan_that_comes_again_is_the_plan_made_anew(seed: int) -> None:
     graph, kinds, held = random_graph(seed)
-    sharing: Sharing = ("batch", "none")[seed % 2]  # type: ignore[assignment]
-    plans = [Planner(graph, kinds.sum_kind, sharing).plan("depth", "cell") for _ in range(4)]
+    sharing, granularity = WAYS[seed % len(WAYS)]
+    mark(graph, seed)
+    plans = [Planner(graph, kinds.sum_kind, sharing).plan("depth", granularity) for _ in range(4)]
     small = graph.rows <= again.MOST_ROWS and graph.nodes <= again.MOST_NODES
     if not small:
         assert not again.plan_count()
@@ -58,6 +63,36 @@ def test_a_plan_that_comes_again_is_the_plan_made_anew(seed: int) -> None:
         assert described(plan, lower_bound(plan)) == described(plans[0], lower_bound(plans[0]))
         assert read(plan) == read(plans[0])
     assert held
+
+
+@pytest.mark.parametrize(("sharing", "granularity"), [("sample", "cell"), ("none", "graph")])
+def test_equal_calls_in_other_samples_have_a_plan_of_their_own(sharing: Sharing, granularity: str) -> None:
+    """Four calls, in a sample each or all in one; products of equal words are those of the sample, or of each call."""
+    product = Kind("product", (ROW,), (Output(WIDE, 0),), 1, None)
+    rest = Kind("rest", (ROW, WIDE), (Output(ROW, 0),), 1, None)
+    kind = split_kind((ROW, ROW), rest, (1,), ((0, product),))
+    found = {}
+    for each in (1, 4, 1, 4, 1, 4):
+        graph, record = Graph(), Record(kind, 0, 0.0)
+        graph.records["cell"] = record
+        word, state = (graph.add_leaf(name, None, ROW).base for name in ("word", "state"))
+        held = []
+        for call in range(4):
+            if call % each == 0:
+                graph.marks.append((graph.rows, 7 + call // each))  # of which number samples are is no matter
+            held += record.append(graph, (word, state), 1, None)
+        plan = Planner(graph, Kinds().sum_kind, sharing).plan("depth", granularity)
+        told = plan.nodes, plan.units, plan.groups, [step.count for step in plan.steps]
+        assert found.setdefault(each, told) == told
+    assert found[1] != found[4]
+    assert again.plan_count() == 2
+
+
+def mark(graph: Graph, seed: int) -> None:
+    """Begin samples anywhere, and end some."""
+    rng = random.Random(seed)
+    rows = sorted(rng.sample(range(graph.rows + 1), min(3, graph.rows)))
+    graph.marks[:] = [(row, None if rng.random() < 0.3 else number) for number, row in enumerate(rows)]
 
 
 def test_most_small_structures_are_kept_and_no_other_plan_is_taken() -> None:

@@ -10,6 +10,7 @@ import pytest
 from mxnet import autograd, gluon, nd
 
 import gluonjit
+from gluonjit.engines.mxnet.arrays import address_of
 from gluonjit.errors import BatchClosedError, CaptureError, FlushError, NotFiniteError
 
 
@@ -201,3 +202,9 @@ def test_a_weight_that_is_not_finite_is_named() -> None:
 
 def test_finite_numbers_pass() -> None:
     checked([nd.array([[1.0, 2.0]]), nd.array([[2.0, 2.0]])])
+
+
+def test_an_error_that_is_still_to_be_told_is_told_where_an_address_is_asked() -> None:
+    array = mx.nd.random.normal(0, -1, shape=(2, 2))
+    with pytest.raises(mx.base.MXNetError):
+        address_of(array)

@@ -12,6 +12,8 @@ from torch import nn
 
 import gluonjit
 from gluonjit.analysis.again import plan_count
+from gluonjit.compiled import ROWS
+from gluonjit.rows.running import Launches
 
 WAY: dict[str, Any] = {"granularity": "cell", "scheduler": "depth", "sharing": True}
 
@@ -151,3 +153,72 @@ def test_calls_that_run_with_fewer_operands_do_so_in_plans_that_are_kept() -> No
                 found = gluonjit.hybridize(net, dynamic_batch=True, granularity="op")(x)
             assert torch.allclose(found, right, atol=1e-6)
     assert plan_count() == 1
+
+
+@pytest.mark.skipif(ROWS is None, reason="nothing runs in C")
+def test_launches_are_taken_again_as_soon_as_nothing_needs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    first = Launches.__init__
+    monkeypatch.setattr(Launches, "__init__", lambda self, *given: made.append(1) or first(self, *given))
+    net = gluonjit.hybridize(Net(), dynamic_batch=True, **WAY)
+    for learn in (False, True):
+        run(net, learn)
+        made.clear()
+        run(net, learn)
+        assert not made
+
+
+def test_flushes_of_one_structure_are_differentiated_in_any_order() -> None:
+    torch.manual_seed(0)
+    net = Net()
+
+    def gradients(words: list[int], order: list[int]) -> list[Any]:
+        losses = []
+        for word in words:
+            with gluonjit.batching(**WAY) as batch:
+                _, scores = net(torch.tensor([word]), torch.ones(1, 5))
+                loss = (scores * word).sum()
+                batch.flush("each has a history of its own")
+            losses.append(loss)
+        found = []
+        for number in order:
+            net.zero_grad()
+            losses[number].backward()
+            found.append((number, [each.grad.clone() for each in net.parameters()]))
+        return [each for _, each in sorted(found, key=lambda item: item[0])]
+
+    words = [3, 1, 4, 1, 5]
+    wanted = gradients(words, [0, 1, 2, 3, 4])
+    gluonjit.hybridize(net, dynamic_batch=True, **WAY)
+    for order in ([0, 1, 2, 3, 4], [4, 2, 0, 1, 3]):
+        for one, other in zip(gradients(words, order), wanted):
+            assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(one, other))
+
+
+def test_results_of_one_flush_stay_when_another_of_its_structure_runs() -> None:
+    net = Net()
+    wanted = [net(torch.tensor([word]), torch.ones(1, 5))[1].detach() for word in range(9)]
+    gluonjit.hybridize(net, dynamic_batch=True, **WAY)
+    with torch.no_grad():
+        kept = []
+        for word in range(9):
+            with gluonjit.batching(**WAY):
+                kept.append(net(torch.tensor([word]), torch.ones(1, 5))[1])
+    assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(kept, wanted))
+
+
+@pytest.mark.skipif(ROWS is None, reason="nothing runs in C")
+def test_each_report_says_why_steps_do_not_run_in_c() -> None:
+    class Sorted(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.sort(torch.tanh(x))[0]
+
+    net = gluonjit.hybridize(Sorted(), dynamic_batch=True, granularity="op", scheduler="depth", sharing=True)
+    told = []
+    for turn in range(5):
+        with torch.no_grad(), gluonjit.batching(granularity="op", scheduler="depth", sharing=True) as batch:
+            kept = net(torch.arange(4.0) * turn)
+        told.append((batch.report.unfused, batch.report.fused))
+        assert kept.shape == (4,)
+    assert told == [told[0]] * 5
+    assert told[0][0]

@@ -63,6 +63,8 @@ def block_call() -> Any:
         get_dtype=_address(_LIB.MXNDArrayGetDType),
         get_context=_address(_LIB.MXNDArrayGetContext),
         copy_out=_address(_LIB.MXNDArraySyncCopyToCPU),
+        wait=_address(_LIB.MXNDArrayWaitToRead),
+        get_data=_address(_LIB.MXNDArrayGetData),
     )
     LazyArray.__getitem__ = FAST.Hook("item", LazyArray.__getitem__)  # type: ignore[method-assign]
     LazyNumpy.__getitem__ = FAST.Hook("numpy_item", LazyNumpy.__getitem__)  # type: ignore[method-assign]

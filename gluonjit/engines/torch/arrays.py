@@ -160,7 +160,7 @@ def sent(numbers: npt.NDArray[np.int64], device: Any) -> Any:
     """Integers of the host as a tensor on a device; the host does not wait until they are there."""
     found = torch.from_numpy(numbers)
     if device.type != "cuda":
-        return found.to(device)
+        return found if device.type == "cpu" else found.to(device)
     return found.pin_memory().to(device, non_blocking=True)
 
 

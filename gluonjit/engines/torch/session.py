@@ -115,9 +115,21 @@ class Session(ArraySession):
             return
         with LEARNING:
             rows = table.entries(index)
-        self.put(chunk.place, rows)
+        if not self._moved(chunk.place, rows):
+            self.put(chunk.place, rows)
         if rows.requires_grad:
             self._note_inputs(chunk.place, [rows])
+
+    def _moved(self, place: Place, rows: Any) -> bool:
+        """Copy a few rows of numbers as they are in the host's memory, for which PyTorch makes three calls."""
+        spec, count = self.plan.arenas[place.arena].spec, place.end - place.begin
+        if spec.dtype != "float32" or spec.device != "cpu" or count > _FEW or not self._has_room(place):
+            return False
+        if not rows.is_contiguous() or rows.shape[0] != count:
+            return False
+        size = row_bytes(spec)
+        memmove(self.arrays[place.arena].data_ptr() + place.begin * size, rows.data_ptr(), count * size)
+        return True
 
     def _copied(self, chunk: LookupChunk) -> bool:
         """Copy entries of a table in the host's memory, where a call of PyTorch takes longer; False where that is not.
@@ -216,8 +228,9 @@ class Session(ArraySession):
         """Remember from which tensors these rows are: each by itself, for what is not used of them may be gone."""
         begin, found = place.begin, self._inputs.setdefault(place, [])
         for tensor in tensors:
-            found.append(VersionedInput(Place(place.arena, begin, begin + len(tensor)), tensor, version_of(tensor)))
-            begin += len(tensor)
+            end = begin + tensor.shape[0]
+            found.append(VersionedInput(Place(place.arena, begin, end), tensor, version_of(tensor)))
+            begin = end
             if self.tape is not None and tensor.requires_grad:
                 self.tape.note_input(found[-1].place, tensor)
 
@@ -351,7 +364,11 @@ class Session(ArraySession):
     def _note_nodes(self, chunk: Chunk, place: Place) -> None:
         """Tell a chunk that may get a history of the nodes that it is from."""
         if self._makers is None:
-            self._makers = {place: number for number, step in enumerate(self.plan.steps) for place in step.places}
+            common = self.plan.common
+            self._makers = common.get("makers")
+            if self._makers is None:
+                steps = enumerate(self.plan.steps)
+                self._makers = common["makers"] = {place: number for number, step in steps for place in step.places}
         step = self.plan.steps[self._makers[place]]
         output = step.places.index(place)
         records = [self.plan.called[number] for number in step.numbers]

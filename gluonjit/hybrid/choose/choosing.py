@@ -120,7 +120,7 @@ class Chooser:
         elif compared:
             plans = self._compare(study, planner, capture, Seen(counts_of(records), samples, training), model())
         setting = captured
-        if captured != study.chosen:
+        if not self._pinned and captured != study.chosen:
             setting = Setting(*capture, study.scheduler(capture))
         scheduler = setting.scheduler
         way = scheduler, setting.granularity

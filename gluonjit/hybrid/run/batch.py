@@ -197,7 +197,7 @@ class Batch(BatchRoom):
                 "read it (or call flush) in the thread that captured it"
             )
         self.reason = reason
-        if middle != "sample":
+        if self.placed and middle != "sample":
             self.take_out()
         entered = perf_counter()
         capture = _outside_flushes() - graph.begun if graph.begun else 0.0

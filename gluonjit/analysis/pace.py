@@ -24,7 +24,8 @@ _SURE = (2.0, 1.3, 1.0)  # by how much batches have to be faster where one, two,
 _SLOWER = (4.0, 1.3, 1.0)  # and by how much slower: the first one finds everything cold
 _ENOUGH = len(_SURE)
 _FAR = _SURE[0]
-_HOPELESS = 4.0  # and two that were traced in, if they were this many times as slow without what the tracing took
+_HOPELESS = 4.0  # and two that were traced in, if they were this many times as slow without what the tracing took,
+_UNSURE = 0.5  # where one of few calls counts as half, as these do other things that come once, too
 _TIE = 0.95  # batches that are no faster than that are not worth their first minibatches
 _MOST = 8  # trials after which it is decided by what there is: tracing is what this program does
 _WORSE = 1.1  # batches that have become so much slower than eager was are compared anew
@@ -38,15 +39,16 @@ _AGAIN = 256  # stretches after which eager is compared anew, and twice as many 
 class StretchOutcome(NamedTuple):
     """The outcome of a stretch: this many outermost calls, in this many seconds; 0 where it was not timed.
 
-    rate: seconds of a call that was batched, without what tracing took; unlike: whether something was done that is not
-    in every minibatch; whole: whether it was not abandoned; explores: whether it was captured to see whether that is
-    better than the way that is kept; way: the way to batch, as it is shown.
+    rate: seconds of a call that was batched, without what tracing took; few: whether these were few calls; unlike:
+    whether something was done that is not in every minibatch; whole: whether it was not abandoned; explores: whether it
+    was captured to see whether that is better than the way that is kept; way: the way to batch, as it is shown.
     """
 
     eager: bool
     seconds: float
     calls: int
     rate: float = 0.0
+    few: bool = False
     unlike: bool = False
     whole: bool = True
     explores: bool = False
@@ -124,7 +126,7 @@ class Pace:
         self.strange: list[float] = []  # of those in which something was
         self.met = 0  # eager calls
         self.trials = 0  # stretches that were batched, abandoned or not
-        self.hopeless = 0  # of them far slower than eager, whatever was traced
+        self.hopeless = 0.0  # of them far slower than eager, whatever was traced
         self.needed = _TRACE  # seconds that the next trial has to be allowed to lose
         # Seconds of a call in the way that is kept, as far as they are known; eagerly as long as none is.
         self.unit = 0.0
@@ -205,7 +207,7 @@ class Pace:
                 known = self.batched if usual else self.strange
                 known.append(each)
             if not usual and ran.rate > _HOPELESS * self.unit:
-                self.hopeless += 1
+                self.hopeless += _UNSURE if ran.few else 1.0
             self._decide()
 
     def _lose(self, ran: StretchOutcome) -> None:

@@ -341,11 +341,9 @@ def test_a_trace_that_takes_next_to_nothing_makes_a_minibatch_no_other(
     assert added(monkeypatch, stretch_of(monkeypatch, 4, 1.0, traced)).unlike is unlike
 
 
-@pytest.mark.parametrize(("calls", "rate"), [(2, 0.0), (10, 0.05)])
-def test_from_few_calls_there_is_no_telling_what_one_takes(
-    monkeypatch: pytest.MonkeyPatch, calls: int, rate: float
-) -> None:
-    """The first calls of an abandoned look do much that comes once, beside traces."""
+@pytest.mark.parametrize(("calls", "few"), [(2, True), (10, False)])
+def test_what_an_abandoned_look_says_of_calls(monkeypatch: pytest.MonkeyPatch, calls: int, few: bool) -> None:
     stretch = stretch_of(monkeypatch, calls, 1.0, 0.5)
     stretch.abandon()
-    assert added(monkeypatch, stretch).rate == pytest.approx(rate)
+    outcome = added(monkeypatch, stretch)
+    assert outcome.rate == pytest.approx(0.5 / calls) and outcome.few is few

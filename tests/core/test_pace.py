@@ -17,7 +17,7 @@ def run(pace: Pace, eager: float, batched: float, minibatches: int, traced: int 
         unlike = not way and traced > 0
         traced -= not way
         each = eager if way else batched + eager * unlike
-        pace.add(StretchOutcome(way, CALLS * each, CALLS, eager if way else batched, unlike))
+        pace.add(StretchOutcome(way, CALLS * each, CALLS, eager if way else batched, unlike=unlike))
         ways.append(way)
     return ways
 
@@ -80,6 +80,17 @@ def test_hopeless_whatever_was_traced() -> None:
     pace = Pace(False)
     abandoning(pace, 30.0, 100, trace=0.01)
     assert pace.decided is True and not pace.batched
+
+
+@pytest.mark.parametrize(("few", "looks"), [(False, 2), (True, 4)])
+def test_few_calls_of_an_abandoned_look_count_as_half(few: bool, looks: int) -> None:
+    """The first calls do much that comes once, beside traces."""
+    pace = Pace(False)
+    while pace.decided is None:
+        way = pace.wants_eager
+        rate = 0.0 if way else 10e-3
+        pace.add(Outcome(way, CALLS * 1e-3, CALLS, rate, few, unlike=not way, whole=way))
+    assert pace.decided is True and pace.looks == looks
 
 
 def test_a_trace_in_every_minibatch_counts() -> None:

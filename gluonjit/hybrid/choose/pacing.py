@@ -21,7 +21,7 @@ _PAUSE = 10.0  # calls: a longer time between two of them does not count
 _UNMARKED = 32  # calls of an eager stretch in inference, where no batch has told how many come together
 _LONGEST = 1024  # calls of any stretch
 _SLIGHT = 0.02  # of the time of a stretch: tracing that takes no more makes it none of its own sort
-_TELLING = 8  # calls: from fewer there is no telling what a call takes once nothing is new
+_FEW = 8  # calls: from fewer it is hard to tell what a call takes once nothing is new
 
 SPENT = "a trial of another way to run exceeded its time budget"
 """The reason for running a batch in the middle of a minibatch, without any fault of the program."""
@@ -92,6 +92,7 @@ class CallStretch:
         "eager",
         "ended",
         "explores",
+        "few",
         "free",
         "given",
         "inside",
@@ -138,7 +139,8 @@ class CallStretch:
         self.unlike = False
         self.explores: Any = None  # the chooser that tries another way to capture
         self.whole = True
-        self.rate = 0.0  # seconds of a call that was batched, where this was abandoned
+        self.rate = 0.0  # seconds of a call that was batched, where this was abandoned,
+        self.few = False  # and whether there were few of them
         self.way = ""
         self.pauses = False  # the rest of this call runs eagerly
         if self.timed and pace.compares:
@@ -180,7 +182,7 @@ class CallStretch:
 
     def abandon(self) -> None:
         """Continue in the kept way, or eagerly: in training up to the minibatch's end, as backward is still to come."""
-        self.whole, self.rate = False, self._rate() if self.calls >= _TELLING else 0.0
+        self.whole, self.rate, self.few = False, self._rate(), self.calls < _FEW
         if self.explores is not None:
             self.explores.give_up(self.pace.training)
             return
@@ -215,7 +217,7 @@ class CallStretch:
         rate = self._rate() if self.whole else self.rate
         seconds = self.seconds if self.timed else 0.0
         unlike = self.unlike or self.traced > _SLIGHT * self.seconds
-        self.pace.add(StretchOutcome(eager, seconds, self.calls, rate, unlike, self.whole, explores, self.way))
+        self.pace.add(StretchOutcome(eager, seconds, self.calls, rate, self.few, unlike, self.whole, explores, self.way))
 
 
 def begin(state: Any, paces: Paces, training: bool, engine: Any) -> CallStretch:

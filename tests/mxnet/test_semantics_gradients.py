@@ -229,7 +229,6 @@ def test_looking_at_a_value_changes_nothing(net: Any, read: str, paused: bool) -
     assert_equal_ways(net, way)
 
 
-
 def test_the_same_minibatch_gives_the_same_bits(net: Any) -> None:
     net.hybridize(dynamic_batch=True, granularity="cell", scheduler="agenda", sharing=True)
     found = []

@@ -178,8 +178,8 @@ _inferred: dict[Any, tuple[Shaped, ...]] = {}
 def infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped, ...]:
     """Shapes and dtypes of an operator's results.
 
-    Raises CaptureError if the operator does not take such inputs, and where a reshape changes the number
-    of elements, which MXNet 1.9.1 does not check.
+    Raises CaptureError if the operator does not take such inputs. MXNet 1.9.1 does not check whether a reshape keeps
+    the number of elements, and for symbols not the shape of a condition.
     """
     key = (name, attrs, inputs, LOCAL.state.numpy & SHAPES)
     outputs = _inferred.get(key)
@@ -218,6 +218,8 @@ def _infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped,
     if canonical(name) in _RESHAPES and prod(outputs[0][0]) != prod(inputs[0][0]):
         said = f"the result {outputs[0][0]} has another number of elements"
         raise _refused(name, attrs, inputs, said, theirs=SizeError)
+    if canonical(name) == "where" and inputs[0][0] not in (outputs[0][0], outputs[0][0][:1]):
+        raise _refused(name, attrs, inputs, "the condition has another shape than what it chooses from")
     return outputs
 
 

@@ -101,6 +101,7 @@ UNFIT = {
     "parts that are not equal": lambda h: nd.split(h, num_outputs=3, axis=1),
     "a check in Python": lambda h: h.broadcast_to((3, 3)),
     "no number": lambda h: h + "a",
+    "a condition of another shape": lambda h: nd.where(nd.ones((2, 3)), h, h),
     "rows of other lengths": lambda h: nd.concat(h, nd.ones((2, 2)), dim=0),
 }
 

@@ -116,7 +116,7 @@ def rows(shape: tuple[int, ...], poly: bool = False) -> Val:
 
 def test_dropout_shares_a_draw_along_its_axes_and_not_between_samples() -> None:
     attrs = {"p": "0.5", "axes": "(0,)"}
-    (result,) = batch_op("Dropout", attrs, [rows((4, 16))], [((4, 16), "float32")], training=True)
+    (result,) = batch_op("Dropout", attrs, [rows((4, 16))], [((4, 16), "float32")], learning=True)
     program = mx.nd.CachedOp(convert(result, "stack").sym)
     with mx.autograd.train_mode():
         drawn = program(mx.nd.ones((8 * 4, 16))).asnumpy()

@@ -124,6 +124,38 @@ def test_batch_norm_runs_alone_in_training_and_says_so() -> None:
         assert_close(actual, expected, "loss or running statistics")
 
 
+@pytest.mark.parametrize("granularity", ["cell", "op", "graph"])
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("backward", [(True,), (False,), (False, True)])
+def test_batch_norm_goes_backward_in_the_mode_that_backward_says(
+    recorded: bool, backward: tuple[bool, ...], granularity: str
+) -> None:
+    """In training with the statistics of the call itself, or else with the running ones, whatever mode it ran in."""
+    samples = [rows(3, SIZE, seed=k) + k for k in range(4)]
+    found: list[list[Any]] = []
+    for batched in (False, True):
+        mx.random.seed(1)
+        net = nn.Sequential()
+        net.add(nn.Dense(SIZE, in_units=SIZE), Normed())
+        net.initialize(mx.init.Xavier())
+        net[1].norm.running_mean.set_data(rows(1, SIZE, seed=8)[0])
+        net[1].norm.running_var.set_data(rows(1, SIZE, seed=9)[0] ** 2 + 0.5)
+        if batched:
+            net.hybridize(dynamic_batch=True, granularity=granularity)
+        with autograd.record(train_mode=recorded):
+            total = gluonjit.add_n([(net(sample) ** 2).sum() for sample in samples])
+        for number, training in enumerate(backward, 1):
+            total.backward(retain_graph=number < len(backward), train_mode=training)
+        parameters = net.collect_params().values()
+        arrays = [one.grad() for one in parameters if one.grad_req != "null"] + [one.data() for one in parameters]
+        found.append([array.asnumpy() for array in arrays])
+        if batched:
+            assert "BatchNorm" in gluonjit.explain().alone
+    largest = max(abs(array).max() for array in found[0])
+    for actual, expected in zip(found[1], found[0]):
+        assert abs(actual - expected).max() <= 1e-5 * largest
+
+
 class OfAnySize(gluon.Block):
     """Statistics of images of any size, of one layer once or twice in a sample, and of another one behind it."""
 

@@ -69,7 +69,7 @@ def _without(
         else intern_spec(shape, dtype, device, natural_mode(shape))
         for position, (shape, dtype) in zip(sources, shapes)
     ]
-    rest = Trace(specs, trace.training)
+    rest = Trace(specs, trace.mode)
     place = {position: number for number, position in enumerate(sources)}
     ops = [op for op in trace.ops if op.outputs[0] not in place]
     used = {position for op in ops for position in op.inputs} | set(results)
@@ -93,7 +93,7 @@ def _without(
 def product_kind(trace: Trace, operand: int, op: TraceOp, name: str) -> Kind:
     """The kind of a product that was cut out. Raises rules.NotBatchable."""
     spec = trace.operands[operand]
-    alone = Trace([spec], trace.training)
+    alone = Trace([spec], trace.mode)
     inputs = [0]
     arrays: dict[int, Any] = dict(trace.consts)
     for position in op.inputs[1:]:

@@ -26,7 +26,6 @@ from gluonjit.engines.mxnet.variadic import TracedKind, join
 from gluonjit.engines.mxnet.work import work_of
 from gluonjit.engines.mxnet.zeros import without_zeros
 from gluonjit.graph import Kind, Spec, Value, family_key, split_kind
-from gluonjit.graph.modes import is_training
 from gluonjit.hybrid.capture.guards.again import first_difference
 from gluonjit.hybrid.capture.guards.reading import Refused
 from gluonjit.hybrid.capture.guards.variants import Noted
@@ -69,7 +68,7 @@ def _traced(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: B
     devices = {str(spec.device) for spec in specs}
     if len(devices) > 1:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
-    trace = Trace(specs, is_training(LOCAL.state.mode), lambda array: _is_parameter(owner, batch, array))
+    trace = Trace(specs, LOCAL.state.mode, lambda array: _is_parameter(owner, batch, array))
     positions = iter(range(len(specs)))
     stand_ins = _substitute(args, lambda array: _wrapped(array, _placeholder(trace, next(positions), specs)))
     try:

@@ -65,7 +65,7 @@ def operator_kind(
     name: str,
     attrs: Attrs,
     sources: Sequence[Any],
-    training: bool,
+    mode: int,
 ) -> Kind | None:
     """The kind of an operator call: batched, or alone with the reason."""
     cache = batch.report.cache
@@ -85,7 +85,7 @@ def operator_kind(
         )
         raise refused(mx.base.MXNetError, text)
     with RUNNING, TRACE:
-        kind = _make_kind(handle, name, attrs, sources, training, without)
+        kind = _make_kind(handle, name, attrs, sources, mode, without)
     if kind is not None:
         if len(_kinds) >= _MOST_KINDS:
             clear_kinds()
@@ -99,12 +99,12 @@ def known_kind(batch: Batch, signature: Any) -> Kind | None:
 
 
 def _make_kind(
-    handle: int, name: str, attrs: Attrs, sources: Sequence[Any], training: bool, without: tuple[str, ...]
+    handle: int, name: str, attrs: Attrs, sources: Sequence[Any], mode: int, without: tuple[str, ...]
 ) -> Kind | None:
     rule = RULES.get(name)
     if rule is not None and rule.at_once:
         return None
-    trace, results = trace_op(name, attrs, sources, training)
+    trace, results = trace_op(name, attrs, sources, mode)
     if any(0 in trace.shapes[position][0] for position in results):  # arrays without elements run at once
         return None
     if rule is not None and rule.stateful and rule.kind == "alone" and not trace.operands:
@@ -128,7 +128,7 @@ def _make_kind(
                 without,
                 name,
                 attrs,
-                training,
+                trace.training,
                 LOCAL.state.numpy,
                 *[family_key(s) if isinstance(s, Spec) else id(s) for s in sources],
             )
@@ -144,7 +144,7 @@ def _make_kind(
     known = Attributes(dict(attrs))
     may_fail = rule is None or rule.fails(known)
     blocked = NO_GRADIENT.get(name, ())
-    running = _running(name, known, inputs) if training else ()
+    running = _running(name, known, inputs) if trace.training else ()
     momentum = known.number("momentum", 0.9)
     given = [output.spec for output in outputs]
     lone = Lone(handle, attrs, inputs, given, consts, may_fail, blocked, running, momentum)

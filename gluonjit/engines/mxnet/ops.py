@@ -22,7 +22,7 @@ from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.trace import infer, operator_call
 from gluonjit.graph import Record, Spec, Value
-from gluonjit.graph.modes import is_recorded, is_training
+from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.capture.capturing import captured, room_of
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.run.batch import FULL, Batch
@@ -188,7 +188,7 @@ def _results(
     )
     record = batch.records.get(signature)
     if record is None:
-        kind = operator_kind(batch, signature, handle, name, attrs, sources, is_training(mode))
+        kind = operator_kind(batch, signature, handle, name, attrs, sources, mode)
         if kind is None:
             return None, None
         record = batch.records[signature] = Record(kind, mode, room_of(kind, batch.options))

@@ -26,7 +26,7 @@ def improved(trace: Trace, results: Sequence[int], without: Collection[str]) -> 
     """The trace with all rewritings made but those left out; the trace given stays as it is."""
     for name, rewrite in PEEPHOLES:
         if name not in without:
-            made = Trace(trace.operands, trace.training, trace.constant)
+            made = Trace(trace.operands, trace.mode, trace.constant)
             made.shapes, made.consts, made.known = list(trace.shapes), trace.consts, trace.known
             made.ops = trace.ops
             made.ops = rewrite(made, results)

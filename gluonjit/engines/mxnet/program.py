@@ -254,7 +254,7 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
                 inputs[blocked] = inputs[blocked]._replace(sym=apply("BlockGrad", [inputs[blocked].sym], {}))
         if op.name in _COPIED:
             inputs = [value._replace(sym=apply("_copy", [value.sym], {})) for value in inputs]
-        for position, value in zip(op.outputs, batch_op(op.name, dict(op.attrs), inputs, outputs, trace.training)):
+        for position, value in zip(op.outputs, batch_op(op.name, dict(op.attrs), inputs, outputs, bool(trace.mode))):
             values[position] = value
     finals = [stored(values[position]) for position in results]
     outs, rows = lay_out([(final.shape, final.dtype, final.layout) for final in finals], trace.device)

@@ -50,6 +50,18 @@ class Statistics:
             consts[position] = rows
         return consts
 
+    def lend(self) -> None:
+        """Show the running statistics themselves to a backward pass that is not in training, which keeps them."""
+        for rooms in self._rooms.values():
+            for room in rooms:
+                mx.nd.broadcast_to(room.running.expand_dims(0), shape=room.rows.shape, out=room.rows)
+
+    def take_back(self) -> None:
+        """Let the next pass begin with zeros again."""
+        for rooms in self._rooms.values():
+            for room in rooms:
+                fill_zero(room.rows)
+
     def passed(self, numbers: Iterable[int], reach: Reach) -> None:
         """Note the steps that a backward pass has gone through, which is over when `write` is called."""
         self._passed += [(number, reach) for number in numbers if number in self._rooms]

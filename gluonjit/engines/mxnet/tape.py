@@ -243,6 +243,8 @@ class Tape(History):
                     self._finite.head(seed.gradient)
         if self._fused is not None:
             self._fused.begin_backward()
+        if not train_mode:
+            self.statistics.lend()
         laps, begin = [], self._now()
         for number, results, going in steps:
             step = self.plan.steps[number]
@@ -260,7 +262,10 @@ class Tape(History):
             if self._finite is not None:
                 self._finite.gradients(number, self._gradients, self._gradients_of(step))
         self.laps = laps if self.profiles else ()
-        self.statistics.passed([number for number, _, _ in steps], reach)
+        if train_mode:
+            self.statistics.passed([number for number, _, _ in steps], reach)
+        else:
+            self.statistics.take_back()
         targets = self._targets(reach)
         if not keep:
             self.free()

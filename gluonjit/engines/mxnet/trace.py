@@ -22,6 +22,7 @@ from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.semantics import SHAPES
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, Value, intern_spec, natural_mode
+from gluonjit.graph.modes import is_training
 from gluonjit.hybrid.capture import structure
 from gluonjit.hybrid.run.failures import refused
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
@@ -61,10 +62,11 @@ class Trace:
     """
 
     def __init__(
-        self, operands: Sequence[Spec], training: bool, constant: Callable[[Any], bool] = lambda array: True
+        self, operands: Sequence[Spec], mode: int, constant: Callable[[Any], bool] = lambda array: True
     ) -> None:
         self.device = operands[0].device if operands else "cpu(0)"
-        self.training = training
+        self.mode = mode
+        self.training = is_training(mode)
         self.constant = constant
         self.operands = tuple(operands)
         self.shapes: list[Shaped] = [(spec.shape, spec.dtype) for spec in operands]
@@ -122,10 +124,10 @@ def tracing(trace: Trace) -> Any:
         state.trace = outer
 
 
-def trace_op(name: str, attrs: Attrs, operands: Sequence[Spec | Any], training: bool) -> tuple[Trace, list[int]]:
+def trace_op(name: str, attrs: Attrs, operands: Sequence[Spec | Any], mode: int) -> tuple[Trace, list[int]]:
     """The program of a single operator; an operand is a Spec, or an array that is the same for all samples."""
     specs = [operand for operand in operands if isinstance(operand, Spec)]
-    trace = Trace(specs, training)
+    trace = Trace(specs, mode)
     positions = iter(range(len(specs)))
     inputs = [
         _Placeholder(trace.placeholder(next(positions), operand)) if isinstance(operand, Spec) else operand
@@ -176,8 +178,8 @@ _inferred: dict[Any, tuple[Shaped, ...]] = {}
 def infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped, ...]:
     """Shapes and dtypes of an operator's results.
 
-    Raises CaptureError if the operator does not take such inputs, and where a reshape changes the number
-    of elements, which MXNet 1.9.1 does not check.
+    Raises CaptureError if the operator does not take such inputs. MXNet 1.9.1 does not check whether a reshape keeps
+    the number of elements, and for symbols not the shape of a condition.
     """
     key = (name, attrs, inputs, LOCAL.state.numpy & SHAPES)
     outputs = _inferred.get(key)
@@ -216,6 +218,8 @@ def _infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped,
     if canonical(name) in _RESHAPES and prod(outputs[0][0]) != prod(inputs[0][0]):
         said = f"the result {outputs[0][0]} has another number of elements"
         raise _refused(name, attrs, inputs, said, theirs=SizeError)
+    if canonical(name) == "where" and inputs[0][0] not in (outputs[0][0], outputs[0][0][:1]):
+        raise _refused(name, attrs, inputs, "the condition has another shape than what it chooses from")
     return outputs
 
 

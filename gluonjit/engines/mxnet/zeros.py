@@ -60,7 +60,7 @@ def without_zeros(trace: Trace, results: Sequence[int], operands: Collection[int
     weights = dict(trace.consts)
     if not lost <= set(weights) or not all(lost <= one for one in before):
         return None
-    left = Trace(trace.operands, trace.training, trace.constant)
+    left = Trace(trace.operands, trace.mode, trace.constant)
     left.shapes, left.consts, left.known, left.ops = made.shapes, trace.consts, trace.known, ops
     return PrunedTrace(left, places, [weights[position] for position in sorted(lost)])
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import gluonjit
-
 from . import FORMS, habit
 
 
@@ -248,13 +246,3 @@ def finally_and_with_run_where_a_sample_fails(t: Any) -> None:
         with t.raises(f"{bad}"):
             t.see("result", t.call(net, t.inputs()[0], bad))
     t.see("log", log)
-
-
-@habit("mxnet")
-def gradients_of_gradients_are_refused(t: Any) -> None:
-    net = t.net()
-    with t.record():
-        loss = sum(t.loss(net, x) for x in t.inputs())
-        with t.refused(gluonjit.errors.CaptureError, "dynamic_batch=False"):
-            t.mx.autograd.grad(loss, list(t.arrays(net).values()), create_graph=True, retain_graph=True)
-    t.minibatch(net, label="after")

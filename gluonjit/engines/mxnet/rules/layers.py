@@ -16,11 +16,11 @@ Refusal = Callable[[Attributes, bool], "str | None"]
 def layer(data: int = 1, least: int = 2, refuse: Refusal | None = None) -> Emit:
     """The first `data` inputs go by rows of at least `least` axes, all others are parameters.
 
-    `refuse` says why, where attributes or training make the rows depend on one another.
+    `refuse` says why, where attributes or learning make the rows depend on one another.
     """
 
     def emit(call: OperatorCall) -> list[Val]:
-        reason = refuse(call.attrs, call.training) if refuse else None
+        reason = refuse(call.attrs, call.learning) if refuse else None
         if reason:
             raise NotBatchable(f"{call.name}: {reason}")
         count = data if data > 0 else len(call.inputs)
@@ -35,13 +35,13 @@ def layer(data: int = 1, least: int = 2, refuse: Refusal | None = None) -> Emit:
     return emit
 
 
-def batch_not_first(attrs: Attributes, training: bool) -> str | None:
+def batch_not_first(attrs: Attributes, learning: bool) -> str | None:
     layout = attrs.text("layout", "None")
     first = layout == "None" or layout.startswith("N")
     return None if first else f"layout {layout} does not begin with the batch"
 
 
-def normalised_over_batch(attrs: Attributes, training: bool) -> str | None:
+def normalised_over_batch(attrs: Attributes, learning: bool) -> str | None:
     normalization = attrs.text("normalization", "null")
     return None if normalization == "null" else f"its gradient is divided by the batch ({normalization})"
 
@@ -50,15 +50,15 @@ WITH_STATISTICS = ("BatchNorm", "_contrib_BatchNormWithReLU")
 """Operators on data, scale, shift, and a running mean and variance, which they change in training."""
 
 
-def statistics_of_batch(attrs: Attributes, training: bool) -> str | None:
-    if training and not attrs.flag("use_global_stats"):
-        return "in training its statistics are those of the batch"
+def statistics_of_batch(attrs: Attributes, learning: bool) -> str | None:
+    if learning and not attrs.flag("use_global_stats"):
+        return "in training its statistics are those of the batch, and so is what its gradient uses"
     if attrs.integer("axis", 1) not in (1, 2, 3, 4, -1):
         return "the channels may lie along the batch"
     return "returns the statistics too" if attrs.flag("output_mean_var") else None
 
 
-def padded_batch(attrs: Attributes, training: bool) -> str | None:
+def padded_batch(attrs: Attributes, learning: bool) -> str | None:
     return "pads the batch" if any((attrs.axes("pad_width") or ())[:2]) else None
 
 
@@ -105,7 +105,7 @@ def softmax_cross_entropy(call: OperatorCall) -> list[Val]:
 
 
 def make_loss(call: OperatorCall) -> list[Val]:
-    reason = normalised_over_batch(call.attrs, call.training)
+    reason = normalised_over_batch(call.attrs, call.learning)
     if reason:
         raise NotBatchable(f"MakeLoss: {reason}")
     return call.deliver(call.same([call.data.sym]), call.data.layout, call.data.poly)
@@ -132,7 +132,9 @@ RULES: dict[str, Rule] = {
     ),
     **_rules("_contrib_DeformableConvolution", layer(2, 4, batch_not_first)),
     **{
-        name: Rule("row-wise", layer(1, 2, statistics_of_batch), stateful=True, notes="alone in training")
+        name: Rule(
+            "row-wise", layer(1, 2, statistics_of_batch), stateful=True, notes="alone in training, and under recording"
+        )
         for name in WITH_STATISTICS
     },
     **_rules("InstanceNorm GroupNorm LRN", layer(1, 3)),

@@ -17,13 +17,16 @@ Spec = tuple[Shape, str]
 
 @dataclass(frozen=True)
 class OperatorCall:
-    """An operator on values; `outputs` are the shapes and dtypes that one sample sees."""
+    """An operator on values; `outputs` are the shapes and dtypes that one sample sees.
+
+    learning: whether it runs in training, or a backward pass may go through it, which does so as in training.
+    """
 
     name: str
     attrs: Attributes
     inputs: tuple[Val, ...]
     outputs: tuple[Spec, ...]
-    training: bool = False
+    learning: bool = False
 
     @property
     def data(self) -> Val:

@@ -58,7 +58,7 @@ RULES: Mapping[str, Rule] = marked(
 
 
 def batch_op(
-    name: str, attrs: Mapping[str, str], inputs: Sequence[Val], outputs: Sequence[Spec], training: bool = False
+    name: str, attrs: Mapping[str, str], inputs: Sequence[Val], outputs: Sequence[Spec], learning: bool = False
 ) -> list[Val]:
     """Emit operator `name` for all samples at once.
 
@@ -66,7 +66,7 @@ def batch_op(
     has to run for each sample alone.
     """
     rule = _rule(name)
-    call = OperatorCall(canonical(name), Attributes(attrs), tuple(inputs), tuple(outputs), training)
+    call = OperatorCall(canonical(name), Attributes(attrs), tuple(inputs), tuple(outputs), learning)
     if any(size <= 0 for shape in _shapes(call) for size in shape):
         raise NotBatchable(f"{name}: zero-size arrays")
     if not call.batched and rule.kind != "constant":

@@ -86,7 +86,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         self.writes: list[Write] = []  # see `saved.overwritten`
         self.learns = torch.is_grad_enabled()
         # Of one operand the signature says whether gradients go through it, of several whether through any.
-        status = (len(trace.operands) == 1 or None) if taped and self.learns else False
+        self.operands_learn = taped and self.learns
+        status = (len(trace.operands) == 1 or None) if self.operands_learn else False
         self._learned: dict[int, bool | None] = dict.fromkeys(range(len(trace.operands)), status)
         self._through: dict[int, frozenset[int]] = {}  # of positions, the constants whose flags that follows from
         self._asked: set[int] = set()  # constants on whose flags the trace depends

@@ -14,7 +14,7 @@ from gluonjit.engines.torch.aten import ASSIGNING, functional, keeps_statistics,
 from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.hooked import REQUIRES_GRAD, make_wrapper, without_autocast
 from gluonjit.engines.torch.saved import Write, overwritten
-from gluonjit.engines.torch.trace import DETACH, RANDOM, Loops, NeedsValue, Operand, Trace, TraceOp
+from gluonjit.engines.torch.trace import DETACH, RANDOM, WITHOUT_HISTORY, Loops, NeedsValue, Operand, Trace, TraceOp
 from gluonjit.engines.torch.views import ViewStep, detaches, through
 from gluonjit.hybrid.capture.guards.facts import SLOT, Fact
 from gluonjit.hybrid.run.state import LOCAL
@@ -321,8 +321,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         if not all(isinstance(item, torch.Tensor) and item.layout is torch.strided for item in listed):
             raise NeedsValue
         outputs = [self._new(item) for item in listed]
-        self._pass_on(inputs, [] if func._schema.name == "aten::detach" else outputs)
-        self.trace.ops.append(TraceOp(name_of(func), attrs, tuple(inputs), tuple(outputs)))
+        name = name_of(func)
+        self._pass_on(inputs, [] if name in WITHOUT_HISTORY else outputs)
+        self.trace.ops.append(TraceOp(name, attrs, tuple(inputs), tuple(outputs)))
         self.loops.add(inputs, outputs)
         if self.loops.found and self.follower is not None:
             raise NeedsValue  # the rest of a sequence or a tree need not be traced

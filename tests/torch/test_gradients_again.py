@@ -130,6 +130,78 @@ def test_backward_may_keep_the_history_of_gradients() -> None:
     alike(run, Net.energy)
 
 
+def tied(net: Any, sample: Any) -> Any:
+    """Returns a score by the weight that its words are looked up in, and its gradient's size."""
+    y = net.energy(sample) + (torch.tanh(sample["x"]) @ net.words.weight.t()).square().sum()
+    return y + torch.autograd.grad(y, net.words.weight, create_graph=True)[0].square().sum()
+
+
+def by_two_ways(net: Any, sample: Any) -> Any:
+    """Returns the same of a weight that a batch reads, and reads what was computed of it before the batch."""
+    scale = sample["scale"]
+    y = (F.linear(sample["x"], scale) * F.linear(sample["x"], net.out.weight)).sum()
+    return y + torch.autograd.grad(y, net.out.weight, create_graph=True, retain_graph=True)[0].square().sum()
+
+
+@pytest.mark.parametrize("then", [tied, by_two_ways])
+def test_a_weight_has_its_gradient_once_where_another_source_was_computed_of_it(then: Callable[..., Any]) -> None:
+    def run(net: Any) -> Any:
+        scale = net.out.weight.square()  # outside of samples
+        total = sum(net({**sample, "scale": scale}) for sample in samples())
+        total.backward()
+        return total.detach()
+
+    for granularity in ("cell", "op"):
+        alike(run, then, granularity=granularity)
+
+
+def test_gradients_of_gradients_do_not_go_through_what_a_sample_does_not_depend_on() -> None:
+    torch.manual_seed(0)
+    net = gluonjit.hybridize(Net(steps), dynamic_batch=True, granularity="cell")
+    reached = []
+    total, given = torch.zeros(()), samples()
+    for sample in (given * 3)[:7]:
+        loss = net.energy(sample)
+        found = torch.autograd.grad(loss, [net.out.weight, net.out.bias], create_graph=True)
+        nodes, todo = set(), [found[0].grad_fn]
+        while todo:
+            node = todo.pop()
+            if node is not None and node not in nodes:
+                nodes.add(node)
+                todo += [each for each, _ in node.next_functions]
+        reached.append(len(nodes))
+        weight, bias = [old - 0.1 * each for old, each in zip((net.out.weight, net.out.bias), found)]
+        words = torch.tanh(net.words(sample["words"]).mean(0, keepdim=True))
+        total = total + F.linear(words, weight, bias).square().sum()
+    assert reached[6] - reached[3] <= 2 * (reached[3] - reached[0])  # not twice as many with each sample
+
+
+class Stepping(nn.Module):
+    """A call that differentiates by itself, into the gradient of a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 1)
+
+    def forward(self, x: Any) -> Any:
+        y = self.last(torch.tanh(self.first(x))).square().sum()
+        torch.autograd.backward(y, inputs=[self.last.weight], retain_graph=True)
+        return y * self.last.weight.grad.detach().sum()
+
+
+def test_a_call_that_goes_backward_is_no_node() -> None:
+    found = []
+    for dynamic in (False, True):
+        torch.manual_seed(0)
+        net = Stepping()
+        if dynamic:
+            gluonjit.hybridize(net, dynamic_batch=True, granularity="cell")
+        results = [net(sample["x"]) for sample in samples()]
+        sum(results).backward()
+        found.append([[each.detach() for each in results], [each.grad for each in net.parameters()]])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+
+
 def test_what_no_longer_is_or_was_drawn_is_refused() -> None:
     net = gluonjit.hybridize(Net(Net.energy), dynamic_batch=True)
     energy = net(samples()[0])

@@ -79,6 +79,42 @@ def test_numbers_of_a_comparison_learn_nothing_before_they_are_computed() -> Non
     assert [result.requires_grad for result in results] == [False] * 5 + [True]
 
 
+class Asking(torch.nn.Module):
+    """A layer whose result depends on whether its zeros learn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 6)
+
+    def forward(self, row: Any) -> Any:
+        zeros = torch.zeros_like(self.linear(row))
+        return zeros + 1 if zeros.requires_grad else zeros + 2
+
+
+class Quiet(Asking):
+    """A layer that gives what it computes without history."""
+
+    @torch.no_grad()
+    def forward(self, row: Any) -> Any:
+        return self.linear(row)
+
+
+@pytest.mark.parametrize("granularity", ["cell", "op"])
+def test_results_that_are_made_or_detached_learn_nothing_before_they_are_computed(granularity: Any) -> None:
+    def ways(row: Any) -> list[Any]:
+        likes = [torch.zeros_like(row), torch.full_like(row, 2.0), torch.ones_like(row) + 1, row.new_ones(2) * 2]
+        return [*likes, quiet(row), quiet(row) * 2, asking(row), quiet(row)[:4] + row]
+
+    quiet, asking = Quiet(), Asking()
+    with gluonjit.batching(granularity=granularity, sharing=False):
+        results = [result for n in (4, 2) for result in ways(torch.nn.Linear(n, 4)(torch.randn(n)))]
+        assert [result.requires_grad for result in results] == ([False] * 7 + [True]) * 2
+    assert [result.requires_grad for result in results] == ([False] * 7 + [True]) * 2
+    assert torch.equal(results[6], torch.full((6,), 2.0))
+    results[7].sum().backward()
+    assert quiet.linear.weight.grad is None
+
+
 def test_reading_numbers_runs_the_batch() -> None:
     net, eager = Net(), None
     eager = copy.deepcopy(net)

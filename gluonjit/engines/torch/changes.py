@@ -191,6 +191,8 @@ def backward(
     inputs: Any = None,
 ) -> None:
     """torch.autograd.backward: runs what waits, then backward through all of it at once."""
+    if LOCAL.state.trace is not None:
+        raise NeedsValue
     tensors, inputs = _as_tuple(tensors), _listed(inputs)
     _run_heads(tensors)
     given = (computed(tensors), computed(_listed(grad_tensors)))
@@ -209,7 +211,9 @@ def grad(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """torch.autograd.grad."""
+    """torch.autograd.grad; in a trace only where no operand of the call may depend on what it differentiates by."""
+    if LOCAL.state.trace is not None and LOCAL.state.trace.operands_learn:
+        raise NeedsValue
     outputs, inputs, grad_outputs = _as_tuple(outputs), _listed(inputs), _listed(grad_outputs)
     _run_heads(outputs)
     given = (computed(outputs), computed(inputs), computed(grad_outputs))

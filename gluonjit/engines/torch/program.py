@@ -34,9 +34,10 @@ class Program(BatchedProgram):
     """A program that runs the nodes of a step.
 
     trace, results: what it was made from, for other executors; text: what it does: programs of one text and the same
-    constants are one; wide: which results have any number of rows a node, none where empty; variadic: what it was made
-    from instead, for any number of children. What has been made of it since goes with its model: kept, what it saves
-    for backward; compiled, by torch.compile; static_steps, for sizes that came again.
+    constants are one; learns: whether gradients can come to its results; wide: which results have any number of rows a
+    node, none where empty; variadic: what it was made from instead, for any number of children. What has been made of
+    it since goes with its model: kept, what it saves for backward; compiled, by torch.compile; static_steps, for sizes
+    that came again.
     """
 
     text: Any = None
@@ -50,6 +51,7 @@ class Program(BatchedProgram):
         self.results = tuple(results)
         self.consts = [tensor for _, tensor in trace.consts]
         self.operators = operators
+        self.learns = trace.learns(results)
         self.kept: dict[Any, tuple[frozenset[int], frozenset[int]]] = {}  # by what learns
 
     def again(self, trace: Trace) -> Program:

@@ -24,10 +24,15 @@ from gluonjit.hybrid.options import Options
 
 
 class RecordedSession(Session):
-    """A flush without a tape. An arena that is read is joined of what learns in it, which is slow and seldom needed."""
+    """A flush without a tape. An arena that is read is joined of what learns in it, which is slow and seldom needed.
+
+    What it is made of takes part as views, with respect to which it is differentiated: a weight's gradient is not to
+    have in it what reaches the weight through another source, whose own gradient goes on to there.
+    """
 
     def _prepare(self, options: Options, samples: int) -> None:
         self.make_room()
+        self._weights: dict[int, Any] = {}  # views of the weights that learn
         self._learned: dict[int, dict[int, Any]] = {}  # rows with a history, by arena and first row
         self._indices = Indices({}, {})
         self._indices.upload(self.plan, range(len(self.plan.steps)))
@@ -36,10 +41,19 @@ class RecordedSession(Session):
         """The rows of a place with their history; None if they have none."""
         return self._learned.get(place.arena, {}).get(place.begin)
 
+    def weight(self, tensor: Any) -> Any:
+        """The view of a weight that takes part."""
+        if not tensor.requires_grad:
+            return tensor
+        found = self._weights.get(id(tensor))
+        if found is None:
+            found = self._weights[id(tensor)] = _view(tensor)
+        return found
+
     def _note_inputs(self, place: Place, tensors: Sequence[Any]) -> None:
         super()._note_inputs(place, tensors)
         for item in self._inputs[place]:
-            self._note(item.place, item.tensor)
+            self._note(item.place, _view(item.tensor))
 
     def _note(self, place: Place, rows: Any) -> None:
         if rows.requires_grad:
@@ -51,7 +65,8 @@ class RecordedSession(Session):
         with torch.set_grad_enabled(is_recorded(step.mode)):
             operands = [self._operand(*each) for each in zip(step.gathers, self._indices.gathers[number])]
             given = pieces(step.kind.groups, operands)
-            results = program(given, program.consts, step.count, self._indices.besides.get(number, ()))
+            weights = [self.weight(tensor) for tensor in program.consts]
+            results = program(given, weights, step.count, self._indices.besides.get(number, ()))
         for place, rows in zip(step.places, results):
             self.write_result(place, rows)
             self._note(place, rows)
@@ -67,6 +82,11 @@ class RecordedSession(Session):
             parts += [array[end:begin], rows]
             end = begin + len(rows)
         return torch.cat([*parts, array[end:]])
+
+
+def _view(tensor: Any) -> Any:
+    with torch.enable_grad():
+        return tensor.view_as(tensor)
 
 
 def gradients_again(tape: Tape, heads: Sequence[Any], asked: Sequence[bool]) -> list[Any]:
@@ -85,7 +105,9 @@ def gradients_again(tape: Tape, heads: Sequence[Any], asked: Sequence[bool]) -> 
         once = tape.gradients(tuple([None if head is None else head.detach() for head in heads]), True, asked)
         session = _run_again(tape)
         results, given = zip(*[(session.learned(place), head) for place, head in tape.heads(heads)])
-        sources = [weight for weight, _ in tape.weights()] + [session.learned(place) for place in tape.places()]
+        sources = [session.weight(weight) for weight, _ in tape.weights()] + [
+            session.learned(place) for place in tape.places()
+        ]
         wanted = [source for source, gradient in zip(sources, once) if gradient is not None]
         with LEARNING:
             found = iter(run_backward(results, given, True, True, tuple(wanted), True, False) if wanted else ())

@@ -14,7 +14,7 @@ from gluonjit.engines.torch.aten import ASSIGNING, functional, keeps_statistics,
 from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.hooked import REQUIRES_GRAD, make_wrapper, without_autocast
 from gluonjit.engines.torch.saved import Write, overwritten
-from gluonjit.engines.torch.trace import DETACH, RANDOM, Loops, NeedsValue, Operand, Trace, TraceOp
+from gluonjit.engines.torch.trace import DETACH, RANDOM, WITHOUT_HISTORY, Loops, NeedsValue, Operand, Trace, TraceOp
 from gluonjit.engines.torch.views import ViewStep, detaches, through
 from gluonjit.hybrid.capture.guards.facts import SLOT, Fact
 from gluonjit.hybrid.run.state import LOCAL
@@ -86,7 +86,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         self.writes: list[Write] = []  # see `saved.overwritten`
         self.learns = torch.is_grad_enabled()
         # Of one operand the signature says whether gradients go through it, of several whether through any.
-        status = (len(trace.operands) == 1 or None) if taped and self.learns else False
+        self.operands_learn = taped and self.learns
+        status = (len(trace.operands) == 1 or None) if self.operands_learn else False
         self._learned: dict[int, bool | None] = dict.fromkeys(range(len(trace.operands)), status)
         self._through: dict[int, frozenset[int]] = {}  # of positions, the constants whose flags that follows from
         self._asked: set[int] = set()  # constants on whose flags the trace depends
@@ -320,8 +321,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         if not all(isinstance(item, torch.Tensor) and item.layout is torch.strided for item in listed):
             raise NeedsValue
         outputs = [self._new(item) for item in listed]
-        self._pass_on(inputs, [] if func._schema.name == "aten::detach" else outputs)
-        self.trace.ops.append(TraceOp(name_of(func), attrs, tuple(inputs), tuple(outputs)))
+        name = name_of(func)
+        self._pass_on(inputs, [] if name in WITHOUT_HISTORY else outputs)
+        self.trace.ops.append(TraceOp(name, attrs, tuple(inputs), tuple(outputs)))
         self.loops.add(inputs, outputs)
         if self.loops.found and self.follower is not None:
             raise NeedsValue  # the rest of a sequence or a tree need not be traced

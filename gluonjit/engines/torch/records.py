@@ -151,7 +151,7 @@ def _put(batch: Batch, key: tuple[Any, ...], kind: Kind, variant: Variant, found
     weights = weights_of(kind)
     given = key[-1] and any([part.__class__ is Spec and part.dtype in LEARNABLE for part in key])
     taped = given or (key[1] and any([tensor.requires_grad for tensor in weights]))
-    taped = taped and any([output.spec.dtype in LEARNABLE for output in kind.outputs])
+    taped = taped and program_of(kind).learns and any([output.spec.dtype in LEARNABLE for output in kind.outputs])
     for tensor in weights:
         note_version(batch, tensor)
     record = put_record(batch.records, key, kind, variant, 2 if taped else 0, room_of(kind, batch.options))

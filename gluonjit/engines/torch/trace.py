@@ -15,6 +15,13 @@ Shaped = tuple[tuple[int, ...], str]
 RANDOM = torch.Tag.nondeterministic_seeded
 DETACH = "detach.default"
 
+WITHOUT_HISTORY = {
+    DETACH,
+    *[f"{name}_like.default" for name in ("empty", "zeros", "ones", "full", "rand", "randn")],
+    *[f"new_{name}.default" for name in ("empty", "zeros", "ones", "full")],
+}
+"""Operators whose results require no gradients, whatever they are given."""
+
 
 class NeedsValue(Exception):
     """The traced function reads a tensor's numbers, writes to one from outside, or uses one that may differ."""
@@ -61,6 +68,14 @@ class Trace:
             self.built,
         )
         return found
+
+    def learns(self, results: Sequence[int]) -> bool:
+        """Tells whether gradients can come to any of these positions: not to what is detached, say."""
+        quiet: set[int] = set()
+        for op in self.ops:
+            if op.name in WITHOUT_HISTORY or quiet.issuperset(op.inputs):
+                quiet.update(op.outputs)
+        return not quiet.issuperset(results) or not results
 
     def apart(self) -> str:
         """Says that weights are on another device than operands; "" where they are not.

@@ -152,7 +152,7 @@ def structure_of(graph: Graph, given: list[Record], sharing: Sharing) -> tuple[A
     return sharing, graph.rows, nodes, tuple(leaves), tuple(lookups)
 
 
-def kept(structure: Hashable) -> KeptPlan | None:
+def kept_plan(structure: Hashable) -> KeptPlan | None:
     """The plan of a structure, if one is kept."""
     return _plans.get(structure)
 

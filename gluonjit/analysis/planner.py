@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gluonjit.analysis.again import keep, kept, structure_of
+from gluonjit.analysis.again import keep, kept_plan, structure_of
 from gluonjit.analysis.layout import lay_out
 from gluonjit.analysis.nodes import Nodes
 from gluonjit.analysis.plan import Plan
@@ -37,7 +37,7 @@ class Planner:
 
     @property
     def made(self) -> Sequence[Record]:
-        """The records that were made of what was captured, with the others, if any were."""
+        """Return the captured records, and those made of them, if any."""
         return () if self._nodes is None else self._nodes.captured.records
 
     def plan(self, scheduler: str = "depth", granularity: str = "cell") -> Plan:
@@ -45,7 +45,7 @@ class Planner:
         if self._structure is None or granularity == "graph":
             return self._plan(scheduler, granularity)
         structure = scheduler, *self._structure
-        known = kept(structure)
+        known = kept_plan(structure)
         if known is not None:
             return known.again(self._graph, self._given)
         plan = self._plan(scheduler, granularity)

@@ -132,7 +132,7 @@ def cores() -> int:
 
 
 class Launches:
-    """The launches of one flush, by so many threads at most. Weights are packed once for all of them."""
+    """The launches of one flush, by at most this many threads. Weights are packed once for all of them."""
 
     def __init__(self, arenas: int, blocks: Blocks, threads: int) -> None:
         self._arenas, self._blocks, self._threads = arenas, blocks, threads
@@ -142,7 +142,7 @@ class Launches:
         self.under_way = -1  # the step that is run, or ran last
 
     def form(self, template: Template, consts: Sequence[Any], memory: FlushMemory, own: bool = False) -> BlockForm:
-        """The form of blocks of a program, with addresses of weights, or of their gradients, as they are now.
+        """Return the form of blocks of a program, with the current addresses of weights, or of their gradients.
 
         own: no weights but copies, which nobody writes to.
         """
@@ -209,7 +209,7 @@ class Launches:
         self._packed.clear()
 
     def _copy(self, address: int, size: int) -> int:
-        """The address of a copy of so many bytes, which is kept."""
+        """Return the address of a copy of this many bytes, which is kept."""
         copy = np.frombuffer(string_at(address, size), dtype=np.uint8)
         self._copies.append(copy)
         return copy.ctypes.data

@@ -45,7 +45,7 @@ def test_batches_that_are_faster_are_kept(factor: float) -> None:
     pace = Pace(False)
     ways = run(pace, 1e-3, factor * 1e-3, 20, traced=1)
     assert pace.decided is False and not any(ways[-8:])
-    assert "runs batched" in str(pace.shown())
+    assert "runs batched" in str(pace.summary())
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.2, 1.9, 2.5, 40.0])

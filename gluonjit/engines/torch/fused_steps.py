@@ -63,7 +63,7 @@ class _Learner(NamedTuple):
 
 
 class FusedSteps:
-    """The steps of a flush that run in C. What a gradient is has to be told for as long as somebody goes backward."""
+    """The steps of a flush that run in C. Gradients must be given as long as a backward pass may come."""
 
     def __init__(self, plan: Plan, arrays: list[Any], without: Collection[str], unfused: dict[str, str]) -> None:
         self.plan, self._arrays = plan, arrays
@@ -86,7 +86,7 @@ class FusedSteps:
         return self._steps.under_way
 
     def run(self, begin: int, end: int, tape: StepHistory | None) -> RanFused | None:
-        """Run steps, up to one that has to run otherwise; None if that is the first."""
+        """Run steps up to one that runs otherwise; None if that is the first."""
         learned, read = (NO_FLAGS, NO_FLAGS) if tape is None else (tape.learned_rows, tape.read_rows)
         ways = self._steps.choose(begin, end, self._recorded, learned, read, _Learner(tape), self)
         if not ways:
@@ -99,7 +99,7 @@ class FusedSteps:
         return RanFused(self._steps.run(begin, ways, self), versions)
 
     def start(self, begin: int) -> Ahead | None:
-        """Run all steps from one on, without recording, while Python goes on; None if one has to run otherwise."""
+        """Start all steps from one on, without recording, while Python goes on; None if one of them runs otherwise."""
         ways = self._steps.choose(begin, len(self.plan.steps), self._recorded, NO_FLAGS, NO_FLAGS, _Learner(None), self)
         if begin + len(ways) < len(self.plan.steps):
             return None

@@ -61,7 +61,7 @@ def is_whole(tensor: Any) -> bool:
 
 
 def as_known(tensor: Any) -> LazyTensor:
-    """A tensor of integers that is there, as what a program that is captured works on."""
+    """Return an existing tensor of integers as a captured program uses it."""
     found = wrap(Value(0, 0, spec_of(tensor), None, False, tensor))
     found._c = tensor
     return found
@@ -73,7 +73,7 @@ def may_be_known(tensor: Any) -> bool:
 
 
 def known(item: Any) -> Any:
-    """The tensor of integers behind an argument, for which nothing has to run; None if there is none."""
+    """Return the tensor of integers behind an argument if nothing must run for it; else None."""
     if item.__class__ is not LazyTensor:
         return item if item.__class__ is torch.Tensor and is_whole(item) else None
     spec = current(item).spec

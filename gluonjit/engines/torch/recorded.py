@@ -24,7 +24,7 @@ from gluonjit.hybrid.options import Options
 
 
 class RecordedSession(Session):
-    """A flush without a tape. An arena that is read is joined of what learns in it, which is slow and seldom needed."""
+    """A flush without a tape. An arena that is read is joined of what learns in it, which is slow and rarely needed."""
 
     def _prepare(self, options: Options, samples: int) -> None:
         self.make_room()

@@ -63,7 +63,7 @@ Function = Callable[[Any, Any, Any], Any]
 
 
 def functions() -> dict[str, Function]:
-    """For each peephole a cell in which it has something to do, of F and two arrays, the second 4 times as wide."""
+    """Return a cell for each peephole to rewrite, of F and two arrays, the second 4 times as wide."""
 
     def activations(F: Any, x: Any, gates: Any) -> Any:
         return F.tanh(gates) * F.sigmoid(gates)

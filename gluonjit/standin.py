@@ -25,7 +25,7 @@ inline = cfunc
 
 
 def freelist(size: int) -> Callable[[_Function], _Function]:
-    """Mark a class of which so many objects that have ended are kept to be used again."""
+    """Mark a class of which this many ended objects are kept for reuse."""
     return cfunc
 
 
@@ -35,7 +35,7 @@ def trashcan(wanted: bool) -> Callable[[_Function], _Function]:
 
 
 def exceptval(*value: object, check: bool = True) -> Callable[[_Function], _Function]:
-    """Mark what a function gives that raises, which is nothing where it is interpreted."""
+    """Mark the value that a function returns when it raises; without effect when interpreted."""
     return cfunc
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file beside and move it in place, at the end of links; a device or a pipe is written to as it is.
+    """Write a file under another name and move it into place; devices and pipes are written to directly.
 
     Raises OSError, also for a folder, a socket, and a pipe that nobody reads.
     """

@@ -139,7 +139,7 @@ class Dynamic(System, Batched):
         net.hybridize(dynamic_batch=True, sharing=sharing, **options)
 
     def meet(self, samples: Sequence[Any], size: int) -> None:
-        """Where captures are reused, see all samples."""
+        """See all samples once, if captures are reused."""
         if "reuse" in self.options:
             see_all(samples, size, self.infer, self.differentiate)
 

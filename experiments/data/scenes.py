@@ -34,7 +34,7 @@ class Thing:
 
 @dataclass(frozen=True)
 class Scene:
-    """Who does what, to whom or what, where and how, and what else happens."""
+    """A scene: who does what, to whom or what, where and how, and what else happens."""
 
     verb: Concept
     agent: Thing

@@ -16,7 +16,7 @@ _GIVEN = re.compile(r"a\d+|tokens")
 
 
 def allowing(text: str, refused: Iterable[str] = ()) -> str:
-    """The text of a case without what nobody reads, what is in no graph of a batch detached; `refused` raise."""
+    """Return the text of a case without unread lines, with tensors of no graph of a batch detached; `refused` raise."""
     for name in refused:
         text = re.sub(rf'(attempt\(found, "{name}", lambda: ).*\)', r"\g<1>1 / 0)", text)
     tree = ast.parse(_VIEWED.sub(r"\1.detach()", text))
@@ -50,7 +50,7 @@ def _dropped(function: ast.FunctionDef) -> bool:
 
 
 def _is_unread(line: ast.stmt, read: set[str]) -> bool:
-    """Tells whether a line computes numbers that nobody reads; a cell that takes notes does more."""
+    """Tell whether a line computes numbers that are not read; a cell that takes notes does more."""
     if "net.noting" in ast.unparse(line):
         return False
     if isinstance(line, ast.Expr):

@@ -15,7 +15,7 @@ NUMBERS = 24
 
 
 class Given(NamedTuple):
-    """An array that is there before the batch; one of integers holds words."""
+    """An array from before the batch; one of integers holds words."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -63,7 +63,7 @@ class Minibatch(NamedTuple):
 
 
 class Way(NamedTuple):
-    """How a program is run: in part what must not change its results.
+    """A way to run a program; parts of it must not change the results.
 
     turns: whether stretches of calls run eagerly, one after the other and again from the first; none: all are batched.
     """
@@ -90,7 +90,7 @@ class Case(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """Tables that cases of a framework are drawn from; what is there more than once is drawn more often.
+    """Tables that cases of a framework are drawn from; entries that occur twice are drawn more often.
 
     losses: how losses are added up, `{}` are they; shapes: those of inputs, of this many rows; after: actions, of which
     those from the number `between` on may also happen between samples; options: chance, name and values of options
@@ -194,7 +194,7 @@ class _Draw:
         return Step(op, *(self.number(0, NUMBERS - 1) for _ in range(3)))
 
     def looks(self) -> list[tuple[int, ...]]:
-        """Shapes of a sample's inputs; the last one is that of its words."""
+        """Draw the shapes of a sample's inputs; the last one is that of its words."""
         n = self.number(1, 4)
         found = self.choices.shapes(n)
         return [*(self.one(found) for _ in range(self.number(1, 3))), (self.number(1, 4),)]
@@ -228,7 +228,7 @@ class _Draw:
         return Sample(body, tuple(inputs), tokens, outputs)
 
     def array(self, shape: tuple[int, ...], dtype: str, learn: bool, words: bool = False) -> int:
-        """A new array, or one that is there already."""
+        """Return a new array, or an existing one."""
         wanted = "words " + dtype if words else dtype
         same = [k for k, given in enumerate(self.arrays) if (given.shape, given.dtype) == (shape, wanted)]
         if same and self.chance(0.15):

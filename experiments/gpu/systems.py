@@ -29,7 +29,7 @@ BY_HAND = {"handbatched": "torch-handbatched", "handbatched-ownbwd": with_torch.
 
 
 class Made(NamedTuple):
-    """Systems in the order of measurement, and by name why others are not there."""
+    """Systems in the order of measurement, and by name the reasons why others are missing."""
 
     systems: list[BaseSystem]
     missing: dict[str, str]

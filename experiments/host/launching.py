@@ -97,7 +97,7 @@ def _chain(engine: Engine, net: Any, length: int) -> gluonjit.Report:
 
 
 def _flush(engine: Engine, net: Any) -> float:
-    """Microseconds of a flush of one call on a word of its own, beyond its row program."""
+    """Return the microseconds of a flush of one call on a separate word, beyond its row program."""
     with gluonjit.batching(**WAY) as batch:
         kept = net(lambda net: engine.operands(net, np.array([1])).xs)
         begin = perf_counter()

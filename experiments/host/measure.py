@@ -227,7 +227,7 @@ def _compared(engine: Engine, program: Program, gradients: bool, seed: int) -> t
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Let the garbage collector run only when it is asked to, and leave all that is there now alone."""
+    """Run the garbage collector only on request, and let it ignore existing objects."""
     frozen = gc.get_freeze_count()
     gc.collect()
     gc.freeze()

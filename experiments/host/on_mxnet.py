@@ -144,7 +144,7 @@ def words(words: np.ndarray) -> Any:
 
 
 def gradients(on: bool) -> AbstractContextManager[Any]:
-    """With recording, or without."""
+    """Return a context with recording, or without."""
     return autograd.record() if on else nullcontext()
 
 

@@ -59,7 +59,7 @@ class Engine(Protocol):
         """Return words as an input array."""
 
     def gradients(self, on: bool) -> AbstractContextManager[Any]:
-        """With gradients, or without."""
+        """Return a context with gradients, or without."""
 
     def wait(self) -> None:
         """Return when all that was begun has been computed."""

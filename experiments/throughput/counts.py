@@ -38,7 +38,7 @@ class Product(NamedTuple):
 
     @property
     def training(self) -> int:
-        """With those of the weight's gradient, and of the rows' where they need one."""
+        """Multiply-adds of the product, of the weight's gradient, and of the rows' if they need one."""
         return self.forward * (3 if self.learnt else 2)
 
 

@@ -172,7 +172,7 @@ def _task(
 
 
 def _twin(net: gluon.Block, parameters: Callable[[gluon.Block], Parameters]) -> gluon.Block:
-    """Return a copy of a net whose trained parameters have gradients of their own, and no others have any."""
+    """Return a copy of a net whose trained parameters have separate gradients; others have none."""
     twin: gluon.Block = copy.deepcopy(net)
     trained = {id(parameter) for parameter in parameters(twin).values()}
     for parameter in twin.collect_params().values():

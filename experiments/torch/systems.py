@@ -155,7 +155,7 @@ class Dynamic(PerSample, Batched):
         return losses
 
     def meet(self, samples: Sequence[Any], size: int) -> None:
-        """Where captures are reused, see all samples."""
+        """See all samples once, if captures are reused."""
         if "reuse" in self.options:
             see_all(samples, size, self.infer, lambda part: self.differentiate(part, 1.0))
 
@@ -211,7 +211,7 @@ FOREIGN = (with_torch.OWN_BACKWARD, "torch-compile")  # whose sigmoid and tanh a
 
 
 def plain_of(family: str, samples: Sequence[Any]) -> dict[int, Any]:
-    """Return samples as plain arrays, by the identity of each, which has to stay."""
+    """Return samples as plain arrays, by the identity of each, which must stay alive."""
     found = plain.FAMILIES[family]
     return {id(sample): one for sample, one in zip(samples, found.read(found.write(samples)))}
 

@@ -64,7 +64,7 @@ def weights_of(net: nn.Module, family: str) -> dict[str, np.ndarray]:
 
 
 def set_weights(net: nn.Module, family: str, weights: Weights) -> None:
-    """Set the weights that are there; a RuntimeError names one whose shape is not the net's."""
+    """Set the weights that are given; a RuntimeError names one whose shape is not the net's."""
     names = {**NAMES[family], **EMBED}
     wanted = net.state_dict()
     wanted.update((names[name], torch.from_numpy(np.array(array))) for name, array in weights.items())

@@ -83,7 +83,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _calibrate(engine: str, duration: float) -> None:
-    """Calibrate this machine if that is not stored yet, in a process of its own."""
+    """Calibrate this machine if that is not stored yet, in a separate process."""
     options = ("--engine", engine, "--if-missing", "--seconds", f"{duration:g}")
     command = [sys.executable, "-m", "gluonjit", "calibrate", *options]
     if subprocess.run(command, check=False).returncode:

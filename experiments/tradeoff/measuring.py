@@ -37,7 +37,7 @@ class Workload(Protocol):
 
 
 class Times(NamedTuple):
-    """When a minibatch began, was captured, and had run, in seconds of `time.perf_counter`."""
+    """The times at which a minibatch began, was captured, and had run, in seconds of `time.perf_counter`."""
 
     begin: float
     captured: float

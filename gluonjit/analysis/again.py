@@ -163,7 +163,7 @@ def samples_of(graph: Graph) -> tuple[tuple[int, bool], ...]:
     return tuple([(row, sample is None) for row, sample in graph.marks])
 
 
-def kept(structure: Hashable) -> KeptPlan | None:
+def kept_plan(structure: Hashable) -> KeptPlan | None:
     """The plan of a structure, if one is kept."""
     return _plans.get(structure)
 

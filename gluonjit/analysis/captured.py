@@ -92,7 +92,7 @@ class Captured:
 
     @property
     def called(self) -> list[Record]:
-        """The records of calls, by number, and of what was made beside these: their values are what is read."""
+        """Return the records of calls, by number, and of nodes made in addition: their values are what is read."""
         return [*self.given, *self.records[len(self.given) :]] if self.untold else self.records
 
     def told(self) -> list[Record]:
@@ -109,7 +109,7 @@ class Captured:
 
     @property
     def producer(self) -> Any:
-        """For each row one more than the number of the node that yields it, 0 if none does."""
+        """Return for each row the number of the node that yields it plus one, 0 if none does."""
         if self._producer is None:
             self._producer = room(self.rows)
             flat.produced(self.count, self.heights, self.kinds, self.bases, self.keep, self._producer)
@@ -123,7 +123,7 @@ class Captured:
         return left
 
     def depths(self) -> Any:
-        """For each node to run the longest path to it in nodes, itself included; 0 for others."""
+        """Return the length of the longest path to each node to run, in nodes, itself included; 0 for others."""
         found = room(self.count)
         flat.depths(self.widths, self.kinds, self.bases, self.firsts, self.operands, self.keep, self.producer, found)
         return found

@@ -99,16 +99,16 @@ class Study:
         found = self._of(capture)
         return _best(found).setting.scheduler if found else self.allowed.first.scheduler
 
-    def learned(self) -> dict[str, Any] | None:
+    def saved_state(self) -> dict[str, Any] | None:
         """Returns the state for a later process, as plain values; None before a way is chosen."""
         return None if self.chosen is None else {"setting": list(self.chosen), "nodes_a_sample": self._mean}
 
-    def restore(self, learned: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """Start from the state of an earlier process. Raises KeyError, TypeError or ValueError for anything else."""
-        setting = Setting(*learned["setting"])
+        setting = Setting(*state["setting"])
         if setting.capture not in self.allowed.captures or setting.scheduler not in self.allowed.schedulers:
             raise ValueError(f"no such way to run: {setting}")
-        self.chosen, self._usual = setting, float(learned["nodes_a_sample"])
+        self.chosen, self._usual = setting, float(state["nodes_a_sample"])
         self._mean = self._usual
 
     def explores(self, captured: Setting) -> bool:

@@ -25,7 +25,7 @@ class Lists(NamedTuple):
 
 
 def grouped(keys: Index, items: Index, count: int) -> Lists:
-    """For each key below `count` its items."""
+    """Return the items of each key below `count`."""
     starts = np.concatenate(([0], np.cumsum(np.bincount(keys, minlength=count))))
     return Lists(starts, items[np.argsort(keys, kind="stable")])
 

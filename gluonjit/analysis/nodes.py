@@ -42,19 +42,19 @@ class Nodes:
         self.kinds = len(known)
 
     @cached_property
-    def kept(self) -> Index:
-        """For each node its number in `captured`, which goes up."""
+    def captured_numbers(self) -> Index:
+        """The number of each node in `captured`; they increase."""
         return np.flatnonzero(numbers(self.keep)[: self.captured.count])
 
     @property
     def count(self) -> int:
         """The number of nodes to run."""
-        return len(self.kept)
+        return len(self.captured_numbers)
 
     @cached_property
     def records(self) -> Index:
         """The number of each node's record."""
-        found: Index = numbers(self.captured.kinds)[self.kept]
+        found: Index = numbers(self.captured.kinds)[self.captured_numbers]
         return found
 
     @cached_property
@@ -66,12 +66,12 @@ class Nodes:
     @cached_property
     def depths(self) -> Index:
         """The depth of each node: one more than that of the deepest it uses."""
-        found: Index = numbers(self.captured.depths())[self.kept]
+        found: Index = numbers(self.captured.depths())[self.captured_numbers]
         return found
 
     @cached_property
     def alone(self) -> list[bool]:
-        """For each type whether its nodes run alone."""
+        """Flags of types: whether their nodes run alone."""
         found = [False] * self.kinds
         for record, family in zip(self.captured.records, self.families):
             found[family] = record.kind.lone is not None
@@ -80,7 +80,7 @@ class Nodes:
     @cached_property
     def bases(self) -> Index:
         """The first result row of each node."""
-        found: Index = numbers(self.captured.bases)[self.kept]
+        found: Index = numbers(self.captured.bases)[self.captured_numbers]
         return found
 
     @cached_property
@@ -90,14 +90,14 @@ class Nodes:
         ends = np.cumsum(widths)
         readers = np.repeat(np.arange(self.count), widths)
         offsets = np.arange(len(readers)) - np.repeat(ends - widths, widths)
-        first = numbers(self.captured.firsts)[self.kept]
+        first = numbers(self.captured.firsts)[self.captured_numbers]
         return readers, numbers(self.captured.operands)[first[readers] + offsets]
 
     @cached_property
     def producer(self) -> Index:
-        """For each row of the graph the node that yields it, -1 if none does."""
+        """The node that yields each row of the graph, -1 if none does."""
         places = np.full(len(self.captured.kinds) + 1, -1, dtype=np.int64)
-        places[self.kept + 1] = np.arange(self.count)
+        places[self.captured_numbers + 1] = np.arange(self.count)
         found: Index = places[numbers(self.captured.producer)]
         return found
 
@@ -111,12 +111,12 @@ class Nodes:
 
     @cached_property
     def users(self) -> Lists:
-        """For each node those that use its results, once for each row that they use."""
+        """The users of each node's results, once for each row that they use."""
         return grouped(*self.edges, self.count)
 
     @cached_property
     def waiting(self) -> Index:
-        """For each node the number of rows of other nodes that it uses."""
+        """The number of rows of other nodes that each node uses."""
         return np.bincount(self.edges[1], minlength=self.count)
 
     def schedule(self, groups: Iterable[Index]) -> Schedule:
@@ -126,5 +126,5 @@ class Nodes:
     def in_order(self, groups: list[Index]) -> Schedule:
         """The same, as they stand in each group."""
         starts = [0, *np.cumsum([len(group) for group in groups], dtype=np.int64).tolist()]
-        order = self.kept[np.concatenate(groups)].tolist() if groups else ()
+        order = self.captured_numbers[np.concatenate(groups)].tolist() if groups else ()
         return Schedule(filled(order), starts, self.count, len(groups))

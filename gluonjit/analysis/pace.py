@@ -117,9 +117,9 @@ class Pace:
         self.way = ""
         self.calls = 0  # of the last batched stretch
         self.told: Callable[[], None] | None = None  # is called when it is decided
-        self.compare()
+        self.compare_again()
 
-    def compare(self) -> None:
+    def compare_again(self) -> None:
         """Compare both ways again. The time lost by trials still counts."""
         self.eager: list[float] = []  # seconds a call
         self.batched: list[float] = []  # of whole stretches in which nothing was traced
@@ -257,7 +257,7 @@ class Pace:
         if self.unlike >= _ENOUGH or late:
             self.again *= 2 if late else 1
             self.calls = 0 if other else self.calls
-            self.compare()
+            self.compare_again()
 
     def _doubt(self, each: float) -> None:
         """Compare an earlier process's choice again if calls take another time than then."""
@@ -265,20 +265,20 @@ class Pace:
         self.doubted.append(each)
         ratio = min(self.doubted) / median(self.eager)
         if not self.doubts and not 1 / _OTHERWISE < ratio < _OTHERWISE:
-            self.compare()
+            self.compare_again()
 
     def _slow(self, each: float) -> bool:
         """Tells whether batches are slower than eager was: this one by far, or most of many."""
         eager, many = median(self.eager), len(self.batched) >= _MANY
         return each > _WORSE * eager or (many and median(self.batched[-_MANY:]) > eager)
 
-    def shown(self) -> PaceSummary:
-        """Shows what is known."""
+    def summary(self) -> PaceSummary:
+        """Sum up what is known."""
         decided = "" if self.decided is None else "eager" if self.decided else "batched"
         eager, batched = (median(known) if known else None for known in (self.eager, self.batched or self.strange))
         return PaceSummary(self.training, decided, eager, batched, self.calls, self.way, self.origin)
 
-    def learned(self) -> dict[str, Any] | None:
+    def saved_state(self) -> dict[str, Any] | None:
         """Returns the state for a later process, as plain values; None before a decision."""
         if self.decided is None:
             return None
@@ -291,15 +291,15 @@ class Pace:
             "way": self.way,
         }
 
-    def restore(self, learned: dict[str, Any], origin: str) -> None:
+    def restore(self, state: dict[str, Any], origin: str) -> None:
         """Start from the state of an earlier process. Raises KeyError, TypeError or ValueError for anything else."""
-        eager, batched = ([] if learned[way] is None else [float(learned[way])] for way in ("eager", "batched"))
-        if not eager or not all(0 < each < inf for each in eager + batched) or type(learned["eagerly"]) is not bool:
-            raise ValueError(f"no pace: {learned}")
+        eager, batched = ([] if state[way] is None else [float(state[way])] for way in ("eager", "batched"))
+        if not eager or not all(0 < each < inf for each in eager + batched) or type(state["eagerly"]) is not bool:
+            raise ValueError(f"no pace: {state}")
         self.eager, self.batched = eager, batched
-        self.calls, self.way, self.origin = int(learned["calls"]), str(learned["way"]), origin
+        self.calls, self.way, self.origin = int(state["calls"]), str(state["way"]), origin
         self.seconds = eager[0] * self.calls
-        self._keep(learned["eagerly"])
+        self._keep(state["eagerly"])
         self.doubts = _DOUBTED if self.decided else 0
 
 

@@ -56,7 +56,7 @@ class LookupChunk(NamedTuple):
 
 
 class Live(NamedTuple):
-    """Nodes of a record, by its number, that somebody can read: their positions in its lists."""
+    """The nodes of a record, by its number, that can still be read: their positions in its lists."""
 
     number: int
     record: Record
@@ -118,11 +118,11 @@ class Plan:
         return found
 
     def indices(self, steps: Sequence[int]) -> dict[str, list[tuple[int, int, Index]]]:
-        """By device the indices of these steps' gathers, each with its step and its number in that."""
+        """Return by device the indices of these steps' gathers, each with its step and its number in that."""
         found: dict[str, list[tuple[int, int, Index]]] = {}
         for number in steps:
             for position, gather in enumerate(self.steps[number].gathers):
-                if gather.copied:
+                if gather.is_copied:
                     device = self.arenas[gather.place.arena].spec.device
                     found.setdefault(device, []).append((number, position, gather.index))
         return found
@@ -145,13 +145,13 @@ def launches(step: Step) -> int:
 
 def gathers(step: Step) -> int:
     """Gather launches of a step; contiguous operands need none."""
-    return sum([gather.copied for gather in step.gathers])
+    return sum([gather.is_copied for gather in step.gathers])
 
 
 def gathered_bytes(plan: Plan, step: Step) -> int:
     """Bytes of a step's operands that are copied by gathers."""
     return sum(
-        [gather.rows * row_bytes(plan.arenas[gather.place.arena].spec) for gather in step.gathers if gather.copied]
+        [gather.rows * row_bytes(plan.arenas[gather.place.arena].spec) for gather in step.gathers if gather.is_copied]
     )
 
 

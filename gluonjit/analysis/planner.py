@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gluonjit.analysis.again import keep, kept, samples_of, structure_of
+from gluonjit.analysis.again import keep, kept_plan, samples_of, structure_of
 from gluonjit.analysis.layout import lay_out
 from gluonjit.analysis.nodes import Nodes
 from gluonjit.analysis.plan import Plan
@@ -37,7 +37,7 @@ class Planner:
 
     @property
     def made(self) -> Sequence[Record]:
-        """The records that were made of what was captured, with the others, if any were."""
+        """Return the captured records, and those made of them, if any."""
         return () if self._nodes is None else self._nodes.captured.records
 
     def plan(self, scheduler: str = "depth", granularity: str = "cell") -> Plan:
@@ -47,7 +47,7 @@ class Planner:
         by_samples = granularity == "graph" or self._sharing == "sample"
         samples = samples_of(self._graph) if by_samples else None
         structure = scheduler, granularity == "graph", samples, *self._structure
-        known = kept(structure)
+        known = kept_plan(structure)
         if known is not None:
             return known.again(self._graph, self._given)
         plan = self._plan(scheduler, granularity)

@@ -35,7 +35,7 @@ def by_structure(nodes: Nodes, marks: Sequence[Mark], rest: Scheduler) -> Schedu
     units, groups = sum(map(len, structures)), len(structures)
     if not inside.all():
         keep = np.zeros(nodes.captured.count, dtype=np.int64)
-        keep[nodes.kept[~inside]] = 1
+        keep[nodes.captured_numbers[~inside]] = 1
         later = rest(Nodes(nodes.captured, filled(keep.tolist())))
         first = found.starts.pop()
         joined = filled([*found.order, *later.order[: later.starts[-1]]])
@@ -61,7 +61,7 @@ class _Capture:
         return bool((self.sample[sources[used]] == self.sample[targets[used]]).all())
 
     def structures(self, inside: npt.NDArray[np.bool_]) -> list[Index]:
-        """For each structure a matrix (samples, calls) of node numbers, in order of capture."""
+        """Return for each structure a matrix (samples, calls) of node numbers, in order of capture."""
         numbers = np.flatnonzero(inside)
         numbers = numbers[np.argsort(self.nodes.bases[numbers], kind="stable")]
         sample = self.sample[numbers]

@@ -100,7 +100,7 @@ class Choice(NamedTuple):
     origin: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """As numbers, strings, lists and dictionaries; times in seconds."""
+        """Return plain numbers, strings, lists and dictionaries; times in seconds."""
         ways = [
             {
                 **estimate.setting._asdict(),

@@ -78,6 +78,6 @@ def _copied(given):
 
 @cython.cfunc
 def _seen_as(given, spec):
-    """The rows of a Value as an array that looks like `spec`, in memory of its own."""
+    """Return the rows of a Value as an array that looks like `spec`, with its own memory."""
     value: Value = given
     return Value(value.rows, value.depth, spec, value.graph, value.taped, Copied(value))

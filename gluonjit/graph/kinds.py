@@ -48,7 +48,7 @@ ONE_OPERATOR = Work()
 
 
 class Split(NamedTuple):
-    """A split of a kind: products of single arguments, which are nodes of their own, and the rest.
+    """A split of a kind: products of single arguments, which are separate nodes, and the rest.
 
     Operands of the rest are the arguments that it has `kept`, then the results of each of `products`: (argument, kind).
     The rows of a node's products come before those of its results.
@@ -117,7 +117,7 @@ class Kind:
             self.family = self
 
     def rest_by(self, rest: Kind) -> None:
-        """Let its calls, which are split, run by another rest; plans of it as it was are none of its own any more."""
+        """Run its split calls by another rest from now on; plans with the old one are no longer valid."""
         assert self.split is not None
         if rest is not self.split.rest:
             self.split, self.program = self.split._replace(rest=rest), rest.program

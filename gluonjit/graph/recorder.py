@@ -99,7 +99,7 @@ class Value:
 
 @cython.cfunc
 def _zeros(like: cython_array, count: cython.Py_ssize_t) -> cython_array:
-    """An array of so many zeros, at which the collector of garbage does not look: it refers to nothing."""
+    """Make an array of this many zeros that the garbage collector skips: it refers to nothing."""
     if cython.compiled:
         found: cython_array = clone(like, count, True)
         PyObject_GC_UnTrack(cython.cast(cython.pointer(PyObject), found))
@@ -185,10 +185,10 @@ class Record:
             whole = min(whole, len(self._values) // self.results)
         if self.arity:
             whole = min(whole, len(self._codes) // self.arity)
-        self.cut(whole)
+        self.truncate(whole)
 
-    def cut(self, count: cython.Py_ssize_t):
-        """Forget all nodes but so many. Values go first: what an interrupt leaves is no node then."""
+    def truncate(self, count: cython.Py_ssize_t):
+        """Forget all nodes but this many. Values go first: an interrupt leaves none of them as nodes."""
         del self._values[count * self.results :], self._origins[count:]
         del self._bases[count:], self._depths[count:], self._codes[count * self.arity :]
         self.base_rows = None
@@ -253,7 +253,7 @@ class Record:
             raise IndexError(f"there is no node {node} among {len(self._bases)}")
 
     def held(self, begin: cython.Py_ssize_t, end: cython.Py_ssize_t, own: cython.Py_ssize_t = 0):
-        """Tells whether somebody outside the graph can read a value of nodes from `begin` to `end`.
+        """Tell whether a value of nodes from `begin` to `end` can be read outside of the graph.
 
         `own` are the caller's references to each value, which do not count.
         """
@@ -269,7 +269,7 @@ class Record:
         return self.values(_append(self, graph, _numbers_in(codes), depth, origin))
 
     def capture(self, batch: BatchRoom, graph: GraphRows, operands: tuple, depth: cython.longlong, sharing):
-        """The values of the node on these operands: one that is there, or a new one, called where the program stands.
+        """Return the values of the node on these operands: an existing one, or a new one at the program's current line.
 
         Only nodes of pure kinds are shared.
         """
@@ -300,7 +300,7 @@ class Record:
         return found
 
     def forget(self, node: cython.Py_ssize_t):
-        """Let equal calls from now on be nodes of their own."""
+        """Make equal calls separate nodes from now on."""
         self._check(node)
         kept = [each for each in _known(self) if each != node]
         self._shares = Shares()
@@ -444,7 +444,7 @@ def _append(
 
 @cython.cfunc
 def _value_at(record: Record, place: cython.Py_ssize_t) -> Value:
-    """The value at a place among those of all nodes, which is made where it is the first time that somebody asks."""
+    """Return the value at a place among those of all nodes; it is made at the first request."""
     if not 0 <= place < len(record._values):
         raise IndexError(f"there is no value {place} among {len(record._values)}")
     if record._values[place] is None:
@@ -465,7 +465,7 @@ def _value_at(record: Record, place: cython.Py_ssize_t) -> Value:
 def _append_unread(
     record: Record, graph: GraphRows, codes: cython.p_longlong, depth: cython.longlong, origin
 ) -> cython.Py_ssize_t:
-    """Append a node whose values nobody has asked for yet: its number."""
+    """Append a node whose values nobody has requested yet; returns its number."""
     base: cython.Py_ssize_t = graph.rows
     if base < 0 or base > MOST_ROWS - record.height:
         raise OverflowError(f"a batch has no {record.height} rows after {base}")
@@ -586,7 +586,7 @@ _UNREAD: cython.Py_ssize_t = _references([object()], 0)
 @cython.inline
 @cython.exceptval(check=False)
 def _is_held(values: list, k: cython.Py_ssize_t) -> cython.bint:
-    """Tells whether somebody outside the graph holds a value."""
+    """Tell whether a value is held outside of the graph."""
     return _references(values, k) > _UNREAD
 
 
@@ -782,7 +782,7 @@ def _node_of(
     count: cython.int,
     sharing: cython.int,
 ) -> cython.Py_ssize_t:
-    """The node of a record on these values: one that is there, or a new one, called where the program stands."""
+    """Return the node of a record on these values: an existing one, or a new one at the program's current line."""
     record: Record = cython.cast(Record, of)
     codes: cython.longlong[256]
     depth: cython.Py_ssize_t = 0

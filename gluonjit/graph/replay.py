@@ -94,11 +94,11 @@ class Replay:
         return -1
 
     def add(self, row: cython.longlong, count: cython.Py_ssize_t):
-        """Let so many rows from this one on be the next ones of the recording."""
+        """Make this many rows from this one on the next ones of the recording."""
         self._add(row, count)
 
     def capture(self, batch: BatchRoom, code: cython_array):
-        """Capture the nodes of a recording: those that are there, and new ones. Raises ValueError where it is none."""
+        """Capture the nodes of a recording: existing ones, and new ones. Raises ValueError if it is no recording."""
         at: cython.Py_ssize_t = 0
         end: cython.Py_ssize_t = len(code)
         deeper: cython.longlong = 0  # how much the deepest of the nodes that were there is deeper than it was recorded
@@ -225,7 +225,7 @@ class Replay:
         return at
 
     def _listed(self, code: cython_array, at: cython.Py_ssize_t, count: cython.longlong) -> tuple:
-        """The rows that so many numbers from a place on stand for."""
+        """Return the rows that this many numbers from a place on stand for."""
         k: cython.Py_ssize_t
         if at + count > len(code):
             raise ValueError("a recording ends within a node")
@@ -240,7 +240,7 @@ class Replay:
 
 @cython.cfunc
 def _longer(numbers: cython_array, count: cython.Py_ssize_t) -> cython_array:
-    """Room for so many numbers, and as many again, with those that are there."""
+    """Make room for twice as many numbers, with those that are there."""
     return array("q", numbers.tobytes() + bytes(8 * (2 * count - len(numbers))))
 
 
@@ -281,7 +281,7 @@ def _number(code: cython_array, k: cython.Py_ssize_t) -> cython.longlong:
 @cython.inline
 @cython.exceptval(check=False)
 def _pointer(codes: cython_array, count: cython.Py_ssize_t) -> cython.p_longlong:
-    """The first so many numbers, as the functions of `recorder` take them."""
+    """Return the first numbers, as the functions of `recorder` take them."""
     if cython.compiled:
         return codes.data.as_longlongs
     else:

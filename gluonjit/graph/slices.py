@@ -137,7 +137,7 @@ def _row(value: Value, k: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.cfunc
 @cython.inline
 def _spec(spec: Spec, rows: cython.Py_ssize_t) -> Spec:
-    """The spec of so many rows of another, or where that is -1 of one row by itself."""
+    """Return the spec of this many rows of another, or for -1 of a single row."""
     found = spec.of_rows.get(rows)
     if found is None:
         found = spec.one_row() if rows < 0 else spec.with_rows(rows)

@@ -34,7 +34,7 @@ class Spec:
         self.bodies: Any = None  # an engine's arrays of this look that have ended and may be used again
 
     def with_rows(self, rows: int) -> Spec:
-        """The spec of so many rows of this one's shape."""
+        """Return the spec of this many rows of this one's shape."""
         spec = self.of_rows.get(rows)
         if spec is None:
             spec = intern_spec((rows, *self.row_shape), self.dtype, self.device, ROWS)
@@ -42,14 +42,14 @@ class Spec:
         return spec
 
     def one_row(self) -> Spec:
-        """The spec of one row by itself: an array of one axis less, which is not a single number."""
+        """Return the spec of a single row: an array of one axis less, which is not a single number."""
         spec = self.of_rows.get(-1)
         if spec is None:
             spec = self.of_rows[-1] = intern_spec(self.row_shape, self.dtype, self.device, STACK)
         return spec
 
     def stacked(self, count: int) -> Spec:
-        """The spec of so many arrays of this one's shape, each one row."""
+        """Return the spec of this many arrays of this one's shape, each one row."""
         spec = self.of_rows.get(~count)
         if spec is None:
             spec = self.of_rows[~count] = intern_spec((count, *self.shape), self.dtype, self.device, ROWS)

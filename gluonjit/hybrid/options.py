@@ -109,7 +109,7 @@ SWITCH = "dynamic_batch"
 
 
 def _unknown(name: str, value: Any) -> str:
-    """Says what is wrong with an option that there is not, and what to type."""
+    """Say what is wrong with an unknown option, and what to type."""
     if name == SWITCH:
         return f"{SWITCH} is not an option here, as this call turns dynamic batching on by itself: leave it out"
     meant = near_option(name)
@@ -151,7 +151,7 @@ def near_option(name: str) -> str:
 
 
 def refuse_without_switch(call: str, names: Mapping[str, Any], backend: bool) -> None:
-    """Raise OptionError where a framework's own call is given what is meant for dynamic batching, which is off.
+    """Raise OptionError if a framework's own call is given options of dynamic batching, which is off.
 
     backend: whether what the framework does not know is an option of a compiler's, and no other.
     """

@@ -101,7 +101,7 @@ def gluonjit_version() -> str:
 
 
 def examine(name: str) -> ProbedFramework:
-    """Find the package of a framework, and try it in a process of its own."""
+    """Find the package of a framework, and try it in a separate process."""
     engine = ProbedFramework(name, supported=_has_engine(name))
     found = ((distribution, _version_of(distribution)) for distribution in _DISTRIBUTIONS[name])
     engine.distributions = [(distribution, version) for distribution, version in found if version]

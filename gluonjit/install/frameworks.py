@@ -121,7 +121,7 @@ def _warn(name: str, reason: str) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds nothing itself: puts a ``_Loader`` around the loader that others find for a watched name."""
+    """A finder that puts a ``_Loader`` around the loader that others find for a watched name."""
 
     def __init__(self) -> None:
         self._inside = threading.local()

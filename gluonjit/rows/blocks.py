@@ -126,7 +126,7 @@ class Blocks:
 
     @cython.cfunc
     def _begin(self) -> None:
-        """Make room for what each flush has of its own: where arenas lie, and what steps save."""
+        """Make room for what belongs to each flush: places of arenas, and what steps save."""
         arenas: cython.Py_ssize_t = len(self.offsets)
         steps: cython.Py_ssize_t = len(self.program)
         own: cython.longlong[::1] = array("q", (0,)) * (arenas + steps + 1)
@@ -222,7 +222,7 @@ class Blocks:
         return found
 
     def room(self, steps: list, forms: list) -> tuple:
-        """How many slots, and saved numbers, there are in blocks of these steps, each of this form."""
+        """Count the slots, and saved numbers, in blocks of these steps, each of this form."""
         k: cython.Py_ssize_t
         slots: cython.longlong = 0
         floats: cython.longlong = 0
@@ -571,7 +571,7 @@ def _packed(steps: tuple, wanted: list, packed: cython.longlong, parents: list, 
 
 @cython.cfunc
 def _why_not(step: Any, spaces: tuple) -> str:
-    """Why the rows of a step are not as its program takes them, if they are not."""
+    """Say why a program cannot take the rows of a step, if it cannot."""
     k: cython.Py_ssize_t
     place = step.places[0]
     nodes: cython.longlong = place.end - place.begin

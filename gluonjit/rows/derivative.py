@@ -42,7 +42,7 @@ def derive(
 
 @dataclass
 class _Gradient:
-    """The gradient of one register so far: a copy of a view, or a register of its own with the columns written."""
+    """The gradient of one register so far: a copy of a view, or a separate register with the columns written."""
 
     alias: View | None = None
     own: View | None = None
@@ -88,10 +88,10 @@ class _Deriving:
             assert instr.out is not None
             if instr.out.reg not in self.needs or instr.out.reg not in self.gradients or position in program.stops:
                 continue
-            RULES.get(instr.op, unknown)(self, instr, self.whole(instr.out))
+            RULES.get(instr.op, unknown)(self, instr, self.gradient_of(instr.out))
         for operand in sorted(self.operands):
             if operand in self.gradients:
-                view = self.whole(View(operand, 0, self.widths[operand]))
+                view = self.gradient_of(View(operand, 0, self.widths[operand]))
                 self.code.append(Instr("SCATTER", a=view, operand=operand))
         first = len(program.spaces)
         reads = {
@@ -167,7 +167,7 @@ class _Deriving:
         self.code.append(Instr("FILL", known.own.part(begin, end)))
         known.written.append((begin, end))
 
-    def whole(self, view: View) -> View:
+    def gradient_of(self, view: View) -> View:
         """The gradient of a view, whose every column is written."""
         known = self.gradients[view.reg]
         if known.alias is not None:

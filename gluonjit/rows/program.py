@@ -53,7 +53,10 @@ class Weight(NamedTuple):
 
 
 class Instr(NamedTuple):
-    """One instruction: `op` is a name in `gluonjit._rows.OPS`. With `adds` the result is added to what is there."""
+    """One instruction: `op` is a name in `gluonjit._rows.OPS`.
+
+    With `adds` the result is added to the present numbers.
+    """
 
     op: str
     out: View | None = None
@@ -209,7 +212,7 @@ class Builder:
         return self.emit("COPY", a)
 
     def finish(self, results: Sequence[View]) -> RowProgram:
-        """The program with these results: each is a register of its own, that is no operand."""
+        """Return the program with these results: each is a separate register, and no operand."""
         taken: set[int] = set(range(self.operands))
         stored = []
         for view in results:

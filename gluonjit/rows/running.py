@@ -159,7 +159,7 @@ class Launches:
         self.under_way = -1  # the step that is run, or ran last
 
     def form(self, template: Template, consts: Sequence[Any], memory: FlushMemory, own: bool = False) -> BlockForm:
-        """The form of blocks of a program, with addresses of weights, or of their gradients, as they are now.
+        """Return the form of blocks of a program, with the current addresses of weights, or of their gradients.
 
         own: no weights but copies, which nobody writes to.
         """
@@ -255,7 +255,7 @@ class Launches:
         self._packed.clear()
 
     def _copy(self, address: int, size: int) -> int:
-        """The address of a copy of so many bytes, which is kept."""
+        """Return the address of a copy of this many bytes, which is kept."""
         copy = np.frombuffer(string_at(address, size), dtype=np.uint8)
         self._copies.append(copy)
         return copy.ctypes.data

@@ -98,7 +98,7 @@ class Ahead(NamedTuple):
     launches: Any
 
     def wait(self) -> tuple[float, float, str | None]:
-        """Wait until they have run: when that began and ended, and what is wrong with the step under way, if it is."""
+        """Wait until they have run; returns when that began and ended, and the fault of the step under way, if any."""
         found: tuple[float, float, str | None] = self.flight.wait()
         return found
 
@@ -406,7 +406,7 @@ class Steps:
         operands: Callable[[int, int], tuple[int, ...]],
         other: Callable[[int], Any],
     ) -> list[tuple[int, int]]:
-        """The same where a node is one: what is reached of it is so with all its results. The steps, each with its way.
+        """Do the same where a node is reached with all its results or none; returns the steps, each with its way.
 
         `operands` tells to which of them gradients of a result of a step go; `other` goes through a step whose nodes
         have any number of rows.

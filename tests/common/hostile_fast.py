@@ -409,7 +409,7 @@ def of_functions() -> Iterator[Case]:
             given = [fast.BatchRoom(), fast.GraphRows(), (0,), 1, True]
             given[place] = thing
             yield Case(f"capture of a node, {place} is thing {k}", lambda given=given: record.capture(*given), None)  # type: ignore[misc]
-        for name in ("operands_of", "base", "depth", "values", "forget", "cut", "put_back", "like"):
+        for name in ("operands_of", "base", "depth", "values", "forget", "truncate", "put_back", "like"):
             yield Case(f"{name} of thing {k}", lambda name=name, thing=thing: getattr(record, name)(thing), None)  # type: ignore[misc]
 
 

@@ -226,7 +226,7 @@ def test_what_is_measured_is_kept(program: Any, free: None, monkeypatch: pytest.
 def decide(program: Any, eager: bool) -> None:
     """Let it be known how both ways compare, in both phases."""
     for pace in paces_of(program).phases:
-        pace.compare()
+        pace.compare_again()
         for _ in range(3):
             pace.add(StretchOutcome(True, 4.0, 4))
         pace.add(StretchOutcome(False, 40.0 if eager else 0.4, 4))

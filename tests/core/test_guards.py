@@ -14,7 +14,7 @@ import pytest
 
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture.guards import facts
-from gluonjit.hybrid.capture.guards.facts import Fact, Fingerprint, Guards, alike, look
+from gluonjit.hybrid.capture.guards.facts import Fact, Fingerprint, Guards, alike, read_at
 from gluonjit.hybrid.capture.guards.follower import Follower
 from gluonjit.hybrid.capture.guards.reading import Refused
 from gluonjit.hybrid.capture.guards.variants import Noted, holding, too_many, variant_key
@@ -51,7 +51,7 @@ class Known:
 
 def follow(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, list[Fact]]:
     follower = Follower(Known(), (args, kwargs))
-    return follower.run(function, args, kwargs), follower.found()
+    return follower.run(function, args, kwargs), follower.read_facts()
 
 
 def refusal(function: Callable[..., Any], *args: Any) -> str:
@@ -315,7 +315,7 @@ def cases() -> dict[str, tuple[tuple[int, Any, Any], Callable[[], Any]]]:
 @pytest.mark.parametrize("name", cases())
 def test_guards_hold_until_something_changes(name: str) -> None:
     (way, container, key), change = cases()[name]
-    guards = Guards([(way, container, key, look(way, container, key))])
+    guards = Guards([(way, container, key, read_at(way, container, key))])
     assert guards.hold() is True
     assert guards.hold() is True
     change()

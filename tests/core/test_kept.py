@@ -132,20 +132,20 @@ def test_files_are_bounded_and_the_oldest_go(monkeypatch: pytest.MonkeyPatch, ca
 def test_what_is_kept_is_compared_anew_where_minibatches_have_another_size() -> None:
     training = pace.Pace(True)
     training.restore({"eagerly": False, "eager": 2e-3, "batched": 1e-3, "calls": 32, "way": "cell/depth"}, "a day")
-    assert str(training.shown()) == (
+    assert str(training.summary()) == (
         "eager: 64.0 ms per minibatch (32 calls), cell/depth 32.0 in training; runs batched (kept from a day)"
     )
-    training.compare()
-    assert "kept from" not in str(training.shown())
+    training.compare_again()
+    assert "kept from" not in str(training.summary())
 
 
 def test_a_study_goes_on_with_the_way_that_was_kept() -> None:
     study = Study(ALLOWED)
-    assert study.learned() is None
+    assert study.saved_state() is None
     study.chosen, study._mean = Setting("op", False, "greedy"), 12.0
     later = Study(ALLOWED)
-    later.restore(study.learned())  # type: ignore[arg-type]
+    later.restore(study.saved_state())  # type: ignore[arg-type]
     assert later.capture() == study.chosen.capture
     assert later.scheduler(later.capture()) == "greedy"
-    assert later.learned() == study.learned()
+    assert later.saved_state() == study.saved_state()
     assert later.drifted(later.capture(), 1000, 10)

@@ -1,4 +1,4 @@
-"""Names: a class name has one meaning in the package."""
+"""Names and docstrings: a class name has one meaning in the package, and docstrings begin plainly."""
 
 from __future__ import annotations
 
@@ -7,8 +7,16 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[2] / "gluonjit"
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "gluonjit"
 ENGINES = ("mxnet", "torch")
+# Openings of subordinate clauses and adverbials: a docstring begins with a verb or a noun.
+OPENINGS = frozenset(
+    "Aside As At Because Beside Besides But By For From How If In Not Of On Since So That To What When Where Whether "
+    "Which Who Whose Why With Without".split()
+)
 
 
 def classes(source: str) -> dict[str, set[str]]:
@@ -71,3 +79,27 @@ def test_two_meanings_are_found_and_twins_are_not() -> None:
     assert not list(clashes({"engines/torch/tape.py": form, "engines/mxnet/tape.py": form}))
     assert not list(clashes({"engines/torch/rules/rule.py": form, "engines/mxnet/rules/values.py": form}))
     assert not list(clashes({"engines/torch/tape.py": derived, "analysis/plan.py": step}))
+
+
+def openings(source: str) -> Iterator[tuple[int, str]]:
+    """The lines of classes and functions whose docstrings begin with a word of `OPENINGS`, and that word."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = (ast.get_docstring(node) or "").split(" ")[0]
+            if first in OPENINGS:
+                yield node.lineno, first
+
+
+@pytest.mark.parametrize("folder", ["gluonjit", "experiments"])
+def test_a_docstring_begins_with_a_verb_or_a_noun(folder: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {word}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for line, word in openings(path.read_text(encoding="utf-8"))
+    ]
+    assert not found
+
+
+def test_openings_are_found() -> None:
+    source = 'class A:\n    """Which it is."""\n    def f(self):\n        """Return it, as it is."""\n'
+    assert list(openings(source)) == [(1, "Which")]

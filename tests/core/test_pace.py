@@ -45,7 +45,7 @@ def test_batches_that_are_faster_are_kept(factor: float) -> None:
     pace = Pace(False)
     ways = run(pace, 1e-3, factor * 1e-3, 20, traced=1)
     assert pace.decided is False and not any(ways[-8:])
-    assert "runs batched" in str(pace.shown())
+    assert "runs batched" in str(pace.summary())
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.2, 1.9, 2.5, 40.0])
@@ -82,15 +82,15 @@ def test_hopeless_whatever_was_traced() -> None:
     assert pace.decided is True and not pace.batched
 
 
-@pytest.mark.parametrize(("few", "looks"), [(False, 2), (True, 4)])
-def test_few_calls_of_an_abandoned_look_count_as_half(few: bool, looks: int) -> None:
+@pytest.mark.parametrize(("few", "trials"), [(False, 2), (True, 4)])
+def test_few_calls_of_an_abandoned_trial_count_as_half(few: bool, trials: int) -> None:
     """The first calls do much that comes once, beside traces."""
     pace = Pace(False)
     while pace.decided is None:
         way = pace.wants_eager
         rate = 0.0 if way else 10e-3
-        pace.add(Outcome(way, CALLS * 1e-3, CALLS, rate, few, unlike=not way, whole=way))
-    assert pace.decided is True and pace.looks == looks
+        pace.add(StretchOutcome(way, CALLS * 1e-3, CALLS, rate, few, unlike=not way, whole=way))
+    assert pace.decided is True and pace.trials == trials
 
 
 def test_a_trace_in_every_minibatch_counts() -> None:

@@ -92,7 +92,7 @@ class MXNet(Framework):
         return f"autograd.record({way.train_mode})" if way.record else "autograd.predict_mode()"
 
     def loss(self, case: Case, minibatch: Minibatch, learned: list[str]) -> str:
-        """Where MXNet would refuse the whole call for a loss that does not depend on something, that is tied to it."""
+        """Tie a loss to what it does not depend on, where MXNet would refuse the whole call otherwise."""
         if not case.way.record or minibatch.backward not in ("list", "heads", "grad"):
             return "loss_of(out)"
         tied = ["net.vector.data()", *(learned if minibatch.backward == "grad" else [])]

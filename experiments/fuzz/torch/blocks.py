@@ -203,6 +203,6 @@ def gathered(x: Any, children: Any) -> Any:
 
 @gluonjit.cell
 def pieces(x: Any, at: int) -> Any:
-    """Views of what a cell is given, and what it makes of them."""
+    """Return views of a cell's arguments, and what it makes of them."""
     first, *rest = x.unbind(-1)
     return x[..., at:], first * 2, torch.stack([first, *rest], -1).transpose(0, -1)

@@ -48,7 +48,7 @@ LINES["base"] = """
 
 @op
 def unread(run: Run, a: int, b: int, c: int) -> str | None:
-    """Results that nobody reads."""
+    """Write results that are not read."""
     return run.say("unread", a, b, c, x=run.pick(a), rows=run.rows(b))
 
 

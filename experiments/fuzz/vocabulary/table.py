@@ -23,7 +23,7 @@ _FUNCTION_OF_X = re.compile(r"@(\w+)\(\{x\}(?:, |(?=\)))")
 
 
 class Spelling(NamedTuple):
-    """How a framework spells what every framework has.
+    """A framework's spelling of what every framework has.
 
     prefix: of its operators; names: those that are called otherwise than elsewhere; dtype, cat, stack: formats;
     methods: functions that arrays have as methods too; data: what follows a parameter to make an array of it;

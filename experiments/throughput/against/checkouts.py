@@ -39,7 +39,7 @@ def build(folder: Path) -> None:
 
 
 def _unbuilt(folder: Path) -> str:
-    """Return why modules have to be built, or nothing."""
+    """Return the reason why modules must be built, or nothing."""
     native = folder / "gluonjit" / "native"
     sources = [path for ending in ("*.c", "*.h") for path in native.rglob(ending)]
     owned = {name: [path for path in sources if (path.parent.name == "rows") == (name == "_rows")] for name in MODULES}

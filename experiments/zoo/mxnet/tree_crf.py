@@ -20,7 +20,7 @@ def log_sum_exp(x: Any) -> Any:
 
 
 class TreeCRF(gluon.Block):
-    """How unlikely given tags are."""
+    """The negative log-likelihood of given tags."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -29,7 +29,7 @@ def random_dag(random: RandomState, size: int) -> Edges:
 
 
 def reversed_edges(edges: Edges) -> Edges:
-    """For each vertex those it has edges to."""
+    """Return for each vertex those that it has edges to."""
     backwards: Edges = [[] for _ in edges]
     for vertex, sources in enumerate(edges):
         for source in sources:

@@ -15,7 +15,7 @@ SIZE = 12
 
 
 class Point(nn.Module):
-    """How well each input fits the decoder's state: v tanh(W1 inputs + W2 state)."""
+    """The fit of each input to the decoder's state: v tanh(W1 inputs + W2 state)."""
 
     def __init__(self, size: int) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ SIZE = 16
 
 
 class TreeCRF(nn.Module):
-    """How unlikely given tags are."""
+    """The negative log-likelihood of given tags."""
 
     def __init__(self) -> None:
         super().__init__()

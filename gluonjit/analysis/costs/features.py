@@ -86,7 +86,7 @@ def gather(plan: Plan, step: Step) -> Amounts:
     return {
         "slice": len(step.gathers) - copied,
         "gather": copied,
-        "gather_row": sum(found.rows for found in step.gathers if found.copied),
+        "gather_row": sum(found.rows for found in step.gathers if found.is_copied),
         "gather_byte": gathered_bytes(plan, step),
     }
 

@@ -93,7 +93,7 @@ class CostModel:
         """The seconds of a flush, without backward, that do not depend on the number of samples."""
         known = self.coefficients
         launches = sum(self._priced(dict(features.compute(step), flop=0, byte=0, weight_byte=0)) for step in plan.steps)
-        gathers = sum(known.gather if gather.copied else known.slice for gather in _gathers(plan))
+        gathers = sum(known.gather if gather.is_copied else known.slice for gather in _gathers(plan))
         rest = known.session + known.session_step * len(plan.steps) + known.flush + known.chunk * len(plan.inputs)
         return launches + gathers + rest + self.analysis(scheduler, 0, len(plan.steps))
 
@@ -136,7 +136,7 @@ class CostModel:
         return sum(map(len, [*self._families.values(), *self._workloads.values()]))
 
     def _whole(self, plan: Plan, calls: int, scheduler: str, granularity: str) -> dict[str, tuple[str, float]]:
-        """By part of a flush the name of its curve and what the coefficients say."""
+        """Return the name of the curve of each part of a flush, and the prediction of the coefficients."""
         _, nodes, steps = features.analysis(plan)
         way = scheduler if granularity != "graph" else f"{scheduler} of samples"
         return {

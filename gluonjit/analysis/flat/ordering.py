@@ -88,7 +88,7 @@ def uses(
     keep: cython.longlong[::1],
     producer: cython.longlong[::1],
 ) -> list:
-    """For each family the families whose results its nodes read, in order. Of nodes to `keep`, read by such."""
+    """Find the families whose results the nodes of each family read, in order; among nodes to `keep` only."""
     n: cython.Py_ssize_t
     i: cython.Py_ssize_t
     made: cython.longlong
@@ -190,7 +190,10 @@ def levels(
     producer: cython.longlong[::1],
     found: cython.longlong[::1],
 ) -> None:
-    """The longest way to each node, in nodes to `keep` of its own phase; 0 without recursion. It goes into `found`."""
+    """Find the longest way to each node, in nodes to `keep` of its own phase; 0 without recursion.
+
+    It goes into `found`.
+    """
     n: cython.Py_ssize_t
     i: cython.Py_ssize_t
     row: cython.Py_ssize_t

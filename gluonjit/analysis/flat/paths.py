@@ -56,7 +56,7 @@ def longest_chains(
     operands: cython.longlong[::1],
     producer: cython.longlong[::1],
 ) -> cython.longlong:
-    """For each family that is wanted, the most of its nodes that lie on one path; all added up."""
+    """Add up, over the wanted families, the most nodes of each that lie on one path."""
     n: cython.Py_ssize_t
     i: cython.Py_ssize_t
     k: cython.Py_ssize_t

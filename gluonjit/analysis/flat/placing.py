@@ -69,7 +69,7 @@ class Gather:
         return self._of
 
     @property
-    def copied(self) -> bool:
+    def is_copied(self) -> bool:
         """Tells whether there is an index: rows that lie together are not copied."""
         return self._of is not None
 
@@ -140,7 +140,7 @@ class Step:
 
     @property
     def numbers(self) -> Any:
-        """The number of the record of each part; None where a step was made by itself."""
+        """The number of the record of each part; None if a step was made separately."""
         if self._laid is None:
             return None
         return [self._laid.cuts[k] for k in range(3 * self._first, 3 * self._last, 3)]
@@ -154,7 +154,7 @@ class Step:
         return self._laid.arities[begin : begin + self.count]
 
     def operands(self) -> Any:
-        """For each operand the number of its gather, and the rows of that from where to where, node by node, are its.
+        """The number of each operand's gather, and the range of its rows in that, node by node.
 
         Not of a kind whose nodes have any number of children, which come one after the other.
         """
@@ -167,7 +167,7 @@ class Step:
 
     @property
     def owners(self) -> Any:
-        """For each child the node that it belongs to, where nodes have any number of children."""
+        """The node that each child belongs to, where nodes have any number of children."""
         return np.repeat(np.arange(self.count), self.arities)
 
 

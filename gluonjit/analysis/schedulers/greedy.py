@@ -37,7 +37,7 @@ def schedule(nodes: Nodes) -> Schedule:
 
 
 def _same_type(nodes: Nodes) -> tuple[Index, Lists]:
-    """For each node how many nodes of its type come before it with none of the type between, and whose it is one of."""
+    """Count for each node the nearest earlier nodes of its type, and list the later ones that it is nearest to."""
     sources, targets = nodes.edges
     steps = [step for _, step in by_key(_levels(nodes)[targets], np.arange(len(targets)))]
     earlier, later = [], []

@@ -123,7 +123,7 @@ def check(trace: BatchTrace) -> None:
 
 
 class _Looks:
-    """For each row its spec, as a number."""
+    """The spec of each row, as a number."""
 
     def __init__(self, rows: int) -> None:
         self.rows: Index = np.full(rows, -1, dtype=np.int64)
@@ -134,7 +134,7 @@ class _Looks:
 
 
 def _made(trace: BatchTrace) -> tuple[Index, _Looks]:
-    """For each row the depth of its node (inputs: 0; nothing: -1), and its spec."""
+    """Return the depth of each row's node (inputs: 0; nothing: -1), and its spec."""
     total = sum(leaf.spec.rows for leaf in trace.leaves) + sum(len(table.rows) for table in trace.tables)
     total += sum(len(nodes.bases) * kind.rows for kind, nodes in zip(trace.kinds, trace.nodes))
     if not total <= trace.rows <= 2 * total + 1000:  # an interrupted capture leaves rows that nothing makes

@@ -85,7 +85,7 @@ def _nodes(captured: Captured, marks: list[Mark]) -> tuple[TraceNodes, ...]:
 
 
 def _samples(bases: Index, marks: list[Mark]) -> Index:
-    """For each node, by its first row, the sample during whose call it was captured."""
+    """Return by first row the sample during whose call each node was captured."""
     numbers = [NO_SAMPLE, *(NO_SAMPLE if sample is None else sample for _, sample in marks)]
     rows = np.array([row for row, _ in marks], dtype=np.int64)
     found: Index = np.array(numbers, dtype=np.int64)[np.searchsorted(rows, bases, side="right")]

@@ -22,7 +22,7 @@ from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 
 class Owned:
-    """A reference to an array with memory of its own, of which slices are views."""
+    """A reference to an array with its own memory, of which slices are views."""
 
     __slots__ = ("array",)
 
@@ -85,7 +85,7 @@ def is_view(key: Any, shape: tuple[int, ...]) -> bool:
 
 
 def apart(spec: Spec) -> Value:
-    """A value of an array that is there, has no history in a batch, and shares its memory with others."""
+    """Return a value of an existing array that has no history in a batch, and shares its memory with others."""
     return Value(-1, 0, spec, None, False, None)
 
 
@@ -122,7 +122,7 @@ def renew(array: Any) -> None:
 
 
 def in_memory(array: Any) -> NDArray | None:
-    """A view of an array that is there, such as an input, without history; None if it is another."""
+    """Return a view of an existing array, such as an input, without history; None for other views."""
     base = array._b
     if base is None or base._c is None or LOCAL.state.trace is not None:
         return None

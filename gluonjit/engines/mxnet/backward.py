@@ -143,7 +143,7 @@ def _finish(through: bool) -> None:
 
 
 def _in_batch(head: Any) -> bool:
-    """Tells whether backward has to begin in a batch's own history."""
+    """Tell whether backward begins in a batch's own history."""
     return isinstance(head, Lazy) and unlinked(head)
 
 
@@ -210,7 +210,7 @@ def _ones(spec: Spec) -> NDArray:
 def _through(
     tape: Tape, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool, begin: float
 ) -> tuple[list[Target], Pass]:
-    """Gradients of what the batch of a tape begins with; what has happened since `begin` is reported with it."""
+    """Run backward through a batch's tape; what has happened since `begin` is reported with it."""
     last = begin
     found = tape.gradients(seeds, retain, train_mode, hold)
     rest = 0.0

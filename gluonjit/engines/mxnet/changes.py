@@ -107,7 +107,7 @@ def hybridize(original: Any) -> Any:
 
 
 def flushing(original: Any, name: str) -> Any:
-    """A function before which everything that waits has to run."""
+    """Wrap a function so that everything pending runs before it."""
 
     @wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -143,7 +143,7 @@ def replacing(original: Any, name: str) -> Any:
 
 
 def forgetting(original: Any) -> Any:
-    """A function after which a plain block may call others than before."""
+    """Wrap a function after which a plain block may call other functions than before."""
 
     @wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:

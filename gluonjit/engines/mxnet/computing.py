@@ -97,7 +97,7 @@ def link(array: Any) -> NDArray:
 
 
 def own(array: Any, refusing: bool = True) -> NDArray:
-    """The computed array as memory of its own and its views', to be written to: others may share the rows of a batch.
+    """Give a computed array memory of its own, shared with its views, to be written to.
 
     Raises CaptureError if MXNet refuses the write, which it does for operators that write to a result (`refusing`).
     """
@@ -124,7 +124,7 @@ def own(array: Any, refusing: bool = True) -> NDArray:
 
 
 def _open(array: Any, written: Value, refusing: bool, by_view: bool = False) -> None:
-    """Give an array that is no view memory of its own; `written` is its value, or that of a view of it."""
+    """Give an array that is no view its own memory; `written` is its value, or that of a view of it."""
     value = array._v
     owned = value.base.__class__ is Owned
     if not owned and seen_through(array, True):

@@ -27,7 +27,7 @@ from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 
 def referred(lazy: Any, key: Any, scalar: tuple[int, ...] = (1,)) -> Value | None:
-    """Finds what an index picks as rows of a lazy array's value, where it is that in the open batch."""
+    """Find the rows of a lazy array's value that an index picks, if it is in the open batch."""
     value, state = lazy._v, LOCAL.state
     if isinstance(value.graph, Trace):
         return None

@@ -69,7 +69,7 @@ def blocks_of(block: gluon.Block) -> Iterator[gluon.Block]:
 
 
 def automatic_cell(block: gluon.HybridBlock, args: tuple[Any, ...]) -> Cell | None:
-    """The cell of a HybridBlock nobody hybridized, such as a loss, called on arrays of the open batch."""
+    """Return the cell of a HybridBlock that was not hybridized, such as a loss, called on arrays of the open batch."""
     if not is_hybrid(block) or block._active:
         return None
     batch = LOCAL.state.batch

@@ -31,8 +31,10 @@ class StepHistory(Learner, Protocol):
 
 
 class FusedSteps:
-    """The steps of a flush that run in C. MXNet computes in the background: what it may still be writing is waited for
-    when a step needs it, once."""
+    """The steps of a flush that run in C.
+
+    MXNet computes in the background: a step waits, once, for what MXNet may still be writing.
+    """
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class FusedSteps:
         return self._steps.under_way
 
     def run(self, begin: int, end: int) -> StepStretch | None:
-        """Run steps, up to one that has no derivative, which has to run as a graph; None where that is the first."""
+        """Run steps up to one without a derivative, which runs as a graph; None if that is the first."""
         tape: Any = None if self._tape is None else self._history()
         learned = NO_FLAGS if tape is None else tape.learned_rows
         ways = self._steps.choose(begin, end, learned, self._read, tape, self)
@@ -83,7 +85,7 @@ class FusedSteps:
         return any([self._steps.ways[way].learning.marks for way in set(stretch.ways)])
 
     def begin_backward(self) -> None:
-        """Read weights anew, as MXNet's own backward does, when what was written to them since is there."""
+        """Read weights anew, as MXNet's own backward does, after pending writes to them."""
         self._constants.clear()
         self._steps.forget_weights()
 

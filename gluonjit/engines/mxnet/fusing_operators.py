@@ -19,14 +19,14 @@ class RowMatrix(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Operands that are gathered together, one after the other; `apart` once an axis of its own tells them apart."""
+    """Operands that are gathered together, one after the other; `apart` if an axis separates them."""
 
     roles: tuple[RowMatrix, ...]
     apart: bool = False
 
 
 class Folded(NamedTuple):
-    """Rows that are to be summed up, this many for each node, on an axis of their own."""
+    """Rows to be summed up, this many for each node, on a separate axis."""
 
     rows: RowMatrix
     number: int
@@ -49,7 +49,7 @@ Anything = Any  # one of these
 
 
 def rows_in(value: Anything) -> RowMatrix:
-    """A value that has to be rows."""
+    """Return a value as rows. Raises NotFusable for any other."""
     if not isinstance(value, RowMatrix):
         raise NotFusable(f"{type(value).__name__} where rows are needed")
     return value

@@ -29,7 +29,7 @@ class Cut(NamedTuple):
 
     @property
     def origins(self) -> tuple[tuple[int, int], ...]:
-        """For each operand of the rest the one it is, or is a product of, and how many such stand before it."""
+        """The source of each operand of the rest, which it is or is a product of, and how many such stand before it."""
         sources = [*self.kept, *[operand for operand, _ in self.products]]
         return tuple([(operand, sources[:number].count(operand)) for number, operand in enumerate(sources)])
 

@@ -19,7 +19,7 @@ _FAR = 2**31
 
 
 def known(item: Any) -> NDArray | None:
-    """The array behind an operand, for which nothing has to run; None if it waits, or is no dense array."""
+    """Return the array behind an operand if nothing must run for it; None if it is pending, or no dense array."""
     if not isinstance(item, NDArray) or isinstance(item, BaseSparseNDArray):
         return None
     if getattr(item, "_v", None) is None:

@@ -91,11 +91,11 @@ class Lazy(_Silent):  # type: ignore[misc]
         return "default"
 
     def asnumpy(self) -> Any:
-        """As NDArray.asnumpy. Who reads numbers needs no history, also while recording."""
+        """Stands in for NDArray.asnumpy. Reading numbers needs no history, also while recording."""
         return read(self).asnumpy()
 
     def wait_to_read(self) -> None:
-        """As NDArray.wait_to_read."""
+        """Stands in for NDArray.wait_to_read."""
         concrete(self).wait_to_read()
 
     def __reduce__(self) -> Any:
@@ -126,12 +126,12 @@ class Lazy(_Silent):  # type: ignore[misc]
         return self[int(idx)]
 
     def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
-        """As NDArray.attach_grad; computes the array, which then is a leaf of what is captured later."""
+        """Stands in for NDArray.attach_grad; computes the array, which is a leaf of later captures."""
         with UNCAPTURED:  # the array for the gradient is no part of the program
             own(self).attach_grad(grad_req, *(() if stype is None else (stype,)))
 
     def backward(self, out_grad: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
-        """As NDArray.backward: runs the batch forward, then backward through all of it at once."""
+        """Stands in for NDArray.backward: runs the batch forward, then backward through all of it at once."""
         from mxnet import autograd
 
         autograd.backward([self], None if out_grad is None else [out_grad], retain_graph, train_mode)
@@ -172,7 +172,7 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
         return noted(picked, self, key) if picked.__class__ is LazyArray and is_view(key, self.shape) else picked
 
     def reshape(self, *shape: Any, **kwargs: Any) -> Any:
-        """As NDArray.reshape, captured."""
+        """Captures NDArray.reshape."""
         if not waits(self):
             computed = concrete(self).reshape(*shape, **kwargs)
             return seen(self, computed, ViewCall("reshape", (computed.shape,)), wrap)
@@ -180,22 +180,22 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
         return noted(found, self, ViewCall("reshape", (found.shape,))) if found.__class__ is LazyArray else found
 
     def astype(self, dtype: Any, copy: bool = True) -> Any:
-        """As NDArray.astype, captured."""
+        """Captures NDArray.astype."""
         if not copy and np.dtype(dtype) == self.dtype:
             return self
         return op.Cast(self, dtype=np.dtype(dtype).name)
 
     def detach(self) -> Any:
-        """As NDArray.detach, captured."""
+        """Captures NDArray.detach."""
         return detached(self, op.BlockGrad, wrap)
 
     def copy(self) -> Any:
-        """As NDArray.copy, captured."""
+        """Captures NDArray.copy."""
         return op.identity(self)
 
     @property
     def T(self) -> Any:
-        """As NDArray.T, captured."""
+        """Captures NDArray.T."""
         return op.transpose(self) if len(self._v.spec.shape) > 1 else self
 
 

@@ -66,7 +66,7 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
     def astype(
         self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
     ) -> Any:
-        """As mx.np.ndarray.astype, captured."""
+        """Captures mx.np.ndarray.astype."""
         if order not in (None, "K", "C") or casting != "unsafe" or not subok:
             return ndarray.astype(self, dtype, order, casting, subok, copy)
         if not copy and np.dtype(dtype) == self.dtype:
@@ -74,15 +74,15 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
         return _call("Cast", self, dtype=np.dtype(dtype).name)
 
     def copy(self, order: str = "C") -> Any:
-        """As mx.np.ndarray.copy, captured."""
+        """Captures mx.np.ndarray.copy."""
         return _call("_np_copy", self) if order == "C" else ndarray.copy(self, order)
 
     def detach(self) -> Any:
-        """As mx.np.ndarray.detach, captured."""
+        """Captures mx.np.ndarray.detach."""
         return detached(self, partial(_call, "BlockGrad"), wrap_np)
 
     def reshape_view(self, *shape: Any, **kwargs: Any) -> Any:
-        """As mx.np.ndarray.reshape_view, captured."""
+        """Captures mx.np.ndarray.reshape_view."""
         if not waits(self) or kwargs:
             computed = plain(self).reshape_view(*shape, **kwargs)
             return seen(self, computed, ViewCall("reshape_view", (computed.shape,)), wrap_np)
@@ -94,7 +94,7 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
         return self
 
     def as_nd_ndarray(self) -> Any:
-        """As mx.np.ndarray.as_nd_ndarray, without computing."""
+        """Stands in for mx.np.ndarray.as_nd_ndarray, without computing."""
         waits(self)  # a view is renewed
         array = wrap(self._v)
         array._c = None if self._c is None else self._c.as_nd_ndarray()
@@ -119,7 +119,7 @@ def wrap_np_as(value: Value, computed: NDArray | None) -> LazyNumpy:
 
 
 def _as_np_ndarray(self: LazyArray) -> LazyNumpy:
-    """As NDArray.as_np_ndarray, without computing."""
+    """Stands in for NDArray.as_np_ndarray, without computing."""
     waits(self)  # a view is renewed
     view = wrap_np_as(self._v, self._c)
     noted(view, self, NUMPY)

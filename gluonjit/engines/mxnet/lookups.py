@@ -29,7 +29,7 @@ class Table:
         self.known: dict[int, tuple[Any, Value]] = {}  # looked up before, by the index array's address
 
     def forget(self) -> None:
-        """Let go of values, whose graph refers to this: what runs is freed without the garbage collector."""
+        """Release values, whose graph refers to this: what runs is freed without the garbage collector."""
         self.known.clear()
 
 

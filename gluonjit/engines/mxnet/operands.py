@@ -26,7 +26,7 @@ _INTEGERS = {"int32", "int64", "int8", "uint8"}
 
 
 class _Zero:
-    """A reference to an array that the batch has made of zeros, as long as nobody has written to it."""
+    """A reference to an array that the batch has made of zeros, valid until it is written to."""
 
 
 ZERO = _Zero()
@@ -37,7 +37,7 @@ class Empty(Exception):
 
 
 def owned(value: Value, array: NDArray) -> Value:
-    """This value for an array with memory of its own."""
+    """Return this value for an array with its own memory."""
     return Value(value.rows, value.depth, value.spec, value.graph, value.taped, Owned(array))
 
 
@@ -60,7 +60,7 @@ def value_of(batch: Batch, array: Any) -> Value:
 
 
 def seen_through(array: Any, write: bool = False) -> bool:
-    """Make a slice of an array that was there before the batch the view that it is in MXNet: nothing has to run.
+    """Make a slice of an array from before the batch the view that it is in MXNet: nothing runs for it.
 
     What an operator gave is a copy: no help to who wants to `write`, and once the batch has run as it was then.
     """
@@ -112,7 +112,7 @@ def leaf(batch: Batch, array: NDArray) -> Value:
 
 
 def _copied(batch: Batch, array: NDArray, spec: Spec) -> Value:
-    """A leaf with the numbers that an array has now, which others may write to: equal when these are."""
+    """Return a leaf with the current numbers of an array that may be written to: leaves of equal numbers are equal."""
     if spec.dtype in _INTEGERS and len(spec.shape) == 1:
         return host_rows(batch, array, spec.dtype, spec.device)
     key = ("shared", spec, array.asnumpy().tobytes())

@@ -97,7 +97,7 @@ def capture_op(
 
 
 def _takes(record: Record, values: Sequence[Value | None]) -> bool:
-    """Tells whether the nodes of a record take these values as they are."""
+    """Tell whether the nodes of a record take these values without conversion."""
     return len(record.kind.operands) == sum(value is not None for value in values)
 
 
@@ -220,7 +220,7 @@ def _sum_of(batch: Batch, operands: Sequence[Value], mode: int) -> tuple[Record,
 
 
 def is_pending(arrays: Sequence[Any]) -> bool:
-    """Tells whether an operator on these arrays has to be captured."""
+    """Tell whether an operator on these arrays must be captured."""
     for array in arrays:
         if (array.__class__ is LazyArray or array.__class__ is LazyNumpy) and waits(array):
             return True

@@ -66,7 +66,7 @@ class Reach(reach.Reach):
 
 
 def entered_waiting(graph: Graph, begun: Iterable[int], learned: Callable[[Any], bool]) -> Any:
-    """As `entered`, by the rows of a graph that waits to run; calls that nobody reads count too, as they do eagerly."""
+    """Do what `entered` does for a graph that waits to run; calls that nobody reads count too, as they do eagerly."""
     since = np.full(graph.rows, np.inf)
     since[list(begun)] = -1
     calls = []
@@ -92,7 +92,7 @@ def entered_waiting(graph: Graph, begun: Iterable[int], learned: Callable[[Any],
 
 
 def entered(plan: Plan, begun: Iterable[Place], learned: Callable[[Any], bool]) -> list[Any]:
-    """For each arena of a plan its rows that autograd would have in a computational graph, once that has run.
+    """Find in each arena of a plan the rows that autograd would have in a computational graph after the run.
 
     These are the results of recorded nodes that go back to a row of `begun` or to a `learned` weight, and all that such
     nodes have read. What a node has read counts for those alone that were captured after it.

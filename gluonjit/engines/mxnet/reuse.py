@@ -39,12 +39,12 @@ class _MXNetReusing(Reusing):
         hooks = any(inner._forward_hooks or inner._forward_pre_hooks for inner in blocks_of(net))
         return "a block in it has forward hooks, which run for each call" if hooks else ""
 
-    def look(self, array: Any) -> Any:
+    def key_of(self, array: Any) -> Any:
         """Its shape, dtype and device."""
         return spec_of(array)
 
     def watched(self, batch: Batch, net: Any, arrays: list[Any]) -> Any:
-        """A region like any other: operators say by themselves what is no part of a graph."""
+        """Return a plain region: operators report themselves what is not part of a graph."""
         return nullcontext()
 
     def wrapped(self, value: Value, kind: type) -> Any:

@@ -37,7 +37,7 @@ class Segments:
         self._columns = most + 1
 
     def of(self, step: int) -> list[Any]:
-        """For the step of this number the owner of each child, and ones in a matrix (children, nodes)."""
+        """Return the owner of each child in a step, and a matrix (children, nodes) of ones there."""
         children, nodes, first = self._children[step], self._nodes[step], self._first[step]
         types = [np.int64, np.int64]
         shapes = [(children + 1,), (children,)]

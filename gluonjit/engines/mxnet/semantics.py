@@ -47,7 +47,7 @@ def shapes(numpy: bool) -> Iterator[None]:
 
 
 def _set_shapes(numpy: bool) -> None:
-    """As mxnet.util.set_np_shape, which refuses while arrays are numpy's."""
+    """Stand in for mxnet.util.set_np_shape, which refuses while arrays are numpy's."""
     check_call(_LIB.MXSetIsNumpyShape(ctypes.c_int(numpy), ctypes.byref(ctypes.c_int())))
 
 

@@ -169,15 +169,15 @@ class Session(ArraySession):
         elif self.finite is not None:
             self.finite.inputs(place.arena, place.begin, rows)
 
-    def kept(self, rows: NDArray, own: bool) -> NDArray:
-        """Without its history: steps must not go back into it by themselves, where nothing is learned from a row."""
+    def as_arena(self, rows: NDArray, own: bool) -> NDArray:
+        """Detach rows from their history: steps must not go back into it by themselves."""
         return rows if own else rows.detach()
 
     def room(self, arena: Arena) -> NDArray:
         """Makes an array for the rows of an arena."""
         return room_for(arena.spec, arena.rows)
 
-    def cut(self, array: NDArray, begin: int, end: int) -> NDArray:
+    def slice_rows(self, array: NDArray, begin: int, end: int) -> NDArray:
         """Rows of an array, in its memory."""
         return slice_rows(array, begin, end)
 
@@ -276,7 +276,7 @@ class Session(ArraySession):
         return len(stretch.steps)
 
     def _track(self) -> None:
-        """Let the tape decide which arenas get gradients, when all inputs are there."""
+        """Let the tape decide which arenas get gradients, once all inputs are in place."""
         if self.tape is not None and not self._tracked:
             self._tracked = True
             self.tape.track(self.arrays)
@@ -363,7 +363,7 @@ def _joined(leaves: Sequence[Leaf], learned: Sequence[bool], out: NDArray | None
 
 
 def _besides(plan: Plan, steps: Sequence[int]) -> dict[int, list[Any]]:
-    """For each of these steps whose nodes have any number of children what tells whose each is."""
+    """Return the owners of the children in each of these steps that has any number of them."""
     by_device: dict[str, list[tuple[int, Any]]] = {}
     for number in steps:
         step = plan.steps[number]

@@ -248,7 +248,7 @@ _RESHAPES = {"Reshape", "_np_reshape", "_npx_reshape", "reshape_like"}
 def _refused(
     name: str, attrs: Attrs, inputs: tuple[Shaped, ...], why: str, fits: bool = False, theirs: Any = mx.base.MXNetError
 ) -> CaptureError:
-    """The error of an operator that does not take such operands; MXNet's own error too, as it is without batching.
+    """Return the error of an operator that does not take such operands; also MXNet's own error, as in eager execution.
 
     fits: whether the shapes are right, so that it has to be the dtypes.
     """
@@ -290,7 +290,7 @@ def map_structure(result: Any, visit: Callable[[Any], Any]) -> Any:
 
 
 def let_in(trace: Trace) -> list[int]:
-    """For each operand which of the operands and constants, as bits, let it into a computational graph by being in it.
+    """Find, as bits, which operands and constants in a computational graph let each operand into it.
 
     MXNet records an operator that reads something that is in, which lets in what else it reads, and its results.
     """

@@ -211,7 +211,7 @@ def _gradients(net: gluon.Block, samples: Sequence[Any]) -> Iterator[tuple[str, 
 
 @contextmanager
 def _kept_gradients(net: gluon.Block, samples: Sequence[Any]) -> Iterator[None]:
-    """Keeps what backward writes to: afterwards it is what it was before."""
+    """Save what backward writes to, and restore it at the end."""
     kept = [(array, array.copy()) for _, array in _gradients(net, samples)]
     try:
         yield

@@ -27,7 +27,7 @@ class Slice(NamedTuple):
 
 
 class ViewCall(NamedTuple):
-    """A function that gives a view of its first argument: the others, which of its results, and how it was called.
+    """A call of a function that returns a view of its first argument; output: which result is the view.
 
     learning: whether gradients were recorded then.
     """

@@ -19,12 +19,15 @@ _modes = torch._C._len_torch_dispatch_stack
 
 
 def traced_otherwise() -> bool:
-    """Tells whether torch.jit.trace, torch.export, make_fx or another mode is to see operators as they are called."""
+    """Tell whether torch.jit.trace, torch.export, make_fx or another mode watches operators."""
     return _tracing() is not None or _modes() > 0
 
 
 def compile_(model: Any = None, *args: Any, **kwargs: Any) -> Any:
-    """torch.compile. What is batched runs as it is, as one program for all samples; the rest is compiled."""
+    """Stands in for torch.compile.
+
+    What is batched runs unchanged, as one program for all samples; the rest is compiled.
+    """
     found = hooked.original_compile(model, *args, **kwargs)
     if isinstance(model, torch.nn.Module):
         kind = type(found)
@@ -60,7 +63,7 @@ def _function_call(model: Any, compiled: Any) -> Any:
 
 
 def script_function(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """The call of a function that was scripted or traced: inside of a sample what was scripted runs as it was written.
+    """Call a function that was scripted or traced; inside of a sample the original of a scripted one runs.
 
     One that was traced is another function than what it was traced from: that runs by itself.
     """
@@ -72,7 +75,7 @@ def script_function(self: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 def script_method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """The call of a method of a module that was scripted or traced, which runs by itself."""
+    """Call a method of a module that was scripted or traced, which runs alone."""
     return _script_by_itself(hooked.original_script_method, self, args, kwargs)
 
 

@@ -67,7 +67,7 @@ def name_of(func: Any) -> str:
 
 
 def without_rule(func: Any) -> Any:
-    """For an operator that has no rule a function that does the same with others, if PyTorch has one."""
+    """Find a function that does the same as an operator without a rule by other operators, if PyTorch has one."""
     if rule_of(name_of(func)) is not None or func in _APART:
         return None
     if func in _FUSED:

@@ -130,7 +130,7 @@ def find_tensors(item: Any) -> Any:
 
 
 def functional_call(module: Any, *args: Any, **kwargs: Any) -> Any:
-    """Stands in torch.func.functional_call's place: the weights are those of this call alone, so it runs by itself."""
+    """Stands in for torch.func.functional_call: the weights belong to this call alone, so it runs alone."""
     state = LOCAL.state
     if state.trace is not None or state.paused:
         return hooked.original_functional_call(module, *args, **kwargs)
@@ -163,7 +163,7 @@ def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def enter_saved(self: Any) -> None:
-    """A region whose hooks see what is saved for backward, as torch.utils.checkpoint's do: it runs by itself.
+    """Enter a region whose hooks see what is saved for backward, such as torch.utils.checkpoint's: it runs alone.
 
     They are to see that which is computed inside, all of it, and nothing else.
     """
@@ -256,7 +256,7 @@ def _tensors_of(listed: Any) -> Any:
 
 
 def _run_heads(tensors: tuple[Any, ...]) -> None:
-    """Run what backward begins with; in a trace that is left to `computed`, which refuses."""
+    """Run what backward begins with; in a trace `computed` refuses that."""
     if LOCAL.state.trace is None:
         for tensor in tensors:
             if tensor.__class__ is LazyTensor:

@@ -31,11 +31,11 @@ class Readers:
         self.given: dict[int, Any] = {}
 
     def rows_given(self, count: int) -> Any:
-        """From which of this many rows the backward under way comes, to be filled in."""
+        """Make the flags of the rows that the backward pass comes from, to be filled in."""
         return self.given.setdefault(current_backward(), np.zeros(count, dtype=bool))
 
     def take_given(self, count: int) -> Any:
-        """From which of this many rows the backward under way comes; all where nobody has said so."""
+        """Take the flags of the rows that the backward pass comes from; all rows if nobody has set them."""
         found = self.given.pop(current_backward(), None)
         return np.ones(count, dtype=bool) if found is None else found
 
@@ -190,7 +190,7 @@ def telling(keep: bool) -> Iterator[None]:
 
 
 def told() -> bool:
-    """As `keeps_graph`, where PyTorch does not say it (2.4): on the host backward runs on the thread that called it."""
+    """Tell the same where PyTorch does not say it (2.4): on the host backward runs on the thread that called it."""
     return _TOLD.keep
 
 

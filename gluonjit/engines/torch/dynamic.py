@@ -119,14 +119,14 @@ def _paced(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
 
 
 def _aside(module: Any, args: Any, kwargs: Any) -> Any:
-    """The call as it is without batching: something else traces it."""
+    """Call as without batching, because something else traces the call."""
     given, named = computed((args, kwargs))
     with UNCAPTURED:
         return hooked.original_call(module, *given, **named)
 
 
 def _automatic_cell(module: Any, args: Any, kwargs: Any) -> Cell | None:
-    """The cell of a module nobody hybridized, such as a loss, called on tensors of the open batch."""
+    """Return the cell of a module that was not hybridized, such as a loss, called on tensors of the open batch."""
     state = LOCAL.state
     batch: Any = state.batch
     inside = state.inside and batch.engine is engine_of("torch")
@@ -175,7 +175,7 @@ def _alike(module: Any) -> Cell | None:
 
 
 def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
-    """The call as one node, or else as what it calls; one outside of all others is then a sample."""
+    """Capture a call as one node, or else what it calls; an outermost call is then a sample."""
     state = LOCAL.state
     batch = state.batch
     if batch is None or batch.room < 0 or batch.engine is not engine_of("torch"):
@@ -201,7 +201,7 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
 def _node_or_parts(
     module: Any, cell: Cell, args: Any, kwargs: Any, batch: Batch, noted: _Noted, in_sample: bool = False
 ) -> Any:
-    """The call as one node, or what it calls: that of one outside of all others is a sample, if it is not in one."""
+    """Capture a call as one node, or what it calls; an outermost call that is not in a sample is one."""
     state = LOCAL.state
     _, hooks_inside, passes = noted
     hooks = hooks_inside or module._forward_hooks or module._forward_pre_hooks
@@ -256,12 +256,12 @@ def expanded(batch: Batch, cell: Cell, module: Any, why: str) -> None:
 
 
 def _is_fine(batch: Batch, module: Any, why: str) -> bool:
-    """Tells whether it is as it should be that a call is no node: nobody can change it."""
+    """Tell whether it is expected that a call is not a node: nobody can change it."""
     return is_own(module) or why == LOOPS or why in batch.foreign.values()
 
 
 def _parts(module: Any, args: Any, kwargs: Any, batch: Batch, hooks_inside: bool) -> Any:
-    """An outermost module is called: what it calls is captured."""
+    """Call an outermost module, and capture what it calls."""
     if id(module) not in batch.placed:
         place(batch, module, module.modules, KNOWN)
     known = batch.foreign  # classes in which there is no tensor

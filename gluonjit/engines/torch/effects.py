@@ -22,7 +22,7 @@ PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.Siz
 
 
 class Outside:
-    """For `with`: what a traced function does beside giving a result is undone, as far as that is plain to see.
+    """Context that undoes the visible side effects of a traced function.
 
     drawn: whether it drew random numbers in Python; changed: whether it set attributes of the module.
     """
@@ -110,7 +110,7 @@ _USUAL_PLAIN, _USUAL_HOLDERS = {*PLAIN} - {float}, {dict, OrderedDict, set}
 
 
 def attributes(owner: Any) -> Any:
-    """Collects what a module's program depends on beside arguments: its own plain attributes and parts, and theirs."""
+    """Collect what a module's program depends on besides arguments: its plain attributes and parts, and theirs."""
     if not isinstance(owner, torch.nn.Module):
         return ()
     found: list[Any] = []

@@ -62,7 +62,7 @@ class TorchEngine(Adapter):
             torch.cuda.synchronize()
 
     def may_choose(self) -> bool:
-        """Tells whether this process may run calls in another way than others: not where they train together."""
+        """Tell whether this process may choose how calls run; not if several processes train together."""
         return not (torch.distributed.is_available() and torch.distributed.is_initialized())
 
     def sum_kind(self, spec: Spec, count: int) -> Kind:
@@ -74,7 +74,7 @@ class TorchEngine(Adapter):
         return Account()
 
     def running(self) -> plain:
-        """For `with`: operators inside run at once, unrecorded."""
+        """Return a context in which operators run at once, unrecorded."""
         return plain()
 
     def session(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> Session:
@@ -103,7 +103,7 @@ class TorchEngine(Adapter):
         return data_step()
 
     def opened(self, lazy: Any) -> Any:
-        """A computed tensor with memory of its own, that may be written to without our knowing."""
+        """Return a computed tensor with its own memory, which may be written to unnoticed."""
         return opened(lazy, False)
 
     def put_data(self, lazy: Any, value: Any) -> None:
@@ -122,7 +122,7 @@ class TorchEngine(Adapter):
             raise self.error_of(func, args, kwargs, error)  # noqa: B904 (it has its cause)
 
     def read_by(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """An operator that C++ calls on a lazy tensor by itself, of its numbers. Raises CaptureError of a history."""
+        """Run an operator that C++ calls on a lazy tensor on its numbers. Raises CaptureError if it has a history."""
         return read_by(func, args, kwargs)
 
     def error_of(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Exception:

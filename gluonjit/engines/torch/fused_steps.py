@@ -79,7 +79,7 @@ def _nothing(asked: Any) -> Any:
 
 
 class FusedSteps:
-    """The steps of a flush that run in C. What a gradient is has to be told for as long as somebody goes backward."""
+    """The steps of a flush that run in C. Gradients must be given as long as a backward pass may come."""
 
     _gradient: Callable[[int], Any] = staticmethod(_nothing)
     _learned: Callable[[Any], Any] = staticmethod(_nothing)

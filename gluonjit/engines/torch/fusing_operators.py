@@ -46,7 +46,7 @@ Rule = Callable[[Builder, Args, Sequence[Shape]], Any]
 
 
 def rows_in(value: Anything) -> RowMatrix:
-    """A value that has to be rows."""
+    """Return a value as rows. Raises NotFusable for any other."""
     if not isinstance(value, RowMatrix):
         raise NotFusable(f"{type(value).__name__} where rows are needed")
     return value
@@ -96,7 +96,7 @@ def two(builder: Builder, op: str, a: Anything, b: Anything, shape: Shape) -> An
 
 
 def _as_wide(a: RowMatrix, view: View, shape: Shape) -> RowMatrix:
-    """The result of an operator, which has to be as wide as its shape says: (2, 1) and (1, 2) make (2, 2)."""
+    """Check that the result of an operator is as wide as its shape says: (2, 1) and (1, 2) make (2, 2)."""
     found = a._replace(view=view, shape=shape)
     if prod(found.inner) != view.width or (a.lead and shape[:1] != a.shape[:1]):
         raise NotFusable(f"rows of {a.inner} are broadcast to {shape}")

@@ -15,7 +15,7 @@ from gluonjit.errors import CaptureError
 
 
 class Flush(torch.autograd.Function):  # type: ignore[misc]
-    """A flush as a function of everything that learns; its results are what somebody can read."""
+    """A flush as a function of everything that requires gradients; its results are those that can be read."""
 
     @staticmethod
     def forward(ctx: Any, tape: Tape, results: list[Any], *sources: Any) -> Any:

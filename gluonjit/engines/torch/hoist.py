@@ -41,7 +41,7 @@ class Cut(NamedTuple):
 
     @property
     def origins(self) -> tuple[tuple[int, int], ...]:
-        """For each operand of the rest the one it is, or comes from, and how many such stand before it."""
+        """The source of each operand of the rest, which it is or comes from, and how many such stand before it."""
         sources = [*self.kept, *[piece.operand for piece in self.pieces for _ in piece.results]]
         return tuple([(operand, sources[:number].count(operand)) for number, operand in enumerate(sources)])
 
@@ -79,7 +79,7 @@ def used_alone(trace: Trace, results: Sequence[int]) -> Cut | None:
 
 
 def _owners(trace: Trace, wanted: set[int]) -> dict[int, int | None]:
-    """For each position the leaf operand that it is computed of, None if that is constants alone; others are out."""
+    """Find the leaf operand that each position is computed from, None for constants alone; others are left out."""
     of: dict[int, int | None] = {position: None for position, _ in trace.consts}
     of.update({operand: operand for operand in wanted})
     for op in trace.ops:
@@ -90,7 +90,7 @@ def _owners(trace: Trace, wanted: set[int]) -> dict[int, int | None]:
 
 
 def _may_be_cut(name: str) -> bool:
-    """Not what makes more rows of one, as a node does for its children."""
+    """Tell whether an operator may be cut out: not if it makes more rows of one, as a node does for its children."""
     return name in _PRODUCTS | _VIEWS or torch.Tag.pointwise in operator_named(name).tags
 
 

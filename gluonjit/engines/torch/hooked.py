@@ -66,7 +66,7 @@ def hooks_everywhere() -> bool:
 
 
 def applied(function: Any, *args: Any) -> Any:
-    """A function of this package's own for autograd, without what is looked at for those of others."""
+    """Apply a function of this package's own for autograd, without the checks for those of users."""
     if torch._C._are_functorch_transforms_active():
         return function.apply(*args)
     return own_apply.__get__(None, function)(*args)
@@ -78,7 +78,7 @@ def current_mode() -> int:
 
 
 class _Learning:
-    """For `with`, inside of `plain`: operators are recorded."""
+    """Context inside of `plain` in which operators are recorded."""
 
     __slots__ = ()
 
@@ -93,7 +93,7 @@ LEARNING = _Learning()
 
 
 class plain:
-    """For `with`: operators inside run at once, are no part of the program, and are recorded where `learning`.
+    """Context in which operators run at once, are not part of the program, and are recorded if `learning`.
 
     Nothing is cast: what was captured under torch.autocast has its casts in it.
     """

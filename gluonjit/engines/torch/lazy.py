@@ -46,7 +46,7 @@ def _read(lazy: LazyTensor) -> Any:
 
 
 class _NoSigns:
-    """A base of lazy tensors without signs of its own; in C, where that was built, one that has them."""
+    """A base of lazy tensors without operators; its counterpart in C has them."""
 
     __slots__ = ()
 
@@ -127,7 +127,7 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
         self.requires_grad_(wanted)
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
-        """As torch.Tensor.requires_grad_; computes the tensor, which then is a leaf of what is captured later."""
+        """Stands in for torch.Tensor.requires_grad_; computes the tensor, which is a leaf of later captures."""
         computed, batch = concrete(self), LOCAL.state.batch
         computed.requires_grad_(requires_grad)
         if batch is not None and self._v.graph is batch.graph:  # an input, for which nothing had to run
@@ -169,28 +169,28 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
         engine_of("torch").put_data(self, value)  # type: ignore[attr-defined]
 
     def size(self, dim: int | None = None) -> Any:
-        """As torch.Tensor.size."""
+        """Stands in for torch.Tensor.size."""
         shape = self._v.spec.shape
         return torch.Size(shape) if dim is None else shape[dim]
 
     def dim(self) -> int:
-        """As torch.Tensor.dim."""
+        """Stands in for torch.Tensor.dim."""
         return len(self._v.spec.shape)
 
     ndimension = dim
 
     def numel(self) -> int:
-        """As torch.Tensor.numel."""
+        """Stands in for torch.Tensor.numel."""
         return prod(self._v.spec.shape)
 
     nelement = numel
 
     def is_floating_point(self) -> bool:
-        """As torch.Tensor.is_floating_point."""
+        """Stands in for torch.Tensor.is_floating_point."""
         return self._v.spec.dtype in FLOATS
 
     def get_device(self) -> int:
-        """As torch.Tensor.get_device."""
+        """Stands in for torch.Tensor.get_device."""
         index = self.device.index
         return -1 if index is None else int(index)
 
@@ -208,15 +208,15 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
         return iter([self[k] for k in range(self._v.spec.shape[0])])
 
     def item(self) -> Any:
-        """As torch.Tensor.item."""
+        """Stands in for torch.Tensor.item."""
         return _read(self).item()
 
     def tolist(self) -> Any:
-        """As torch.Tensor.tolist."""
+        """Stands in for torch.Tensor.tolist."""
         return _read(self).tolist()
 
     def numpy(self, *, force: bool = False) -> Any:
-        """As torch.Tensor.numpy."""
+        """Stands in for torch.Tensor.numpy."""
         return _read(self).numpy(force=force)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
@@ -252,12 +252,12 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
     def backward(
         self, gradient: Any = None, retain_graph: Any = None, create_graph: Any = False, inputs: Any = None
     ) -> None:
-        """As torch.Tensor.backward: runs the batch forward, then backward through all of it at once."""
+        """Stands in for torch.Tensor.backward: runs the batch forward, then backward through all of it at once."""
         torch.autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 def item_of(lazy: LazyTensor, key: Any) -> Any:
-    """`lazy[key]`: rows of what is captured are references. The class has no such method of its own in Python.
+    """Return `lazy[key]`: rows of captured values are references. The class has no such method in Python.
 
     With one PyTorch would take a tensor for a sequence, and one without axes, in a list, for one that has no length.
     """

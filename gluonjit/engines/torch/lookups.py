@@ -71,7 +71,7 @@ def table_of(batch: Batch, weight: Any, attrs: tuple[tuple[str, Any], ...], tape
 
 
 def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
-    """The entries at these indices, a tensor that is there; None if it has two dimensions or more, or none at all.
+    """Return the entries at these indices, an existing tensor; None if it has no dimension, or two or more.
 
     Raises CaptureError for an index outside of the table.
     """

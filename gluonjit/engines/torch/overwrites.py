@@ -13,7 +13,7 @@ import numpy as np
 
 from gluonjit.analysis.plan import Place, Plan, Step
 from gluonjit.engines.torch.program import program_of
-from gluonjit.engines.torch.saved import kept
+from gluonjit.engines.torch.saved import saved_values
 from gluonjit.graph import Graph, Kind, Record, Value
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.capture.reuse import refuse
@@ -65,12 +65,12 @@ def note_write(graph: Graph, value: Value, captured: int, learning: bool = True)
 
 
 def _apart(record: Record, node: int) -> None:
-    """Let equal calls from now on be nodes of their own: what they save is not written over."""
+    """Make equal calls separate nodes from now on: what they save is not written over."""
     record.forget(node)
 
 
 def note_written_result(value: Value) -> None:
-    """Remember that the numbers of a value whose batch has run are others from now on."""
+    """Note that the numbers of a value whose batch has run have changed."""
     if value.taped and value.result is not None and not value.result.chunk.readers.shared:
         chunk, row = value.result
         first = chunk.place.begin + row
@@ -80,7 +80,7 @@ def note_written_result(value: Value) -> None:
 def savers(
     plan: Plan, learns: Callable[[Place, Any], bool], arena: int, first: int, count: int
 ) -> Iterator[tuple[int, int]]:
-    """Finds results of the nodes whose backward pass needs some rows of an arena, which hold others by now.
+    """Find results of the nodes whose backward pass needs rows of an arena that were overwritten.
 
     learns: whether gradients go through any of these rows: those of an index, or where that is None of a place.
     """
@@ -92,7 +92,7 @@ def savers(
         readers = list(_readers(step, arena, wanted))
         if not results and not readers:
             continue
-        operands, saved = kept(program_of(step.kind), _flags(step, learns))
+        operands, saved = saved_values(program_of(step.kind), _flags(step, learns))
         if any(step.places[k] in results for k in saved):
             yield arena, first
         for operand, node in readers:
@@ -125,7 +125,7 @@ def _flags(step: Step, learns: Callable[[Place, Any], bool]) -> tuple[bool, ...]
 
 
 def _copies_of(graph: Graph, rows: range) -> list[list[int]]:
-    """The rows of other tensors, joined of any of these, that have memory of their own."""
+    """Return the rows of other tensors that are joined of these and have their own memory."""
     return [list(joined) for joined in graph.copies if not set(rows).isdisjoint(joined)]
 
 
@@ -174,14 +174,14 @@ def _kept_by(graph: Graph, record: Record, node: int) -> tuple[frozenset[int], f
     if kind.split is None:
         if len(program_of(kind).trace.operands) != len(flags):
             return frozenset(), frozenset()
-        return kept(program_of(kind), tuple(flags))
+        return saved_values(program_of(kind), tuple(flags))
     chosen = tuple([flags[k] for k in kind.split.kept]) + (True,) * len(kind.split.products)
     if len(program_of(kind).trace.operands) != len(chosen):
         return frozenset(), frozenset()
-    operands, results = kept(program_of(kind), chosen)
+    operands, results = saved_values(program_of(kind), chosen)
     own = {kind.split.kept[k] for k in operands if k < len(kind.split.kept)}
     for argument, product in kind.split.products:
-        if kept(program_of(product), (flags[argument],))[0]:
+        if saved_values(program_of(product), (flags[argument],))[0]:
             own.add(argument)
     return frozenset(own), results
 

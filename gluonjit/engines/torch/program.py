@@ -241,7 +241,7 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
 
 @contextmanager
 def checking(device: str, names: Iterable[str] = ()) -> Iterator[None]:
-    """A region in which operators of these names are written down, and run on examples: what is drawn is forgotten."""
+    """Return a region in which operators of these names are noted and run on examples; draws are undone."""
     draws = any(RANDOM in operator_named(name).tags for name in set(names))
     devices = [] if device == "cpu" else [device_named(device)]
     with plain(), torch.random.fork_rng(devices) if draws else nullcontext():

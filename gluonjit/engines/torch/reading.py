@@ -38,7 +38,7 @@ def of_computed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An operator that C++ calls on lazy tensors by itself, as `torch.tensor([x])` does: on their numbers.
+    """Run an operator that C++ calls on lazy tensors, as `torch.tensor([x])` does, on their numbers.
 
     Autograd has been passed by then, and is begun again. Raises CaptureError if gradients would get lost: of views.
     """

@@ -24,7 +24,7 @@ from gluonjit.hybrid.options import Options
 
 
 class RecordedSession(Session):
-    """A flush without a tape. An arena that is read is joined of what learns in it, which is slow and seldom needed.
+    """A flush without a tape. An arena that is read is joined of what learns in it, which is slow and rarely needed.
 
     What it is made of takes part as views, with respect to which it is differentiated: a weight's gradient is not to
     have in it what reaches the weight through another source, whose own gradient goes on to there.

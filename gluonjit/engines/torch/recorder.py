@@ -94,7 +94,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """To leave torch.compile alone: to say so with True would import all of it, which takes seconds."""
+        """Leave torch.compile alone; returning True would import all of it, which takes seconds."""
         return False
 
     def placeholders(self) -> list[TraceTensor]:
@@ -121,7 +121,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         return tensor.__class__ is TraceTensor and tensor.recorder is self
 
     def place_of(self, tensor: TraceTensor) -> int:
-        """The position of a tensor; a view of what has been written to since is taken anew."""
+        """Return the position of a tensor; a view of what has been written to since is taken anew."""
         base = tensor.base
         if base is not None and base.writes != tensor.writes:
             with torch.set_grad_enabled(tensor.learning), self:
@@ -247,7 +247,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         return True
 
     def _new_numbers(self, func: Any, named: dict[str, Any], written: TraceTensor) -> int:
-        """The position of what an operator writes, as a tensor of its own."""
+        """Return the position of what an operator writes, as a separate tensor."""
         assign = ASSIGNING.get(func)
         if assign is not None:
             with self:
@@ -337,7 +337,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         return type(found)(results) if isinstance(found, (list, tuple)) else results[0]
 
     def _stays(self, device: Any) -> bool:
-        """Tells whether a result for this device is where the operands are; what goes elsewhere is no node's."""
+        """Tell whether a result on this device is where the operands are; else it is no node's."""
         here = device_named(self.trace.device)
         return device is None or (device.type == here.type and device.index in (None, here.index))
 
@@ -391,7 +391,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             return int(torch.where(torch.ones_like(new, dtype=torch.bool), new, self._tensor(before)).position)
 
     def _as_before(self, target: TraceTensor, position: int) -> int:
-        """Casts what is written to the dtype of what it is written to. Raises NeedsValue if PyTorch refuses."""
+        """Cast what is written to the dtype of its target. Raises NeedsValue if PyTorch refuses."""
         (shape, _), (before, dtype) = self.trace.shapes[position], self.trace.shapes[target.position]
         wanted = dtype_named(dtype)
         if shape != before or not torch.can_cast(self._shapes[position].dtype, wanted):

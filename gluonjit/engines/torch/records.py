@@ -216,7 +216,7 @@ def _pattern_of(call: Call) -> Pattern:
 
 
 def _is_nested(call: Call) -> bool:
-    """Tells whether an argument has a structure of its own: numbers in a list, or more than a list of some tensors."""
+    """Tell whether an argument is nested: numbers in a list, or more than a list of some tensors."""
     given = (*call.args, *call.kwargs.values())
     return max(map(_depth, given), default=0) > _CHILDREN or any(map(_lists_numbers, given))
 
@@ -235,7 +235,7 @@ def _depth(arg: Any) -> int:
 
 
 def _refused_before(call: Call, wanted: tuple[Any, ...]) -> str | None:
-    """Why a signature never seen before is no node, where that can be told from those that were."""
+    """Say why a new signature is no node, if earlier ones tell."""
     if not call.cell.patterns or wanted in call.cell.variants:
         return None
     pattern = _pattern_of(call)

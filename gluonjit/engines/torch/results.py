@@ -20,7 +20,7 @@ from gluonjit.hybrid.run.state import settle as run
 
 
 def outside_of_transforms() -> Any:
-    """For `with`: inside, no transform of torch.func is under way."""
+    """Return a context in which no transform of torch.func is active."""
     return nullcontext() if peek_interpreter_stack() is None else temporarily_clear_interpreter_stack()
 
 
@@ -40,7 +40,7 @@ def numbers_of(value: Value) -> Any:
 
 
 def refuse_used(item: Any, call: str) -> None:
-    """Raise where the gradient of a result, computed, is asked for that captured calls of its own batch have used."""
+    """Raise if the gradient of a computed result is requested that captured calls of the same batch have used."""
     if isinstance(item, LazyTensor) and _is_used(current(item)) and not is_input(item):
         raise CaptureError(
             f"{call}: captured calls have already used this result of shape {tuple(item.shape)}. To autograd its "

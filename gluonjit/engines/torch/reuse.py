@@ -111,7 +111,7 @@ class _PyTorch(Reusing):
         _, hooks, _ = LOCAL.state.batch.noted.get(id(net), (net, True, False))  # type: ignore[union-attr]
         return "a module in it has hooks, which run for each call" if hooks else ""
 
-    def look(self, array: Any) -> Any:
+    def key_of(self, array: Any) -> Any:
         """Its spec, whether it learns, and integers on the host, which may be read at any time."""
         look = look_of(array)
         numbers = bytes_of(look, array) if is_whole(array) else b""
@@ -121,7 +121,7 @@ class _PyTorch(Reusing):
 
     @contextmanager
     def watched(self, batch: Batch, net: Any, arrays: list[Any]) -> Iterator[None]:
-        """A region in which functions of tensors that are there are seen, and draws are noticed."""
+        """Return a region in which functions of existing tensors are seen, and draws are noticed."""
         own = {id(array): array for array in arrays if not is_whole(array)}
         before = _drawn()
         with _FunctionWatch({**batch.parameters, **own}):

@@ -15,16 +15,16 @@ from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 Write = tuple[int, int, int, set[int], bool]
 
 
-def kept(program: Any, learned: tuple[bool, ...]) -> tuple[frozenset[int], frozenset[int]]:
+def saved_values(program: Any, learned: tuple[bool, ...]) -> tuple[frozenset[int], frozenset[int]]:
     """The operands and the results, by number, that a program saves for backward where these operands learn."""
     key = learned, tuple([tensor.requires_grad for tensor in program.consts])
     found: tuple[frozenset[int], frozenset[int]] | None = program.kept.get(key)
     if found is None:
-        found = program.kept[key] = _kept(program.trace, program.results, program.consts, learned)
+        found = program.kept[key] = _saved_values(program.trace, program.results, program.consts, learned)
     return found
 
 
-def _kept(
+def _saved_values(
     trace: Trace, results: Sequence[int], consts: Sequence[Any], learned: tuple[bool, ...]
 ) -> tuple[frozenset[int], frozenset[int]]:
     tensors: dict[int, Any] = {}

@@ -145,7 +145,7 @@ def put(batch: Batch, way: str, base: Any, index: Any, source: Any, *settings: A
 
 
 def _as_rows(batch: Batch, value: Value, tensor: Any) -> Value:
-    """A tensor of the program's own, of one number a row, as so many rows; another value as it is."""
+    """Return a vector of the program's own as this many rows of one number; another value unchanged."""
     spec = intern_spec(value.spec.shape, value.spec.dtype, value.spec.device, "rows")
     given = tensor if tensor.__class__ is not LazyTensor else tensor._c
     if given is None or value.depth or value.taped or given.requires_grad:
@@ -155,7 +155,7 @@ def _as_rows(batch: Batch, value: Value, tensor: Any) -> Value:
 
 
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any], *names: str) -> list[Any] | None:
-    """The arguments by their names, None for those that are not given; None if others are."""
+    """Return the arguments by name, None for missing ones; None if there are others."""
     if len(args) > len(names) or (kwargs and set(kwargs) - set(names)):
         return None
     return [*args, *[kwargs.get(name) for name in names[len(args) :]]]

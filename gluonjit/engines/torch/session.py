@@ -150,7 +150,7 @@ class Session(ArraySession):
         return True
 
     def _wanted(self, chunk: LookupChunk) -> bool:
-        """Tells whether a step reads numbers of the program's; else they are put into their place when somebody does.
+        """Tell whether a step reads numbers of the program; else they are put in place on request.
 
         Of most programs they are indices, which are known.
         """
@@ -201,7 +201,7 @@ class Session(ArraySession):
         return self.finite is None and not self.plan.arenas[place.arena].sole
 
     def _written_to(self, place: Place, leaf: Leaf) -> None:
-        """The tensor of these rows is another one by now: nobody may read them."""
+        """Refuse reads of rows whose tensor has been written to."""
         text = (
             f"a tensor of shape {tuple(leaf.payload.tensor.shape)} was written to after captured calls had read "
             "it and before they ran. Write to a copy (tensor.clone()), or first read a result of these calls, "
@@ -212,8 +212,8 @@ class Session(ArraySession):
             raise error
         self.lost = [*self.lost, (place, error)]
 
-    def kept(self, rows: Any, own: bool) -> Any:
-        """The program may write to its own tensor later, which what has been captured must not show."""
+    def as_arena(self, rows: Any, own: bool) -> Any:
+        """Detach rows, and copy them unless `own`: later writes of the program to its own tensor must not show."""
         return rows.detach() if own else rows.detach().clone()
 
     def room(self, arena: Arena) -> Any:
@@ -225,7 +225,7 @@ class Session(ArraySession):
         to.copy_(rows.detach())
 
     def _note_inputs(self, place: Place, tensors: Sequence[Any]) -> None:
-        """Remember from which tensors these rows are: each by itself, for what is not used of them may be gone."""
+        """Note the tensors of these rows, each separately: unused ones may be gone later."""
         begin, found = place.begin, self._inputs.setdefault(place, [])
         for tensor in tensors:
             end = begin + tensor.shape[0]
@@ -436,7 +436,7 @@ class Session(ArraySession):
             torch.cuda.synchronize()
 
     def finish(self) -> None:
-        """Give the values that somebody can read their history, and forget what only the run needed."""
+        """Give readable values their history, and forget what only the run needed."""
         self._indices = Session._indices
         if self.tape is not None:
             joined_history(self.tape, self._chunks)

@@ -165,7 +165,7 @@ class Tape:
         return [(place, head) for place, head in zip(self._places, heads) if head is not None]
 
     def begin(self, chunks: Mapping[Place, Chunk]) -> list[Chunk]:
-        """Note which rows somebody can read; returns those that gradients go through."""
+        """Note which rows can be read; returns those that gradients go through."""
         # What no step has read may have a history that is gone.
         self._inputs = [
             (place, rows)

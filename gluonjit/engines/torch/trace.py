@@ -28,7 +28,7 @@ class NeedsValue(Exception):
 
 
 class Operand(int):
-    """In attributes: the argument is the input of this number."""
+    """An argument in attributes that is the input of this number."""
 
     def __repr__(self) -> str:
         return f"input {int(self)}"

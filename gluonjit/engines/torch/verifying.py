@@ -175,7 +175,7 @@ def _learned(net: Any, samples: Sequence[Any]) -> Iterator[tuple[str, Any]]:
 
 @contextmanager
 def _kept_gradients(net: Any, samples: Sequence[Any]) -> Iterator[None]:
-    """Keeps what backward writes to: afterwards it is what it was before."""
+    """Save what backward writes to, and restore it at the end."""
     kept = [(tensor, tensor.grad) for _, tensor in _learned(net, samples)]
     try:
         yield
@@ -186,7 +186,7 @@ def _kept_gradients(net: Any, samples: Sequence[Any]) -> Iterator[None]:
 
 @contextmanager
 def _in_mode(net: Any, train_mode: bool) -> Iterator[None]:
-    """All parts of the net as in training, or as in inference; afterwards each as it was."""
+    """Set all parts of the net to training or inference; at the end each returns to its own mode."""
     before = [(module, module.training) for module in net.modules()]
     net.train(train_mode)
     try:

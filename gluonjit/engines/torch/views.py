@@ -11,7 +11,7 @@ from gluonjit.engines.torch.trace import NeedsValue
 
 
 class ViewStep(NamedTuple):
-    """One operator of ATen that gives a view: its arguments beside the first, by name, and which of its results."""
+    """A view operator of ATen: its arguments but the first, by name, and which of its results."""
 
     func: Any
     named: dict[str, Any]
@@ -25,7 +25,7 @@ class ViewStep(NamedTuple):
 
 
 def through(path: tuple[ViewStep, ...], base: Any, part: Any) -> Any:
-    """The base of a view whose numbers are others now. Raises NeedsValue if that is not known of this view."""
+    """Return a base with `part` in place of its view. Raises NeedsValue if that is not known of this view."""
     parents = [base]
     for step in path[:-1]:
         parents.append(step.of(parents[-1]))

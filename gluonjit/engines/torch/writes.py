@@ -92,7 +92,7 @@ def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict
 
 
 def base_of(lazy: Any) -> tuple[Any, tuple[ViewCall, ...]]:
-    """Finds what a lazy tensor is a view of, and how it comes from there; the tensor itself where it is none."""
+    """Find the base of a lazy tensor that is a view, and the path to it; otherwise the tensor itself."""
     base = lazy._b
     if base is None:
         return lazy, ()
@@ -129,7 +129,7 @@ def renew(lazy: Any) -> None:
 
 
 def _apart(value: Value, computed: Any) -> Value:
-    """The value of a tensor that is there, and no part of a graph."""
+    """Return the value of an existing tensor that is not part of a graph."""
     return Value(value.rows, 0, spec_of(computed), None, bool(computed.requires_grad), None)
 
 
@@ -180,7 +180,7 @@ def _captured(
 
 
 def _by_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of a write by a key in which what is known is integers."""
+    """Return the arguments of a write by a key with integers for known tensors."""
     key = opened_key(args[1])
     return args if key is None else (args[0], key, *args[2:])
 
@@ -223,7 +223,7 @@ def _constant(
 
 
 def _writer(func: Any, path: tuple[ViewCall, ...], by_out: bool, quiet: bool, taped: bool) -> Callable[..., Any]:
-    """Returns what gives a tensor as it is after a write to a view of it."""
+    """Make a function that gives a tensor after a write to a view of it."""
 
     def write(base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         with torch.set_grad_enabled(torch.is_grad_enabled() and not quiet):
@@ -324,7 +324,7 @@ def put_data(lazy: Any, value: Any) -> None:
 
 
 def _run_readers(tensor: Any) -> None:
-    """Run what waits and reads an input that is written to next, unless it was copied."""
+    """Run pending calls that read an input before it is written to, unless it was copied."""
     batch = LOCAL.state.batch
     known = None if batch is None else batch.imports.get(id(tensor))
     if batch is not None and known is not None and known[0].rows is tensor:

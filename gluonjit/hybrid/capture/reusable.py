@@ -72,7 +72,7 @@ class Reusing:
         """Return why no call of this model can be reused; "" if calls can."""
         raise NotImplementedError
 
-    def look(self, array: Any) -> Any:
+    def key_of(self, array: Any) -> Any:
         """Return everything about an array that distinguishes calls."""
         raise NotImplementedError
 

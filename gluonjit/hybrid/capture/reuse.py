@@ -120,7 +120,7 @@ class Recordings:
             return None
         return found
 
-    def put(self, key: Hashable, known: Known, shared: RecordingTables) -> None:
+    def store(self, key: Hashable, known: Known, shared: RecordingTables) -> None:
         """Store the template or refusal of a key, evicting others if necessary; not if all were dropped meanwhile."""
         with self.lock:
             if shared is not self.shared:
@@ -197,7 +197,7 @@ class Apart:
         """Remove the new nodes. Rows of inputs stay. Values go first, so that an interrupt leaves no nodes."""
         for record in self.batch.records.values():
             first, record.calls, shares = self._before.get(record, (0, 0, None))
-            record.cut(first)
+            record.truncate(first)
             if shares is not None:
                 record.put_back(shares, False)
             else:

@@ -59,7 +59,7 @@ def _looks(reusing: Reusing, arrays: list[Any]) -> list[Any]:
     """Return the part of a key made from array arguments: the spec of each, and which are identical."""
     places = list(map(id, arrays))
     same = tuple(map(places.index, places)) if len(set(places)) < len(places) else ()
-    return [same, *map(reusing.look, arrays)]
+    return [same, *map(reusing.key_of, arrays)]
 
 
 def _known(cache: Recordings, key: Any, here: Here, net: Any, name: Any) -> CaptureTemplate | ReuseRefusal | None:
@@ -128,7 +128,7 @@ class _Call:
         except NotReusable as unfit:
             apart.keep()
             if self.batch.reason != FULL or not apart.ran:
-                self.cache.put(self.key, ReuseRefusal(str(unfit)), self.here.shared)
+                self.cache.store(self.key, ReuseRefusal(str(unfit)), self.here.shared)
             _refuse(self.batch, str(unfit))
             return out
         if self.known is not None and not equal(new, self.known, self.reusing):
@@ -145,7 +145,7 @@ class _Call:
             array._v = self.here.result(self.batch, new, number)
         if self.known is None:
             report.misses += 1
-            self.cache.put(self.key, new, self.here.shared)
+            self.cache.store(self.key, new, self.here.shared)
         else:
             report.hits += 1
         return out

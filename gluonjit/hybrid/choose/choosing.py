@@ -68,18 +68,18 @@ class Chooser:
         if study is not None:
             study.give_up()
 
-    def learned(self) -> list[dict[str, Any]]:
+    def saved_state(self) -> list[dict[str, Any]]:
         """The studies for a later process: those with a choice, the last of each phase at the end."""
         studies = sorted(self._studies.items(), key=lambda item: item[1] is self._last.get(item[0][0]))
         return [
             {"training": training, "size": size, **known}
             for (training, size), study in studies
-            if (known := study.learned()) is not None
+            if (known := study.saved_state()) is not None
         ]
 
-    def restore(self, learned: list[dict[str, Any]], origin: str) -> None:
+    def restore(self, state: list[dict[str, Any]], origin: str) -> None:
         """Start from the state of an earlier process; see `Study.restore`."""
-        for known in learned:
+        for known in state:
             study = Study(self._allowed)
             study.restore(known)
             training = bool(known["training"])

@@ -62,8 +62,8 @@ class ChoiceFile:
             "form": _FORM,
             "model": self._model,
             "day": date.today().isoformat(),
-            "paces": self._paces.learned(),
-            "choices": self._chooser.learned(),
+            "paces": self._paces.saved_state(),
+            "choices": self._chooser.saved_state(),
         }
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -42,17 +42,17 @@ class Paces:
         self.phases = (Pace(False), Pace(True))
         _known.add(self)
 
-    def shown(self) -> list[PaceSummary]:
+    def summaries(self) -> list[PaceSummary]:
         """The phases that have been seen."""
-        return [pace.shown() for pace in self.phases if pace.seconds]
+        return [pace.summary() for pace in self.phases if pace.seconds]
 
-    def learned(self) -> list[dict[str, Any] | None]:
+    def saved_state(self) -> list[dict[str, Any] | None]:
         """The studies for a later process, by phase: inference, training."""
-        return [pace.learned() for pace in self.phases]
+        return [pace.saved_state() for pace in self.phases]
 
-    def restore(self, learned: list[dict[str, Any] | None], origin: str) -> None:
+    def restore(self, state: list[dict[str, Any] | None], origin: str) -> None:
         """Start from the state of an earlier process; see `Pace.restore`."""
-        for pace, known in zip(self.phases, learned):
+        for pace, known in zip(self.phases, state):
             if known is not None:
                 pace.restore(known, origin)
 
@@ -217,7 +217,9 @@ class CallStretch:
         rate = self._rate() if self.whole else self.rate
         seconds = self.seconds if self.timed else 0.0
         unlike = self.unlike or self.traced > _SLIGHT * self.seconds
-        self.pace.add(StretchOutcome(eager, seconds, self.calls, rate, self.few, unlike, self.whole, explores, self.way))
+        self.pace.add(
+            StretchOutcome(eager, seconds, self.calls, rate, self.few, unlike, self.whole, explores, self.way)
+        )
 
 
 def begin(state: Any, paces: Paces, training: bool, engine: Any) -> CallStretch:
@@ -255,7 +257,7 @@ def may_try() -> bool:
 def measured() -> list[str]:
     """Returns the pace of the block that this thread called last, if it is timed against eager execution."""
     paces = HERE.paces
-    return [] if paces is None else [str(shown) for shown in paces.shown()]
+    return [] if paces is None else [str(summary) for summary in paces.summaries()]
 
 
 def compares() -> bool:

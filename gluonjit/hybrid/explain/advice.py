@@ -39,7 +39,7 @@ ONE_AT_A_TIME = "samples were captured and differentiated one at a time, so noth
 
 
 class _Streaks(threading.local):
-    """For each thread, the number of consecutive batches that showed each fault."""
+    """The number of consecutive batches that showed each fault, by thread."""
 
     def __init__(self) -> None:
         self.alone = 0

@@ -69,7 +69,7 @@ class Minibatch(threading.local):
             pieces = {id(piece.report): piece for piece, _ in self._recent[reached[0] :]}
             self.pieces = [piece for piece in self.pieces if id(piece.report) not in pieces] + list(pieces.values())
         living = [piece for piece in self.pieces if piece.batch() is not None]  # which may run more
-        self._marks = {id(piece.report): piece._replace(before=copied(piece.report)) for piece in living}
+        self._marks = {id(piece.report): piece._replace(before=counts_now(piece.report)) for piece in living}
         self.ended, self._recent = True, []
 
     def ran(self, batch: Any, carried: bool, history: Any) -> None:
@@ -158,7 +158,7 @@ _NOTES = ("alone", "unbatched", "by_number", "outlined", "unfused", "fine")
 _COUNTS = ("reasons_at", "cache", "ms", "reads")
 
 
-def copied(report: Report) -> Report:
+def counts_now(report: Report) -> Report:
     """Copies the current counts of a report."""
     copy = Report(last=report.last, _plans=list(report._plans), _bound=report._bound)
     _add(copy, report, 1)

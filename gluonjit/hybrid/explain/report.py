@@ -176,7 +176,7 @@ def _counted(plan: Plan) -> _Counted:
         nodes, launched = ran.get(kind.name, (0, 0))
         ran[kind.name] = nodes + step.count, launched + launches(step)
         for gather in step.gathers:
-            if gather.copied:
+            if gather.is_copied:
                 gathered += gather.rows * bytes_of[gather.place.arena]
         if kind.lone:
             alone[kind.name] = kind.lone

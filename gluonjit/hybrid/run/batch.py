@@ -127,7 +127,7 @@ class Batch(BatchRoom):
         self.sample += 1
 
     def _number_anew(self) -> None:
-        """After a failure: the next sample is the first of another minibatch if nobody can read what came before.
+        """Number samples anew after a failure: the next one begins a minibatch if earlier results cannot be read.
 
         What the failed sample has captured itself does not count: its error holds that.
         """
@@ -138,7 +138,7 @@ class Batch(BatchRoom):
         self.sample, self.begun = 0, self.graph.rows
 
     def end_sample(self) -> None:
-        """Ends the sample: what is captured from here on belongs to none by itself, as losses do."""
+        """End the sample: captures from here on, such as losses, belong to none."""
         graph = self.graph
         graph.marks.append((graph.rows, None))
         self._flush_at()
@@ -168,7 +168,7 @@ class Batch(BatchRoom):
     def take_out(self) -> None:
         """Give methods back the code that they were written with."""
         while self.placed:
-            self.placed.popitem()[1].take()
+            self.placed.popitem()[1].swap_out()
 
     def flush(self, reason: str = "batch.flush()", middle: str = "", wait: bool = True) -> None:
         """Run what was captured; in the `middle` of a "sample" or, for a value, of a "scope" of `batching`.

@@ -65,7 +65,7 @@ def _chain(random: np.random.RandomState, width: int) -> tuple[Any, Any]:
 
 
 def _block(random: np.random.RandomState, width: int) -> tuple[Any, Any]:
-    """So much arithmetic that launching it does not count."""
+    """Draw so much arithmetic that the time of its launches does not count."""
     return _features(random, random.randint(8, 40), width), random.randint(1, 5)
 
 

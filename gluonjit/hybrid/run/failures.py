@@ -96,7 +96,7 @@ def _joint(ours: type[GluonJITError], theirs: type[BaseException]) -> Any:
 
 
 def _restored(ours: type[GluonJITError], theirs: type[BaseException], args: tuple[Any, ...]) -> Any:
-    """An error as it was pickled."""
+    """Return an error from its pickle."""
     return _joint(ours, theirs)(*args)
 
 
@@ -140,7 +140,7 @@ def _failing(
     reason: Callable[[Exception], str],
     advice: str,
 ) -> Exception | None:
-    """The error of the first node of a step that fails by itself."""
+    """Return the error of the first node of a step that fails when run alone."""
     for record, nodes in provenance.plan.steps[number].parts:
         for node in nodes.tolist():
             try:

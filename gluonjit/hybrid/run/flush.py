@@ -67,7 +67,7 @@ class FlushingBatch(Batch):
 
     @property
     def flush_at(self) -> int | None:
-        """Of the region, which may learn it."""
+        """The number of samples at which the region runs itself; it may learn that number."""
         return self.chooser.flush_at
 
     def save_trace(self, path: str | Path) -> None:
@@ -112,7 +112,7 @@ class FlushingBatch(Batch):
                 self._observe(plan, calls, self.chooser.choice, times)
 
     def _start_over(self, graph: Graph) -> _Held:
-        """Begin an empty graph; what this one holds is complete."""
+        """Begin an empty graph; this one is complete."""
         captured, samples, carried = self.setting, self.samples, self.carried
         self.reset()
         for record in graph.records.values():
@@ -231,7 +231,7 @@ def _shared(captured: Setting) -> Sharing:
 
 
 def _called_back() -> bool:
-    """Tells whether a framework's own thread runs this: what waits there for the framework waits for itself."""
+    """Tell whether a framework's own thread runs this: waiting there for the framework would never end."""
     return isinstance(threading.current_thread(), threading._DummyThread)
 
 

@@ -16,7 +16,7 @@ _seen: dict[Spec, set[Any]] = {}
 
 
 def are_many(spec: Spec, place: Any) -> bool:
-    """Tells whether so many places of such arrays have been taken that this one by itself would be a kind too many."""
+    """Tell whether so many places of such arrays were taken that a kind for this one would be too many."""
     if len(_seen) > _MOST:
         _seen.clear()
     places = _seen.setdefault(spec, set())

@@ -22,7 +22,7 @@ def rows_at(place: Place, index: Any) -> Any:
 
 
 def part_of(gather: Gather, begin: int, size: int) -> tuple[Place, Any]:
-    """So many of the rows that are gathered."""
+    """Take a part of the gathered rows."""
     place = gather.place
     if gather.index is None:
         return Place(place.arena, place.begin + begin, place.begin + begin + size), None
@@ -30,12 +30,12 @@ def part_of(gather: Gather, begin: int, size: int) -> tuple[Place, Any]:
 
 
 def owners_of_result(step: Step, number: int) -> Index:
-    """For each row of a step's result the node that it belongs to."""
+    """Return the node that each row of a step's result belongs to."""
     return _owners(step, [record.kind.outputs[number].spec.rows for record, _ in step.parts])
 
 
 def owners_of_operand(step: Step, number: int, role: int) -> Index:
-    """For each row that a role of a gather takes the node that it is taken for."""
+    """Return the node for which each row of a gather's role is taken."""
 
     def rows(kind: Kind) -> int:
         return kind.rows_of(kind.groups[number][role])
@@ -61,7 +61,7 @@ class Reach:
         self.rows = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas] if rows is None else rows
 
     def at(self, place: Place) -> Any:
-        """Of each of these rows whether it is reached, to be read and written."""
+        """Return the flags of these rows, to be read and written: whether each is reached."""
         return self.rows[place.arena][place.begin : place.end]
 
     def start(self, place: Place) -> None:
@@ -91,7 +91,7 @@ class Reach:
         return [number for number, place in enumerate(step.places) if self.reaches(place)]
 
     def nodes(self, step: Step, results: Iterable[int]) -> Any:
-        """Of each node of a step whether any of these results of it is reached; None where all are."""
+        """Tell for each node of a step whether any of these results is reached; None if all are."""
         found = np.zeros(step.count, dtype=bool)
         for number in results:
             rows = self.at(step.places[number])

@@ -150,7 +150,7 @@ class ArraySession(Session):
         """Makes an array for the rows of an arena."""
         raise NotImplementedError
 
-    def cut(self, array: Any, begin: int, end: int) -> Any:
+    def slice_rows(self, array: Any, begin: int, end: int) -> Any:
         """Rows of an array that follow each other, in its memory."""
         return array[begin:end]
 
@@ -162,8 +162,8 @@ class ArraySession(Session):
         """Copy rows into others."""
         to[...] = rows
 
-    def kept(self, rows: Any, own: bool) -> Any:
-        """The array of an arena that these rows of an input fill; `own`: nobody else writes to them, or learns."""
+    def as_arena(self, rows: Any, own: bool) -> Any:
+        """Return the array of an arena that these rows of an input fill; own: nothing else writes to them."""
         return rows
 
     def launch(self, number: int, operands: Sequence[Any]) -> Sequence[Any]:
@@ -180,14 +180,14 @@ class ArraySession(Session):
         array = self.arrays[place.arena]
         if array is None:
             array = self.arrays[place.arena] = self.room(self.plan.arenas[place.arena])
-        return self.cut(array, place.begin, place.end)
+        return self.slice_rows(array, place.begin, place.end)
 
     def put(self, place: Place, rows: Any, own: bool = True) -> None:
         """Put rows of an input into their place."""
         if self.finite is not None:
             self.finite.inputs(place.arena, place.begin, rows)
         if self.plan.arenas[place.arena].sole:
-            self.arrays[place.arena] = self.kept(rows, own)
+            self.arrays[place.arena] = self.as_arena(rows, own)
         else:
             self.copy(rows, self.at(place))
 
@@ -225,7 +225,7 @@ class ArraySession(Session):
     def result(self, arena: int, position: int) -> Any:
         """The rows of an arena from there on."""
         array = self.arrays[arena]
-        return self.cut(array, position, self.plan.arenas[arena].rows)
+        return self.slice_rows(array, position, self.plan.arenas[arena].rows)
 
     def rows(self, arena: int, positions: Sequence[int]) -> Any:
         """Rows of an arena, for values that are references to them."""

@@ -56,7 +56,7 @@ class State(StateNumbers):
         self.spare_of: Paces | None = None
 
     def one_at_a_time(self, samples: int, first: bool, number: int = -1) -> bool:
-        """Note a backward pass through a batch of so many samples, `first` its first; whether to warn of it.
+        """Note a backward pass through a batch of this many samples, the first being `first`; tells whether to warn.
 
         number: that of the framework's pass, where one may go through several batches, which is no fault.
         Batches of one sample are meant; where weights change between them, these are minibatches, which is no fault.
@@ -70,12 +70,12 @@ class State(StateNumbers):
         return False
 
     def run_eagerly(self, by: int) -> None:
-        """From here on what the program calls runs eagerly (1), or as before (-1)."""
+        """Run what the program calls eagerly from here on (1), or as before (-1)."""
         self.paused += by
         self.eagerly += by
 
     def __del__(self) -> None:
-        """The thread has ended: what it has captured and not run is let go."""
+        """Release what an ended thread has captured and not run."""
         for batch in [*self.explicit, self.batch]:
             if batch is not None and not is_finalizing():
                 batch.discard("its thread ended before it had run; read values in the thread that captured them")
@@ -169,7 +169,7 @@ def settle(value: Value, backward: bool = False) -> None:
 
 
 def _leave_to_parent() -> None:
-    """In a forked process: what was captured before is no longer open. Its values can be read all the same."""
+    """Close what was captured before a fork, in the child. Its values can still be read."""
     state = LOCAL.state
     state.batch = None
     state.explicit = []

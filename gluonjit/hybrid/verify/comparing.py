@@ -109,7 +109,7 @@ def compared(runs: Runs, rtol: float | None, train_mode: bool, present: bool) ->
             try:
                 if mode == (train_mode, True):
                     asked = _compare(at, eager, left, rtol)
-                with whole(runs.cells):
+                with as_nodes(runs.cells):
                     _compare(at, eager, left, rtol)
             except VerifyError as error:
                 raise VerifyError(f"{error} (This is {mode}.)") from error.__cause__
@@ -120,7 +120,7 @@ def compared(runs: Runs, rtol: float | None, train_mode: bool, present: bool) ->
 
 
 @contextmanager
-def whole(cells: Sequence[Any]) -> Iterator[None]:
+def as_nodes(cells: Sequence[Any]) -> Iterator[None]:
     """Return a context in which calls are nodes wherever possible, if the options leave the choice open.
 
     The batch may be captured otherwise at first, operator by operator, while it is the calls that are traced and kept.

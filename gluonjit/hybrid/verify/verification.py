@@ -122,7 +122,7 @@ def batched_with(
 
 
 class Difference(NamedTuple):
-    """By how much two arrays differ, how large they are, and where they differ most."""
+    """The difference of two arrays: how much, how large they are, and where it is largest."""
 
     by: float
     scale: float

@@ -51,7 +51,7 @@ def _padded(value: Val, ndim: int) -> mx.sym.Symbol:
 
 
 def broadcast(call: OperatorCall) -> list[Val]:
-    """An operator that broadcasts its operands by itself."""
+    """Emit an operator that itself broadcasts its operands."""
     operands = aligned(call.inputs, call.shape)
     return call.deliver(call.same(operands.symbols), operands.layout, operands.poly)
 

@@ -114,7 +114,7 @@ class Rule:
 def alone(
     reason: str, random: bool = False, stateful: bool = False, writes: bool = False, unsized: bool = False
 ) -> Rule:
-    """A rule for an operator that has to run for each sample by itself."""
+    """Make a rule for an operator that runs for each sample alone."""
 
     def refuse(call: OperatorCall) -> list[Val]:
         raise NotBatchable(f"{call.name}: {reason}")

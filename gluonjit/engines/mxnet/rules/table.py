@@ -91,7 +91,7 @@ def _shapes(call: OperatorCall) -> list[Shape]:
 
 
 def _verify(call: OperatorCall, results: Sequence[Val]) -> None:
-    """Checks what every rule has to keep to, whatever the operator."""
+    """Check what every rule must satisfy, whatever the operator."""
     if [(value.shape, value.dtype) for value in results] != list(call.outputs):
         raise NotBatchable(f"{call.name}: its rule delivers {results} instead of {call.outputs}")
     numbers = {value.shape[0] for value in (*call.inputs, *results) if value.poly}

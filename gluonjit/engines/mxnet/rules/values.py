@@ -25,7 +25,7 @@ SHARED = "shared"
 
 
 class NotBatchable(Exception):
-    """This call has to run for each sample alone; `reason` says why."""
+    """A call that must run for each sample alone; `reason` says why."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -89,7 +89,7 @@ class Padding:
         return whole and all(size <= room for size, room in zip(sized.sizes, self.sizes))
 
     def padded(self, sized: SizedSkeleton) -> int:
-        """The number of nodes that are there for the size alone, in all steps."""
+        """Count the padding nodes in all steps."""
         return sum([self.sizes[step.nodes] - sized.sizes[step.nodes] for step in sized.steps])
 
     def pack(self, plan: Plan, sized: SizedSkeleton, packed: Index) -> None:
@@ -111,7 +111,7 @@ class Padding:
             nodes[step.count :] = 0
 
     def _moved(self, plan: Plan, sized: SizedSkeleton) -> list[Index]:
-        """For each row of each of the plan's arenas where it lies in the static one."""
+        """Find the place in the static arenas of each row of the plan's."""
         moved = [np.arange(arena.rows) for arena in plan.arenas]
         for place, span in zip(sized.places, self.spans):
             if place.begin != span.begin:

@@ -111,7 +111,7 @@ class ReplaySession(Session):
         report.took("static plan", "compute", begin, perf_counter())
 
     def _fall_back(self, reason: str) -> None:
-        """Run the plan step by step: an error then names the call, and what a static plan cannot do is done."""
+        """Run the plan step by step: an error then names the call, and everything is supported."""
         static, self._static = self._static, None
         assert static is not None
         static.release()
@@ -142,7 +142,7 @@ class ReplaySession(Session):
         return self._static is None and super()._stays(arena)
 
     def finish(self) -> None:
-        """Give what can be read its history. The static plan is the next one's from here on, or the tape's."""
+        """Give results their history. The static plan is free from here on, or the tape's."""
         if self._static is None:
             super().finish()
             return
@@ -154,7 +154,7 @@ class ReplaySession(Session):
 
 
 class ReplayTape(Tape):
-    """The history of a flush on a static plan, which is nobody else's as long as this is needed."""
+    """The history of a flush on a static plan, which is reserved as long as this is needed."""
 
     def __init__(
         self, report: Counts, plan: Plan, samples: int, profile: bool, sized: SizedSkeleton, static: StaticPlan
@@ -259,7 +259,7 @@ def _copies(rooms: Sequence[Any]) -> list[Any]:
 
 
 def learned_inputs(plan: Plan) -> list[bool]:
-    """Of each input of a plan whether gradients go to it."""
+    """Tell for each input of a plan whether gradients go to it."""
     found = []
     for chunk in plan.inputs:
         if isinstance(chunk, LeafChunk):

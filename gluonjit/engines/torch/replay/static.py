@@ -83,7 +83,7 @@ class StaticPlan:
 
     @property
     def busy(self) -> bool:
-        """Tells whether somebody may still go backward through what ran last."""
+        """Tell whether a backward pass may still go through the last run."""
         tape = None if self._user is None else self._user()
         return tape is not None and not tape.freed
 
@@ -118,7 +118,7 @@ class StaticPlan:
         return self.arenas[span.arena][span.begin : span.begin + count]
 
     def put(self, place: int, rows: Any) -> None:
-        """Fill the place of an input; where a step takes all of it, what follows is like its first row."""
+        """Fill the place of an input; if a step takes all of it, the padding is like its first row."""
         span = self.padding.spans[place]
         room = self.arenas[span.arena][span.begin : span.end]
         room[: len(rows)].copy_(rows)

@@ -17,7 +17,7 @@ NODES = "count"
 
 
 class NotBatchable(Exception):
-    """An operator, as it was called, cannot run for many nodes at once; the text says why."""
+    """An operator call that cannot run for many nodes at once; the text says why."""
 
 
 class Val(NamedTuple):

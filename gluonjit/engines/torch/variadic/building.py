@@ -18,7 +18,7 @@ from gluonjit.hybrid.capture.variadic.roles import Roles
 
 
 class ChildOwners:
-    """The node whose child each is, in a step with children and nodes that are there for the size alone.
+    """The node of each child, in a step with padding children and nodes.
 
     spread: the node whose values a child is given; sums: the node to whose sum it counts, for children that are there
     for the size alone one past the last; nodes: for each node whose sum it takes.

@@ -34,6 +34,6 @@ cdef class Fingerprint:
 
 cpdef bint is_plain(object value) except -1
 cpdef bint alike(object one, object other) except -1
-cpdef object look(int way, object container, object key)
+cpdef object read_at(int way, object container, object key)
 cpdef object class_attribute(object kind, object name)
 cdef public int _hold "guards_hold" (object guards) except -1

@@ -102,8 +102,8 @@ def contents(container: Any) -> tuple[Any, ...]:
     return tuple(container)
 
 
-def look(way: cython.int, container: Any, key: Any) -> Any:
-    """Returns what is there now. Raises TypeError where a container is none of this way."""
+def read_at(way: cython.int, container: Any, key: Any) -> Any:
+    """Return the current content. Raises TypeError if a container does not have this way."""
     if way == ENTRY:
         if not isinstance(container, dict):
             raise TypeError(f"a {type(container).__name__} has no entries")
@@ -145,12 +145,12 @@ class Fact(NamedTuple):
 
     def holds(self) -> bool:
         """Tells whether it is still so."""
-        now = look(self.way, self.container, self.key)
+        now = read_at(self.way, self.container, self.key)
         return now is self.found or alike(now, self.found)
 
 
 class Guards:
-    """The guards of a traced call: what has to hold for it to be that of now."""
+    """The guards of a traced call: what must hold for it to be valid now."""
 
     def __init__(self, facts: Sequence[tuple[int, Any, Any, Any]]) -> None:
         checked = []
@@ -162,7 +162,7 @@ class Guards:
         self._versions = array("q", bytes(8 * len(checked)))
 
     def hold(self) -> bool:
-        """Tells whether everything is as it was."""
+        """Tell whether nothing has changed."""
         return _hold(self) > 0
 
 
@@ -180,7 +180,7 @@ def _hold(guards: Any) -> cython.int:
             version: cython.longlong = version_of(container)
             if version and version == versions[k]:
                 continue
-        now = look(fact[0], container, fact[2])
+        now = read_at(fact[0], container, fact[2])
         if now is fact[3]:
             if cython.compiled and (fact[0] == ENTRY or fact[0] == CLASS):  # nothing has run since
                 versions[k] = version_of(container)

@@ -19,7 +19,7 @@ from gluonjit.compiled import FAST
 from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.capture.guards import pure
 from gluonjit.hybrid.capture.guards.builtin import BUILTIN, CHANGES, SPECIAL, UNBOUND, is_hashable, is_trusted
-from gluonjit.hybrid.capture.guards.facts import CELL, DEFAULTS, ENTRY, Fact, class_attribute, look
+from gluonjit.hybrid.capture.guards.facts import CELL, DEFAULTS, ENTRY, Fact, class_attribute, read_at
 from gluonjit.hybrid.capture.guards.owners import (
     LIBRARY,
     STANDARD,
@@ -258,7 +258,7 @@ class Follower(Reader):
         code = function.__code__
         for name, cell in zip(code.co_freevars, function.__closure__ or ()):
             if name != "__class__":
-                found = look(CELL, cell, None)
+                found = read_at(CELL, cell, None)
                 self.fact(CELL, cell, None, found, name)
                 self.named(found, name)
         for name in ("__defaults__", "__kwdefaults__"):
@@ -379,7 +379,7 @@ class Follower(Reader):
         """Call a function that stores its arguments in a container made in the call."""
         return function(*args, **kwargs)
 
-    def found(self) -> list[Fact]:
+    def read_facts(self) -> list[Fact]:
         """Everything that was read."""
         return list(self.facts.values())
 

@@ -27,7 +27,7 @@ from gluonjit.hybrid.capture.guards.facts import (
     class_attribute,
     contents,
     is_plain,
-    look,
+    read_at,
 )
 from gluonjit.hybrid.capture.guards.owners import (
     LIBRARY,
@@ -157,7 +157,7 @@ class Reader:
         if isinstance(item, _SIMPLE) or self.known.array(item) or isinstance(item, (Enum, np.ndarray)):
             if name in self.known.flags and not self.known.own(item):
                 flag = self.known.flags[name]
-                self.fact(SLOT, item, flag, look(SLOT, item, flag), f"{self.name_of(item)}.{name}")
+                self.fact(SLOT, item, flag, read_at(SLOT, item, flag), f"{self.name_of(item)}.{name}")
             return getattr(item, name)
         if isinstance(item, ModuleType):
             return self._of_module(item, name)
@@ -231,7 +231,7 @@ class Reader:
         if isinstance(found, cached_property):
             self.refuse(f"{self.name_of(item)}.{name} is a cached_property, which keeps its value")
         if isinstance(found, MemberDescriptorType):
-            value = look(SLOT, item, found)
+            value = read_at(SLOT, item, found)
             if value is not ABSENT and not self.is_made(item):
                 self.fact(SLOT, item, found, value, f"{self.name_of(item)}.{name}")
             return self.named(getattr(item, name), f"{self.name_of(item)}.{name}")

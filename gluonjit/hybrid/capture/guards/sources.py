@@ -96,7 +96,7 @@ def _cell(content: Any) -> Any:
 
 def _rewrite(code: CodeType, namespace: dict[str, Any]) -> CodeType:
     node, owner = _node_of(code, namespace)
-    node = copied(node)
+    node = deep_copy(node)
     arguments = node.args
     arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
     arguments.kw_defaults = [value and ast.Constant(None) for value in arguments.kw_defaults]
@@ -205,14 +205,14 @@ def _first_line(node: ast.AST) -> int:
     return int(decorators[0].lineno if decorators else getattr(node, "lineno", 0))
 
 
-def copied(node: Any) -> Any:
+def deep_copy(node: Any) -> Any:
     """Copy a part of a program, or a list of them: like `copy.deepcopy`, without its search for cycles."""
     if isinstance(node, list):
-        return [copied(part) for part in node]
+        return [deep_copy(part) for part in node]
     if not isinstance(node, ast.AST):
         return node
     made = type(node).__new__(type(node))
-    made.__dict__.update({name: copied(part) for name, part in node.__dict__.items()})
+    made.__dict__.update({name: deep_copy(part) for name, part in node.__dict__.items()})
     return made
 
 

@@ -13,7 +13,7 @@ import ast
 import copy
 from typing import Any
 
-from gluonjit.hybrid.capture.guards.sources import copied
+from gluonjit.hybrid.capture.guards.sources import deep_copy
 from gluonjit.hybrid.capture.outlining.effects import Effects
 from gluonjit.hybrid.capture.outlining.known import LAYER, WEIGHT, FunctionNames, loads, stores
 
@@ -43,7 +43,7 @@ class Block:
         self.tensors: set[str] = set()
         self.parts: dict[str, str] = {}
 
-    def look(self, scope: FunctionNames) -> None:
+    def note_names(self, scope: FunctionNames) -> None:
         """Note the names that its statements use."""
         for node in [n for s in self.body for n in ast.walk(s)]:
             name = scope.own_name(node)
@@ -77,7 +77,7 @@ def weight_of(node: Any) -> int:
 
 
 def _replace(new: Any, node: Any, name: str, k: int | None, child: Any) -> None:
-    """Replace a child of a copied node, by field name or as the k-th of several."""
+    """Replace a child of a deep_copy node, by field name or as the k-th of several."""
     if k is None:
         setattr(new, name, child)
         return
@@ -271,7 +271,7 @@ class Outliner:
         self.pieces, self.each = [], loop.target.id
         self.scope.variables.add(loop.target.id)
         try:
-            elt = self.pure(copied(node.elt))
+            elt = self.pure(deep_copy(node.elt))
             pieces = self.pieces
         except NotSplittable:
             pieces = []
@@ -381,7 +381,7 @@ class Outliner:
         if block.weight < self.minimum:
             self.out += block.body
         else:
-            block.look(self.scope)
+            block.note_names(self.scope)
             block.again = self.loops > 0
             self.blocks.append(block)
             self.out.append(ast.copy_location(CellPlaceholder(block), block.body[0]))
@@ -400,7 +400,7 @@ def children(node: Any) -> list[tuple[str, int | None, Any]]:
 
 def assign(target: Any, value: Any) -> ast.Assign:
     """Add a statement that binds a value to one or several names."""
-    target = copied(target)
+    target = deep_copy(target)
     for n in ast.walk(target):
         if hasattr(n, "ctx"):
             n.ctx = ast.Store()

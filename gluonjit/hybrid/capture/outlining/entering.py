@@ -16,7 +16,7 @@ if not cython.compiled:
 
 
 class AsWritten:
-    """For `with`: no cells are made from source, so that every call that a program makes is seen."""
+    """Context in which no cells are made from source, so that every call of a program is seen."""
 
     def __init__(self):
         self.depth = 0
@@ -29,7 +29,7 @@ class AsWritten:
 
 
 class MethodEntry:
-    """The entry of a method: called with its owner, it gives the cells for this call, or None where it runs as it was.
+    """The entry of a method: it returns the cells for a call, or None if the method runs unchanged.
 
     local: has the state of this thread. `methods` are names of the owner's methods that the cells rest on, each with
     a weak reference to what it has to be; `cells_of(batch, owner)` finds the cells when they are first asked for.
@@ -58,7 +58,7 @@ class MethodEntry:
 
 
 class MadeCall:
-    """A made cell as its method calls it: gives what it captures, or None where the method goes on as it was written.
+    """The call of a made cell in its method: returns what it captures, or None if the method continues unchanged.
 
     quick(cell, holder, args, {}): captures as nearly every call is, or gives None; None where it was not built.
     otherwise(args): captures any call. The holder of the parts is the first argument of both. grown(): is told where

@@ -92,7 +92,7 @@ class Made:
         return True
 
     def refuse(self, reason: str) -> None:
-        """From now on run the original code instead of the cell."""
+        """Run the original code instead of the cell from now on."""
         self.refused = reason
         self.cells[self.at] = None
         report = LOCAL.state.batch.report if LOCAL.state.batch is not None else None
@@ -160,7 +160,7 @@ class OutlinedMethod(MethodEntry):
             cells += (None if held.refused else held.run, held.few)
         return cells
 
-    def put(self) -> None:
+    def swap_in(self) -> None:
         """Swap the code in, unless another sample or other code has replaced it."""
         function = self._function()
         if function is not None and self.made is not None:
@@ -168,7 +168,7 @@ class OutlinedMethod(MethodEntry):
             if self.depth == 1 and function.__code__ is self._original:
                 function.__code__ = self.made.code
 
-    def take(self) -> None:
+    def swap_out(self) -> None:
         """Swap the code out again; the last user does."""
         function = self._function()
         if function is not None and self.made is not None:
@@ -185,17 +185,17 @@ class Placed:
     def __init__(self, outlines: Iterable[OutlinedMethod]) -> None:
         self.outlines = [outline for outline in outlines if outline.made is not None]
 
-    def put(self) -> None:
+    def swap_in(self) -> None:
         """Put the code in its place."""
         with _LOCK:
             for outline in self.outlines:
-                outline.put()
+                outline.swap_in()
 
-    def take(self) -> None:
+    def swap_out(self) -> None:
         """Take it out again."""
         with _LOCK:
             for outline in self.outlines:
-                outline.take()
+                outline.swap_out()
 
 
 AS_WRITTEN = AsWritten()
@@ -211,7 +211,7 @@ def place(batch: Batch, owner: Any, parts: Callable[[], Iterable[Any]], known: F
     """
     if not (batch.fine or id(owner) in batch.placed):
         found = batch.placed[id(owner)] = _placed(owner, parts, known)
-        found.put()
+        found.swap_in()
 
 
 def _placed(owner: Any, parts: Callable[[], Iterable[Any]], known: FrameworkFunctions) -> Placed:

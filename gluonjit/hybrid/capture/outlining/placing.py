@@ -8,7 +8,7 @@ from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
-from gluonjit.hybrid.capture.guards.sources import code_of, compiled, copied, give_source, source_of, stands_for
+from gluonjit.hybrid.capture.guards.sources import code_of, compiled, deep_copy, give_source, source_of, stands_for
 from gluonjit.hybrid.capture.outlining.blocks import PREFIX, Block, Outliner
 from gluonjit.hybrid.capture.outlining.known import FrameworkFunctions, FunctionNames, loads, stores
 
@@ -61,7 +61,7 @@ def outlined(function: FunctionType, owner: Any, known: FrameworkFunctions, ente
     scope = FunctionNames(function, owner, known)
     _check(node, scope)
     maker = Outliner(scope)
-    body = maker.statements(copied(node.body))
+    body = maker.statements(deep_copy(node.body))
     if not maker.blocks:
         raise Unfollowable("no two operators in it may run together")
     placing = _Placing(maker, function, body)
@@ -138,7 +138,7 @@ class _Placing(ast.NodeTransformer):
         made = f"{PREFIX}made"
         call = ast.parse(f"{made} = {_CELLS}[{number}]({', '.join(reads)}) if {' and '.join(looks)} else None").body[0]
         take: Any = ast.parse(f"if {made} is None: pass\nelse: {', '.join(writes)} = {made}").body[0]
-        take.body = copied(block.body)
+        take.body = deep_copy(block.body)
         for statement in (call, take.orelse[0]):
             for n in ast.walk(statement):
                 ast.copy_location(n, block.body[0])
@@ -174,7 +174,7 @@ class _Placing(ast.NodeTransformer):
         for n in ast.walk(made):
             ast.copy_location(n, block.body[-1])
         made.lineno = block.body[0].lineno
-        made.body[:0] = copied(block.body)
+        made.body[:0] = deep_copy(block.body)
         space: dict[str, Any] = {}
         code = compile(ast.fix_missing_locations(module), code_of(function).co_filename, "exec", 0, True)
         exec(code, function.__globals__, space)

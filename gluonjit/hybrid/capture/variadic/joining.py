@@ -138,7 +138,7 @@ _UNLIKE = "it does not treat every child alike for any number of children"
 
 
 def _roles(form: VariadicForm, new: TracedKind) -> Roles | None:
-    """For each role the operand of each child; None if children do not have the same ones."""
+    """Return the operand of each child for each role; None if children do not have the same roles."""
     children = form.children
     if form.of_rows:
         positions = [position for position, (operand, _) in enumerate(new.origins) if operand in children[0]]
@@ -190,7 +190,7 @@ def _children(member: tuple[TracedKind, Roles]) -> int:
 
 
 def _member(maker: Maker, joint: Joint, traced: TracedKind, roles: Roles) -> Kind:
-    """A kind that runs together with the others of a joint."""
+    """Return a kind that runs together with the others of a joint."""
     program = maker.program(joint.built)
     kind = replace(traced.kind, program=program, poly=False, children=roles.roles, family=joint.first)
     if joint.first is None:

@@ -11,7 +11,7 @@ Shaped = tuple[tuple[int, ...], str]
 
 
 class Roles(NamedTuple):
-    """For each role its operands, child by child; with `of_rows` a role has one operand, with a row for each child."""
+    """The operands of each role, child by child; with `of_rows` a role has one operand, with a row for each child."""
 
     roles: tuple[tuple[int, ...], ...]
     of_rows: bool = False

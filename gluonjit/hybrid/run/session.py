@@ -74,7 +74,7 @@ class Session:
             report.took(step.kind.name, "compute", begin, end, number if last else None)
             begin, end = end, end + nanoseconds / 1e9
             for gather in step.gathers:
-                report.gathers += gather.copied
+                report.gathers += gather.is_copied
 
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Put entries of a table into their place."""

@@ -15,7 +15,8 @@ PARTS = (
     *[f"hybrid/capture/{name}" for name in ("guards/facts", "outlining/entering")],
 )
 SOURCES = ("module", "names", "modes", *CAPTURE, "torch", "doors", "signs", "cells", "operators", "hooks", "functions")
-ROWS = ("module", "stretch", "ahead", "check", "pack", "interpreter", "shared", "crew", "generic", "avx2", "avx512")
+KERNELS = ("generic", "avx2", "avx512")
+ROWS = ("module", "stretch", "ahead", "check", "pack", "interpreter", "shared", "scratch", "crew", *KERNELS)
 ROWS_HEADERS = ("rows", "stretch", "ahead", "crew", "kernels", "functions", "elements", "lines", "products", "updates")
 # Files in Cython's pure-Python mode, which are interpreted as they stand where this does not work.
 HOT = (*[f"analysis/flat/{name}" for name in ("rewriting", "ordering", "paths", "placing")], "rows/blocks")
@@ -68,7 +69,7 @@ setup(
             depends=[
                 "gluonjit/_fast.pxd",
                 *[f"gluonjit/{name}.pxd" for name in PARTS[1:]],
-                *[f"{NATIVE}{name}.h" for name in ("fast", "stack")],
+                *[f"{NATIVE}{name}.h" for name in ("fast", "names", "stack")],
             ],
             optional=True,  # without a compiler the package is installed all the same, and works in Python
         ),

@@ -94,6 +94,9 @@ def find_modes(base: str, tensors: str, casting: int) -> bool:
 def modes() -> tuple[bool, bool, bool]:
     """Tells whether gradients are recorded, something is cast, and functions go somewhere else first."""
 
+def keep_bodies(lazy: type) -> None:
+    """Keep tensors of this class, that of lazy ones, when they end, to use them again."""
+
 def spare_bodies() -> int:
     """The number of tensors that lie ready to be lazy ones."""
 

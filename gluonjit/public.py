@@ -44,15 +44,24 @@ def hybridize(net: Any, dynamic_batch: bool = True, **options: Any) -> Any:
 def add_n(arrays: Iterable[Any]) -> Any:
     """Return the sum of arrays of one shape, for example of the losses of a minibatch.
 
-    Under dynamic batching this is one node; otherwise it is the framework's own sum. Raises ValueError for no arrays.
+    Under dynamic batching this is one node; otherwise it is the framework's own sum. Raises ValueError for no arrays,
+    and TypeError for what cannot be listed.
     """
-    listed = list(arrays)
+    listed = _listed("add_n", "arrays", arrays)
     if not listed:
         raise ValueError("gluonjit.add_n() of no arrays: pass at least one, for example the minibatch's losses")
     for engine in ENGINES:
         if engine.owns(listed[0]):
             return engine.add_n(listed)
     return reduce(add, listed)
+
+
+def _listed(function: str, what: str, given: Iterable[Any]) -> list[Any]:
+    try:
+        items = iter(given)
+    except TypeError:
+        raise TypeError(f"gluonjit.{function}(): {what} must be a list of them, not {type(given).__name__}") from None
+    return list(items)
 
 
 def verify(
@@ -75,18 +84,17 @@ def verify(
     options: those of `hybridize(dynamic_batch=True)`.
 
     State is compared too: attributes of the net, of `loss` and of the samples, and objects reachable from them;
-    globals, closures and classes that their functions read; and printed lines. Each run starts from the current state,
-    with the same random numbers of Python, numpy and PyTorch; afterwards state, gradients and options are restored. Not
-    restored
-    and not compared: state visible only to C (generators, files), MXNet's generators and auxiliary states, more than
-    50,000 items, and values that differ from one eager run to the next (a clock). Existing caches are used, so that a
-    stale one shows; options given here make new ones. Additional runs capture calls as nodes wherever possible: in this
-    mode and, if nothing draws, the other one, recording or not.
+    globals, closures and classes that their functions read; and printed lines. Each run starts from the current
+    state, with the same random numbers of Python, numpy and PyTorch; afterwards state, gradients and options are
+    restored. Not restored and not compared: state visible only to C (generators, files), MXNet's generators and
+    auxiliary states, more than 50,000 items, and values that differ from one eager run to the next (a clock).
+    Existing caches are used, so that a stale one shows; options given here make new ones. Additional runs capture
+    calls as nodes wherever possible: in this mode and, if nothing draws, the other one, recording or not.
 
     Raises VerifyError that names the first call whose result or gradient differs, its sample and line, or the state
     that differs and the call after which it does.
     """
-    listed = list(samples)
+    listed = _listed("verify", "samples", samples)
     if not listed:
         raise ValueError("gluonjit.verify() of no samples: pass at least one, better a minibatch")
     for engine in ENGINES:

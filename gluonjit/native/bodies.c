@@ -115,18 +115,19 @@ static void end(PyObject *tensor) {
 }
 
 /* From now on tensors of this class are kept when they end. There is one such class. */
-int bodies_init(PyTypeObject *lazy) {
+PyObject *keep_bodies(PyObject *module, PyObject *lazy) {
 #ifndef Py_GIL_DISABLED
-    if (lazy->tp_dealloc != end) {
-        if (end_tensor != NULL) {
-            PyErr_SetString(PyExc_TypeError, "there is a class of lazy tensors already");
-            return -1;
-        }
-        end_tensor = lazy->tp_dealloc;
-        lazy->tp_dealloc = end;
+    destructor *dealloc;
+    if ((PyTypeObject *)lazy != names.torch.lazy[0])
+        return PyErr_Format(PyExc_TypeError, "keep_bodies() takes the class of lazy tensors, not %R", lazy);
+    dealloc = &((PyTypeObject *)lazy)->tp_dealloc;
+    if (*dealloc != end) {
+        if (end_tensor != NULL) return PyErr_Format(PyExc_TypeError, "there is a class of lazy tensors already");
+        end_tensor = *dealloc;
+        *dealloc = end;
     }
 #endif
-    return 0;
+    Py_RETURN_NONE;
 }
 
 /* Whether this is a tensor that lies ready, and that nobody has got hold of. */

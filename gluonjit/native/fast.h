@@ -4,140 +4,10 @@
 #ifndef GLUONJIT_FAST_H
 #define GLUONJIT_FAST_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <structmember.h>
-
-#if PY_VERSION_HEX < 0x030A0000
-static inline PyObject *Py_NewRef(PyObject *object) {
-    Py_INCREF(object);
-    return object;
-}
-static inline PyObject *Py_XNewRef(PyObject *object) {
-    Py_XINCREF(object);
-    return object;
-}
-#endif
-
-/* The types of graph/recorder.py and graph/values.py, as far as C reads them. */
-
-typedef struct {
-    PyObject_HEAD
-    PyObject *rows;
-    PyObject *spec;
-    PyObject *graph;
-    PyObject *base;
-    PyObject *result;
-    Py_ssize_t depth;
-    int taped;
-} Value;
-
-typedef struct {
-    PyObject_HEAD
-    PyObject *kind;
-    PyObject *guards;
-    double share;
-    Py_ssize_t calls;
-    int mode;
-    int results;
-    int arity;
-} Record;
-
-typedef struct {
-    PyObject_HEAD
-    PyObject *shape, *dtype, *device, *mode, *row_shape, *of_rows, *bodies, *bytes;
-    Py_ssize_t rows;
-} Spec;
-
-typedef struct {
-    PyObject_HEAD
-    Py_ssize_t rows;
-    PyObject *single_rows, *lookups;
-} GraphRows;
-
-typedef struct {
-    PyObject_HEAD
-    double room;
-    Py_ssize_t changes;
-    int sharing, fine;
-} BatchRoom;
-
-typedef struct {
-    PyObject_HEAD
-    Py_ssize_t eagerly, inside, mode, numpy, paused, spare, spare_mode;
-} StateNumbers;
-
-/* Its functions that C calls: the node of a record on these values, found or new; a value of it, borrowed. */
-typedef struct {
-    Py_ssize_t (*node_of)(PyObject *batch, PyObject *graph, PyObject *record, PyObject **values, int count, int sharing);
-    PyObject *(*value_of)(PyObject *record, Py_ssize_t node, Py_ssize_t k);
-    PyTypeObject *value_type, *record_type, *graph_type, *batch_type, *state_type;
-    PyObject *spec_type, *guards_type;
-} Core;
-
-extern Core core;
+#include "names.h"
 
 /* Put what is written in C into the module; the types are those of recorder.py. */
 int fill_module(PyObject *module, PyObject *value, PyObject *record, PyObject *graph, PyObject *batch, PyObject *state);
-
-/* names.c: where the slots of the package's own classes lie */
-
-typedef struct {
-    PyTypeObject *lazy[2];  /* LazyArray and LazyNumpy, or LazyTensor */
-    PyTypeObject *plain[2]; /* NDArray and mx.np.ndarray, or Tensor */
-    PyTypeObject *cell_type;
-    PyTypeObject *block_type; /* gluon.Block, or torch.nn.Module */
-    Py_ssize_t lazy_v[2], lazy_c[2], cell_keys, cell_lookup, cell_paces, cell_refused;
-    Py_ssize_t lazy_b[2], lazy_k[2]; /* what it is a view of, and which */
-    Py_ssize_t lazy_n;               /* of LazyTensor: how often that was written to */
-    PyObject *value_of; /* (batch, array) -> Value, or raises `empty` */
-    PyObject *empty;
-    PyObject *original; /* the call of a block or module as it was */
-    PyObject *look_up;  /* (cell, batch, indices, mode) -> a Value; in PyTorch (cell, batch, indices, learning) -> a lazy
-                           tensor; None where that is no look-up */
-    PyObject *again;    /* (batch, cell, owner, key of another batch) -> (Record, key), or None */
-    PyObject *rebuild;  /* (structure, values) -> what the call returns; in PyTorch (structure, values, arguments) */
-} Framework;
-
-typedef struct {
-    Framework mxnet, torch;
-    PyTypeObject *state_type, *batch_type, *graph_type, *spec_type, *hybrid_type, *embedding_type;
-    Py_ssize_t state_batch, state_explicit, state_spare_of, state_trace;
-    Py_ssize_t batch_engine, batch_foreign, batch_graph, batch_noted, batch_parameters, batch_records,
-        batch_signatures;
-    Py_ssize_t cell_chooses;
-    Py_ssize_t cell_is_node;
-    Py_ssize_t array_handle;
-    PyObject *local;       /* the thread's state is its attribute `state` */
-    PyObject *key;         /* of a block's cell in its __dict__ */
-    PyObject *zero;        /* what the value of an array refers to that the program has made of zeros */
-    PyObject *automatic;   /* (block, args) -> the cell of a block that has none in its __dict__, or None */
-    PyObject *note;        /* (batch, cell, begin): a call outside of all samples was captured */
-    PyObject *clock;       /* () -> what it takes for `begin` */
-    PyObject *after;       /* (block, args, out): what follows a forward beside its result */
-    PyObject *engine;      /* PyTorch's */
-    PyObject *learning;    /* () -> whether gradients are recorded on this thread */
-    PyObject *autocast;    /* () -> whether autocast is on */
-    PyObject *overridden;  /* () -> whether functions go somewhere else first */
-    PyTypeObject *parameter_type, *dtype_type;
-    PyObject *doors;       /* function -> (its cell, sort of its door) */
-    PyObject *operate;     /* (func, types, args, kwargs): what a call without a door gives */
-    PyObject *error_of;    /* (func, args, kwargs, error) -> what is raised for an error in such a call */
-    PyObject *make;        /* (value) -> a new LazyTensor */
-    PyObject *steps_of;    /* (func, args, kwargs, how many results): the ways to the views that a call gives, or None */
-    PyObject *getitem;     /* torch.Tensor.__getitem__ */
-    PyObject *item;        /* (lazy tensor, key): what lazy[key] gives, of any key */
-    PyObject *expanded;    /* (batch, cell, module, why): a call was expanded, and why it was no node */
-    void *get_shape, *get_dtype, *get_context, *copy_out, *wait, *get_data; /* MXNDArrayGetShapeEx64 and so on */
-} Names;
-
-extern Names names;
-extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value,
-    *str_forward, *str_training, *str_parameters, *str_buffers, *str_modules,
-    *str_dim, *str_inplace, *str_out, *str_call, *str_mxnet, *str_torch, *str_tolist;
-
-int names_init(void);
-PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs);
 
 /* modes.c: PyTorch's modes of this thread: 1 or 0, or -1 and an exception */
 
@@ -147,58 +17,11 @@ int is_overridden(void); /* whether functions go to a TorchFunctionMode first, o
 PyObject *find_modes(PyObject *module, PyObject *args);
 PyObject *modes(PyObject *module, PyObject *ignored);
 
-#define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
-
-/* An exception: a slot holds nothing, or something of another class. Gives NULL. */
-PyObject *no_such_slot(PyObject *content, PyTypeObject *type);
-
-/* What a slot holds, which has to be of a class: borrowed, or NULL and an exception. */
-static inline PyObject *held_at(void *object, Py_ssize_t offset, PyTypeObject *type) {
-    PyObject *content = SLOT(object, offset);
-    if (content != NULL && PyObject_TypeCheck(content, type)) return content;
-    return no_such_slot(content, type);
-}
-
-static inline PyObject *dict_at(void *object, Py_ssize_t offset) { return held_at(object, offset, &PyDict_Type); }
-
-static inline PyObject *list_at(void *object, Py_ssize_t offset) { return held_at(object, offset, &PyList_Type); }
-
-/* The whole number in a slot, without a call of Python: -1 may be an exception. */
-static inline Py_ssize_t number_at(void *object, Py_ssize_t offset) {
-    PyObject *content = held_at(object, offset, &PyLong_Type);
-    return content == NULL ? -1 : PyLong_AsSsize_t(content);
-}
-
-/* Put an object into a slot; the reference is taken over. */
-static inline void set_slot(void *object, Py_ssize_t offset, PyObject *content) {
-    PyObject *old = SLOT(object, offset);
-    SLOT(object, offset) = content;
-    Py_XDECREF(old);
-}
-
-/* The state of this thread: a new reference. */
-PyObject *state_here(void);
-
-/* Whether a batch has room for more. */
-static inline int has_room(PyObject *batch) { return ((BatchRoom *)batch)->room >= 0; }
-
-/* What a state counts: see hybrid/run/state.py. */
-static inline StateNumbers *numbers_of(PyObject *state) { return (StateNumbers *)state; }
-
-/* Whether the state is that of a program that runs, and not of one that is traced or paused. */
-static inline int is_running(PyObject *state) {
-    return SLOT(state, names.state_trace) == Py_None && numbers_of(state)->paused == 0;
-}
-
-/* What `begin` of gluonjit.hybrid.choose.pacing lets run eagerly without a question: an outermost call of a model in a mode, 2 for
-   training. NULL where Python has to be asked, or with an exception. */
-PyObject *spare_call(const Framework *of, PyObject *state, PyObject *cell, int mode, PyObject *const *args, Py_ssize_t count);
-
 /* bodies.c: a lazy tensor of a value, of a body that lies ready or a new one */
 
 PyObject *tensor_of(PyObject *value);
 int is_stale(PyObject *tensor);
-int bodies_init(PyTypeObject *lazy);
+PyObject *keep_bodies(PyObject *module, PyObject *lazy);
 PyObject *tensor(PyObject *module, PyObject *value);
 PyObject *spare_bodies(PyObject *module, PyObject *ignored);
 
@@ -256,7 +79,6 @@ PyObject *due(PyObject *module, PyObject *ignored);
 /* torch.c: calls of PyTorch's modules */
 
 int unhooked(PyObject *dict, PyObject *name); /* of hooks.c */
-int is_fine(PyObject *state, PyObject *block);
 PyObject *capture_call(PyObject *module, PyObject *const *args, Py_ssize_t count);
 /* Whether a state is that of a call inside of a sample of PyTorch's. */
 int is_inside(PyObject *state, PyObject *batch);

@@ -18,14 +18,6 @@ int unhooked(PyObject *dict, PyObject *name) {
     return hooks != NULL && PyDict_Check(hooks) && PyDict_GET_SIZE(hooks) == 0;
 }
 
-/* Whether the nodes of the open batch are operators, and calls of this block, which is no look-up, run as they are. */
-int is_fine(PyObject *state, PyObject *block) {
-    PyObject *batch = SLOT(state, names.state_batch);
-    if (batch == NULL || Py_TYPE(batch) != names.batch_type || !((BatchRoom *)batch)->fine) return 0;
-    if (names.engine != NULL && SLOT(batch, names.batch_engine) == names.engine) return 0; /* of the other framework */
-    return names.embedding_type != NULL && !PyObject_TypeCheck(block, names.embedding_type);
-}
-
 /* Whether no argument is an array that has to become lazy. */
 static int are_lazy(PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t k;

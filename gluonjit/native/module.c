@@ -19,6 +19,7 @@ static PyMethodDef methods[] = {
     {"modes", modes, METH_NOARGS, "Whether gradients are recorded, something is cast, and functions are overridden."},
     {"due", due, METH_NOARGS, "Whether a call that is found now is to be traced again; it is counted anew from then."},
     {"tensor", tensor, METH_O, "A lazy tensor of PyTorch's of a value."},
+    {"keep_bodies", keep_bodies, METH_O, "Keep tensors of the class of lazy ones when they end, to use them again."},
     {"spare_bodies", spare_bodies, METH_NOARGS, "How many tensors lie ready to be lazy ones."},
     {"set_sign", set_sign, METH_VARARGS, "Let a sign of lazy tensors do what a method of PyTorch's does."},
     {"quick_cells", quick_cells, METH_O, "Let calls of functions that are cells try the fast path first."},

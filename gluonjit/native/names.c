@@ -1,6 +1,6 @@
 /* Where the slots of the package's own classes lie, and what the fast path calls. */
 
-#include "fast.h"
+#include "names.h"
 
 Names names;
 PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value, *str_forward, *str_training,
@@ -276,7 +276,6 @@ PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
     if (section == SECTIONS || kwargs == NULL)
         return PyErr_Format(PyExc_TypeError, "configure() has no section %s, or was given nothing for it", asked);
     if (check_section(section, kwargs) < 0) return NULL;
-    if (section == TORCH && bodies_init((PyTypeObject *)given(kwargs, "LazyTensor")) < 0) return NULL;
     for (k = 0; slots[k].type != NULL; k++)
         if (slots[k].section == section) *slots[k].offset = offset_of(given(kwargs, slots[k].type), slots[k].slot);
     for (k = 0; types[k].name != NULL; k++)

@@ -381,6 +381,8 @@ def of_functions() -> Iterator[Case]:
     for given in ((), (1,), (1, [], [], [], None), (1, [], [], [], Record(kind_of(), 0, 0.0), 5)):
         yield Case(f"keep_operator{given!r:.30}", lambda given=given: fast.keep_operator(*given), TypeError)  # type: ignore[misc]
     yield Case("spare_bodies(1)", lambda: fast.spare_bodies(1), TypeError)
+    for given in ((), (1,), (object,), (object, 1)):
+        yield Case(f"keep_bodies{given!r:.30}", lambda given=given: fast.keep_bodies(*given), TypeError)  # type: ignore[misc]
     for kind in (
         None,
         object(),

@@ -191,6 +191,10 @@ def test_nothing_of_the_net_is_changed(net: Net) -> None:
 def test_bad_input(net: Net) -> None:
     with pytest.raises(ValueError, match="no samples"):
         gluonjit.verify(net, [])
+    with pytest.raises(TypeError, match=r"verify\(\): samples must be a list of them, not int"):
+        gluonjit.verify(net, 3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"add_n\(\): arrays must be a list of them, not float"):
+        gluonjit.add_n(3.0)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="the first argument must be a model"):
         gluonjit.verify(lambda x: x, samples(1))
     with pytest.raises(OptionError, match="unknown option 'sharring'"):

@@ -115,6 +115,7 @@ UNFIT: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "a column": (lambda net, x: net.dense(x)[0, 9], "index 9"),
     "an axis": (lambda net, x: net.dense(x).sum(5), "Dimension out of range"),
     "a word": (lambda net, x: net.words(torch.tensor([7])), "index 7 .* 5 rows .* vocabulary"),
+    "a word as a float": (lambda net, x: net.words(torch.ones(2)), r"Check the dtypes .* x\.to\(torch\.int64\)"),
     "words": (lambda net, x: net.words(torch.tensor([[7, 1]])), "index out of range"),
     "a class": (lambda net, x: net.loss(net.dense(x), torch.tensor([1, 9])), "Target 9 is out of bounds"),
     "classes": (lambda net, x: net.loss(net.dense(x), torch.tensor([1, 2, 3])), "batch_size"),

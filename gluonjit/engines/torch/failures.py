@@ -33,7 +33,8 @@ def unfit(func: Any, args: Any, kwargs: Any, error: Exception) -> Exception:
     elif isinstance(error, IndexError):
         what = "Check the indices at this call"
     elif "type" in str(error):
-        what = "Check the dtypes at this call; convert, for example with x.to(torch.float32)"
+        wanted = "torch.int64" if "Long" in str(error) or "int64" in str(error) else "torch.float32"
+        what = f"Check the dtypes at this call; convert, for example with x.to({wanted})"
     else:
         what = "Check the shapes at this call"
     given = ", ".join([f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}" for tensor in tensors])

@@ -62,6 +62,7 @@ def module_call() -> Any:
         getitem=torch.Tensor.__getitem__,
         item=item_of,
     )
+    FAST.keep_bodies(LazyTensor)
     doors.find_modes()
     doors.build()
     FAST.quicken("attribute", torch.nn.Module.__getattr__)

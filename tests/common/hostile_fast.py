@@ -353,6 +353,7 @@ def of_functions() -> Iterator[Case]:
         yield Case(f"copied(thing {k})", lambda thing=thing: copied(thing), ANY)  # type: ignore[misc]
         yield Case(f"numbers(thing {k})", lambda thing=thing: none(fast.numbers(thing)), None)  # type: ignore[misc]
         yield Case(f"look(thing {k})", lambda thing=thing: none(fast.look(thing)), None)  # type: ignore[misc]
+        yield Case(f"address(thing {k})", lambda thing=thing: none(fast.address(thing)), None)  # type: ignore[misc]
         yield Case(f"configure(thing {k})", lambda thing=thing: fast.configure(thing), (TypeError, ValueError))  # type: ignore[misc]
         for place in range(4):
             given: list[Any] = [None, None, (), {}]

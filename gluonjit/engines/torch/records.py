@@ -295,12 +295,10 @@ def check_constants(report: Counts, plan: Plan) -> tuple[list[Held], list[tuple[
         if batch is not None and batch.report is report:
             own = batch.own
             versions, snapshots, own.versions, own.snapshots = own.versions, own.snapshots, {}, {}
-            changed = [
-                (tensor, snapshots.get(place))
-                for place, (tensor, version, address) in versions.items()
-                if version_of(tensor) != version or tensor.data_ptr() != address
-            ]
-            for tensor, held in changed:
+            for number, (tensor, version, address) in versions.items():
+                if version_of(tensor) == version and tensor.data_ptr() == address:
+                    continue
+                held = snapshots.get(number)
                 users = [step for step in plan.steps if any(tensor is item for item in program_of(step.kind).consts)]
                 unknown = held is None or held.rows is tensor or not all(step.kind.operator for step in users)
                 looked = [chunk.place for chunk in plan.inputs if _looks_up(chunk, tensor)]

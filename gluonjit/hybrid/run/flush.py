@@ -99,7 +99,7 @@ class FlushingBatch(Batch):
             raise
         finally:
             begin = perf_counter()
-            calls = graph.calls
+            calls = graph.calls if self.options.profile or self.chooser.choice.profiled else 0
             release(graph, () if planner is None else planner.made)
             times["capture"] += self._took("release", "capture", begin)  # it is as much as was captured
         MINIBATCH.ran(self, bool(held.carried), history)
@@ -205,11 +205,15 @@ class FlushingBatch(Batch):
             self.ahead.append(session)
         begin = perf_counter()
         graph.owner = Results(session, plan.arena, plan.position)
+        spots: dict[Any, tuple[int, int]] = plan.common.setdefault("spots", {})  # arenas and positions, by row
         for _, record, nodes in plan.live:
             for node in nodes.tolist():
                 for value in record.values(node):
                     first = value.rows
-                    value.result = session.result(int(plan.arena[first]), int(plan.position[first]))
+                    spot = spots.get(first)
+                    if spot is None:
+                        spot = spots[first] = int(plan.arena[first]), int(plan.position[first])
+                    value.result = session.result(*spot)
                     value.graph = None
         session.wait()
         session.finish()

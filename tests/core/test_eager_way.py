@@ -208,6 +208,20 @@ def test_a_look_that_is_abandoned_between_calls_of_one_sample(
     check(program, 2, lambda net, tree: net.head(net.encode(tree)))
 
 
+@pytest.mark.parametrize(("calls", "tells"), [(7, False), (8, True)])
+def test_a_look_that_is_abandoned_at_once_says_nothing_of_batches(
+    program: Any, free: None, monkeypatch: pytest.MonkeyPatch, calls: int, tells: bool
+) -> None:
+    """What its first calls took is mostly what comes once, so it does not count as far slower."""
+    told: list[Outcome] = []
+    monkeypatch.setattr(Pace, "wants_eager", property(lambda self: False))
+    monkeypatch.setattr(Pace, "spent", lambda self, seconds, so_far: so_far >= calls)
+    monkeypatch.setattr(Pace, "add", lambda self, ran: told.append(ran))
+    program.hybridize()
+    program.train(1, lambda net, tree: sum(net(tree) for _ in range(3)))
+    assert [(ran.whole, ran.calls, ran.rate > 0) for ran in told] == [(False, 3 * len(TREES), tells)]
+
+
 def test_a_part_that_is_named_eager_takes_what_waits(program: Any) -> None:
     program.hybridize(granularity="cell")
     gluonjit.hybridize(program.nets[1].head, granularity="eager")

@@ -20,6 +20,7 @@ from gluonjit.hybrid.options import EAGER, Options
 _PAUSE = 10.0  # calls: a longer time between two of them does not count
 _UNMARKED = 32  # calls of an eager stretch in inference, where no batch has told how many come together
 _LONGEST = 1024  # calls of any stretch
+_TELLING = 8  # calls: what fewer of an abandoned stretch took is mostly what comes once, traced or not
 _BETWEEN = 8  # calls without gradients, and half of those so far, that may follow each other in a stretch of training
 
 SPENT = "a trial of another way to run exceeded its time budget"
@@ -200,7 +201,9 @@ class Stretch:
 
     def abandon(self) -> None:
         """Continue in the kept way, or eagerly: in training up to the minibatch's end, as backward is still to come."""
-        self.whole, self.rate = False, self._rate()
+        self.whole = False
+        if self.calls >= _TELLING:
+            self.rate = self._rate()
         if self.explores is not None:
             self.explores.give_up(self.pace.training)
             return

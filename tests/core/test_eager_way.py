@@ -15,6 +15,7 @@ from gluonjit.analysis.pace import Pace, StretchOutcome
 from gluonjit.errors import OptionError
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.choose import pacing
+from gluonjit.hybrid.run.engine import engine_of
 
 Tree = tuple[int, list[Any]]
 TREES: list[Tree] = [(0, []), (1, [(0, []), (2, [])]), (2, [(1, [(3, [])])]), (3, [(0, [(1, [])]), (2, []), (1, [])])]
@@ -65,6 +66,9 @@ class Torch:
         self.optimizers[which].step()
         return total.item()
 
+    def quietly(self) -> Any:
+        return self.torch.no_grad()
+
     def infer(self, which: int, call: Call = whole) -> Any:
         with self.torch.no_grad():
             return np.array([out.item() for out in [call(self.nets[which], tree) for tree in TREES]])
@@ -114,6 +118,9 @@ class MXNet:
         total.backward()
         self.trainers[which].step(1)
         return float(total.asscalar())
+
+    def quietly(self) -> Any:
+        return self.autograd.pause()
 
     def infer(self, which: int, call: Call = whole) -> Any:
         return np.array([float(out.asscalar()) for out in [call(self.nets[which], tree) for tree in TREES]])
@@ -201,6 +208,20 @@ def test_a_look_that_is_abandoned_between_calls_of_one_sample(
     check(program, 2, lambda net, tree: net.head(net.encode(tree)))
 
 
+@pytest.mark.parametrize(("calls", "few"), [(7, True), (8, False)])
+def test_a_trial_that_is_abandoned_at_once_says_little_of_batches(
+    program: Any, free: None, monkeypatch: pytest.MonkeyPatch, calls: int, few: bool
+) -> None:
+    """What its first calls took is mostly what comes once, so it counts as half."""
+    told: list[StretchOutcome] = []
+    monkeypatch.setattr(Pace, "wants_eager", property(lambda self: False))
+    monkeypatch.setattr(Pace, "spent", lambda self, seconds, so_far: so_far >= calls)
+    monkeypatch.setattr(Pace, "add", lambda self, ran: told.append(ran))
+    program.hybridize()
+    program.train(1, lambda net, tree: sum(net(tree) for _ in range(3)))
+    assert [(ran.whole, ran.calls, ran.few) for ran in told] == [(False, 3 * len(TREES), few)]
+
+
 def test_a_part_that_is_named_eager_takes_what_waits(program: Any) -> None:
     program.hybridize(granularity="cell")
     gluonjit.hybridize(program.nets[1].head, granularity="eager")
@@ -253,6 +274,35 @@ def test_what_is_decided_to_run_eagerly_costs_no_question(program: Any, free: No
     program.infer(1)
     program.hybridize()
     assert LOCAL.state.spare == 0 and paces_of(program).phases[0].decided is None
+
+
+def test_calls_without_gradients_between_those_that_train_are_of_one_stretch(
+    program: Any, free: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So is a teacher's part of a minibatch; after calls that nobody differentiated, inference has its own."""
+    told: list[tuple[bool, int]] = []
+    original: Callable[..., None] = Pace.add
+
+    def add(self: Pace, ran: Outcome) -> None:
+        told.append((self.training, ran.calls))
+        original(self, ran)
+
+    def taught(net: Any, tree: Tree) -> Any:
+        with program.quietly():
+            teacher = net(tree)
+        return net(tree) - teacher
+
+    monkeypatch.setattr(Pace, "add", add)
+    program.hybridize()
+    program.train(1, taught)
+    assert told == [(False, 1), (True, 2 * len(TREES) - 1)]
+    told.clear()
+    pacing.begin(LOCAL.state, paces_of(program), True, engine_of(type(program).__name__.lower()))
+    pacing.HERE.stretch.leave()
+    for _ in range(5):
+        program.infer(1)
+    pacing.close()
+    assert told[0] == (True, 17) and {training for training, _ in told[1:]} == {False}
 
 
 def test_calls_of_another_model_are_asked_for_themselves(program: Any, free: None) -> None:

@@ -455,6 +455,22 @@ def test_a_small_input_may_be_written_to_after_its_capture_and_a_large_one_is_no
     assert isinstance(caught.value, RuntimeError), "as PyTorch's own errors of writes in place are"
 
 
+def test_a_weight_that_gets_other_memory_while_calls_wait_is_read_before() -> None:
+    torch.manual_seed(0)
+    eager = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, 2))
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="cell")
+    xs = [torch.randn(n, 4) for n in (1, 3)]
+    found = []
+    for each in (eager, net):
+        before = [each(x) for x in xs]
+        halves = torch.nn.utils.parameters_to_vector(each.parameters()).detach() / 2
+        torch.nn.utils.vector_to_parameters(halves, each.parameters())
+        after = [each(x) for x in xs]
+        sum(result.square().sum() for result in after).backward()
+        found.append([[result.detach() for result in (*before, *after)], [each.grad for each in each.parameters()]])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=1e-6)
+
+
 def test_a_weight_that_is_written_to_while_calls_wait_is_noticed() -> None:
     net = dynamic()
     waiting = net((torch.randn(4), 1))

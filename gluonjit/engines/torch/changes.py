@@ -67,6 +67,17 @@ parameter_requires_grad = property(
 """torch.nn.Parameter.requires_grad, to which a program may assign."""
 
 
+def _give_memory(self: Any, tensor: Any) -> None:
+    if LOCAL.state.trace is not None:
+        raise NeedsValue
+    _flush("a weight was given other memory")
+    hooked.DATA.__set__(self, tensor)
+
+
+parameter_data = property(hooked.DATA.__get__, _give_memory, doc=hooked.DATA.__doc__)
+"""torch.nn.Parameter.data, as torch.nn.utils.vector_to_parameters assigns it."""
+
+
 def setattr_(self: Any, name: str, value: Any) -> None:
     """torch.nn.Module.__setattr__: later calls of a cell with this module may do something else than earlier ones."""
     state = LOCAL.state

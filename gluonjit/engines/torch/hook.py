@@ -76,6 +76,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch.nn.Module, "requires_grad_", changes.requires_grad_),
     (torch.nn.Parameter, "requires_grad_", changes.parameter_requires_grad_),
     (torch.nn.Parameter, "requires_grad", changes.parameter_requires_grad),
+    (torch.nn.Parameter, "data", changes.parameter_data),
     (torch.autograd.Function, "apply", classmethod(changes.function_apply)),
     (torch.autograd, "backward", changes.backward),
     (torch.autograd, "grad", changes.grad),

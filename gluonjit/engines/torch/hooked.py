@@ -21,6 +21,8 @@ original_requires_grad: Any = torch.nn.Module.requires_grad_
 original_tensor_requires_grad: Any = torch.Tensor.requires_grad_
 REQUIRES_GRAD: Any = torch.Tensor.requires_grad
 """The slot in which a tensor has whether it requires gradients."""
+DATA: Any = torch.Tensor.data
+"""That of its numbers, without history."""
 original_setattr: Any = torch.nn.Module.__setattr__
 original_load_state_dict: Any = torch.nn.Module.load_state_dict
 original_function_apply: Any = torch.autograd.Function.__dict__["apply"]

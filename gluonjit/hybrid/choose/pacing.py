@@ -1,8 +1,9 @@
 """Stretches: the outermost calls of a thread, timed in one way, eager or batched, from their first to their end.
 
 A stretch ends at an optimizer's step, at the first call after a backward pass (in inference, after a flush), at a
-change of phase, or, if nothing marks an end, after as many calls as a batch had. A pause between two calls that is ten
-calls long belongs to the program and does not count. The way changes only if no captured value is pending.
+change of phase, but for single calls without gradients between those that train, or, if nothing marks an end, after as
+many calls as a batch had. A pause between two calls that is ten calls long belongs to the program and does not count.
+The way changes only if no captured value is pending.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _UNMARKED = 32  # calls of an eager stretch in inference, where no batch has tol
 _LONGEST = 1024  # calls of any stretch
 _SLIGHT = 0.02  # of the time of a stretch: tracing that takes no more makes it none of its own sort
 _FEW = 8  # calls: from fewer it is hard to tell what a call takes once nothing is new
+_BETWEEN = 8  # calls without gradients, and half of those so far, that may follow each other in a stretch of training
 
 SPENT = "a trial of another way to run exceeded its time budget"
 """The reason for running a batch in the middle of a minibatch, without any fault of the program."""
@@ -98,6 +100,7 @@ class CallStretch:
         "inside",
         "last",
         "most",
+        "others",
         "pace",
         "pause",
         "pauses",
@@ -126,6 +129,7 @@ class CallStretch:
         unmarked = self.eager and not training and not named and pace.compares
         self.most = (pace.calls or _UNMARKED) if unmarked else _LONGEST
         self.calls = 0
+        self.others = 0  # the last calls, one after the other, that were of the other phase
         self.given = 0  # calls that run eagerly without coming here, at most
         if settled:
             self.given = state.spare = self.most - 1
@@ -177,8 +181,14 @@ class CallStretch:
         self.ended = True
 
     def over(self, training: bool) -> bool:
-        """Tells whether the next call begins another stretch, unless a captured value is pending."""
-        return self.ended or self.pace.training is not training or self.calls >= self.most
+        """Tells whether the next call begins another stretch, unless a captured value is pending.
+
+        Calls without gradients between those that train are part of the minibatch, as those of a teacher are.
+        """
+        if self.ended or self.calls >= self.most:
+            return True
+        self.others = 0 if self.pace.training is training else self.others + 1
+        return self.others > (_BETWEEN + self.calls // 2 if self.pace.training else 0)
 
     def abandon(self) -> None:
         """Continue in the kept way, or eagerly: in training up to the minibatch's end, as backward is still to come."""

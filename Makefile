@@ -61,7 +61,7 @@ setup: $(STAMP)
 	@:
 
 # pip works in silence; when it fails the log has the reason.
-$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard gluonjit/native/* gluonjit/*.pxd gluonjit/graph/*.p* gluonjit/hybrid/capture/guards/facts.p* gluonjit/analysis/flat/*.py) gluonjit/rows/blocks.py
+$(STAMP): pyproject.toml setup.py constraints.txt $(wildcard gluonjit/native/* gluonjit/*.pxd gluonjit/graph/*.p* gluonjit/hybrid/capture/guards/facts.p* gluonjit/analysis/flat/*.py) gluonjit/rows/tables.py gluonjit/rows/blocks.py
 	@fits() { "$$1" -c 'import sys, venv, ensurepip; sys.exit(not (3, 9) <= sys.version_info[:2] <= (3, 11))' >/dev/null 2>&1; }
 	if ! fits $(BIN)/python; then
 		for python in $${PYTHON:-} $$(type -aP python3 python3.11 python3.10 python3.9 || true); do
@@ -128,7 +128,7 @@ sanitize: setup
 	cd $(SANITIZED)
 	rm -f gluonjit/*.so
 	CC=$${CC:-gcc} CFLAGS='$(SANITIZE)' LDFLAGS='$(SANITIZE)' "$$python" setup.py -q build_ext --inplace --force >build.log 2>&1 \
-		&& ls gluonjit/_{fast,rows,rewriting,ordering,paths,placing,blocks}.*.so >/dev/null || { tail -n 40 build.log >&2; exit 1; }
+		&& ls gluonjit/_{fast,rows,rewriting,ordering,paths,placing,tables,blocks}.*.so >/dev/null || { tail -n 40 build.log >&2; exit 1; }
 	LD_PRELOAD="$$(library libasan.so) $$(library libubsan.so) $$(library libstdc++.so.6)" PYTHONMALLOC=malloc \
 		ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:halt_on_error=1:allocator_may_return_null=1 \
 		UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \

@@ -1,4 +1,4 @@
-/* What a framework's array looks like and holds, by calls of MXNet's C interface whose addresses Python has given. */
+/* Shapes, types and contents of a framework's arrays, by MXNet's C interface, whose addresses Python has given. */
 
 #include "fast.h"
 

@@ -8,7 +8,7 @@
 static destructor end_tensor; /* PyTorch's own */
 static int bodies;            /* that lie ready, of all specs */
 
-/* Whether a tensor is a view of what has been written to since it was taken: Python takes it anew. */
+/* Tells whether a tensor is a view of what has been written to since it was taken: Python takes it anew. */
 int is_stale(PyObject *tensor) {
     PyObject *base = SLOT(tensor, names.torch.lazy_b[0]);
     if (base == Py_None) return 0;
@@ -16,7 +16,7 @@ int is_stale(PyObject *tensor) {
     return SLOT(base, names.torch.lazy_n) != SLOT(tensor, names.torch.lazy_n);
 }
 
-/* Whether nobody has put anything on a tensor, or refers to it or its __dict__. */
+/* Tells whether nobody has put anything on a tensor, or refers to it or its __dict__. */
 static int is_bare(PyObject *tensor) {
     PyTypeObject *type = Py_TYPE(tensor);
     int bare;
@@ -130,7 +130,7 @@ PyObject *keep_bodies(PyObject *module, PyObject *lazy) {
     Py_RETURN_NONE;
 }
 
-/* Whether this is a tensor that lies ready, and that nobody has got hold of. */
+/* Tells whether this is a tensor that lies ready, and that nobody has got hold of. */
 static inline int is_ready(PyObject *tensor) {
     return Py_TYPE(tensor) == names.torch.lazy[0] && Py_REFCNT(tensor) == 1 &&
            SLOT(tensor, names.torch.lazy_c[0]) == Py_Ellipsis;

@@ -51,7 +51,7 @@ static int take_other(Call *call, PyObject *array) {
     return taken;
 }
 
-/* Whether an array is a parameter of PyTorch's, which is a constant of its cell: Python sees to it. */
+/* Tells whether an array is a parameter of PyTorch's, which is a constant of its cell: Python sees to it. */
 static int is_parameter(Call *call, PyObject *array) {
     PyObject *place, *found, *known;
     if (call->of != &names.torch) return 0;
@@ -143,7 +143,7 @@ static int flatten(Call *call, PyObject *arg) {
     return append_number(call, arg);
 }
 
-/* Whether the call begins with zeros, and nothing in it was computed: then its kind is one that Python tells. */
+/* Tells whether the call begins with zeros, and nothing in it was computed: Python then finds its kind. */
 static int begins_with_zeros(const Call *call) {
     int k, zeros = 0;
     for (k = 0; k < call->arguments; k++) {
@@ -210,7 +210,7 @@ static PyObject *part_returned(Call *call, PyObject *structure, PyObject *record
     return found;
 }
 
-/* What the call returns. */
+/* Makes what the call returns. */
 static PyObject *returned(Call *call, Entry *entry, PyObject *record, Py_ssize_t node) {
     const Framework *of = call->of;
     PyObject *values, *arguments = NULL, *results = NULL, *structure = entry->structure;
@@ -272,7 +272,7 @@ int call_begin(Call *call, PyObject *state) {
     return 1;
 }
 
-/* What comes after the arguments: in PyTorch whether gradients go through the node. */
+/* Puts what comes after the arguments into the signature: in PyTorch whether gradients go through the node. */
 static int end(Call *call) {
     int k, taped = 0;
     if (call->of != &names.torch) return 1;
@@ -414,7 +414,7 @@ static int link_views(Entry *entry, PyObject *viewing, PyObject *result, PyObjec
     return failed;
 }
 
-/* What a call gives that Python has seen once: a node, or what it was given. */
+/* Captures a call that Python has seen once: a node, or what it was given. */
 static PyObject *capture_call_of(Call *call, PyObject *state, PyObject *viewing, PyObject *const *args, Py_ssize_t count,
                                  PyObject *named) {
     PyObject *result = NULL;
@@ -459,7 +459,7 @@ PyObject *capture_function(PyObject *state, PyObject *cell, PyObject *viewing, P
     return result;
 }
 
-/* Whether a record is what Python finds by this key now: 1, 0, or -1 and an exception. */
+/* Tells whether a record is what Python finds by this key now: 1, 0, or -1 and an exception. */
 static int is_found(Call *call, PyObject *key, PyObject *record) {
     PyObject *records = dict_at(call->batch, names.batch_records);
     if (call->of == &names.torch && call->owner != Py_None) { /* what has changed since the key was made? */

@@ -1,4 +1,4 @@
-/* What the files of gluonjit._fast share. Each of its functions does what a Python function beside it does, for the
+/* Declarations that the files of gluonjit._fast share. Each of its functions does what a Python function does, for the
    usual case; every other case is left to that function. */
 
 #ifndef GLUONJIT_FAST_H
@@ -62,7 +62,7 @@ int signatures_current(Entry *entry, PyObject *batch);
    and an exception */
 int guards_hold(PyObject *guards);
 
-/* What every change of a dict or a class changes: 0 where there is nothing of the sort. */
+/* A version that every change of a dict or a class changes: 0 where there is none. */
 static inline int64_t version_of(PyObject *container) {
     if (PyType_Check(container) && PyType_HasFeature((PyTypeObject *)container, Py_TPFLAGS_VALID_VERSION_TAG))
         return (int64_t)((PyTypeObject *)container)->tp_version_tag;
@@ -80,7 +80,7 @@ PyObject *due(PyObject *module, PyObject *ignored);
 
 int unhooked(PyObject *dict, PyObject *name); /* of hooks.c */
 PyObject *capture_call(PyObject *module, PyObject *const *args, Py_ssize_t count);
-/* Whether a state is that of a call inside of a sample of PyTorch's. */
+/* Tells whether a state is that of a call inside of a sample of PyTorch's. */
 int is_inside(PyObject *state, PyObject *batch);
 /* The same of a call anywhere in a batch that is open. */
 int is_open(PyObject *state, PyObject *batch);
@@ -106,11 +106,11 @@ typedef struct {
     int count, arguments, holds;
 } Call;
 
-/* Whether a call can be one of the open batch, of which it then holds what it needs; `what` is called. */
+/* Tells whether a call can be one of the open batch, of which it then holds what it needs; `what` is called. */
 int call_open(Call *call, const Framework *of, PyObject *state, const void *what);
 void call_close(Call *call);
 
-/* What comes before the arguments in a signature: 1; 0 under autocast, which Python tells apart; -1 and an exception. */
+/* Begins a signature with what comes before the arguments: 1; 0 under autocast, left to Python; -1 and an exception. */
 int call_begin(Call *call, PyObject *state);
 
 /* Append a part that only an argument keeps alive, which may change while others are looked at. */
@@ -187,7 +187,7 @@ extern PyTypeObject DoorType;
 PyObject *main_door(PyObject *module, PyObject *ignored);
 PyObject *forget_doors(PyObject *module, PyObject *ignored);
 
-/* What a method of PyTorch's gives, where its first argument is a lazy tensor, or a plain one before a lazy one: a node
+/* Calls a method of PyTorch's whose first argument is a lazy tensor, or a plain one before a lazy one: a node
    of `func`, with which PyTorch would call __torch_function__, or else what the method says. */
 PyObject *operate(PyObject *func, PyObject *method, PyObject *const *args, Py_ssize_t count);
 

@@ -74,7 +74,7 @@ PyObject *quicken(PyObject *module, PyObject *args) {
 
 static PyObject *event_call;
 
-/* As a function for sys.setprofile, for calls of Python's functions alone: Python makes a dict of a frame's names for
+/* A function for sys.setprofile that sees only calls of Python's functions: Python makes a dict of a frame's names for
  * each call and return of anything before such a function is asked, and after. */
 static int before_line(PyObject *notice, PyFrameObject *frame, int what, PyObject *arg) {
     PyObject *result;

@@ -12,13 +12,13 @@ struct Hook {
     Quick quick;
 };
 
-/* Whether a block has no hooks of either kind in its __dict__. */
+/* Tells whether a block has no hooks of either kind in its __dict__. */
 int unhooked(PyObject *dict, PyObject *name) {
     PyObject *hooks = PyDict_GetItemWithError(dict, name);
     return hooks != NULL && PyDict_Check(hooks) && PyDict_GET_SIZE(hooks) == 0;
 }
 
-/* Whether no argument is an array that has to become lazy. */
+/* Tells whether no argument is an array that has to become lazy. */
 static int are_lazy(PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t k;
     for (k = 1; k < count; k++)

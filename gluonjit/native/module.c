@@ -1,4 +1,4 @@
-/* What the files of C add to gluonjit._fast, the rest of which is graph/recorder.py. */
+/* The additions of the C files to gluonjit._fast, the rest of which is graph/recorder.py. */
 
 #include "fast.h"
 
@@ -30,7 +30,7 @@ static PyMethodDef methods[] = {
 
 Core core;
 
-/* Whether C and Cython lay a type out alike. */
+/* Tells whether C and Cython lay a type out alike. */
 static int is_alike(PyObject *type, size_t size) {
     if (PyType_Check(type) && (size_t)((PyTypeObject *)type)->tp_basicsize >= size) return 1;
     PyErr_Format(PyExc_SystemError, "fast.h does not have the fields of %R", type);

@@ -1,4 +1,4 @@
-/* Where the slots of the package's own classes lie, and what the fast path calls. */
+/* The places of the slots of the package's own classes, and the functions that the fast path calls. */
 
 #include "names.h"
 
@@ -7,7 +7,7 @@ PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value, *str_forward, *str_
     *str_parameters, *str_buffers, *str_modules, *str_dim, *str_inplace, *str_out,
     *str_call, *str_mxnet, *str_torch, *str_tolist;
 
-/* What is told together, by one call of configure(). */
+/* Sections of names, each given by one call of configure(). */
 enum { PACKAGE, MXNET, TORCH, SECTIONS };
 static const char *const sections[] = {"package", "mxnet", "torch"};
 
@@ -222,14 +222,14 @@ static Py_ssize_t offset_of(PyObject *type, const char *slot) {
     return offset;
 }
 
-/* What configure() was given by a name: borrowed, or NULL and an exception. */
+/* The object that configure() was given by a name: borrowed, or NULL and an exception. */
 static PyObject *given(PyObject *kwargs, const char *name) {
     PyObject *found = PyDict_GetItemString(kwargs, name);
     if (found == NULL && !PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "configure() has no keyword %s", name);
     return found;
 }
 
-/* Whether all that a section needs is there and of its kind, before any of it counts: 0, or -1 and an exception. */
+/* Checks that all that a section needs is there and of its kind, before any of it counts: 0, or -1 and an exception. */
 static int check_section(int section, PyObject *kwargs) {
     PyObject *found;
     int k;

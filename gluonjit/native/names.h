@@ -138,7 +138,7 @@ PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs);
 /* An exception: a slot holds nothing, or something of another class. Gives NULL. */
 PyObject *no_such_slot(PyObject *content, PyTypeObject *type);
 
-/* What a slot holds, which has to be of a class: borrowed, or NULL and an exception. */
+/* The object in a slot, which must be of a class: borrowed, or NULL and an exception. */
 static inline PyObject *held_at(void *object, Py_ssize_t offset, PyTypeObject *type) {
     PyObject *content = SLOT(object, offset);
     if (content != NULL && PyObject_TypeCheck(content, type)) return content;
@@ -165,18 +165,18 @@ static inline void set_slot(void *object, Py_ssize_t offset, PyObject *content) 
 /* The state of this thread: a new reference. */
 PyObject *state_here(void);
 
-/* Whether a batch has room for more. */
+/* Tells whether a batch has room for more. */
 static inline int has_room(PyObject *batch) { return ((BatchRoom *)batch)->room >= 0; }
 
-/* What a state counts: see hybrid/run/state.py. */
+/* The counts of a state: see hybrid/run/state.py. */
 static inline StateNumbers *numbers_of(PyObject *state) { return (StateNumbers *)state; }
 
-/* Whether the state is that of a program that runs, and not of one that is traced or paused. */
+/* Tells whether the state is that of a program that runs, and not of one that is traced or paused. */
 static inline int is_running(PyObject *state) {
     return SLOT(state, names.state_trace) == Py_None && numbers_of(state)->paused == 0;
 }
 
-/* Whether the nodes of the open batch are operators, and calls of this block, which is no look-up, run as they are. */
+/* Tells whether nodes of the open batch are operators, and this block, which is no look-up, runs as it is. */
 static inline int is_fine(PyObject *state, PyObject *block) {
     PyObject *batch = SLOT(state, names.state_batch);
     if (batch == NULL || Py_TYPE(batch) != names.batch_type || !((BatchRoom *)batch)->fine) return 0;
@@ -184,8 +184,8 @@ static inline int is_fine(PyObject *state, PyObject *block) {
     return names.embedding_type != NULL && !PyObject_TypeCheck(block, names.embedding_type);
 }
 
-/* What `begin` of gluonjit.hybrid.choose.pacing lets run eagerly without a question: an outermost call of a model in a mode, 2 for
-   training. NULL where Python has to be asked, or with an exception. */
+/* Calls that `begin` of gluonjit.hybrid.choose.pacing lets run eagerly without a question: an outermost call of a
+   model in a mode, 2 for training. NULL where Python has to be asked, or with an exception. */
 PyObject *spare_call(const Framework *of, PyObject *state, PyObject *cell, int mode, PyObject *const *args, Py_ssize_t count);
 
 #endif

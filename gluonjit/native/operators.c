@@ -80,7 +80,7 @@ static int look_at(Call *call, PyObject *state, PyObject *const *args, int *wait
     return taken > 0 && call->arguments == 0 ? 0 : taken;
 }
 
-/* What an operator returns whose results are a node's. */
+/* Makes what an operator returns whose results are a node's. */
 static PyObject *returned(PyObject *record, Py_ssize_t node, int numpy, int listed) {
     Py_ssize_t count = ((Record *)record)->results, k;
     PyObject *results;
@@ -97,7 +97,7 @@ static PyObject *returned(PyObject *record, Py_ssize_t node, int numpy, int list
     return results;
 }
 
-/* Whether a reference to an operand is one without a node: under recording, or where nothing goes back to it. */
+/* Tells whether a reference to an operand needs no node: under recording, or if nothing goes back to it. */
 static int may_refer(const Call *call, PyObject *state) {
     int k;
     if (numbers_of(state)->mode >= RECORDING) return 1;
@@ -108,8 +108,8 @@ static int may_refer(const Call *call, PyObject *state) {
     return 1;
 }
 
-/* What an operator gives that need not run: whole rows, one operand's after the other's, or those of one as they look
-   then. `way` is the mode of the operands, or how the result looks. */
+/* The result of an operator that need not run: whole rows, one operand's after the other's, or those of one as they
+   look then. `way` is the mode of the operands, or how the result looks. */
 static PyObject *referred(Call *call, PyObject *state, PyObject *way, int numpy, int listed) {
     PyObject *values = NULL, *found, *array = NULL, *results;
     int k;
@@ -134,7 +134,7 @@ static PyObject *referred(Call *call, PyObject *state, PyObject *way, int numpy,
     return results;
 }
 
-/* Where arrays wait, or a sample is being captured, a call is a node of the record that equal ones were nodes of. */
+/* Captures a call as a node of the record of equal ones, if arrays are pending or a sample is being captured. */
 static PyObject *captured(Call *call, PyObject *state, PyObject *const *args) {
     int waits = 0, sharing;
     Entry *entry;
@@ -174,7 +174,7 @@ PyObject *quick_operator(PyObject *const *args, Py_ssize_t count) {
     return result;
 }
 
-/* What a call holds, which keeps alive what its parts point to. */
+/* The objects of a call, which keep alive what its parts point to. */
 static PyObject *holdings(const Call *call) {
     PyObject *found = PyTuple_New(call->holds);
     int k;

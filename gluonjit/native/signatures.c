@@ -62,7 +62,7 @@ static Entry *entry_new(PyObject *record) {
     return entry;
 }
 
-/* Whether what a record has read of Python's state is so now. */
+/* Tells whether what a record has read of Python's state is so now. */
 static int holds(PyObject *record) {
     PyObject *guards = ((Record *)record)->guards;
     if (guards == Py_None) return 1;

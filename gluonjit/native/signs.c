@@ -15,7 +15,7 @@ static PyObject *sign(int which, PyObject *one, PyObject *other) {
     PyTypeObject *lazy = names.torch.lazy[0];
     PyObject *args[2] = {one, other}, *turned[2] = {other, one};
     if (lazy != NULL && signs[which].func != NULL) {
-        /* Of plain + lazy Python asks the right one first, as its class is the other's and more. */
+        /* For plain + lazy Python asks the right one first, as its class derives from the other's. */
         if (PyObject_TypeCheck(one, lazy) || Py_TYPE(one) == names.torch.plain[0])
             return operate(signs[which].func, signs[which].method, args, 2);
         if (PyObject_TypeCheck(other, lazy)) return operate(signs[which].reflected, signs[which].turned, turned, 2);

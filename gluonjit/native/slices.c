@@ -3,8 +3,8 @@
 
 #include "fast.h"
 
-/* Whether what is sliced now has the history of a value: a value that is taped has one while gradients are recorded.
-   -1 and an exception. */
+/* Tells whether a slice made now has the history of a value: a value that is taped has one while gradients are
+   recorded. -1 and an exception. */
 static int has_history(const Framework *of, PyObject *state, Value *value) {
     if (of == &names.torch) {
         if (!is_running(state)) return 0;
@@ -57,7 +57,7 @@ PyObject *known_numbers(PyObject *key) {
     return found;
 }
 
-/* What is at known numbers, inside of a sample: a copy, and no view. */
+/* Picks rows at known numbers, inside of a sample: a copy, and no view. */
 static PyObject *rows_of(const Framework *of, PyObject *state, PyObject *value, PyObject *key) {
     PyObject *numbers, *found, *result;
     if (of != &names.torch || numbers_of(state)->inside == 0) return NULL;

@@ -25,7 +25,7 @@ static inline int offset_in(Frame *frame) { return _PyInterpreterFrame_LASTI(fra
 #else
 typedef PyFrameObject Frame;
 
-/* What a frame or its function refers to as well. */
+/* An object that a frame or its function refers to as well. */
 static inline void *borrowed(void *object) {
     Py_XDECREF((PyObject *)object);
     return object;

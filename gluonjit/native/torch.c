@@ -2,7 +2,7 @@
 
 #include "fast.h"
 
-/* What the batch knows of the module, in which nothing has hooks: borrowed, or NULL. */
+/* The batch's record of a module without hooks: borrowed, or NULL. */
 static PyObject *noted(PyObject *batch, PyObject *module) {
     PyObject *known = SLOT(batch, names.batch_noted), *place, *found;
     if (known == NULL || !PyDict_CheckExact(known)) return NULL;
@@ -16,13 +16,13 @@ static PyObject *noted(PyObject *batch, PyObject *module) {
                : NULL;
 }
 
-/* Whether Python has nothing to see to before a call is given this: no tensor in it has to become lazy. */
+/* Tells whether a call can be given this as it is: no tensor in it must become lazy. */
 static int is_ready(PyObject *arg) {
     PyTypeObject *type = Py_TYPE(arg);
     return type != names.torch.plain[0] && !PyTuple_Check(arg) && !PyList_Check(arg) && !PyDict_Check(arg);
 }
 
-/* Whether Python has nothing to see to before a call is given all these. */
+/* Tells whether a call can be given all these as they are. */
 static int are_ready(PyObject *const *args, Py_ssize_t count) {
     Py_ssize_t k;
     for (k = 1; k < count; k++)
@@ -30,7 +30,7 @@ static int are_ready(PyObject *const *args, Py_ssize_t count) {
     return 1;
 }
 
-/* Why a call is no node, where the class of an argument says so: borrowed, or NULL. */
+/* The reason why a call is no node, if the class of an argument says so: borrowed, or NULL. */
 static PyObject *foreign(PyObject *batch, PyObject *const *args, Py_ssize_t count) {
     PyObject *known = SLOT(batch, names.batch_foreign), *found = NULL;
     Py_ssize_t k;
@@ -40,7 +40,7 @@ static PyObject *foreign(PyObject *batch, PyObject *const *args, Py_ssize_t coun
     return found;
 }
 
-/* Why no call of a cell is a node, as the module and gradients are now: borrowed, or NULL. */
+/* The reason why no call of a cell is a node with the present module and gradients: borrowed, or NULL. */
 static PyObject *refused(PyObject *cell, PyObject *dict) {
     PyObject *known = SLOT(cell, names.torch.cell_refused), *training, *key, *found;
     int learning;

@@ -9,19 +9,16 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
-import numpy as np
-
 try:
     import cython
 except ImportError:
     from gluonjit import standin as cython
 
+from gluonjit.rows.program import APART
+
 WHAT = {"constant": 0, "index": 1, "operand": 2, "base": 2, "gradient": 3, "result": 4, "seed": 5, "saved": 6}
 """What a slot of a form is: two numbers as they are; of an operand its index, rows or gradients; of a result its rows
 or gradients; or a saved register, the numbers being the columns that are saved before it, of nodes and of children."""
-
-APART, ANY_ROWS = 1, 2
-"""Steps whose rows are not equally many for each node: not known to be whose, or those of any number each."""
 
 
 @cython.cclass
@@ -90,7 +87,7 @@ class Blocks:
     at: cython.Py_ssize_t
 
     def __init__(self, tables: list, rows: list, strides: list, packed: Any) -> None:
-        """The tables are those that `read` has filled; rows and bytes of a row for each arena; packed indices."""
+        """tables: those of `rows.tables`; rows and bytes of a row for each arena; packed indices."""
         k: cython.Py_ssize_t
         arenas: cython.Py_ssize_t = len(rows)
         found: list = [*tables, rows, strides, [0] * (arenas + 1)]
@@ -447,158 +444,3 @@ class Blocks:
     def _row(self, o: cython.Py_ssize_t, i: cython.longlong) -> cython.longlong:
         """A row of an operand's arena."""
         return self.begins[o] + i if self.indices[o] < 0 else self.packed[self.indices[o] + i]
-
-
-def read(steps: tuple, programs: list, unfit: Any, rows_of: list, strides: list) -> Blocks:
-    """Read steps, each with the number of its program and the spaces of its operands, or None.
-
-    Steps whose rows are not one a node or one a child are given to `unfit`, with why. rows_of, strides: as of `Blocks`.
-    """
-    tables: list = [[], [], [], [], [], [], [0], [], [], [], [], [], [0], [], []]
-    program, nodes, children, counts, apart, first, operand_at = tables[:7]
-    arenas, begins, sizes, spaces, indices, result_at, result_arenas, result_begins = tables[7:]
-    wanted: list = []
-    parents: list = []
-    packed: cython.longlong = 0
-    k: cython.Py_ssize_t
-    number: cython.Py_ssize_t
-    rows: cython.longlong
-    each: cython.longlong
-    for number in range(len(steps)):
-        step = steps[number]
-        known = programs[number]
-        why: str = ""
-        if known is not None:
-            why = _why_not(step, known[1])
-            if why:
-                unfit(number, why)
-        if known is None or why:
-            for table in (nodes, children, counts, apart):
-                table.append(0)
-            program.append(-1)
-            first.append(-1)
-            operand_at.append(len(arenas))
-            result_at.append(len(result_arenas))
-            continue
-        kind = step.kind
-        program.append(known[0])
-        rows = step.places[0].end - step.places[0].begin
-        units: cython.longlong = rows if kind.poly else step.count
-        nodes.append(rows)
-        counts.append(units)
-        several: cython.bint = kind.poly and step.count != rows
-        apart.append(APART if kind.apart or rows % units else ANY_ROWS if several else 0)
-        groups: tuple = kind.groups
-        gathers: tuple = step.gathers
-        for k in range(len(gathers)):
-            gather = gathers[k]
-            place = gather.place
-            index = gather.index
-            rows = place.end - place.begin if index is None else len(index)
-            each = rows // len(groups[k])
-            for position in range(len(groups[k])):
-                arenas.append(place.arena)
-                sizes.append(each)
-                begins.append(place.begin + position * each if index is None else 0)
-                indices.append(-1 if index is None else packed + position * each)
-            if index is not None:
-                wanted.append(index)
-                packed += rows
-        family: cython.longlong = _total(step.arities)
-        of: tuple = known[1]
-        for k in range(len(arenas) - operand_at[number]):
-            spaces.append(of[k])
-            if of[k]:
-                family = sizes[operand_at[number] + k]
-        children.append(family)
-        first.append(-1)
-        if family:
-            parents.append(number)
-        operand_at.append(len(arenas))
-        for place in step.places:
-            result_arenas.append(place.arena)
-            result_begins.append(place.begin)
-        result_at.append(len(result_arenas))
-    return Blocks(tables, rows_of, strides, _packed(steps, wanted, packed, parents, tables))
-
-
-@cython.cfunc
-def _total(arities: Any) -> cython.longlong:
-    """The children of all nodes; 0 where there are none."""
-    k: cython.Py_ssize_t
-    found: cython.longlong = 0
-    if arities is None:
-        return 0
-    each: cython.longlong[::1] = arities
-    for k in range(len(each)):
-        found += each[k]
-    return found
-
-
-@cython.cfunc
-def _packed(steps: tuple, wanted: list, packed: cython.longlong, parents: list, tables: list) -> Any:
-    """Indices one after the other, and after these where the children of each node of `parents` begin."""
-    k: cython.Py_ssize_t
-    at: cython.Py_ssize_t = packed
-    begin: cython.longlong
-    each: cython.longlong
-    nodes: list = tables[1]
-    children: list = tables[2]
-    first: list = tables[5]
-    for number in parents:
-        packed += nodes[number] + 1
-    found = array("i", (0,)) * (packed + 1)
-    into: cython.int[::1] = found
-    if wanted:
-        np.concatenate(wanted, out=np.frombuffer(found, dtype=np.int32)[:at], casting="same_kind")
-    for number in parents:
-        first[number] = at
-        arities = steps[number].arities
-        begin = 0
-        if arities is None:  # then each node has as many
-            each = children[number] // nodes[number]
-            for k in range(nodes[number] + 1):
-                into[at + k] = k * each
-        else:
-            taken: cython.longlong[::1] = arities
-            into[at] = 0
-            for k in range(nodes[number]):
-                begin += taken[k]
-                into[at + k + 1] = begin
-        at += nodes[number] + 1
-    return found
-
-
-@cython.cfunc
-def _why_not(step: Any, spaces: tuple) -> str:
-    """Say why a program cannot take the rows of a step, if it cannot."""
-    k: cython.Py_ssize_t
-    place = step.places[0]
-    nodes: cython.longlong = place.end - place.begin
-    children: cython.longlong = -1
-    rows: cython.longlong
-    operand: cython.Py_ssize_t = 0
-    for place in step.places:
-        if place.end - place.begin != nodes or not nodes:
-            return "rows of one step that are not one a node"
-    arities = step.arities
-    if arities is not None:
-        children = _total(arities)
-    groups: tuple = step.kind.groups
-    gathers: tuple = step.gathers
-    for k in range(len(gathers)):
-        gather = gathers[k]
-        place = gather.place
-        rows = place.end - place.begin if gather.index is None else len(gather.index)
-        if rows % len(groups[k]):
-            return "operands of one group that have unlike numbers of rows"
-        rows //= len(groups[k])
-        for _ in range(len(groups[k])):
-            if spaces[operand] and children < 0:
-                children = rows // nodes * nodes
-            if rows != (children if spaces[operand] else nodes):
-                return "rows of one step that are not one a node"
-            operand += 1
-    if arities is not None and len(arities) != nodes:
-        return "nodes of several rows with children"
-    return ""

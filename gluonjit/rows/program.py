@@ -25,6 +25,9 @@ _WITH_NUMBER: dict[str, tuple[str, Callable[[float], float]]] = {
 NODE, CHILD = 0, 1
 """Whom the rows of a matrix belong to: a node each, or a child each, node by node."""
 
+APART, ANY_ROWS = 1, 2
+"""Steps whose rows are not equally many for each node: not known to be whose, or those of any number each."""
+
 
 class NotFusable(Exception):
     """A graph does what no instruction does; the message says what."""

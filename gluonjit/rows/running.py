@@ -20,9 +20,10 @@ from gluonjit.rows.program import Weight
 
 if TYPE_CHECKING:
     from gluonjit.rows import blocks as _blocks
+    from gluonjit.rows import tables as _tables
     from gluonjit.rows.blocks import BlockForm, Blocks
 else:
-    _blocks = hot("gluonjit.rows.blocks")
+    _blocks, _tables = hot("gluonjit.rows.blocks"), hot("gluonjit.rows.tables")
     Blocks, BlockForm = _blocks.Blocks, _blocks.BlockForm
 
 _BLOCK = 64  # nodes at a time: what lies between two instructions stays in the cache
@@ -67,8 +68,8 @@ def read_steps(plan: Plan, programs: list[tuple[int, tuple[int, ...]] | None], u
     """
     rows = [arena.rows for arena in plan.arenas]
     strides = [row_bytes(arena.spec) for arena in plan.arenas]
-    found: Blocks = _blocks.read(plan.steps, programs, unfit, rows, strides)
-    return found
+    tables, packed = _tables.read(plan.steps, programs, unfit)
+    return Blocks(tables, rows, strides, packed)
 
 
 class Pack(NamedTuple):

@@ -2,116 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from ctypes import c_uint64
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import ROWS
 from gluonjit.graph import Kind
-from gluonjit.rows.assembly import CallingConvention, compiled
 from gluonjit.rows.program import NotFusable, RowProgram
-from gluonjit.rows.running import NO_FLAGS, Flags, FlushMemory, Launches, Template, cores, read_steps
+from gluonjit.rows.running import NO_FLAGS, Flags, FlushMemory, Launches, cores, read_steps
+from gluonjit.rows.stretches import Ahead, StepStretch
+from gluonjit.rows.ways import MOST_WAYS, Fused, Learner, Learning, Way, fused_of, sources
 
 if TYPE_CHECKING:
     from gluonjit.rows.blocks import BlockForm, Blocks
 
-_MOST_WAYS = 256  # in which one program is called: which operands lie together, and which learn
 _MOST_BENCHES = 4  # of one structure: so many of its flushes are known to be needed at once
-
-
-class Learning(NamedTuple):
-    """Parts of a recorded step that learn.
-
-    weights: the constants that gradients go on to; results: those that have a gradient; marks: those whose rows learn;
-    learns: whether gradients go through the step.
-    """
-
-    weights: Collection[int] = ()
-    results: Collection[int] = ()
-    marks: Collection[int] = ()
-    learns: bool = False
-
-
-class Way(NamedTuple):
-    """A way in which a program is called, for as long as that is kept.
-
-    forward, backward: forms of blocks, the second None where nothing is learned; reached: the operands that learn and
-    that the backward pass adds gradients to; read_again: the constants whose numbers it reads.
-    """
-
-    forward: Template
-    backward: Template | None
-    reached: frozenset[int]
-    learning: Learning
-    read_again: tuple[int, ...]
-
-
-class Fused:
-    """A batched program in C, for each way in which it has been called, or why it is nothing."""
-
-    def __init__(self, program: RowProgram) -> None:
-        self.program = program
-        self.ways: dict[Any, Way | str] = {}
-        self.sources: dict[tuple[int, ...], tuple[frozenset[int], frozenset[int]]] = {}  # of gradients, by results
-
-    def way(self, look: bytes, learning: Learning, consts: Sequence[Any]) -> Way | str:
-        """A way of calling the program, given how it looks (see `Blocks.choose`), or why there is none."""
-        direct, operands = (frozenset([k for k, sign in enumerate(look[1:]) if sign & flag]) for flag in (1, 2))
-        weights, results = frozenset(learning.weights), frozenset(learning.results)
-        try:
-            found = compiled(self.program, CallingConvention(direct, operands, weights, results), ROWS.OPS)
-        except NotFusable as reason:
-            return str(reason)
-        forward = Template(found.forward, found.saved, consts)
-        backward = None if found.backward is None else Template(found.backward, found.saved, consts)
-        return Way(forward, backward, found.reached & operands, learning, found.read_again)
-
-
-class Learner(Protocol):
-    """Tells what learns in steps that are recorded."""
-
-    def weights(self, kind: Kind) -> Hashable:
-        """The weights of a kind that learn, in the engine's own words. Asked once a flush."""
-
-    def learning(self, kind: Kind, operands: frozenset[int], weights: Any) -> Learning:
-        """Finds what learns, given operands and weights that do: the same in every flush."""
-
-
-class StepStretch(NamedTuple):
-    """Steps that ran one after the other: their numbers and ways, what backward needs of them, nanoseconds of each."""
-
-    steps: list[int]
-    ways: list[int]
-    saved: Any
-    took: list[int]
-
-
-class Ahead(NamedTuple):
-    """Steps that run while Python goes on: their numbers and ways, the `Flight` of `_rows`, and its launches."""
-
-    steps: list[int]
-    ways: list[int]
-    flight: Any
-    launches: Any
-
-    def wait(self) -> tuple[float, float, str | None]:
-        """Wait until they have run; returns when that began and ended, and the fault of the step under way, if any."""
-        found: tuple[float, float, str | None] = self.flight.wait()
-        return found
-
-    @property
-    def stretch(self) -> StepStretch:
-        """The steps, when they have run."""
-        return StepStretch(self.steps, self.ways, None, self.launches[:, 4].tolist())
-
-    @property
-    def under_way(self) -> int:
-        """The step that runs, or that something is wrong with."""
-        number: int = self.flight.next
-        return self.steps[number]
 
 
 class _PlannedProgram(NamedTuple):
@@ -221,7 +129,7 @@ class Steps:
             return
         bench.launches.forget_weights()
         bench.blocks.clear()
-        if len(self._read.benches) < _MOST_BENCHES and bench.launches.programs <= _MOST_WAYS:
+        if len(self._read.benches) < _MOST_BENCHES and bench.launches.programs <= MOST_WAYS:
             self._read.benches.append(bench)
 
     def _found(self, make: Callable[[Kind], RowProgram]) -> _Read:
@@ -340,7 +248,7 @@ class Steps:
                 weights = self._learned[id(kind)] = learner.weights(kind)
         found = fused.ways.get((look, weights))
         if found is None:
-            if len(fused.ways) >= _MOST_WAYS:
+            if len(fused.ways) >= MOST_WAYS:
                 fused.ways.clear()
             operands = frozenset([k for k, sign in enumerate(look[1:]) if sign & 2])
             learning = learner.learning(kind, operands, weights) if look[0] else Learning()
@@ -444,33 +352,12 @@ class Steps:
         self._launches.forget_weights()
 
 
-def sources(kind: Kind, results: tuple[int, ...]) -> tuple[frozenset[int], frozenset[int]]:
-    """The operands and constants of a kind that gradients of these results go to."""
-    fused: Fused = kind.program.fused
-    if results not in fused.sources:
-        fused.sources[results] = fused.program.sources(results)
-    return fused.sources[results]
-
-
 def _program(kind: Kind, make: Callable[[Kind], RowProgram], number: int) -> _PlannedProgram | str:
     """The program of a kind, which gets this number, or why there is none: nothing where its nodes run alone."""
     if kind.lone is not None:
         return ""
     try:
-        program = _fused(kind, make).program
+        program = fused_of(kind, make).program
     except NotFusable as reason:
         return str(reason)
     return _PlannedProgram(number, program.spaces[: program.operands], bool(program.limits))
-
-
-def _fused(kind: Kind, make: Callable[[Kind], RowProgram]) -> Fused:
-    program = kind.program
-    if program.fused is None:
-        try:
-            program.fused = Fused(make(kind))
-        except NotFusable as reason:
-            program.fused = str(reason)
-    found: Fused | str = program.fused
-    if isinstance(found, str):
-        raise NotFusable(found)
-    return found

@@ -22,7 +22,7 @@ from gluonjit.hybrid import LOCAL, Adapter, Batch, Options, Report, Session, reg
 from gluonjit.hybrid.capture.capturing import captured, open_batch, outermost_batch, sampled
 from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.capture.guards.follower import Follower, follow
-from gluonjit.hybrid.capture.guards.reading import FrameworkObjects, Refused
+from gluonjit.hybrid.capture.guards.objects import FrameworkObjects, Refused
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.signatures import Same, Signatures, signature_of
 from gluonjit.hybrid.capture.structure import items_of, map_structure

@@ -283,7 +283,7 @@ def test_calls_without_gradients_between_those_that_train_are_of_one_stretch(
     told: list[tuple[bool, int]] = []
     original: Callable[..., None] = Pace.add
 
-    def add(self: Pace, ran: Outcome) -> None:
+    def add(self: Pace, ran: StretchOutcome) -> None:
         told.append((self.training, ran.calls))
         original(self, ran)
 

@@ -16,7 +16,7 @@ from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture.guards import facts
 from gluonjit.hybrid.capture.guards.facts import Fact, Fingerprint, Guards, alike, read_at
 from gluonjit.hybrid.capture.guards.follower import Follower
-from gluonjit.hybrid.capture.guards.reading import Refused
+from gluonjit.hybrid.capture.guards.objects import Refused
 from gluonjit.hybrid.capture.guards.variants import Noted, holding, too_many, variant_key
 
 GLOBAL = 2.0

@@ -13,8 +13,8 @@ from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.hybrid.capture.guards.facts import is_plain
 from gluonjit.hybrid.capture.guards.follower import Follower, follow
+from gluonjit.hybrid.capture.guards.objects import FrameworkObjects
 from gluonjit.hybrid.capture.guards.owners import is_user_function
-from gluonjit.hybrid.capture.guards.reading import FrameworkObjects
 from gluonjit.hybrid.capture.guards.variants import Noted
 
 COUNTERS = frozenset(["_counter", "_init_counter"])

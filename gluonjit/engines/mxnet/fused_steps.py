@@ -14,7 +14,9 @@ from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
 from gluonjit.rows.program import NotFusable, RowProgram
 from gluonjit.rows.running import NO_FLAGS, row_flags
-from gluonjit.rows.steps import Learner, Steps, StepStretch
+from gluonjit.rows.steps import Steps
+from gluonjit.rows.stretches import StepStretch
+from gluonjit.rows.ways import Learner
 
 
 class StepHistory(Learner, Protocol):

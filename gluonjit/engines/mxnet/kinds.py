@@ -27,7 +27,7 @@ from gluonjit.engines.mxnet.work import work_of
 from gluonjit.engines.mxnet.zeros import without_zeros
 from gluonjit.graph import Kind, Spec, Value, family_key, split_kind
 from gluonjit.hybrid.capture.guards.again import first_difference
-from gluonjit.hybrid.capture.guards.reading import Refused
+from gluonjit.hybrid.capture.guards.objects import Refused
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL

@@ -30,7 +30,8 @@ from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.rows.running import row_flags
-from gluonjit.rows.steps import Learning, StepStretch
+from gluonjit.rows.stretches import StepStretch
+from gluonjit.rows.ways import Learning
 
 
 class RecordedStep(NamedTuple):

@@ -12,7 +12,7 @@ from gluonjit.engines.torch.hooked import REQUIRES_GRAD
 from gluonjit.engines.torch.recorder import Tracer, TraceTensor
 from gluonjit.hybrid.capture.guards.facts import is_plain
 from gluonjit.hybrid.capture.guards.follower import Follower, follow
-from gluonjit.hybrid.capture.guards.reading import FrameworkObjects
+from gluonjit.hybrid.capture.guards.objects import FrameworkObjects
 from gluonjit.hybrid.capture.guards.variants import Noted
 
 _SPACES = ("_parameters", "_buffers", "_modules")

@@ -17,7 +17,9 @@ from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
 from gluonjit.rows.program import NotFusable, RowProgram
 from gluonjit.rows.running import NO_FLAGS
-from gluonjit.rows.steps import Ahead, Learning, Steps, StepStretch, sources
+from gluonjit.rows.steps import Steps
+from gluonjit.rows.stretches import Ahead, StepStretch
+from gluonjit.rows.ways import Learning, sources
 
 
 class RanFused(NamedTuple):

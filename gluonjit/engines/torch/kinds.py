@@ -20,7 +20,7 @@ from gluonjit.engines.torch.variadic import TracedKind, is_operand, join_kinds
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid.capture.guards.again import first_difference
-from gluonjit.hybrid.capture.guards.reading import Refused
+from gluonjit.hybrid.capture.guards.objects import Refused
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.batch import Batch
 

@@ -21,7 +21,7 @@ from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.results import refuse_used
 from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
 from gluonjit.engines.torch.trace import NeedsValue
-from gluonjit.engines.torch.writes import target_of, write
+from gluonjit.engines.torch.writes import concrete_item, target_of, write
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -99,19 +99,11 @@ def run_now(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if batch is not None:
         batch.caller = getattr(func, "__name__", "")
         try:
-            given, named = map_structure(args, _computed), map_structure(kwargs, _computed)
+            given, named = map_structure(args, concrete_item), map_structure(kwargs, concrete_item)
         finally:
             batch.caller = ""
         return func(*given, **named)
-    return func(*map_structure(args, _computed), **map_structure(kwargs, _computed))
-
-
-def _computed(item: Any) -> Any:
-    if item.__class__ is LazyTensor:
-        return concrete(item)
-    if item.__class__ is slice:
-        return slice(_computed(item.start), _computed(item.stop), _computed(item.step))
-    return item
+    return func(*map_structure(args, concrete_item), **map_structure(kwargs, concrete_item))
 
 
 BY_NUMBERS: dict[Any, Any] = {

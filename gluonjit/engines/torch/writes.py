@@ -267,7 +267,7 @@ def _at_once(func: Any, base: Any, target: Any, args: tuple[Any, ...], kwargs: d
     if target is not base and not _share(target._c, base._c):  # a view that was captured of what was computed already
         renew(target)
     memory = concrete(target)
-    found = func(*map_structure(given, _computed), **map_structure(named, _computed))
+    found = func(*map_structure(given, concrete_item), **map_structure(named, concrete_item))
     _count(base)
     if target is not base:
         target._n = base._n
@@ -286,11 +286,12 @@ def _waiting(item: Any) -> Any:
     return item
 
 
-def _computed(item: Any) -> Any:
+def concrete_item(item: Any) -> Any:
+    """Return the computed tensor of a lazy one, also within a slice; anything else unchanged."""
     if item.__class__ is LazyTensor:
         return concrete(item)
     if item.__class__ is slice:
-        return slice(_computed(item.start), _computed(item.stop), _computed(item.step))
+        return slice(concrete_item(item.start), concrete_item(item.stop), concrete_item(item.step))
     return item
 
 
@@ -318,7 +319,7 @@ def opened(lazy: Any, written: bool = True) -> Any:
 def put_data(lazy: Any, value: Any) -> None:
     """Let a tensor have the memory of another from now on; what it was a view of, and its views, keep theirs."""
     computed = opened(lazy, False)
-    computed.data = _computed(value)
+    computed.data = concrete_item(value)
     lazy._b = lazy._k = lazy._n = None
     lazy._c, lazy._v = computed, _apart(lazy._v, computed)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gluonjit.graph import Kind, Record
 from gluonjit.hybrid.capture.capturing import room_of
-from gluonjit.hybrid.capture.guards.reading import Refused
+from gluonjit.hybrid.capture.guards.objects import Refused
 from gluonjit.hybrid.capture.guards.variants import Noted, Variant, holding, put_record, too_many, variant_key
 from gluonjit.hybrid.choose.pacing import TRACE
 from gluonjit.hybrid.run.batch import RUNNING, Batch

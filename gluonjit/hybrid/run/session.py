@@ -17,7 +17,7 @@ from gluonjit.graph.recorder import Value
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
-from gluonjit.rows.steps import Ahead, StepStretch
+from gluonjit.rows.stretches import Ahead, StepStretch
 
 
 class Session:

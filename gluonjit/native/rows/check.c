@@ -1,5 +1,6 @@
-/* Whether a program can be run: every register, column and slot there, and memory enough at every address, so that a
-   faulty one gives an error. All numbers have 64 bits, and none is added or multiplied without a look at what is left. */
+/* Tells whether a program can be run: every register, column and slot there, and memory enough at every address, so
+   that a faulty one gives an error. All numbers have 64 bits, and none is added or multiplied without a look at what
+   is left. */
 
 #include "rows.h"
 
@@ -23,7 +24,7 @@ static int is_operand(const Run *run, const Instruction *code, char form, int64_
 
 static int space_of(const Run *run, int64_t packed) { return run->regs[register_of(packed)].space; }
 
-/* Whether the operands have rows of the same space, or those that SPREAD and SEGSUM are between. */
+/* Tells whether the operands have rows of the same space, or those that SPREAD and SEGSUM are between. */
 static int are_spaces(const Run *run, const Instruction *code, const Form *form) {
     const int64_t first = form->out != '-' ? code->out : code->a;
     const int space = space_of(run, first);
@@ -39,7 +40,7 @@ static int are_slots(const Run *run, const Instruction *code, int form) {
                          (form != 3 || code->y == -1 || is_slot(run, code->y)));
 }
 
-/* Whether a slot is an address of that many numbers of 32 bits, from so many on. */
+/* Tells whether a slot is an address of that many numbers of 32 bits, from so many on. */
 static int is_room(const Run *run, int64_t slot, int64_t begin, int64_t rows, int64_t width) {
     const Slot *given = &run->args[slot];
     int64_t count, end;
@@ -48,7 +49,7 @@ static int is_room(const Run *run, int64_t slot, int64_t begin, int64_t rows, in
     return begin >= 0 && given->at != 0 && given->at % 4 == 0 && end <= given->bytes / 4;
 }
 
-/* Whether the rows of each node's children follow those of the node before. */
+/* Tells whether the rows of each node's children follow those of the node before. */
 static int are_children(const Run *run) {
     ptrdiff_t i;
     if (run->first == NULL || run->nodes <= 0) return 1;
@@ -58,7 +59,7 @@ static int are_children(const Run *run) {
     return 1;
 }
 
-/* Whether an index is there for each row, and names rows that are there; or, without one, those rows. */
+/* Tells whether an index is there for each row, and names rows that are there; or, without one, those rows. */
 static int are_rows(const Run *run, int64_t base, int64_t rows, int64_t begin, int64_t w) {
     const int32_t *index = (const int32_t *)(intptr_t)run->args[base + 1].at;
     const int64_t there = w == 0 ? INT64_MAX : run->args[base].bytes / 4 / w;
@@ -70,7 +71,7 @@ static int are_rows(const Run *run, int64_t base, int64_t rows, int64_t begin, i
     return !wrong;
 }
 
-/* Whether there is memory for all that an instruction reads and writes beside its registers. */
+/* Tells whether there is memory for all that an instruction reads and writes beside its registers. */
 static int is_memory(const Run *run, const Instruction *code, const int64_t *begin, const int64_t *rows) {
     size_t packed;
     int64_t stride;

@@ -152,7 +152,7 @@ static void *helper(void *argument) {
     return NULL;
 }
 
-/* In the child of a fork, which has none of the threads: as at the beginning. */
+/* Starts anew in the child of a fork, which has none of the threads. */
 static void begin_anew(void) {
     crew.helpers = 0;
     atomic_store(&crew.taken, 0);

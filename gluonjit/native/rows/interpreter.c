@@ -71,7 +71,7 @@ static void scatter(const Run *run, const Instruction *code, ptrdiff_t from, ptr
     }
 }
 
-/* Of a node's row to its children, or of the children's sum to the node. */
+/* Rows from a node to its children, or from the children's sum to the node. */
 static void along_children(const Run *run, const Instruction *code, int accumulate) {
     const Operand out = operand(run, code->out), a = operand(run, code->a);
     const int spread = code->op == OP_SPREAD;

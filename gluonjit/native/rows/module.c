@@ -98,7 +98,7 @@ static PyObject *start(PyObject *module, PyObject *const *given, Py_ssize_t coun
     return ahead_start(given, count, kernels, least);
 }
 
-/* Whether all elements of a (k, n) matrix with these strides lie in so many bytes. */
+/* Tells whether all elements of a (k, n) matrix with these strides lie in so many bytes. */
 static int is_matrix(Py_ssize_t bytes, Py_ssize_t k, Py_ssize_t n, Py_ssize_t row, Py_ssize_t column) {
     Py_ssize_t down, across, last;
     if (k <= 0 || n <= 0) return k == 0 || n == 0;

@@ -16,7 +16,7 @@ typedef int32_t Order __attribute__((vector_size(16)));
 #define SHUFFLE(a, b, i, j, k, l) __builtin_shuffle(a, b, (Order){i, j, k, l})
 #endif
 
-/* How many floats the panels of a (k, n) matrix take: 0, or -1 where there are no so many. */
+/* Counts the floats of the panels of a (k, n) matrix: 0, or -1 if they are too many. */
 int rows_packed(ptrdiff_t k, ptrdiff_t n, int panel, size_t *floats) {
     ptrdiff_t wide, all;
     if (k < 0 || n < 0 || __builtin_add_overflow(n, panel - 1, &wide)) return -1;

@@ -75,7 +75,7 @@ typedef struct {
     int64_t op, out, a, b, w, x, y, flags;
 } Instruction;
 
-/* Of an operand: 31 bits each. */
+/* The numbers of an operand, 31 bits each. */
 static inline ptrdiff_t register_of(int64_t packed) { return (ptrdiff_t)(packed & 0x7FFFFFFF); }
 static inline ptrdiff_t column_of(int64_t packed) { return (ptrdiff_t)(packed >> 32); }
 
@@ -97,7 +97,7 @@ typedef struct {
 
 typedef void (*Function)(const View *view);
 
-/* What is compiled once for each set of instructions of a processor. */
+/* Functions that are compiled once for each set of instructions of a processor. */
 typedef struct {
     const char *name;
     int panel; /* columns of a panel of a packed matrix */
@@ -122,7 +122,7 @@ typedef struct {
     ptrdiff_t begin[2], rows[2]; /* those that instructions work on */
 } Run;
 
-/* How a launch is done by several threads (shared.c). */
+/* The division of a launch among threads (shared.c). */
 typedef struct {
     int threads;
     int apart;       /* whether each thread has registers of its own in scratch */

@@ -24,7 +24,7 @@ static void most_rows(const Run *run, ptrdiff_t nodes, ptrdiff_t *most) {
     }
 }
 
-/* Whether registers in one buffer have rows alike, so that each row has its place in it, whatever register it is of. */
+/* Tells whether registers in one buffer have equal rows, so that a row has the same place for each of them. */
 static int are_alike(const Run *run) {
     ptrdiff_t i;
     memset(run->sizes, 0, (size_t)run->registers * sizeof(size_t));
@@ -38,7 +38,7 @@ static int are_alike(const Run *run) {
     return 1;
 }
 
-/* How many floats of scratch are needed, and where each buffer begins (sizes): 0, or -1 where no memory has room for so
+/* Counts the floats of scratch, and finds where each buffer begins (sizes): 0, or -1 if no memory has room for so
    many. */
 int rows_scratch(Run *run, Division *division, size_t *floats) {
     ptrdiff_t i, most[2];

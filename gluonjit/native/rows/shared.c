@@ -80,7 +80,7 @@ void rows_divide(const Run *run, int threads, double least, Division *division) 
     if (division->apart) division->held = division->piece;
 }
 
-/* Where the numbers that a sum is added to lie. */
+/* The place of the numbers that a sum is added to. */
 static void extent(const Run *run, const Instruction *code, int64_t *begin, int64_t *end) {
     const Slot *given = &run->args[code->x];
     const int64_t floats = code->op == OP_SCATTER   ? given->bytes / 4
@@ -90,7 +90,7 @@ static void extent(const Run *run, const Instruction *code, int64_t *begin, int6
     *end = given->at + 4 * floats;
 }
 
-/* Whether sums are added to numbers that they have in common, and whether parts of them meet in equal ones alone. */
+/* Tells whether sums are added to numbers in common, and whether parts of them meet in equal ones alone. */
 static int meet(const Run *run, const Instruction *one, const Instruction *other, int *alike) {
     const int64_t apart = run->args[other->x].at - run->args[one->x].at;
     int64_t begin, end, other_begin, other_end;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* What a launch is: a program by its number, the first of its slots and how many they are, and nodes. The nanoseconds
+/* A launch: a program by its number, the first of its slots and how many they are, and nodes. The nanoseconds
    that it took are written to it. */
 typedef struct {
     int64_t program, begin, slots, nodes, took;

@@ -43,7 +43,7 @@ int64_t stretch_length(const Stretch *stretch);
 /* Run one launch, without the GIL: NULL, or what is wrong with it, which then has not run. */
 const char *stretch_run(const Stretch *stretch, int64_t number, Room *room);
 
-/* Whether a buffer holds whole items of so many numbers of that size. */
+/* Tells whether a buffer holds whole items of so many numbers of that size. */
 int rows_is_table(const Py_buffer *buffer, Py_ssize_t size, Py_ssize_t item);
 
 #endif

@@ -44,7 +44,7 @@ static inline __attribute__((always_inline)) void update(const int few, const in
         for (; i < view->rows; i++) update(few, 1, view, i);                                              \
     }
 
-/* As fast as they come: factors, sums and a row of b have to find room in registers. */
+/* Tiles are so small that factors, sums and a row of b fit into registers. */
 #if TALL > 6
 UPDATE(1, 4) UPDATE(2, 4) UPDATE(3, 4) UPDATE(4, 4) UPDATE(5, 4) UPDATE(6, 3) UPDATE(7, 3) UPDATE(8, 2)
 #else

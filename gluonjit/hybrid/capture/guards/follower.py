@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import gc
 import operator
-import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from gluonjit.compiled import FAST
 from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.capture.guards import pure
 from gluonjit.hybrid.capture.guards.builtin import BUILTIN, CHANGES, SPECIAL, UNBOUND, is_hashable, is_trusted
 from gluonjit.hybrid.capture.guards.facts import CELL, DEFAULTS, ENTRY, Fact, class_attribute, read_at
+from gluonjit.hybrid.capture.guards.interrupts import WATCH, interrupts, is_interrupted, profile_again
+from gluonjit.hybrid.capture.guards.objects import FrameworkObjects, Refused
 from gluonjit.hybrid.capture.guards.owners import (
     LIBRARY,
     STANDARD,
@@ -30,32 +29,11 @@ from gluonjit.hybrid.capture.guards.owners import (
     owner_of_module,
     wraps_users,
 )
-from gluonjit.hybrid.capture.guards.reading import FrameworkObjects, Reader, Refused
+from gluonjit.hybrid.capture.guards.reading import Reader
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import is_twin, twin_of
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.run.state import LOCAL
-
-
-def _interrupts(code: Any) -> bool:
-    """Tells whether Python itself calls this at any point of the program: the garbage collector, or a signal."""
-    handlers: list[Any] = [
-        *gc.callbacks,
-        *map(signal.getsignal, (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1)),
-    ]
-    functions = [
-        handler if hasattr(handler, "__code__") else handler.__call__ for handler in handlers if callable(handler)
-    ]
-    return any(getattr(function, "__code__", None) is code for function in functions)
-
-
-def _is_interrupted(frame: Any) -> bool:
-    """Tells whether the caller is code that Python runs at any point of the program, such as a `__del__`."""
-    while frame is not None:
-        if frame.f_code.co_name == "__del__" or _interrupts(frame.f_code):
-            return True
-        frame = frame.f_back
-    return False
 
 
 class _Within:
@@ -84,15 +62,6 @@ class _Managed:
         return self._follower.call(self._follower.get(self._manager, "__exit__"), *error)
 
 
-def _profile_again(before: Any) -> None:
-    """Restore the previous profiler: one in Python, or cProfile's."""
-    if before is None or callable(before):
-        sys.setprofile(before)
-    else:
-        before.enable()
-
-
-_WATCH: Callable[[Any], None] = sys.setprofile if FAST is None else FAST.watch_calls
 _FRAMES = 4
 """The frames of Python's that a followed call takes, at most, where the call itself takes one."""
 
@@ -115,13 +84,13 @@ class Follower(Reader):
         deep = sys.getrecursionlimit()
         sys.setrecursionlimit(_FRAMES * deep)
         notice = self._notice  # held until the end: Python may be about to call it where it lets go of it
-        _WATCH(notice)
+        WATCH(notice)
         try:
             result = self.call(function, *args, **kwargs)
         finally:
             sys.setprofile(None)
             sys.setrecursionlimit(deep)
-            _profile_again(before)
+            profile_again(before)
             if self.refusal:
                 raise Refused(self.refusal)
         return result
@@ -138,7 +107,7 @@ class Follower(Reader):
         finally:
             trace.follower = follower
             if notice is not None:  # the trace has not ended
-                _WATCH(notice)
+                WATCH(notice)
 
     def _notice(self, frame: Any, event: str, arg: Any) -> None:
         """End the trace before the first line of a user function that is not a twin."""
@@ -148,10 +117,10 @@ class Follower(Reader):
         if id(code) in self._trusted or is_twin(code):
             return
         generated = code.co_filename == "<string>" and code.co_name.startswith("__")
-        if generated or code.co_name == "__del__" or owner_of(code, frame.f_globals) != USER or _interrupts(code):
+        if generated or code.co_name == "__del__" or owner_of(code, frame.f_globals) != USER or interrupts(code):
             self._trusted[id(code)] = code
             return
-        if _is_interrupted(frame):
+        if is_interrupted(frame):
             return
         sys.setprofile(None)
         self.refuse(f"{code.co_name} of the program is called by something other than the program itself")
@@ -253,7 +222,7 @@ class Follower(Reader):
             self.refuse(f"{function.__name__} cannot be followed: {reason}")
         finally:
             if notice is not None:
-                _WATCH(notice)
+                WATCH(notice)
         self._twins[id(function)] = function, twin
         code = function.__code__
         for name, cell in zip(code.co_freevars, function.__closure__ or ()):

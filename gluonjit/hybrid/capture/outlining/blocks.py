@@ -1,11 +1,4 @@
-"""From a function's statements to blocks: tensor expressions that may run together, each a future cell.
-
-An expression is split in the order in which Python evaluates it. Expressions that compute tensors from tensors collect
-in the open block; everything else (recursion, items, attributes, tensors made of numbers) is evaluated before it, under
-a name of its own. So a tensor may be computed later than before, but only past clean expressions (see `effects`):
-before everything else, and before control flow, the block ends. `sum(layer(rec(c)) for c in children)` is split in two:
-a list evaluated for each child, and a sum in the block.
-"""
+"""From a function's statements to blocks: the statements between two of them stay, the blocks become cells."""
 
 from __future__ import annotations
 
@@ -13,287 +6,13 @@ import ast
 import copy
 from typing import Any
 
-from gluonjit.hybrid.capture.guards.sources import deep_copy
-from gluonjit.hybrid.capture.outlining.effects import Effects
-from gluonjit.hybrid.capture.outlining.known import LAYER, WEIGHT, FunctionNames, loads, stores
-
-PREFIX = "_gluonjit_"
-"""The beginning of names that are added to a function."""
-
-_PARTED = (ast.Call, ast.Subscript, ast.Attribute, ast.Tuple, ast.List)
-_FIXED = (ast.Constant, ast.Slice, ast.Tuple, ast.UnaryOp, ast.USub, ast.Load)
-_TELLING = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+from gluonjit.hybrid.capture.outlining.expressions import PREFIX, Expressions
+from gluonjit.hybrid.capture.outlining.known import loads, stores
+from gluonjit.hybrid.capture.outlining.syntax import weight_of
 
 
-class NotSplittable(Exception):
-    """A comprehension that cannot be split."""
-
-
-class Block:
-    """Statements that may be a cell: `weight` operators; `writes` are the names they bind, in order.
-
-    again: whether they are in a loop; tensors: names of which methods are called; parts: those of the model that it
-    uses; evidence: whether something in it takes nothing but tensors.
-    """
-
-    def __init__(self) -> None:
-        self.body: list[Any] = []
-        self.writes: dict[str, None] = {}
-        self.weight, self.evidence, self.again = 0, False, False
-        self.tensors: set[str] = set()
-        self.parts: dict[str, str] = {}
-
-    def note_names(self, scope: FunctionNames) -> None:
-        """Note the names that its statements use."""
-        for node in [n for s in self.body for n in ast.walk(s)]:
-            name = scope.own_name(node)
-            if name:
-                self.parts[name] = scope.part(node)
-            if isinstance(node, ast.Call):
-                self.evidence |= scope.value(node.func) is not sum
-                func = node.func
-                if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id != scope.own:
-                    self.tensors.update({func.value.id} & scope.variables)
-
-    @property
-    def lines(self) -> str:
-        """The source lines of the block."""
-        first = min(s.lineno for s in self.body)
-        last = max(s.end_lineno for s in self.body)
-        return f"line {first}" if first == last else f"lines {first}-{last}"
-
-
-class CellPlaceholder(ast.Pass):
-    """A placeholder for the call of a block's cell."""
-
-    def __init__(self, block: Block) -> None:
-        super().__init__()
-        self.block = block
-
-
-def weight_of(node: Any) -> int:
-    """Count the operators in an expression that are part of a block."""
-    return getattr(node, "weight", 0)
-
-
-def _replace(new: Any, node: Any, name: str, k: int | None, child: Any) -> None:
-    """Replace a child of a deep_copy node, by field name or as the k-th of several."""
-    if k is None:
-        setattr(new, name, child)
-        return
-    if getattr(new, name) is getattr(node, name):
-        setattr(new, name, list(getattr(node, name)))
-    getattr(new, name)[k] = child
-
-
-class Outliner:
-    """Splits one function into blocks; `minimum` operators are worth a cell."""
-
-    def __init__(self, scope: FunctionNames, minimum: int = 2) -> None:
-        self.scope, self.effects, self.minimum = scope, Effects(scope), minimum
-        self.blocks: list[Block] = []
-        self.block = Block()
-        self.out: list[Any] = []
-        self.count = 0
-        self.pieces: list[Any] | None = None  # within a comprehension: what is evaluated for each item
-        self.each = ""  # its variable
-        self.loops = 0  # around the statement that is looked at
-        self.lists: set[str] = set()  # names of lists that are made here
-
-    # Expressions
-
-    def pure(self, node: Any) -> Any:
-        """Return the expression as part of the block; non-operators in it are evaluated before."""
-        if isinstance(node, ast.Name) and node.id in self.scope.variables and node.id != self.scope.own:
-            return self._opaque(node) if node.id == self.each else node
-        if not loads(node) and not any(isinstance(n, ast.Call) for n in ast.walk(node)):
-            return node
-        if self.scope.part(node) == WEIGHT:
-            return copy.copy(node)
-        if isinstance(node, (ast.Tuple, ast.List, ast.Slice, ast.keyword)):
-            return self._parts(node, 0)
-        if self._is_operator(node):
-            return self._parts(node, 1)
-        if isinstance(node, ast.ListComp):
-            return self._comprehension(node) or self._opaque(node)
-        return self._opaque(node)
-
-    def _is_operator(self, node: ast.AST) -> bool:
-        if isinstance(node, ast.UnaryOp):
-            return not isinstance(node.op, ast.Not)
-        if isinstance(node, ast.Compare):
-            return len(node.ops) == 1 and not isinstance(node.ops[0], _TELLING)
-        if isinstance(node, ast.BinOp):
-            return not (isinstance(node.op, ast.Mod) and isinstance(node.left, (ast.Constant, ast.JoinedStr)))
-        if isinstance(node, ast.Subscript):
-            fixed = all(isinstance(n, _FIXED) for n in ast.walk(node.slice))
-            computed = isinstance(node.value, ast.Call) and self._is_operator(node.value)
-            return fixed and (computed or self.scope.part(node.value) == WEIGHT)
-        if not isinstance(node, ast.Call):
-            return False
-        if self.scope.calls_operator(node) or self._is_sum(node):
-            return True
-        return self.scope.calls_method(node) and self._may_be_array(node.func.value)  # type: ignore[attr-defined]
-
-    def _may_be_array(self, node: ast.AST) -> bool:
-        """Tells whether a method's object is checked to be a tensor at run time, or is an operator's result."""
-        if isinstance(node, ast.Name):
-            return node.id in self.scope.variables and node.id != self.scope.own and self.pieces is None
-        return self._is_operator(node)
-
-    def _is_sum(self, node: ast.Call) -> bool:
-        if self.scope.value(node.func) is not sum or len(node.args) != 1 or node.keywords:
-            return False
-        (arg,) = node.args
-        if isinstance(arg, ast.GeneratorExp):
-            return self._comprehension(arg, tried=True) is not None
-        return isinstance(arg, (ast.Name, ast.ListComp, ast.List, ast.Tuple))
-
-    def _parts(self, node: Any, weight: int) -> Any:
-        """Return the node with its parts in the block."""
-        new = copy.copy(node)
-        func: Any = getattr(node, "func", None)
-        of_tensor = isinstance(func, ast.Attribute) and self.scope.value(func) is None
-        if of_tensor and self.scope.part(func) != LAYER:
-            rest = [*node.args, *node.keywords]
-            new.func = copy.copy(func)
-            new.func.value = self._before(func.value, rest)
-            new.func.weight = weight_of(new.func.value)
-        slots = [(name, k, child) for name, k, child in children(node) if name != "func"]
-        for number, (name, k, child) in enumerate(slots):
-            rest = [other for _, _, other in slots[number + 1 :]]
-            if isinstance(child, ast.GeneratorExp):
-                found = self._comprehension(child) or self._opaque(child)
-            else:
-                found = self._before(child, rest)
-            _replace(new, node, name, k, found)
-        new.weight = weight + sum(map(weight_of, ast.iter_child_nodes(new)))
-        return new
-
-    def _before(self, node: Any, rest: list[Any]) -> Any:
-        """Return a part of the block before `rest`: it runs by itself first if something in `rest` is not clean."""
-        new = self.pure(node)
-        held = weight_of(new) or any(self.scope.part(n) == WEIGHT for n in ast.walk(new))
-        if held and not all(map(self.effects.clean, rest)):
-            return self._gather(self._named(node), new)
-        return new
-
-    def _opaque(self, node: Any, target: Any = None) -> Any:
-        """Evaluate an expression before the block, under a name; without a name if `target` is False."""
-        if self.pieces is not None:
-            if not self.effects.clean(node):
-                raise NotSplittable
-            self.pieces.append(node)
-            return self._named(node, f"{PREFIX}p{len(self.pieces)}")
-        new = self._taken_apart(node) if isinstance(node, _PARTED) and self._has_operators(node) else node
-        target = self._named(node) if target is None else target
-        bound = set(stores(target)) | set(loads(target)) if target else set()
-        block = self.block
-        touched = not block.writes.keys().isdisjoint([*loads(new), *bound]) or not bound.isdisjoint(loads(*block.body))
-        if touched or not self.effects.clean(node):
-            self.flush()
-        if target is False:
-            return new
-        self.out.append(assign(target, new))
-        return target
-
-    def _has_operators(self, node: ast.AST) -> bool:
-        """Tells whether something below an expression would be worth a cell."""
-        if isinstance(node, ast.Call) and any(isinstance(n, (ast.Starred, ast.GeneratorExp)) for n in node.args):
-            return False
-        if isinstance(node, ast.Call) and any(word.arg is None for word in node.keywords):
-            return False
-        return any(self._counts(n) for n in ast.iter_child_nodes(node))
-
-    def _counts(self, node: ast.AST) -> bool:
-        if isinstance(node, ast.expr) and self._is_operator(node):
-            return True
-        return isinstance(node, (*_PARTED, ast.keyword)) and self._has_operators(node)
-
-    def _taken_apart(self, node: Any) -> Any:
-        """Return a non-operator expression with its parts evaluated before, in order."""
-        new = copy.copy(node)
-        for name, k, child in children(node):
-            if isinstance(child, ast.keyword):
-                found = copy.copy(child)
-                found.value = self._kept(child.value)
-            elif name == "func":
-                found = child if self._stays(child, node) else self._kept_function(child)
-            else:
-                found = self._kept(child)
-            _replace(new, node, name, k, found)
-        return new
-
-    def _stays(self, func: ast.AST, node: ast.Call) -> bool:
-        """Tells whether the callee may be looked up after its arguments are evaluated."""
-        simple = isinstance(func, ast.Name) or self.scope.own_name(func) or self.scope.value(func) is not None
-        return bool(simple) and all(map(self.effects.clean, [*node.args, *node.keywords]))
-
-    def _kept_function(self, func: Any) -> Any:
-        if isinstance(func, ast.Attribute) and self._has_operators(func):
-            func = copy.copy(func)
-            func.value = self._kept(func.value)
-        return self._opaque(func)
-
-    def _kept(self, node: Any) -> Any:
-        """Return a part of a non-operator: a constant, or a name."""
-        if isinstance(node, (ast.Constant, ast.Slice)):
-            return node
-        new = self.pure(node)
-        if isinstance(new, (ast.Name, ast.Constant)):
-            return new
-        return self._gather(self._named(node), new)
-
-    def _named(self, node: Any, name: str = "") -> Any:
-        self.count += 1
-        name = name or f"{PREFIX}{self.count}"
-        self.scope.variables.add(name)
-        return ast.copy_location(ast.Name(name, ast.Load()), node)
-
-    def _gather(self, target: Any, value: Any) -> Any:
-        statement = assign(target, value)
-        self.block.body.append(statement)
-        self.block.writes.update(dict.fromkeys(stores(*statement.targets)))
-        self.block.weight += weight_of(value)
-        return target
-
-    def _comprehension(self, node: Any, tried: bool = False) -> Any:
-        """Cuts a comprehension in two, or gives None: a list of what is evaluated for each item, and the rest of that.
-
-        tried: only tell whether it can be.
-        """
-        loop = node.generators[0]
-        single = len(node.generators) == 1 and not loop.ifs and not loop.is_async and isinstance(loop.target, ast.Name)
-        if not single or self.pieces is not None or not self.effects.clean(loop.iter):
-            return None
-        before = self.block, self.count, set(self.scope.variables)
-        self.block = block = Block()
-        self.pieces, self.each = [], loop.target.id
-        self.scope.variables.add(loop.target.id)
-        try:
-            elt = self.pure(deep_copy(node.elt))
-            pieces = self.pieces
-        except NotSplittable:
-            pieces = []
-        finally:
-            self.pieces, self.each = None, ""
-            self.block = before[0]
-        if not pieces or not weight_of(elt) or block.body or tried:
-            self.count, self.scope.variables = before[1], before[2]
-            return node if pieces and weight_of(elt) and not block.body else None
-        names = [f"{PREFIX}p{number + 1}" for number in range(len(pieces))]
-        places: list[ast.expr] = [ast.Name(name, ast.Store()) for name in names]
-        one = len(pieces) == 1
-        listed = ast.ListComp(pieces[0] if one else ast.Tuple(pieces, ast.Load()), [loop])
-        found = self._opaque(ast.copy_location(listed, node))
-        self.scope.variables = before[2] | {found.id}
-        self.lists.add(found.id)
-        target = places[0] if one else ast.Tuple(places, ast.Store())
-        new: Any = ast.copy_location(type(node)(elt, [ast.comprehension(target, found, [], 0)]), node)
-        new.weight = weight_of(elt)
-        return new
-
-    # Statements
+class Outliner(Expressions):
+    """Splits one function into blocks."""
 
     def statements(self, body: list[Any]) -> list[Any]:
         """A list of statements, with places for cells."""
@@ -311,15 +30,15 @@ class Outliner:
         elif isinstance(s, ast.AnnAssign) and value is not None and isinstance(s.target, ast.Name):
             self._assign(s.target, value)
         elif isinstance(s, ast.Return) and value is not None:
-            new = self._returned(value) if self._counts(value) else value
+            new = self._returned(value) if self.counts(value) else value
             self.flush()
             self.out.append(ast.copy_location(ast.Return(new), s))
         elif isinstance(s, ast.Expr) and not isinstance(value, ast.Constant):
-            self.out.append(ast.copy_location(ast.Expr(self._opaque(value, False)), s))
+            self.out.append(ast.copy_location(ast.Expr(self.opaque(value, False)), s))
         elif isinstance(s, (ast.Assign, ast.AugAssign)):
             new = copy.copy(s)
-            if self._counts(value) and (isinstance(s, ast.Assign) or self.effects.clean(value)):
-                new.value = self._kept(value)
+            if self.counts(value) and (isinstance(s, ast.Assign) or self.effects.clean(value)):
+                new.value = self.atom(value)
             self.flush()
             self.out.append(new)
         else:
@@ -328,9 +47,9 @@ class Outliner:
     def _returned(self, value: Any) -> Any:
         """Return a value with its parts evaluated: each of several by itself, as one may already have a name."""
         if not isinstance(value, ast.Tuple) or any(isinstance(n, ast.Starred) for n in value.elts):
-            return self._kept(value)
+            return self.atom(value)
         new = copy.copy(value)
-        new.elts = [self._kept(n) for n in value.elts]
+        new.elts = [self.atom(n) for n in value.elts]
         return new
 
     def _assign(self, target: Any, value: Any) -> None:
@@ -341,11 +60,11 @@ class Outliner:
         for each, part in pairs:
             new = part if isinstance(part, (ast.Constant, ast.Name, ast.Tuple, ast.List)) else self.pure(part)
             if weight_of(new):
-                self._gather(each, new)
+                self.gather(each, new)
             elif isinstance(new, ast.Name) and new.id.startswith(PREFIX) and self._renamed(new, each):
                 pass
             else:
-                self._opaque(new, each)
+                self.opaque(new, each)
 
     def _renamed(self, new: Any, target: Any) -> bool:
         """Bind the last evaluated expression directly to its name."""
@@ -360,8 +79,8 @@ class Outliner:
 
     def _compound(self, statement: ast.stmt) -> None:
         s: Any = copy.copy(statement)
-        if isinstance(s, ast.If) and self._counts(s.test) and not self._compares_names(s.test):
-            s.test = self._kept(s.test)
+        if isinstance(s, ast.If) and self.counts(s.test) and not self._compares_names(s.test):
+            s.test = self.atom(s.test)
         self.flush()
         if isinstance(s, (ast.If, ast.For, ast.While, ast.With)):
             self.loops += isinstance(s, (ast.For, ast.While))
@@ -373,38 +92,7 @@ class Outliner:
 
     def _compares_names(self, test: Any) -> bool:
         """Tells whether a test computes nothing before it compares, as in `i == 0`: mostly numbers, read at once."""
-        return isinstance(test, ast.Compare) and not any(map(self._counts, [test.left, *test.comparators]))
-
-    def flush(self) -> None:
-        """End the block: a cell, if it has enough operators."""
-        block, self.block = self.block, Block()
-        if block.weight < self.minimum:
-            self.out += block.body
-        else:
-            block.note_names(self.scope)
-            block.again = self.loops > 0
-            self.blocks.append(block)
-            self.out.append(ast.copy_location(CellPlaceholder(block), block.body[0]))
-
-
-def children(node: Any) -> list[tuple[str, int | None, Any]]:
-    """The expressions that a node is made of, in the order of evaluation, each with its field and number there."""
-    found: list[tuple[str, int | None, Any]] = []
-    for name, field in ast.iter_fields(node):
-        if isinstance(field, (ast.expr, ast.keyword)):
-            found.append((name, None, field))
-        elif isinstance(field, list):
-            found += [(name, k, each) for k, each in enumerate(field) if isinstance(each, (ast.expr, ast.keyword))]
-    return found
-
-
-def assign(target: Any, value: Any) -> ast.Assign:
-    """Add a statement that binds a value to one or several names."""
-    target = deep_copy(target)
-    for n in ast.walk(target):
-        if hasattr(n, "ctx"):
-            n.ctx = ast.Store()
-    return ast.copy_location(ast.Assign([target], value), value)
+        return isinstance(test, ast.Compare) and not any(map(self.counts, [test.left, *test.comparators]))
 
 
 def _is_name(node: ast.AST) -> bool:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import code_of, compiled, deep_copy, give_source, source_of, stands_for
-from gluonjit.hybrid.capture.outlining.blocks import PREFIX, Block, Outliner
+from gluonjit.hybrid.capture.outlining.blocks import Outliner
+from gluonjit.hybrid.capture.outlining.expressions import PREFIX, Block
 from gluonjit.hybrid.capture.outlining.known import FrameworkFunctions, FunctionNames, loads, stores
 
 _CELLS = f"{PREFIX}cells"

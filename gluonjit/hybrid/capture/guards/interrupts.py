@@ -1,0 +1,43 @@
+"""Code that Python runs at any point of a followed call, and the profiler that sees every call."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from gluonjit.compiled import FAST
+
+WATCH: Callable[[Any], None] = sys.setprofile if FAST is None else FAST.watch_calls
+"""Has a function called at each call of a Python function, None for none."""
+
+
+def interrupts(code: Any) -> bool:
+    """Tells whether Python itself calls this at any point of the program: the garbage collector, or a signal."""
+    handlers: list[Any] = [
+        *gc.callbacks,
+        *map(signal.getsignal, (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1)),
+    ]
+    functions = [
+        handler if hasattr(handler, "__code__") else handler.__call__ for handler in handlers if callable(handler)
+    ]
+    return any(getattr(function, "__code__", None) is code for function in functions)
+
+
+def is_interrupted(frame: Any) -> bool:
+    """Tells whether the caller is code that Python runs at any point of the program, such as a `__del__`."""
+    while frame is not None:
+        if frame.f_code.co_name == "__del__" or interrupts(frame.f_code):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def profile_again(before: Any) -> None:
+    """Restore the previous profiler: one in Python, or cProfile's."""
+    if before is None or callable(before):
+        sys.setprofile(before)
+    else:
+        before.enable()

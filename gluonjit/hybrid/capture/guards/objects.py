@@ -1,0 +1,47 @@
+"""The objects of a framework, as an engine tells the follower of a call about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+
+class Refused(BaseException):
+    """The reason why a call is not a node; it passes the program's handlers for `Exception`."""
+
+
+class FrameworkObjects:
+    """The engine's knowledge of objects that a program uses. An engine derives from this class.
+
+    followed: functions of the framework that call the user's, and are followed for that. counters: attributes in which
+    the framework's blocks count calls, for names of operators: no result depends on them. flags: what arrays that
+    outlive the call have beside numbers, by name, as their class has it.
+    """
+
+    followed: frozenset[Any] = frozenset()
+    counters: frozenset[str] = frozenset()
+    flags: Mapping[str, Any] = {}
+
+    def array(self, item: Any) -> bool:
+        """Tells whether this is an array of the framework's, whose operations the engine sees itself."""
+        raise NotImplementedError
+
+    def own(self, item: Any) -> bool:
+        """Tells whether this array stands for a value of the trace."""
+        raise NotImplementedError
+
+    def block(self, item: Any) -> bool:
+        """Tells whether this is a module or block, whose calls come back to the follower."""
+        return False
+
+    def watched(self, item: Any) -> bool:
+        """Tells whether changes of this object's attributes are detected anyway."""
+        return False
+
+    def spaces(self, item: Any) -> Sequence[dict[str, Any]]:
+        """Returns the containers of attributes of a framework's object other than its __dict__."""
+        return ()
+
+    def state(self, item: Any) -> Iterator[tuple[dict[str, Any], str]]:
+        """Returns the attributes that a module or block of the framework's own reads when it is called."""
+        return iter(())

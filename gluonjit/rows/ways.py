@@ -1,0 +1,93 @@
+"""The ways in which a batched program is called in C: assembled once each, and kept with the program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from gluonjit.compiled import ROWS
+from gluonjit.graph import Kind
+from gluonjit.rows.assembly import CallingConvention, compiled
+from gluonjit.rows.program import NotFusable, RowProgram
+from gluonjit.rows.running import Template
+
+MOST_WAYS = 256  # in which one program is called: which operands lie together, and which learn
+
+
+class Learning(NamedTuple):
+    """Parts of a recorded step that learn.
+
+    weights: the constants that gradients go on to; results: those that have a gradient; marks: those whose rows learn;
+    learns: whether gradients go through the step.
+    """
+
+    weights: Collection[int] = ()
+    results: Collection[int] = ()
+    marks: Collection[int] = ()
+    learns: bool = False
+
+
+class Way(NamedTuple):
+    """A way in which a program is called, for as long as that is kept.
+
+    forward, backward: forms of blocks, the second None where nothing is learned; reached: the operands that learn and
+    that the backward pass adds gradients to; read_again: the constants whose numbers it reads.
+    """
+
+    forward: Template
+    backward: Template | None
+    reached: frozenset[int]
+    learning: Learning
+    read_again: tuple[int, ...]
+
+
+class Fused:
+    """A batched program in C, for each way in which it has been called, or why it is nothing."""
+
+    def __init__(self, program: RowProgram) -> None:
+        self.program = program
+        self.ways: dict[Any, Way | str] = {}
+        self.sources: dict[tuple[int, ...], tuple[frozenset[int], frozenset[int]]] = {}  # of gradients, by results
+
+    def way(self, look: bytes, learning: Learning, consts: Sequence[Any]) -> Way | str:
+        """A way of calling the program, given how it looks (see `Blocks.choose`), or why there is none."""
+        direct, operands = (frozenset([k for k, sign in enumerate(look[1:]) if sign & flag]) for flag in (1, 2))
+        weights, results = frozenset(learning.weights), frozenset(learning.results)
+        try:
+            found = compiled(self.program, CallingConvention(direct, operands, weights, results), ROWS.OPS)
+        except NotFusable as reason:
+            return str(reason)
+        forward = Template(found.forward, found.saved, consts)
+        backward = None if found.backward is None else Template(found.backward, found.saved, consts)
+        return Way(forward, backward, found.reached & operands, learning, found.read_again)
+
+
+class Learner(Protocol):
+    """Tells what learns in steps that are recorded."""
+
+    def weights(self, kind: Kind) -> Hashable:
+        """The weights of a kind that learn, in the engine's own words. Asked once a flush."""
+
+    def learning(self, kind: Kind, operands: frozenset[int], weights: Any) -> Learning:
+        """Finds what learns, given operands and weights that do: the same in every flush."""
+
+
+def sources(kind: Kind, results: tuple[int, ...]) -> tuple[frozenset[int], frozenset[int]]:
+    """The operands and constants of a kind that gradients of these results go to."""
+    fused: Fused = kind.program.fused
+    if results not in fused.sources:
+        fused.sources[results] = fused.program.sources(results)
+    return fused.sources[results]
+
+
+def fused_of(kind: Kind, make: Callable[[Kind], RowProgram]) -> Fused:
+    program = kind.program
+    if program.fused is None:
+        try:
+            program.fused = Fused(make(kind))
+        except NotFusable as reason:
+            program.fused = str(reason)
+    found: Fused | str = program.fused
+    if isinstance(found, str):
+        raise NotFusable(found)
+    return found

@@ -43,7 +43,7 @@ class Session:
         self._places: dict[int, tuple[list[int], list[Place]]] = {}  # by arena, and where they begin
 
     def place_of(self, arena: int, position: int) -> Place:
-        """The place of the input, or of the step's result, that a row of an arena belongs to."""
+        """Return the place of the input, or of the step's result, that a row of an arena belongs to."""
         if arena not in self._places:
             places = [chunk.place for chunk in self.plan.inputs if chunk.place.arena == arena]
             places += [place for step in self.plan.steps for place in step.places if place.arena == arena]
@@ -122,14 +122,14 @@ class Session:
         raise NotImplementedError
 
     def wait(self) -> None:
-        """Wait for all that was handed over, where `options.profile` has it timed."""
+        """Wait for all work that was handed over, if `options.profile` has it timed."""
 
     def finish(self) -> None:
-        """Called when every result has been asked for."""
+        """End the flush, after every result has been requested."""
 
 
 class ArraySession(Session):
-    """Rows of inputs and of steps lie in arrays, by arena, of `arrays`. What has a default here is as of numpy's.
+    """A session whose rows of inputs and steps lie in `arrays`, by arena. Defaults here are those of numpy.
 
     An engine says how to make `room`, to `cut` rows out of an array and `take` them by an index, to `copy` rows, and to
     `launch` a step; one that does more than that runs steps by itself.
@@ -148,7 +148,7 @@ class ArraySession(Session):
         raise NotImplementedError
 
     def slice_rows(self, array: Any, begin: int, end: int) -> Any:
-        """Rows of an array that follow each other, in its memory."""
+        """Return consecutive rows of an array, in its memory."""
         return array[begin:end]
 
     def take(self, array: Any, index: Any) -> Any:
@@ -164,7 +164,7 @@ class ArraySession(Session):
         return rows
 
     def launch(self, number: int, operands: Sequence[Any]) -> Sequence[Any]:
-        """The results of a step, given what its gathers take."""
+        """Return the results of a step, given its gathered operands."""
         raise NotImplementedError
 
     def make_room(self) -> None:
@@ -173,7 +173,7 @@ class ArraySession(Session):
         self.arrays[:] = [None if arena.sole else self.room(arena) for arena in arenas]
 
     def at(self, place: Place) -> Any:
-        """These rows, in the memory of their arena."""
+        """Return these rows, in the memory of their arena."""
         array = self.arrays[place.arena]
         if array is None:
             array = self.arrays[place.arena] = self.room(self.plan.arenas[place.arena])
@@ -213,7 +213,7 @@ class ArraySession(Session):
         self.lap(number, "compute", middle)
 
     def write_result(self, place: Place, rows: Any) -> None:
-        """Copy a result of a step into its place, if it has the shape that it should have."""
+        """Copy a result of a step into its place, after a check of its shape."""
         there = self.at(place)
         if rows.shape != there.shape:
             raise RuntimeError(f"a result has shape {tuple(rows.shape)}, expected {tuple(there.shape)}")

@@ -62,7 +62,7 @@ def numbers_within(array: NDArray, size: int) -> list[int] | None:
     """The numbers of a known array of floats of one axis, cut off; None where one is no place among so many, or Python
     has to look. In the usual case `whole_numbers` would take twenty times as long.
     """
-    found = None if FAST is None else FAST.numbers(array)
+    found: list[int] | None = None if FAST is None else FAST.numbers(array)
     if found is None or min(found) < 0 or max(found) >= size:
         return None
     refuse(_NO_LOOK_UP)

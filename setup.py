@@ -9,9 +9,10 @@ from setuptools.modified import newer_group
 
 NATIVE = "gluonjit/native/"
 CAPTURE = ("signatures", "capture", "bodies", "slices", "arrays")
+GRAPH = ("recorder", "frames", "values", "slices", "entries", "joining", "replay", "reading")
 # Files in Cython's pure-Python mode that are compiled together with these; the first one is the module `_fast`.
 PARTS = (
-    *[f"graph/{name}" for name in ("recorder", "frames", "values", "slices", "entries", "joining", "replay")],
+    *[f"graph/{name}" for name in GRAPH],
     *[f"hybrid/capture/{name}" for name in ("guards/facts", "outlining/entering")],
 )
 SOURCES = ("module", "names", "modes", *CAPTURE, "torch", "doors", "signs", "cells", "operators", "hooks", "functions")
@@ -69,6 +70,7 @@ setup(
             extra_compile_args=OPTIMIZED,
             depends=[
                 "gluonjit/_fast.pxd",
+                "gluonjit/graph/inlined.pxd",
                 *[f"gluonjit/{name}.pxd" for name in PARTS[1:]],
                 *[f"{NATIVE}{name}.h" for name in ("fast", "names", "stack")],
             ],

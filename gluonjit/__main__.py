@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from gluonjit.commands import calibrate, operators, simulate
 from gluonjit.install import doctor
@@ -13,6 +14,17 @@ from gluonjit.install import doctor
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code of the process."""
+    chosen = _parser().parse_args(arguments)
+    if chosen.command == "simulate":
+        return simulate.main(chosen.trace, chosen.scheduler, chosen.batch_size, chosen.json, chosen.costs)
+    if chosen.command == "rules":
+        return operators.main(chosen.kind, chosen.names, chosen.markdown, chosen.engine)
+    if chosen.command == "calibrate":
+        return calibrate.main(chosen.engine, chosen.seconds, chosen.output, chosen.if_missing)
+    return doctor.main()
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m gluonjit", description=__doc__)
     parser.add_argument("--version", action="version", version=f"gluonjit {doctor.gluonjit_version()}")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -21,6 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="report the engines, devices, threads and packages of this installation",
         description="Exit code 0 if an engine works or none is installed, 1 if no installed engine works.",
     )
+    _add_rules(commands)
+    _add_simulate(commands)
+    _add_calibrate(commands)
+    return parser
+
+
+def _add_rules(commands: Any) -> None:
     rules = commands.add_parser(
         "rules",
         help="list how each operator of MXNet or PyTorch runs for many samples at once",
@@ -34,6 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rules.add_argument(
         "--markdown", action="store_true", help="print the page docs/operators.md, or operators-torch.md"
     )
+
+
+def _add_simulate(commands: Any) -> None:
     simulation = commands.add_parser(
         "simulate",
         help="predict the flushes of a trace, with every scheduler and batch size",
@@ -53,25 +75,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     simulation.add_argument(
         "--costs", metavar="PATH", help=("costs of a machine, from `calibrate --output PATH` (default: built-in costs)")
     )
-    calibrate_ = commands.add_parser(
+
+
+def _add_calibrate(commands: Any) -> None:
+    calibration = commands.add_parser(
         "calibrate",
         help="measure the costs of this machine, for predictions",
         description="Exit code 1 if the engine cannot be used or the file cannot be written, 130 if interrupted.",
     )
-    calibrate_.add_argument(
+    calibration.add_argument(
         "--engine", default="mxnet", choices=["mxnet", "torch"], help="engine to measure (default: mxnet)"
     )
-    calibrate_.add_argument("--seconds", type=_positive, default=60.0, help="approximate duration (default: 60)")
-    calibrate_.add_argument("--output", type=Path, metavar="PATH", help="the file to write (default: in the cache)")
-    calibrate_.add_argument("--if-missing", action="store_true", help="do nothing if the file already exists")
-    chosen = parser.parse_args(arguments)
-    if chosen.command == "simulate":
-        return simulate.main(chosen.trace, chosen.scheduler, chosen.batch_size, chosen.json, chosen.costs)
-    if chosen.command == "rules":
-        return operators.main(chosen.kind, chosen.names, chosen.markdown, chosen.engine)
-    if chosen.command == "calibrate":
-        return calibrate.main(chosen.engine, chosen.seconds, chosen.output, chosen.if_missing)
-    return doctor.main()
+    calibration.add_argument("--seconds", type=_positive, default=60.0, help="approximate duration (default: 60)")
+    calibration.add_argument("--output", type=Path, metavar="PATH", help="the file to write (default: in the cache)")
+    calibration.add_argument("--if-missing", action="store_true", help="do nothing if the file already exists")
 
 
 def _names(text: str) -> list[str]:

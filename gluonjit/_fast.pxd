@@ -2,6 +2,7 @@
 cimport cython
 from cpython.array cimport array as cython_array, clone, resize_smart
 from cpython.object cimport PyObject
+from gluonjit.graph.inlined cimport UNREAD, number_at, references
 from libc.string cimport memcpy
 
 cdef extern from "fast.h":

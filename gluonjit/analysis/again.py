@@ -19,7 +19,8 @@ from gluonjit.analysis.plan import LeafChunk, Live, LookupChunk, Place, Plan
 from gluonjit.analysis.splitting import Sharing
 from gluonjit.graph.graph import Graph
 from gluonjit.graph.kinds import Kind
-from gluonjit.graph.recorder import Record, likeness
+from gluonjit.graph.reading import likeness
+from gluonjit.graph.recorder import Record
 
 MOST_NODES, MOST_ROWS = 64, 512
 """Limits of a batch whose plan may be kept: in larger ones planning costs little, and structures rarely repeat."""
@@ -30,7 +31,9 @@ _seen: set[int] = set()  # hashes of structures that have come once
 
 
 class _Product(NamedTuple):
-    """A record of products that were cut out of calls: of which record's, by number, which; the call of each node."""
+    """A record of products that were split from calls: the record of these, the number of the product, the call of each
+    node.
+    """
 
     record: int
     product: int
@@ -101,7 +104,7 @@ class KeptPlan:
         return found  # type: ignore[no-any-return]
 
     def _records(self, given: Sequence[Record], kinds: Sequence[Kind]) -> list[Record]:
-        """The records of what calls run as, which only few ask for: to name a line, say."""
+        """Return the records that calls run as, which only few ask for: to name a line, say."""
         found = [record if record.kind.split is None else record.like(kind) for record, kind in zip(given, kinds)]
         for product, kind in zip(self._products, kinds[len(given) :]):
             record = Record(kind, given[product.record].mode, 0.0)
@@ -114,7 +117,7 @@ class KeptPlan:
 
 
 def _products(captured: Captured, given: Sequence[Record]) -> list[_Product]:
-    """The records that were made of calls which are split, and by which call each of their nodes was made first."""
+    """Find the records of products of split calls, and the call by which each of their nodes was made first."""
     users: dict[int, tuple[int, int]] = {}  # by the first row of a product
     for number in range(len(given)):
         for node, rows in enumerate(captured.rows_read(number).tolist()):

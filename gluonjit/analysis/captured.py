@@ -9,7 +9,8 @@ from gluonjit.analysis import flat
 from gluonjit.analysis.forms import KindForm, form_of
 from gluonjit.analysis.indices import Index
 from gluonjit.compiled import filled, numbers, repeated, room
-from gluonjit.graph.recorder import Record, read
+from gluonjit.graph.reading import read
+from gluonjit.graph.recorder import Record
 
 FEWEST = 7
 """The additions that one sum replaces, at least."""
@@ -96,7 +97,7 @@ class Captured:
         return [*self.given, *self.records[len(self.given) :]] if self.untold else self.records
 
     def told(self) -> list[Record]:
-        """All records, when those that were made of calls know which rows their nodes yield, and which they read."""
+        """Return all records, after those made of calls know which rows their nodes yield and read."""
         untold, self.untold = self.untold, ()
         if untold:
             bases, operands = numbers(self.bases), numbers(self.operands)
@@ -138,7 +139,7 @@ class Captured:
 
 
 def _room_for(record: Record) -> tuple[int, int]:
-    """The most nodes and operands of a record, once products are split from it and its sums are folded."""
+    """Return the most nodes and operands of a record, once products are split from it and its sums are folded."""
     kind, count = record.kind, len(record)
     form = form_of(kind)
     nodes, width = 1, form.width

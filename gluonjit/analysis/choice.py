@@ -289,7 +289,7 @@ def counts_of(records: Sequence[Record]) -> dict[Record, tuple[int, int]]:
 
 
 def samples_that_pay(fixed: float, marginal: float, loss: float = 0.05, latency: float | None = None) -> int:
-    """The number of samples to gather before a flush, where it takes `fixed + marginal * n` seconds for n of them.
+    """Return the number of samples to wait for if a flush of n takes `fixed + marginal * n` seconds.
 
     From the n on at which a sample costs no more than `loss` above what it costs in an endless batch, waiting for more
     no longer pays: fixed / n <= loss * marginal. Fewer where the flush would take longer than `latency` seconds.

@@ -31,14 +31,14 @@ def grouped(keys: Index, items: Index, count: int) -> Lists:
 
 
 def sorting(keys: Index) -> tuple[Index, Index]:
-    """The order that sorts `keys`, equal ones as they stand, and where in it each key begins."""
+    """Return the order that sorts `keys`, stably, and the place in it where each key begins."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     return order, np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
 
 
 def by_key(keys: Index, items: Index) -> list[tuple[int, Index]]:
-    """The keys that occur, in their order, each with its items."""
+    """Return the keys that occur, in order, each with its items."""
     order, starts = sorting(keys)
     if not len(starts):
         return []
@@ -46,7 +46,7 @@ def by_key(keys: Index, items: Index) -> list[tuple[int, Index]]:
 
 
 def released(waiting: Index, users: Lists, run: Index) -> Index:
-    """Take nodes that run off the counts of those that wait for them; returns those that wait no longer."""
+    """Subtract nodes that run from the counts of those that wait for them; returns those that wait no longer."""
     uses = np.bincount(users.of(run), minlength=0)
     touched = np.flatnonzero(uses)
     waiting[touched] -= uses[touched]

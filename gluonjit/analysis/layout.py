@@ -83,7 +83,7 @@ class _Arenas:
         self._by_look: dict[Any, int] = {}
 
     def number(self, spec: Spec, count: int = 1) -> int:
-        """The number of the arena for rows like those of `spec`, in which there are this many places more."""
+        """Return the number of the arena for rows like those of `spec`, with room for this many more places."""
         found = self._by_spec.get(spec)
         if found is None:
             look = spec.row_shape, spec.dtype, spec.device

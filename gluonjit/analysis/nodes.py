@@ -27,7 +27,7 @@ class Schedule(NamedTuple):
 
 
 class Nodes:
-    """The input of a scheduler: those nodes of `captured` that `keep` says. Expensive parts are computed on request.
+    """The input of a scheduler: the kept nodes of `captured`. Expensive parts are computed on request.
 
     families: the type of each record, whose nodes may run together with others of it; kinds: how many types there are.
     """

@@ -65,7 +65,7 @@ class Live(NamedTuple):
 
 @dataclass(eq=False)  # frozen it would take three times as long to make
 class Plan:
-    """The steps to run, in order, and where every row will lie: row r is row `position[r]` of arena `arena[r]`.
+    """The steps to run, in order, and the place of every row: row r is row `position[r]` of arena `arena[r]`.
 
     units: what the schedule was made of: nodes, or with granularity "graph" samples, and nodes outside of any;
     groups: how many of them it told apart: steps, or structures of samples, and steps of other nodes.

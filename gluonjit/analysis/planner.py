@@ -22,7 +22,7 @@ def make_plan(graph: Graph, sum_kind: SumKind, scheduler: str = "depth", granula
 
 
 class Planner:
-    """Makes plans of one captured graph, which may be many: folding sums and finding dead nodes is done once.
+    """Makes plans of one captured graph; folding sums and finding dead nodes is done once for all of them.
 
     sharing: how far equal products that are cut out of calls are one; see `gluonjit.analysis.splitting`.
     """
@@ -41,7 +41,7 @@ class Planner:
         return () if self._nodes is None else self._nodes.captured.records
 
     def plan(self, scheduler: str = "depth", granularity: str = "cell") -> Plan:
-        """A plan by one of `SCHEDULERS`; with granularity "graph" samples of one structure run as one, if they can."""
+        """Plan by one of `SCHEDULERS`; with granularity "graph" samples of one structure run as one, if they can."""
         if self._structure is None:
             return self._plan(scheduler, granularity)
         by_samples = granularity == "graph" or self._sharing == "sample"

@@ -20,7 +20,7 @@ SumKind = Callable[[Spec, int], Kind]
 
 
 def fold_sums(captured: Captured, sum_kind: SumKind) -> None:
-    """Replace chains of additions: a sum for each is a node more, and they are no longer to be kept.
+    """Replace chains of additions by sums, one new node each; their nodes are no longer kept.
 
     Shorter chains run as they are: sums of few terms would be of many kinds.
     """

@@ -51,7 +51,7 @@ class Graph(GraphRows):
         # (the row's number for x[i:i+1], ~number for x[i])
 
     def add_node(self, record: Record, operands: tuple[Rows, ...], depth: int) -> tuple[Value, ...]:
-        """Append a node at `depth`, which the user's line calls, and return its values."""
+        """Append a node at `depth`, called at the user's current line, and return its values."""
         return record.append(self, operands, depth, user_line())
 
     def add_leaf(self, key: Any, payload: Any, spec: Spec, taped: bool = False) -> Leaf:

@@ -24,7 +24,7 @@ class Copied:
 
 
 def joined(values, mode):
-    """Values of one `mode`, one after the other along axis 0; None where there are none, or one looks otherwise."""
+    """Join values of one `mode` along axis 0; None if there are none, or one has another spec."""
     return _joined(list(values), mode)
 
 
@@ -35,7 +35,7 @@ def copied(value: Value):
 
 @cython.cfunc
 def _joined(given, mode):
-    """The same as C calls it, with a list of Values."""
+    """Do the same for C, with a list of Values."""
     values: list = given
     value: Value = None
     spec: Spec
@@ -70,7 +70,7 @@ def _joined(given, mode):
 
 @cython.cfunc
 def _copied(given):
-    """The same as C calls it, with a Value."""
+    """Do the same for C, with a Value."""
     value: Value = given
     value.graph.copies.append(value.row_list())
     return Value(value.rows, value.depth, value.spec, value.graph, value.taped, value)

@@ -60,7 +60,7 @@ class Split(NamedTuple):
 
 
 class BatchedProgram:
-    """A program that runs all nodes of a step. An engine's own derive from it; how one is called is up to the engine.
+    """A program that runs all nodes of a step. Engines derive their own from it, and decide how they call it.
 
     consts: the arrays that are the same for all nodes; operators: how many of them one call runs, or where nodes run
     alone one node; fused: a row program that does the same in C, or why there is none: None if nobody has asked.

@@ -45,7 +45,7 @@ def is_own(item: Any) -> bool:
 
 
 def raised_at(trace: TracebackType | None) -> Line | None:
-    """The user's line that is nearest to where an error was raised."""
+    """Return the user's line nearest to where an error was raised."""
     found: Origin = None
     while trace is not None:
         if not is_library(trace.tb_frame.f_globals):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from copy import copy
-from sys import getrefcount
 from sys import modules as _modules
 
 try:
@@ -23,13 +22,14 @@ if cython.compiled:
     from cython.cimports.cpython.object import PyObject
 else:
     from gluonjit.graph.frames import user_line
+    from gluonjit.graph.inlined import UNREAD, number_at, references
 
 MOST_ROWS = 2**31 - 1  # of a graph: indices have 32 bits
 _MOST = 256  # operands of a node that is captured in C
 
 
 class GraphRows:
-    """The number of rows of a graph, and which are whose: a base of graphs, so that compiled code counts them.
+    """The number of rows of a graph, and the tables by which they are found: a base of graphs, for compiled code.
 
     wholes: the host's integers that are rows, as `lookups` has them, and how one looks; None before the first.
     """
@@ -38,7 +38,7 @@ class GraphRows:
 
 
 class BatchRoom:
-    """Holds what of a batch changes by the call, or with models: a base of batches, as above.
+    """The counts of a batch that change by the call, or with models: a base of batches, as above.
 
     fine: whether operators are its nodes, and modules run as they are.
     """
@@ -47,7 +47,7 @@ class BatchRoom:
 
 
 class StateNumbers:
-    """Holds what a state counts: a base of states, as above."""
+    """The counts of a state: a base of states, as above."""
 
     __slots__ = ("eagerly", "inside", "mode", "numpy", "paused", "spare", "spare_mode")
 
@@ -179,7 +179,7 @@ class Record:
         return len(self._bases)
 
     def complete(self):
-        """Forget half a node, which an interrupt (Ctrl-C) in the middle of a capture has left."""
+        """Forget half a node, left by an interrupt (Ctrl-C) in the middle of a capture."""
         whole = min(len(self._bases), len(self._origins), len(self._depths))
         if self.results:
             whole = min(whole, len(self._values) // self.results)
@@ -194,7 +194,7 @@ class Record:
         self.base_rows = None
 
     def release(self):
-        """Let go of all values. What is left are numbers."""
+        """Release all values; numbers remain."""
         self._values = []
         self._graph = None
         self._shares = Shares()
@@ -259,7 +259,7 @@ class Record:
         """
         k: cython.Py_ssize_t
         for k in range(max(begin, 0) * self.results, min(end * self.results, len(self._values))):
-            if _references(self._values, k) > _UNREAD + own:
+            if references(self._values, k) > UNREAD + own:
                 return True
         return False
 
@@ -293,7 +293,7 @@ class Record:
         self._values.extend(values)
 
     def like(self, kind):
-        """A record of another kind for the same calls: depths, origins and values are in common."""
+        """Make a record of another kind for the same calls, with the same depths, origins and values."""
         found = Record(kind, self.mode, 0.0)
         found.calls, found._depths, found._bases = self.calls, self._depths, self._bases
         found._origins, found._values, found._graph = self._origins, self._values, self._graph
@@ -308,12 +308,12 @@ class Record:
             _remember(self, each)
 
     def set_aside(self):
-        """Let no equal call find the nodes there are; returns what `put_back` takes."""
+        """Hide the present nodes from equal calls; returns the argument of `put_back`."""
         found, self._shares = self._shares, Shares()
         return found
 
     def put_back(self, shares: Shares, keep: cython.bint):
-        """Let equal calls find the nodes again that were set aside; those that came since too if `keep`."""
+        """Let equal calls find the hidden nodes again; with `keep` also those that came since."""
         since = _known(self) if keep else []
         self._shares = shares
         for node in since:
@@ -431,7 +431,7 @@ def _append(
     if base < 0 or base > MOST_ROWS - record.height:
         raise OverflowError(f"a batch has no {record.height} rows after {base}")
     for k in range(record.results):
-        value = _value(base + _get(record._offsets, k), depth, record._specs[k], graph, taped)
+        value = _value(base + number_at(record._offsets, k), depth, record._specs[k], graph, taped)
         if cython.compiled:
             PyObject_GC_UnTrack(cython.cast(cython.pointer(PyObject), value))
         record._values.append(value)
@@ -452,8 +452,8 @@ def _value_at(record: Record, place: cython.Py_ssize_t) -> Value:
         k: cython.Py_ssize_t = place - node * record.results
         if node >= len(record._bases) or node >= len(record._depths):
             raise IndexError(f"there is half a node {node}")
-        row = _get(record._bases, node) + _get(record._offsets, k)
-        value = _value(row, _get(record._depths, node), record._specs[k], record._graph, record.mode >= 2)
+        row = number_at(record._bases, node) + number_at(record._offsets, k)
+        value = _value(row, number_at(record._depths, node), record._specs[k], record._graph, record.mode >= 2)
         if cython.compiled:  # see _append
             PyObject_GC_UnTrack(cython.cast(cython.pointer(PyObject), value))
         record._values[place] = value
@@ -567,173 +567,8 @@ def _known(record: Record) -> list:
         return list(slots.values())
 
 
-@cython.cfunc
-@cython.exceptval(-1)
-def _references(values: list, k: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """The references to a value, with those that counting makes; 0 where it has not been made."""
-    if cython.compiled:  # to hold the object meanwhile would be to write to it
-        found: cython.pointer(PyObject) = PyList_GET_ITEM(values, k)
-        return 0 if found == cython.cast(cython.pointer(PyObject), None) else found.ob_refcnt
-    else:
-        return 0 if values[k] is None else getrefcount(values[k])
-
-
-_UNREAD: cython.Py_ssize_t = _references([object()], 0)
-"""References to a value that nobody holds but its record, and those that counting makes."""
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _is_held(values: list, k: cython.Py_ssize_t) -> cython.bint:
-    """Tell whether a value is held outside of the graph."""
-    return _references(values, k) > _UNREAD
-
-
-def read(
-    records: list,
-    sizes: list,
-    number: cython.Py_ssize_t,
-    n: cython.Py_ssize_t,
-    at: cython.Py_ssize_t,
-    kinds: cython_array,
-    bases: cython_array,
-    firsts: cython_array,
-    operands: cython_array,
-    alive: cython_array,
-):
-    """Read the nodes of these records, the first of which has this number, from node n and operand `at` on.
-
-    `sizes` has for each record the rows of each of its operands. A node is alive if somebody outside the graph can read
-    one of its values. Raises ValueError for half a node, and for an operand that has not as many rows as it should.
-    """
-    k: cython.Py_ssize_t
-    i: cython.Py_ssize_t
-    count: cython.Py_ssize_t
-    width: cython.Py_ssize_t
-    for each, lengths in zip(records, sizes):
-        record: Record = each
-        count = len(record._bases)
-        width = sum(lengths)
-        if len(record._values) != count * record.results or len(record._codes) != count * record.arity:
-            raise ValueError(f"half a node of {record._kind.name}")
-        if len(lengths) != record.arity or n + count > len(kinds) or at + count * width > len(operands):
-            raise ValueError(f"there is no room for {count} nodes of {record._kind.name}")
-        for k in range(count):
-            _set(kinds, n + k, number)
-            _set(firsts, n + k, at + k * width)
-            _set(bases, n + k, _get(record._bases, k))
-        for k in range(count):
-            for i in range(k * record.results, (k + 1) * record.results):
-                if _is_held(record._values, i):
-                    _set(alive, n + k, 1)
-                    break
-            else:
-                _set(alive, n + k, 0)
-        _read_operands(record, lengths, width, at, operands)
-        at += count * width
-        n += count
-        number += 1
-
-
-def likeness(records: list, most: cython.Py_ssize_t):
-    """Numbers that graphs of the same structure have in common, of whose nodes these records are, no more than `most`.
-
-    They are in bytes, and in tuples of rows that operands are put together of. None where there are more nodes, or half
-    a node.
-    """
-    k: cython.Py_ssize_t
-    i: cython.Py_ssize_t
-    count: cython.Py_ssize_t
-    size: cython.Py_ssize_t = 0
-    at: cython.Py_ssize_t = 0
-    record: Record
-    lists: list = []
-    for each in records:
-        record = each
-        count = len(record._bases)
-        most -= count
-        if most < 0 or len(record._values) != count * record.results or len(record._codes) != count * record.arity:
-            return None
-        size += 3 + count * (2 + record.arity)
-    found: cython_array = _zeros(_LONG, size)
-    for each in records:
-        record = each
-        count = len(record._bases)
-        _set(found, at, record._kind.number)
-        _set(found, at + 1, record.mode)
-        _set(found, at + 2, count)
-        at += 3
-        for k in range(count):
-            _set(found, at, _get(record._bases, k))
-            for i in range(k * record.results, (k + 1) * record.results):
-                if _is_held(record._values, i):
-                    _set(found, at + 1, 1)
-                    break
-            at += 2
-        for k in range(count * record.arity):
-            _set(found, at + k, _get(record._codes, k))
-        at += count * record.arity
-        if record._lists is not None:
-            lists.append(tuple(record._lists))
-    return found.tobytes(), tuple(lists)
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _get(of: cython_array, k: cython.Py_ssize_t) -> cython.longlong:
-    """The number at a place."""
-    if cython.compiled:
-        return of.data.as_longlongs[k]
-    else:
-        return of[k]
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _set(of: cython_array, k: cython.Py_ssize_t, number: cython.longlong) -> cython.void:
-    """Put a number to a place."""
-    if cython.compiled:
-        of.data.as_longlongs[k] = number
-    else:
-        of[k] = number
-
-
-@cython.cfunc
-@cython.exceptval(-1)
-def _read_operands(
-    record: Record, sizes: tuple, width: cython.Py_ssize_t, begin: cython.Py_ssize_t, operands: cython_array
-) -> cython.int:
-    """Read the rows of the operands of a record's nodes, operand by operand."""
-    c: cython.Py_ssize_t
-    i: cython.Py_ssize_t
-    k: cython.Py_ssize_t
-    at: cython.Py_ssize_t
-    size: cython.Py_ssize_t
-    code: cython.longlong
-    for c in range(record.arity):
-        size = sizes[c]
-        at = begin
-        for k in range(len(record._bases)):
-            code = _get(record._codes, k * record.arity + c)
-            if code >= 0:
-                for i in range(size):
-                    _set(operands, at + i, code + i)
-            else:
-                rows: tuple = record._lists[-1 - code]
-                if len(rows) != size:
-                    raise ValueError(f"an operand has {len(rows)} rows, not {size}")
-                for i in range(size):
-                    _set(operands, at + i, rows[i])
-            at += width
-        begin += size
-    return 0
-
-
 def mapped(item, visit):
-    """A structure with `visit` applied to what is in it but numbers, strings and None; `item` where nothing changes.
+    """Apply `visit` to a structure's leaves but numbers, strings and None; returns `item` if nothing changes.
 
     Structures are nested lists, tuples, named or not, and dictionaries.
     """
@@ -758,7 +593,7 @@ def mapped(item, visit):
 
 @cython.cfunc
 def _mapped_parts(items, visit) -> list:
-    """A list of these, mapped; None where nothing changes."""
+    """Return a list of these, mapped; None if nothing changes."""
     k: cython.Py_ssize_t = 0
     made: list = None
     for part in items:

@@ -78,17 +78,4 @@ class Record:
     def set_aside(self) -> Shares: ...
     def put_back(self, shares: Shares, keep: bool) -> None: ...
 
-def likeness(records: list[Record], most: int) -> tuple[bytes, tuple[tuple[tuple[int, ...], ...], ...]] | None: ...
 def mapped(item: Any, visit: Callable[[Any], Any]) -> Any: ...
-def read(
-    records: list[Record],
-    sizes: list[tuple[int, ...]],
-    number: int,
-    n: int,
-    at: int,
-    kinds: Any,
-    bases: Any,
-    firsts: Any,
-    operands: Any,
-    alive: Any,
-) -> None: ...

@@ -2,6 +2,7 @@
 cimport cython
 from cpython.array cimport array as cython_array
 from gluonjit._fast cimport BatchRoom, GraphRows, Record, _append_unread, _code, _find, _remember, _value_at
+from gluonjit.graph.inlined cimport number_at, set_number
 
 cdef extern from "Python.h":
     int Py_EnterRecursiveCall(const char *where) except *

@@ -14,6 +14,7 @@ except ImportError:
     from gluonjit import standin as cython
 
 if not cython.compiled:
+    from gluonjit.graph.inlined import number_at, set_number
     from gluonjit.graph.recorder import _append_unread, _code, _find, _remember, _value_at
 
 _MOST: cython.Py_ssize_t = 2**31 - 1  # rows of a graph: indices have 32 bits
@@ -23,7 +24,7 @@ OTHER, ARRAY, LAZY, LISTED, NAMED = range(5)
 
 
 def gather(item, ways: dict, way_of, arrays: list):
-    """Append the arrays in nested arguments; False where one of them was captured.
+    """Append the arrays in nested arguments; returns False if one of them was captured.
 
     `ways` are those of the classes that were met, `way_of` finds that of another one.
     """
@@ -116,7 +117,7 @@ class Replay:
             codes = _pointer(self._codes, record.arity)
             node = _find(record, codes) if sharing else -1
             if node >= 0:
-                deeper = max(deeper, _get(record._depths, node) - depth)
+                deeper = max(deeper, number_at(record._depths, node) - depth)
             else:
                 origin = self._origin(_number(code, head + 3))
                 node = _append_unread(record, self.graph, codes, depth + deeper, origin)
@@ -125,29 +126,29 @@ class Replay:
                     _remember(record, node)
             record.calls += _number(code, head + 1)
             self._note(_number(code, head), node)
-            self._add(_get(record._bases, node), record.height)
+            self._add(number_at(record._bases, node), record.height)
 
     def row(self, number: cython.Py_ssize_t):
         """The row that a number of the recording stands for."""
         if not 0 <= number < self._count:
             raise IndexError(f"a recording of {self._count} rows has no row {number}")
-        return _get(self._rows, number)
+        return number_at(self._rows, number)
 
     def values(self, number: cython.Py_ssize_t):
         """The values of a node of the recording."""
         if not 0 <= number < self._found:
             raise IndexError(f"a recording of {self._found} nodes has no node {number}")
-        record: Record = self._record(_get(self._nodes, 2 * number))
-        return record.values(_get(self._nodes, 2 * number + 1))
+        record: Record = self._record(number_at(self._nodes, 2 * number))
+        return record.values(number_at(self._nodes, 2 * number + 1))
 
     def value(self, number: cython.Py_ssize_t, k: cython.Py_ssize_t):
         """The k-th value of a node of the recording."""
         if not 0 <= number < self._found:
             raise IndexError(f"a recording of {self._found} nodes has no node {number}")
-        record: Record = self._record(_get(self._nodes, 2 * number))
+        record: Record = self._record(number_at(self._nodes, 2 * number))
         if not 0 <= k < record.results:
             raise IndexError(f"a node of {record.results} values has no value {k}")
-        return _value_at(record, _get(self._nodes, 2 * number + 1) * record.results + k)
+        return _value_at(record, number_at(self._nodes, 2 * number + 1) * record.results + k)
 
     def _add(self, row: cython.longlong, count: cython.Py_ssize_t) -> cython.int:
         """The same, where nobody else has asked for it."""
@@ -157,12 +158,12 @@ class Replay:
         if self._count + count > len(self._rows):
             self._rows = _longer(self._rows, self._count + count)
         for k in range(count):
-            _set(self._rows, self._count + k, row + k)
+            set_number(self._rows, self._count + k, row + k)
         self._count += count
         return 0
 
     def _look_up(self, entries: dict, indices: tuple):
-        """Let the rows of these entries of a table be the next ones."""
+        """Make the rows of these entries of a table the next ones."""
         graph: GraphRows = self.graph
         count: cython.Py_ssize_t = self._count
         if count + len(indices) > len(self._rows):
@@ -174,7 +175,7 @@ class Replay:
                     raise OverflowError(f"a batch has no row after {graph.rows}")
                 row = entries[index] = graph.rows
                 graph.rows += 1
-            _set(self._rows, count, row)
+            set_number(self._rows, count, row)
             count += 1
         self._count = count
 
@@ -194,13 +195,13 @@ class Replay:
         """Note the next node of the recording."""
         if 2 * self._found + 2 > len(self._nodes):
             self._nodes = _longer(self._nodes, 2 * self._found + 2)
-        _set(self._nodes, 2 * self._found, kind)
-        _set(self._nodes, 2 * self._found + 1, node)
+        set_number(self._nodes, 2 * self._found, kind)
+        set_number(self._nodes, 2 * self._found + 1, node)
         self._found += 1
         return 0
 
     def _read(self, code: cython_array, head: cython.Py_ssize_t, record: Record) -> cython.Py_ssize_t:
-        """Read the operands of a node, the numbers of which begin at `head`; where those of the next one begin."""
+        """Read the operands of a node, whose numbers begin at `head`; returns where those of the next one begin."""
         k: cython.Py_ssize_t
         at: cython.Py_ssize_t = head + 5
         number: cython.longlong
@@ -216,12 +217,12 @@ class Replay:
             if number >= 0:
                 if number >= self._count:
                     raise ValueError(f"a node reads row {number} of a recording that has {self._count}")
-                number = _get(self._rows, number)
+                number = number_at(self._rows, number)
             else:
                 rows = self._listed(code, at, -number)
                 at -= number
                 number = _code(record, rows)
-            _set(self._codes, k, number)
+            set_number(self._codes, k, number)
         return at
 
     def _listed(self, code: cython_array, at: cython.Py_ssize_t, count: cython.longlong) -> tuple:
@@ -234,7 +235,7 @@ class Replay:
             number = _number(code, k)
             if not 0 <= number < self._count:
                 raise ValueError(f"a node reads row {number} of a recording that has {self._count}")
-            found.append(_get(self._rows, number))
+            found.append(number_at(self._rows, number))
         return tuple(found)
 
 
@@ -242,28 +243,6 @@ class Replay:
 def _longer(numbers: cython_array, count: cython.Py_ssize_t) -> cython_array:
     """Make room for twice as many numbers, with those that are there."""
     return array("q", numbers.tobytes() + bytes(8 * (2 * count - len(numbers))))
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _get(of: cython_array, k: cython.Py_ssize_t) -> cython.longlong:
-    """The number at a place."""
-    if cython.compiled:
-        return of.data.as_longlongs[k]
-    else:
-        return of[k]
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _set(of: cython_array, k: cython.Py_ssize_t, number: cython.longlong) -> cython.void:
-    """Put a number to a place."""
-    if cython.compiled:
-        of.data.as_longlongs[k] = number
-    else:
-        of[k] = number
 
 
 @cython.cfunc

@@ -16,7 +16,7 @@ if not cython.compiled:
 
 
 def sliced(value: Value, key):
-    """`x[key]` for a whole number or a slice of whole numbers, in range; None leaves the case to `references`."""
+    """Return `x[key]` for an integer or a slice of integers in range; None leaves the case to `references`."""
     return _sliced(value, key)
 
 
@@ -26,7 +26,7 @@ def one_row(value: Value, row: cython.Py_ssize_t, spec: Spec, place):
 
 
 def picked(value: Value, numbers):
-    """`x[numbers]` for whole numbers, one or more. Raises IndexError where there is no such row."""
+    """Return `x[numbers]` for one or more integers. Raises IndexError if there is no such row."""
     found = _picked(value, [int(number) for number in numbers])
     if found is None and numbers and value.spec.mode == "rows":
         count = value.spec.rows
@@ -37,7 +37,7 @@ def picked(value: Value, numbers):
 
 @cython.cfunc
 def _picked(given, numbers: list):
-    """The same as C calls it, with a Value; None where there is no such row, too, or a number is none."""
+    """Do the same for C, with a Value; also None for a row or number that does not exist."""
     value: Value = cython.cast(Value, given) if cython.compiled else given
     spec: Spec = value.spec
     k: cython.Py_ssize_t
@@ -61,7 +61,7 @@ def _picked(given, numbers: list):
 
 @cython.cfunc
 def _sliced(given, key):
-    """The same as C calls it, with a Value."""
+    """Do the same for C, with a Value."""
     value: Value = cython.cast(Value, given) if cython.compiled else given
     spec: Spec = value.spec
     begin: cython.Py_ssize_t
@@ -111,7 +111,7 @@ def _single(value: Value, row: cython.Py_ssize_t, spec: Spec, place) -> Value:
 @cython.inline
 @cython.exceptval(check=False)
 def _clipped(number) -> cython.Py_ssize_t:
-    """A whole number, or one that is no row's either."""
+    """Return an integer, or one that is out of any range."""
     if cython.compiled:
         return PyNumber_AsSsize_t(number, cython.NULL)
     else:

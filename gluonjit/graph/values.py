@@ -80,7 +80,7 @@ def spec_count() -> int:
 
 
 def clear_specs() -> None:
-    """Forget them; live specs stay valid, and only sharing with those to come is lost."""
+    """Forget all specs; live ones stay valid, but are not shared with later ones."""
     for spec in _specs.values():
         spec.bodies = None
     _specs.clear()

@@ -28,7 +28,7 @@ Ints = npt.NDArray[np.int32]
 
 
 class Slot(NamedTuple):
-    """An argument. `number` is that of an operand, a result or a constant, or of a saved register."""
+    """An argument; number: of an operand, a result, a constant, or a saved register."""
 
     what: str
     number: int
@@ -119,7 +119,7 @@ class _Assembling:
         self._homes: dict[int, tuple[int, int]] = {}
 
     def operands(self, wanted: Collection[int], direct: Collection[int]) -> list[Instr]:
-        """Place operands that lie as they are needed; returns instructions that gather the others."""
+        """Place operands that already lie together; returns instructions that gather the others."""
         for reg in wanted:
             if reg in direct:
                 self.place(reg, Slot("operand", reg))

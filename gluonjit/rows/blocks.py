@@ -23,7 +23,7 @@ or gradients; or a saved register, the numbers being the columns that are saved 
 
 @cython.cclass
 class BlockForm:
-    """A program, by its number, and its slots but for the first two: three numbers each, what it is and two of it.
+    """The number of a program, and its slots after the first two, as three numbers each: what it is, and two more.
 
     node_columns, child_columns: what it saves of each node and each child.
     """
@@ -54,7 +54,7 @@ def _part(whole: cython.longlong[::1], ends: list, k: cython.Py_ssize_t) -> cyth
 
 @cython.cclass
 class Blocks:
-    """Steps of a plan as numbers: what each reads and writes, and where its rows lie.
+    """Steps of a plan as numbers: what each reads and writes, and the places of these rows.
 
     Of step k, `program[k]` is the number of its program or -1, its operands are those from `operand_at[k]` to
     `operand_at[k + 1]`, and its results likewise. Operands are rows from `begins` on, or those of the index from
@@ -87,7 +87,7 @@ class Blocks:
     at: cython.Py_ssize_t
 
     def __init__(self, tables: list, rows: list, strides: list, packed: Any) -> None:
-        """tables: those of `rows.tables`; rows and bytes of a row for each arena; packed indices."""
+        """Join the tables of `rows.tables`, the rows and bytes of a row of each arena, and packed indices."""
         k: cython.Py_ssize_t
         arenas: cython.Py_ssize_t = len(rows)
         found: list = [*tables, rows, strides, [0] * (arenas + 1)]
@@ -231,7 +231,7 @@ class Blocks:
         return slots, floats
 
     def save(self, steps: list, forms: list, address: cython.longlong) -> None:
-        """Let steps save what they save from this address on."""
+        """Set the address from which on steps save what backward needs."""
         k: cython.Py_ssize_t
         for k in range(len(steps)):
             form: BlockForm = forms[k]
@@ -249,7 +249,10 @@ class Blocks:
         arena: Any,
         gradient: Any,
     ) -> None:
-        """Fill in blocks of steps, each of its form, and launches of them. What arenas lie where is asked for once."""
+        """Fill in blocks of steps, each of its form, and their launches.
+
+        The address of each arena is requested once.
+        """
         k: cython.Py_ssize_t
         i: cython.Py_ssize_t
         o: cython.Py_ssize_t
@@ -302,7 +305,7 @@ class Blocks:
                 slot += 2
 
     def filled(self) -> int:
-        """The step whose block was filled in last, or was to be."""
+        """Return the step whose block was filled in last, or failed to be."""
         return self.at
 
     @cython.cfunc
@@ -315,7 +318,7 @@ class Blocks:
         addresses: cython.longlong[::1],
         ask: Any,
     ) -> None:
-        """Fill in a slot with the rows of an arena, or of its gradients, from one on."""
+        """Fill in a slot with the rows of an arena, or of its gradients, from one row on."""
         if addresses[number] == 0:
             addresses[number] = ask(number)
         args[slot] = addresses[number] + begin * self.strides[number]
@@ -324,7 +327,7 @@ class Blocks:
     def reach(
         self, steps: list, ways: list, reached: cython.uchar[::1], passed: Any, known: dict, make: Any, other: Any
     ) -> list:
-        """Go back through steps from those of their results that have been reached, to their operands.
+        """Go back through steps from their reached results to their operands.
 
         `known` has by way and results, a byte each that is 1 where it has been reached, numbers of results with those
         of the operands that their gradients go to, and something else, which `make(step, way, bytes)` makes where it
@@ -382,7 +385,7 @@ class Blocks:
 
     @cython.cfunc
     def _spread(self, step: cython.Py_ssize_t, results: tuple, operands: tuple, reached: cython.uchar[::1]) -> None:
-        """Note which rows of operands are reached: those of nodes that are, or all where it is not known which."""
+        """Note which rows of operands are reached: those of reached nodes, or all if it is not known which."""
         r: cython.Py_ssize_t
         o: cython.Py_ssize_t
         i: cython.longlong

@@ -68,7 +68,7 @@ class _Deriving:
             self.seeds.append(seed)
 
     def _needing(self) -> set[int]:
-        """Registers through which gradients go to what is asked for."""
+        """Find the registers through which gradients go to the requested ones."""
         needs = set(self.operands)
         for position, instr in enumerate(self.program.code):
             if position in self.program.stops or instr.out is None or instr.op in CONSTANT:

@@ -36,7 +36,7 @@ NO_FLAGS: Flags = np.zeros(1, dtype=bool)
 
 
 class FlushMemory(Protocol):
-    """Addresses of a flush's arrays, of float32, row by row. Who asks for one may read and write it at once."""
+    """Addresses of a flush's arrays, of float32, row by row. The caller may read and write there at once."""
 
     def arena(self, number: int) -> int:
         """An arena of the plan."""
@@ -111,7 +111,7 @@ class Template:
                 self.slots.extend((what, *self._weight(slot.what, slot.weight, consts[slot.weight.const].shape)))
 
     def _weight(self, what: str, weight: Weight, shape: Sequence[int]) -> tuple[int, int]:
-        """An address, as far as it is known, and the bytes there, or a number and 0."""
+        """Return an address, as far as it is known, and the bytes there, or a number and 0."""
         stride, at = int(shape[-1]), len(self.slots) + 1
         if what == "stride":
             return stride, 0
@@ -194,7 +194,7 @@ class Launches:
     def launch(
         self, steps: list[int], forms: list[BlockForm], saves: bool, memory: FlushMemory
     ) -> tuple[npt.NDArray[np.float32] | None, list[int]]:
-        """Run steps, each by its form; what they save for their backward pass, and the nanoseconds that each took.
+        """Run steps, each by its form; returns what they save for backward, and the nanoseconds of each.
 
         saves: whether this is the forward pass, which asks for no gradients.
         """
@@ -213,7 +213,7 @@ class Launches:
     def start(
         self, steps: list[int], forms: list[BlockForm], memory: FlushMemory, arrays: list[Any]
     ) -> tuple[Any, npt.NDArray[np.int64]]:
-        """Run steps, which save nothing, while Python goes on, to which a core is left.
+        """Run steps, which save nothing, while Python goes on; one core is left to Python.
 
         `arrays` are all that they read and write, once they begin. Returns a `Flight` and the launches.
         """
@@ -291,12 +291,12 @@ def _taken(size: int) -> _Memory:
 
 
 def _given_back(memory: _Memory) -> None:
-    """Keep an array for the next flush, if that is not too much."""
+    """Keep an array for the next flush, if the kept ones are not too large."""
     size = memory[0].size
     if sum([size * len(spare) for size, spare in list(_SPARE.items())]) + size <= _MOST_SPARE:
         _SPARE.setdefault(size, []).append(memory)
 
 
 def clear_spare() -> None:
-    """Let memory go that is kept for packed weights: 64 MB at most."""
+    """Release memory that is kept for packed weights: 64 MB at most."""
     _SPARE.clear()

@@ -181,7 +181,7 @@ class Steps:
     def choose(
         self, begin: int, end: int, learned: Flags, read: Flags, learner: Learner, memory: FlushMemory
     ) -> list[int]:
-        """Find in which way steps are called, up to one that has no derivative; without any the first runs otherwise.
+        """Choose how steps are called, up to one without a derivative; if none is, the first one runs otherwise.
 
         learned, read: `row_flags`, of rows that were computed from something that learns, and of rows that were read.
         """
@@ -239,7 +239,7 @@ class Steps:
         return True
 
     def _way(self, kind: Kind, look: bytes, learner: Learner, memory: FlushMemory) -> int:
-        """The number of a new way, -1 where there is none."""
+        """Return the number of a new way, -1 if there is none."""
         fused: Fused = kind.program.fused
         weights = None
         if look[0]:
@@ -269,7 +269,7 @@ class Steps:
         return StepStretch(steps, ways, saved, took)
 
     def start(self, begin: int, ways: list[int], memory: FlushMemory, arrays: list[Any]) -> Ahead:
-        """Run steps, none of them recorded, while Python goes on. They read copies of weights, as these are now."""
+        """Start steps, none of them recorded, while Python goes on. They read copies of the current weights."""
         self._keeps = False  # it is theirs, as long as they run
         steps = list(range(begin, begin + len(ways)))
         forms = {}
@@ -291,7 +291,7 @@ class Steps:
         passed: Collection[int] | None,
         make: Callable[[int, int, tuple[int, ...]], BlockForm | None],
     ) -> list[tuple[int, BlockForm | None]]:
-        """Go back through steps, the last one first, from those of their results that have been reached.
+        """Go back through steps, the last one first, from their reached results.
 
         reached: `row_flags`; operands are reached by it. passed: steps that are not gone through. `make` gives the form
         of a step's backward pass in a way, given the results that have been reached, each way once.
@@ -328,14 +328,14 @@ class Steps:
         return found
 
     def backward_form(self, number: int, way: int, memory: FlushMemory) -> BlockForm | None:
-        """The form of blocks of a step's backward pass; None where nothing is to be done."""
+        """Return the form of blocks of a step's backward pass; None if nothing is to be done."""
         template = self.ways[way].backward
         if template is None:
             return None
         return self._launches.form(template, self.plan.steps[number].kind.program.consts, memory)
 
     def backward(self, steps: list[tuple[int, BlockForm | None]], memory: FlushMemory) -> float:
-        """Add to gradients what those of steps' results make of them, one step after the other; the milliseconds."""
+        """Add the gradients of steps' results to those of their sources, step by step; returns milliseconds."""
         found = [(number, form) for number, form in steps if form is not None]
         if not found:
             return 0.0
@@ -353,7 +353,7 @@ class Steps:
 
 
 def _program(kind: Kind, make: Callable[[Kind], RowProgram], number: int) -> _PlannedProgram | str:
-    """The program of a kind, which gets this number, or why there is none: nothing where its nodes run alone."""
+    """Return the program of a kind, under this number, or the reason why there is none; "" if its nodes run alone."""
     if kind.lone is not None:
         return ""
     try:

@@ -34,6 +34,6 @@ class Ahead(NamedTuple):
 
     @property
     def under_way(self) -> int:
-        """The step that runs, or that something is wrong with."""
+        """The step that runs, or that has failed."""
         number: int = self.flight.next
         return self.steps[number]

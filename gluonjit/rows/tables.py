@@ -95,7 +95,7 @@ def read(steps: tuple, programs: list, unfit: Any) -> tuple:
 
 @cython.cfunc
 def _total(arities: Any) -> cython.longlong:
-    """The children of all nodes; 0 where there are none."""
+    """Count the children of all nodes; 0 if there are none."""
     k: cython.Py_ssize_t
     found: cython.longlong = 0
     if arities is None:
@@ -108,7 +108,7 @@ def _total(arities: Any) -> cython.longlong:
 
 @cython.cfunc
 def _packed(steps: tuple, wanted: list, packed: cython.longlong, parents: list, tables: list) -> Any:
-    """Indices one after the other, and after these where the children of each node of `parents` begin."""
+    """Join the indices, and after them the place where the children of each node of `parents` begin."""
     k: cython.Py_ssize_t
     at: cython.Py_ssize_t = packed
     begin: cython.longlong

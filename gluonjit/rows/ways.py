@@ -42,7 +42,7 @@ class Way(NamedTuple):
 
 
 class Fused:
-    """A batched program in C, for each way in which it has been called, or why it is nothing."""
+    """A batched program in C: its ways of being called, each with its assembly or the reason why there is none."""
 
     def __init__(self, program: RowProgram) -> None:
         self.program = program
@@ -50,7 +50,7 @@ class Fused:
         self.sources: dict[tuple[int, ...], tuple[frozenset[int], frozenset[int]]] = {}  # of gradients, by results
 
     def way(self, look: bytes, learning: Learning, consts: Sequence[Any]) -> Way | str:
-        """A way of calling the program, given how it looks (see `Blocks.choose`), or why there is none."""
+        """Assemble a way of calling the program, given its signs (see `Blocks.choose`); or say why there is none."""
         direct, operands = (frozenset([k for k, sign in enumerate(look[1:]) if sign & flag]) for flag in (1, 2))
         weights, results = frozenset(learning.weights), frozenset(learning.results)
         try:
@@ -66,7 +66,7 @@ class Learner(Protocol):
     """Tells what learns in steps that are recorded."""
 
     def weights(self, kind: Kind) -> Hashable:
-        """The weights of a kind that learn, in the engine's own words. Asked once a flush."""
+        """Return the weights of a kind that learn, in the engine's own terms. Called once a flush."""
 
     def learning(self, kind: Kind, operands: frozenset[int], weights: Any) -> Learning:
         """Finds what learns, given operands and weights that do: the same in every flush."""

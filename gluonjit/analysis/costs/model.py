@@ -182,7 +182,7 @@ def _phase(step: Step) -> str:
 
 
 def _size(phase: str, step: Step, expected: float) -> float:
-    """The size that a curve is drawn against: rows; for gathers, of which only some copy, what they should take."""
+    """Return the size that a curve is drawn against: rows; for gathers the seconds that they should take."""
     return expected * 1e6 if phase == "gather" else features.totals(step).rows
 
 

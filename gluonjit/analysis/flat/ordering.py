@@ -24,7 +24,7 @@ def produced(
     keep: cython.longlong[::1],
     producer: cython.longlong[::1],
 ) -> None:
-    """Note for each row that a node to `keep` yields one more than the node's number."""
+    """Note for each row the number of the node to `keep` that yields it, plus one."""
     n: cython.Py_ssize_t
     row: cython.Py_ssize_t
     for n in range(count):
@@ -46,7 +46,7 @@ def needed(
     keep: cython.longlong[::1],
     producer: cython.longlong[::1],
 ) -> cython.Py_ssize_t:
-    """Keep the nodes that are alive or impure, and what they depend on, of those to `keep`; returns how many these are.
+    """Keep, of the nodes to `keep`, those that are alive or impure and what they depend on; returns their number.
 
     `producer` has for each row of theirs one more than the number of the node, and 0 for others.
     """
@@ -116,7 +116,7 @@ def uses(
 
 @cython.ccall
 def components(uses: list, phase: cython.longlong[::1], recursive: cython.longlong[::1]) -> cython.Py_ssize_t:
-    """Strongly connected components, numbered so that one comes after those that it uses; returns how many there are.
+    """Number strongly connected components so that each comes after those that it uses; returns their number.
 
     `phase` has then for each family the number of its component, and `recursive` whether its nodes depend on each
     other. Tarjan's algorithm without recursion.
@@ -290,7 +290,7 @@ def by_depth(
     producer: cython.longlong[::1],
     order: cython.longlong[::1],
 ) -> list:
-    """All of this: see `sort` for what comes into `order`, and for what is returned."""
+    """Do all of this: `sort` says what comes into `order`, and what is returned."""
     used: list = uses(families, family_count, count, widths, kinds, firsts, operands, keep, producer)
     phase: cython.longlong[::1] = room(family_count)
     recursive: cython.longlong[::1] = room(family_count)

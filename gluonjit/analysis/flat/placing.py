@@ -50,7 +50,7 @@ class Place:
 @cython.no_gc
 @cython.cclass
 class Gather:
-    """Rows of an arena: those of `index`, or where that is None all of `place`."""
+    """Rows of an arena: those of `index`, or without one all of `place`."""
 
     __slots__ = ("_begin", "_end", "_of", "place")
 
@@ -82,7 +82,7 @@ class Gather:
 
 
 class Laid:
-    """Arrays that all steps of a plan have in common: what the parts of each, and its children, are read from.
+    """Arrays that all steps of a plan share: the parts of each, and its children, are read from them.
 
     records: of the nodes, or what gives these when somebody asks; order: nodes, counted from the first of their record;
     cuts: for each part its record, and from where to where in `order` its nodes are; arities: the children of each node
@@ -177,7 +177,7 @@ def place_inputs(
     arena: cython.longlong[::1],
     position: cython.longlong[::1],
 ) -> None:
-    """Give places to rows that were there before the batch: `given` has pairs of an arena and a list of rows."""
+    """Give places to rows from before the batch: `given` has pairs of an arena and a list of rows."""
     number: cython.longlong
     row: cython.longlong
     k: cython.Py_ssize_t
@@ -194,7 +194,7 @@ def place_inputs(
 
 
 def first_records(starts: list, order: cython.longlong[::1], kinds: cython.longlong[::1]) -> dict:
-    """The records of steps' first nodes, in order, and the number of these steps."""
+    """Find the records of steps' first nodes, in order, and the number of steps of each."""
     step: cython.Py_ssize_t
     begin: cython.Py_ssize_t
     found: dict = {}
@@ -224,14 +224,14 @@ def lay_out(
     laid: Laid,
     index: list,
 ) -> tuple:
-    """Give places to the results of all steps, step by step, and find the rows that each step reads; the steps.
+    """Give places to the results of all steps, find the rows that each step reads, and return the steps.
 
     Step k has the nodes from `starts[k]` to `starts[k + 1]` of `order`. Of each record `arenas` says in which arena
-    each of its results lies, where it is the first of a step, and `forms` has, from `form_at` on, the numbers of its
-    `Form`, and before them its arity, which goes into `arities` for each node in `order`. `sizes` are the rows in each
-    arena so far. Rows that a step reads, and that do not lie together, go into `indices`. From then on nodes in
-    `order` are counted from the first of their record. What steps read later, `laid` and one item of `index`
-    (`indices` as an array of numpy), is put there by who calls this.
+    each of its results lies, where it is the first of a step, and `forms` has, from `form_at` on, the numbers of
+    its `KindForm`, and before them its arity, which goes into `arities` for each node in `order`. `sizes` are the
+    rows in each arena so far. Rows that a step reads, and that do not lie together, go into `indices`. From then on
+    nodes in `order` are counted from the first of their record. What steps read later, `laid` and one item of
+    `index` (`indices` as an array of numpy), is put there by who calls this.
     """
     step: cython.Py_ssize_t
     number: cython.Py_ssize_t
@@ -322,7 +322,7 @@ def _cut(
 
 
 def again(steps: tuple, kinds: list, laid: Laid) -> tuple:
-    """The same steps, of other records of the same structure: `laid` has these, `kinds` the kind of each."""
+    """Make the same steps of other records of the same structure: `laid` has these, `kinds` the kind of each."""
     k: cython.Py_ssize_t
     found: list = []
     cuts: list = laid.cuts
@@ -342,7 +342,7 @@ def living(
     keep: cython.longlong[::1],
     found: cython.longlong[::1],
 ) -> list:
-    """The nodes to `keep` that are alive, in `found`, counted from the first of their record.
+    """Find the nodes to `keep` that are alive, counted from the first of their record, in `found`.
 
     Returns for each record that has any (record, from where in `found`, to where).
     """
@@ -408,7 +408,7 @@ def _gather(
 def _position(
     indices: cython.longlong[::1], begin: cython.Py_ssize_t, end: cython.Py_ssize_t, position: cython.longlong[::1]
 ) -> cython.bint:
-    """Put their positions in the place of rows; tells whether these go up one by one."""
+    """Replace rows by their positions; tells whether these increase one by one."""
     i: cython.Py_ssize_t
     place: cython.longlong
     expected: cython.longlong = position[indices[begin]]

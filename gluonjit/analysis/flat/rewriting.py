@@ -25,7 +25,7 @@ def cut(
     firsts: cython.longlong[::1],
     operands: cython.longlong[::1],
 ) -> None:
-    """Give nodes `begin` to `end` operands of this width, from `at` on, that begin with the kept ones of theirs.
+    """Give nodes `begin` to `end` operands of this width, from `at` on, beginning with the kept ones of theirs.
 
     Their results begin `shift` rows later than they did.
     """
@@ -58,7 +58,7 @@ def products(
     stamps: cython.longlong[::1],
     origins: list,
 ) -> cython.Py_ssize_t:
-    """Make the products of one kind that calls have nodes, from node n on, and returns how many there are then.
+    """Make the nodes of the products of one kind that calls have, from node n on; returns the new number of nodes.
 
     `calls` has for each record of calls (first and last node, where in `operands` the first of the arguments is and
     how far the next one is from it, how many rows before the call's result the product's is, where among its operands
@@ -114,7 +114,7 @@ def products(
 def _earliest(
     table: cython.longlong[::1], heads: cython.longlong[::1], bases: cython.longlong[::1]
 ) -> cython.Py_ssize_t:
-    """The record of that one of the calls that remain which was captured first, -1 where none remains."""
+    """Find the record of the remaining call that was captured first, -1 if none remains."""
     part: cython.Py_ssize_t
     call: cython.longlong
     base: cython.longlong
@@ -143,7 +143,7 @@ def chains(
     alive: cython.longlong[::1],
     keep: cython.longlong[::1],
 ) -> list:
-    """The sums that chains of additions are: of each the node of its last one, and the rows of all its terms.
+    """Find the sums in chains of additions: of each the node of its last addition, and the rows of all its terms.
 
     Additions of records that are alike have the same number in `like`, others 0. Their nodes are no longer to `keep`.
     A chain goes on through additions that nobody can read and that one other addition of their like uses, once.
@@ -208,7 +208,7 @@ def _count_uses(
     added: cython.longlong[::1],
     adders: cython.longlong[::1],
 ) -> None:
-    """Count how often each row is read, and note by first row what is added to something, and which nodes add."""
+    """Count how often each row is read, and note by first row the additions that read it, and which nodes add."""
     n: cython.Py_ssize_t
     i: cython.Py_ssize_t
     k: cython.Py_ssize_t
@@ -246,7 +246,7 @@ def _terms(
     inner: cython.longlong[::1],
     keep: cython.longlong[::1],
 ) -> tuple:
-    """The rows of the terms of a chain, from left to right; its nodes are no longer to keep."""
+    """Return the rows of the terms of a chain, from left to right; its nodes are no longer kept."""
     i: cython.longlong
     k: cython.longlong
     begin: cython.longlong

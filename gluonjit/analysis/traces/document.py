@@ -14,7 +14,7 @@ NO_SAMPLE = -1
 
 
 class TraceLeaf(NamedTuple):
-    """An array that was there before: `spec.rows` rows from `base` on."""
+    """An array from before the batch: `spec.rows` rows from `base` on."""
 
     base: int
     spec: Spec

@@ -55,7 +55,7 @@ class RowOwners:
 
 
 def owners_of(trace: BatchTrace) -> RowOwners:
-    """Nodes captured outside of samples, as losses, belong to the sample they depend on, if it is one.
+    """Find the owners of all nodes; nodes outside of samples, such as losses, belong to the one sample they depend on.
 
     Raises TraceError if a sample uses what another one, or several together, have computed.
     """

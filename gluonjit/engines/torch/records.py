@@ -30,7 +30,7 @@ from gluonjit.hybrid.choose.pacing import SPENT, TRACE
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.run.batch import RUNNING, Batch
 from gluonjit.hybrid.run.failures import both
-from gluonjit.hybrid.run.state import LOCAL, abandoned_look
+from gluonjit.hybrid.run.state import LOCAL, abandoned_trial
 
 _MOST_KINDS = 4096
 
@@ -102,7 +102,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     cache = batch.report.cache
     if kind is not None:
         cache["hits"] += 1
-    elif abandoned_look():
+    elif abandoned_trial():
         raise NotOneNode(ASKED[2])
     else:
         cache["misses"] += 1

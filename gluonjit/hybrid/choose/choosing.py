@@ -173,7 +173,7 @@ _lock = Lock()
 
 
 def chooser_of(options: Options, region: Hashable = None) -> Chooser:
-    """The chooser of a region; without one, of these very options, which then are a block's own."""
+    """Return the chooser of a region; without one, of these very options, which belong to a block."""
     key = id(options) if region is None else (region, options)
     with _lock:
         known = _choosers.get(key)

@@ -100,7 +100,7 @@ def _forget_old(folder: Path) -> None:
 
 
 def _signature(options: Options, engine: Any, blocks: Sequence[BlockDescription]) -> str:
-    """The digest of everything that a choice depends on and that is known before the first call."""
+    """Return the digest of everything that a choice depends on and that is known before the first call."""
     facts = [sys.version, engine.name, repr(sorted(engine.versions.items())), *machine()]
     facts.append(repr(options))
     facts += [f"{block.name} {_name(block.type)} {block.parameters}" for block in blocks]
@@ -116,7 +116,7 @@ def _name(type_: type) -> str:
 
 
 def _code(type_: type) -> Iterator[bytes]:
-    """The code of a class's own methods: a model that was edited is another one."""
+    """Return the code of a class's own methods: an edited model is another one."""
     for name, item in vars(type_).items():
         if isinstance(item, FunctionType):
             code = item.__code__

@@ -87,7 +87,7 @@ def clear_paces() -> None:
 
 
 class CallStretch:
-    """Outermost calls of one thread, in one way."""
+    """A stretch of outermost calls of one thread, in one way."""
 
     __slots__ = (
         "calls",
@@ -334,7 +334,7 @@ def drop() -> None:
 
 
 class _Work:
-    """A context: work inside belongs to the stretch, and if outermost `marks` its end."""
+    """A context: work inside belongs to the stretch, and `marks` its end if outermost."""
 
     __slots__ = ("phase",)
 

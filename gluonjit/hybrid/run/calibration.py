@@ -140,7 +140,7 @@ def _runs(bench: Bench, random: np.random.RandomState) -> list[_Run]:
 
 
 def _compare(bench: Bench, run: _Run, measured: Measured) -> None:
-    """Run it profiled, with caches as cold as those of a new minibatch; then once more, with waits and without."""
+    """Run it profiled, with caches as cold as in a new minibatch; then once more, with waits and without."""
     _perform(bench, run, True)
     waits = measured.waits()
     measured.settle()

@@ -132,7 +132,7 @@ def register(engine: Engine, patches: Sequence[tuple[Any, str, Any]]) -> bool:
 
 
 def engine_of(name: str | None = None) -> Engine:
-    """The engine of this name, or the only one. Raises EngineError where no framework has been imported."""
+    """Return the engine of this name, or the only one. Raises EngineError if no framework has been imported."""
     for engine in ENGINES:
         if name in (None, engine.name):
             return engine

@@ -47,7 +47,7 @@ class _Held(NamedTuple):
 
 
 class FlushingBatch(Batch):
-    """A batch that runs: a graph in the way that its region's chooser says."""
+    """A batch that runs: its region's chooser says how the graph is captured and scheduled."""
 
     engine: Adapter
     report: Report
@@ -58,7 +58,7 @@ class FlushingBatch(Batch):
         super().__init__(engine, options, Report(), explicit)
 
     def choose(self, begins: bool = False) -> None:
-        """Take the setting of the way that is open: whether it is training shows when the batch begins."""
+        """Take the setting of the open way: whether it is training is known when the batch begins."""
         chooser = self.chooser
         setting = self.setting = chooser.setting(is_recorded(self.engine.current_mode()))
         self.sharing, self.fine = setting.sharing, setting.granularity == "op"
@@ -123,7 +123,7 @@ class FlushingBatch(Batch):
         return _Held(captured, samples, range(self.sample - samples, self.sample), carried)
 
     def _plan(self, graph: Graph, planner: Planner, held: _Held) -> Plan:
-        """The plan of what was captured; the report and the stretch are told how it was chosen."""
+        """Plan what was captured, and tell the report and the stretch how the plan was chosen."""
         report = self.report
         if report.model is None:
             report.model = partial(_model_of, self.engine)  # no method, which would be a circle with the report
@@ -137,7 +137,7 @@ class FlushingBatch(Batch):
         return plan
 
     def _run_options(self) -> Options:
-        """The options of a run, which is profiled too where its costs are to be learned."""
+        """Return the options of a run, which is also profiled if its costs are to be learned."""
         options = self.options
         profile = (options.profile or self.chooser.choice.profiled) and not _called_back()
         return options if profile == options.profile else replace(options, profile=profile)
@@ -145,7 +145,7 @@ class FlushingBatch(Batch):
     def _advise(
         self, plan: Plan, provenance: Provenance, held: _Held, reason: str, middle: str, line: Line | None
     ) -> None:
-        """Warn of what could be better in the user's program."""
+        """Warn of possible improvements to the user's program."""
         carried = held.carried
         apart = len(held.numbers) - sum([n in held.numbers for n in carried]) if self.sample else int(not carried)
         early = MINIBATCH.came_early(plan, held.samples, apart, middle, line, self.caller)
@@ -186,7 +186,7 @@ class FlushingBatch(Batch):
         times: dict[str, float],
         wait: bool,
     ) -> Any:
-        """Run a plan; what its results can be differentiated by, or None."""
+        """Run a plan; returns the tape that can differentiate its results, or None."""
         begin = perf_counter()
         self.engine.check("batching()", options)
         session = self.engine.session(plan, self.report, options, samples, provenance)
@@ -221,7 +221,7 @@ class FlushingBatch(Batch):
         return session.tape
 
     def _took(self, name: str, part: str, begin: float) -> float:
-        """Note that something has taken from then to now; returns the seconds."""
+        """Note the time from then to now; returns the seconds."""
         end = perf_counter()
         self.report.took(name, part, begin, end)
         return end - begin

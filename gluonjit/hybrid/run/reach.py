@@ -17,7 +17,7 @@ from gluonjit.graph import Kind
 
 
 def rows_at(place: Place, index: Any) -> Any:
-    """Rows of an arena: those of an index, or where that is None of a place."""
+    """Return rows of an arena: those of an index, or without one of a place."""
     return slice(place.begin, place.end) if index is None else index
 
 
@@ -52,7 +52,7 @@ def _owners(step: Step, rows: list[int]) -> Index:
 
 
 class Reach:
-    """The rows of a plan that a pass has come to, as it goes through the steps.
+    """The rows of a plan that a pass has reached, as it goes through the steps.
 
     rows: by arena of each row whether it is reached; given where somebody else reads and writes them, too.
     """
@@ -87,7 +87,7 @@ class Reach:
             self.at(place)[:] = False
 
     def results(self, step: Step) -> list[int]:
-        """The results of a step, by number, of which rows are reached."""
+        """Return the results of a step, by number, that have reached rows."""
         return [number for number, place in enumerate(step.places) if self.reaches(place)]
 
     def nodes(self, step: Step, results: Iterable[int]) -> Any:
@@ -101,7 +101,7 @@ class Reach:
         return None if found.all() else found
 
     def take(self, step: Step, nodes: Any, number: int, role: int) -> None:
-        """Come to the rows that these nodes take by a role of a gather; nodes: as above."""
+        """Reach the rows that these nodes take by a role of a gather; nodes: as above."""
         gather = step.gathers[number]
         size = gather.rows // len(step.kind.groups[number])
         place, index = part_of(gather, role * size, size)
@@ -121,12 +121,12 @@ class Reach:
 
 
 def roles_of(kind: Kind) -> list[tuple[int, int]]:
-    """The number of a gather and of a role of it, for each operand that a program gets."""
+    """Return the number of a gather and of its role for each operand of a program."""
     return [(number, role) for number, group in enumerate(kind.groups) for role in range(len(group))]
 
 
 class Route(NamedTuple):
-    """The way to the sources that a backward pass was asked for: steps, by number, rows of arenas, and weights."""
+    """The way to the requested sources of a backward pass: steps, by number, rows of arenas, and weights."""
 
     steps: frozenset[int]
     reach: Reach

@@ -42,7 +42,7 @@ class Session:
         self.flush = report.flushes  # its number
 
     def place_of(self, arena: int, position: int) -> Place:
-        """The place of the input, or of the step's result, that a row of an arena belongs to."""
+        """Return the place of the input, or of the step's result, that a row of an arena belongs to."""
         plan = self.plan
         known: dict[int, tuple[list[int], list[Place]]] = plan.common.setdefault("places", {})  # by arena
         found = known.get(arena)
@@ -125,14 +125,14 @@ class Session:
         raise NotImplementedError
 
     def wait(self) -> None:
-        """Wait for all that was handed over, where `options.profile` has it timed."""
+        """Wait for all work that was handed over, if `options.profile` has it timed."""
 
     def finish(self) -> None:
-        """Called when every result has been asked for."""
+        """End the flush, after every result has been requested."""
 
 
 class ArraySession(Session):
-    """Rows of inputs and of steps lie in arrays, by arena, of `arrays`. What has a default here is as of numpy's.
+    """A session whose rows of inputs and steps lie in `arrays`, by arena. Defaults here are those of numpy.
 
     An engine says how to make `room`, to `cut` rows out of an array and `take` them by an index, to `copy` rows, and to
     `launch` a step; one that does more than that runs steps by itself.
@@ -151,7 +151,7 @@ class ArraySession(Session):
         raise NotImplementedError
 
     def slice_rows(self, array: Any, begin: int, end: int) -> Any:
-        """Rows of an array that follow each other, in its memory."""
+        """Return consecutive rows of an array, in its memory."""
         return array[begin:end]
 
     def take(self, array: Any, index: Any) -> Any:
@@ -167,7 +167,7 @@ class ArraySession(Session):
         return rows
 
     def launch(self, number: int, operands: Sequence[Any]) -> Sequence[Any]:
-        """The results of a step, given what its gathers take."""
+        """Return the results of a step, given its gathered operands."""
         raise NotImplementedError
 
     def make_room(self) -> None:
@@ -176,7 +176,7 @@ class ArraySession(Session):
         self.arrays[:] = [None if arena.sole else self.room(arena) for arena in arenas]
 
     def at(self, place: Place) -> Any:
-        """These rows, in the memory of their arena."""
+        """Return these rows, in the memory of their arena."""
         array = self.arrays[place.arena]
         if array is None:
             array = self.arrays[place.arena] = self.room(self.plan.arenas[place.arena])
@@ -216,7 +216,7 @@ class ArraySession(Session):
         self.lap(number, "compute", middle)
 
     def write_result(self, place: Place, rows: Any) -> None:
-        """Copy a result of a step into its place, if it has the shape that it should have."""
+        """Copy a result of a step into its place, after a check of its shape."""
         there = self.at(place)
         if rows.shape != there.shape:
             raise RuntimeError(f"a result has shape {tuple(rows.shape)}, expected {tuple(there.shape)}")

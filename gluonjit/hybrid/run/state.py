@@ -81,7 +81,7 @@ class State(StateNumbers):
                 batch.discard("its thread ended before it had run; read values in the thread that captured them")
 
     def open(self, engine: Engine, options: Options | None = None) -> Batch:
-        """The open batch; an implicit one is opened where there is none."""
+        """Return the open batch; an implicit one is opened if there is none."""
         batch = self.batch
         if batch is not None and batch.engine is not engine:  # a batch is of one framework
             batch.flush("a call of another framework")
@@ -134,7 +134,7 @@ UNCAPTURED = _Uncaptured()
 """For `with`: what runs inside is no part of the program. It holds nothing, so that any number may be open at once."""
 
 
-def abandoned_look() -> bool:
+def abandoned_trial() -> bool:
     """Tells whether this call is one of a trial of batching that has spent its budget: the rest runs eagerly.
 
     Asked before something is traced, which takes longest.
@@ -150,7 +150,7 @@ def abandoned_look() -> bool:
 
 
 def left_call(stretch: CallStretch) -> None:
-    """An outermost call has ended."""
+    """Note that an outermost call has ended."""
     if stretch.timed:
         stretch.leave()
     if stretch.pauses:
@@ -159,7 +159,7 @@ def left_call(stretch: CallStretch) -> None:
 
 
 def settle(value: Value, backward: bool = False) -> None:
-    """Run the batch of a value if that has not run: to read it, or to go `backward`, no fault between samples."""
+    """Run the batch of a value that has not run: to read it, or to go `backward`, which is no fault between samples."""
     if value.graph is not None and isinstance(value.graph.owner, Batch):
         state = LOCAL.state
         middle = "sample" if state.inside else "scope" if state.explicit and not backward else ""

@@ -1,0 +1,139 @@
+# cython: language_level=3, initializedcheck=False, binding=False
+"""The nodes of a graph read into flat arrays, for plans, and into bytes, by which graphs of one structure are found.
+
+In Cython's pure-Python mode, as `recorder` (`reading.pxd` has the types).
+"""
+
+from __future__ import annotations
+
+from array import array
+
+try:
+    import cython
+except ImportError:
+    from gluonjit import standin as cython
+
+if not cython.compiled:
+    from gluonjit.graph.inlined import is_held, number_at, set_number
+
+_LONG = array("q")
+
+
+def read(
+    records: list,
+    sizes: list,
+    number: cython.Py_ssize_t,
+    n: cython.Py_ssize_t,
+    at: cython.Py_ssize_t,
+    kinds: cython_array,
+    bases: cython_array,
+    firsts: cython_array,
+    operands: cython_array,
+    alive: cython_array,
+):
+    """Read the nodes of these records, the first of which has this number, from node n and operand `at` on.
+
+    `sizes` has for each record the rows of each of its operands. A node is alive if somebody outside the graph can read
+    one of its values. Raises ValueError for half a node, and for an operand that has not as many rows as it should.
+    """
+    k: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    count: cython.Py_ssize_t
+    width: cython.Py_ssize_t
+    for each, lengths in zip(records, sizes):
+        record: Record = each
+        count = len(record._bases)
+        width = sum(lengths)
+        if len(record._values) != count * record.results or len(record._codes) != count * record.arity:
+            raise ValueError(f"half a node of {record._kind.name}")
+        if len(lengths) != record.arity or n + count > len(kinds) or at + count * width > len(operands):
+            raise ValueError(f"there is no room for {count} nodes of {record._kind.name}")
+        for k in range(count):
+            set_number(kinds, n + k, number)
+            set_number(firsts, n + k, at + k * width)
+            set_number(bases, n + k, number_at(record._bases, k))
+        for k in range(count):
+            for i in range(k * record.results, (k + 1) * record.results):
+                if is_held(record._values, i):
+                    set_number(alive, n + k, 1)
+                    break
+            else:
+                set_number(alive, n + k, 0)
+        _read_operands(record, lengths, width, at, operands)
+        at += count * width
+        n += count
+        number += 1
+
+
+def likeness(records: list, most: cython.Py_ssize_t):
+    """Return numbers that are equal for graphs of equal structure, given their records; at most `most` nodes.
+
+    They are in bytes, and in tuples of rows that operands are put together of. None where there are more nodes, or half
+    a node.
+    """
+    k: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    count: cython.Py_ssize_t
+    size: cython.Py_ssize_t = 0
+    at: cython.Py_ssize_t = 0
+    record: Record
+    lists: list = []
+    for each in records:
+        record = each
+        count = len(record._bases)
+        most -= count
+        if most < 0 or len(record._values) != count * record.results or len(record._codes) != count * record.arity:
+            return None
+        size += 3 + count * (2 + record.arity)
+    found: cython_array = clone(_LONG, size, True) if cython.compiled else array("q", bytes(8 * size))
+    for each in records:
+        record = each
+        count = len(record._bases)
+        set_number(found, at, record._kind.number)
+        set_number(found, at + 1, record.mode)
+        set_number(found, at + 2, count)
+        at += 3
+        for k in range(count):
+            set_number(found, at, number_at(record._bases, k))
+            for i in range(k * record.results, (k + 1) * record.results):
+                if is_held(record._values, i):
+                    set_number(found, at + 1, 1)
+                    break
+            at += 2
+        for k in range(count * record.arity):
+            set_number(found, at + k, number_at(record._codes, k))
+        at += count * record.arity
+        if record._lists is not None:
+            lists.append(tuple(record._lists))
+    return found.tobytes(), tuple(lists)
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _read_operands(
+    record: Record, sizes: tuple, width: cython.Py_ssize_t, begin: cython.Py_ssize_t, operands: cython_array
+) -> cython.int:
+    """Read the rows of the operands of a record's nodes, operand by operand."""
+    c: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    size: cython.Py_ssize_t
+    code: cython.longlong
+    for c in range(record.arity):
+        size = sizes[c]
+        at = begin
+        for k in range(len(record._bases)):
+            code = number_at(record._codes, k * record.arity + c)
+            if code >= 0:
+                for i in range(size):
+                    set_number(operands, at + i, code + i)
+            else:
+                rows: tuple = record._lists[-1 - code]
+                if len(rows) != size:
+                    raise ValueError(f"an operand has {len(rows)} rows, not {size}")
+                for i in range(size):
+                    set_number(operands, at + i, rows[i])
+            at += width
+        begin += size
+    return 0

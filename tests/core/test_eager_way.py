@@ -321,7 +321,7 @@ def test_a_model_that_differentiates_by_results_inside_of_it_is_never_batched(
     told: list[bool] = []
     original: Callable[..., None] = Pace.add
 
-    def add(self: Pace, ran: Outcome) -> None:
+    def add(self: Pace, ran: StretchOutcome) -> None:
         told.append(ran.eager)
         original(self, ran)
 

@@ -212,6 +212,20 @@ def test_what_was_drawn_is_refused() -> None:
         slope_of(net, x)
 
 
+def test_weights_that_were_written_to_are_refused() -> None:
+    net = Net()
+    net.initialize(mx.init.Xavier())
+    net.hybridize(dynamic_batch=True, granularity="op")
+    x = rows(1, SIZE)
+    x.attach_grad()
+    with autograd.record():
+        y = net(x, 1)
+    y.wait_to_read()
+    net.out.weight.set_data(net.out.weight.data() * 2)
+    with pytest.raises(CaptureError, match="has been written to"):
+        autograd.grad(y, [x], create_graph=True)
+
+
 def test_freed_history_is_refused_as_eagerly() -> None:
     net = Net()
     net.initialize()

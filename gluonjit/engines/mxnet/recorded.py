@@ -21,7 +21,7 @@ from gluonjit.engines.mxnet.hooked import original_invoke, slice_rows
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import unzipped
 from gluonjit.engines.mxnet.program import join, operator_handle, program_of
-from gluonjit.engines.mxnet.results import Imported, spent, tape_of
+from gluonjit.engines.mxnet.results import Imported, numbers_of, spent, tape_of
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
@@ -33,7 +33,7 @@ from gluonjit.graph.modes import is_recorded, is_training
 
 
 def recorded(values: Sequence[Value]) -> list[NDArray]:
-    """Computes flushed values again, all with one history, which is MXNet's own. Raises CaptureError if some are drawn.
+    """Computes flushed values again, all with one history, which is MXNet's own. Raises CaptureError if they cannot be.
 
     What they come from may lie in many batches: these are visited the latest first, and run the earliest first.
     """
@@ -46,7 +46,17 @@ def recorded(values: Sequence[Value]) -> list[NDArray]:
     for tape in sorted(found, key=lambda each: each.number):
         found[tape].run(found)
     with as_captured(2):
-        return [found[_tape(value)].value(value) for value in values]
+        again = [found[_tape(value)].value(value) for value in values]
+    for value, array in zip(values, again):
+        if not _is_same(numbers_of(value).asnumpy(), array.asnumpy()):
+            raise CaptureError(_WRITTEN)
+    return again
+
+
+def _is_same(before: Any, again: Any) -> bool:
+    """Tells whether these numbers are the same up to rounding."""
+    finite = np.abs(before[np.isfinite(before)])
+    return np.allclose(again, before, rtol=1e-2, atol=1e-3 * finite.max(initial=0.0), equal_nan=True)
 
 
 def _tape(value: Value) -> Tape:
@@ -229,6 +239,11 @@ def _called(call: Call, operands: Sequence[NDArray], training: bool) -> list[NDA
     return [arrays[position] for position in call.results]
 
 
+_WRITTEN = (
+    "gradients of gradients of a dynamically batched value: computed again it is another one, since a parameter or an "
+    "input that it was computed from has been written to. Ask for its gradients before that, or call "
+    "hybridize(dynamic_batch=False) for this computation."
+)
 _DRAWN = (
     "gradients of gradients of a dynamically batched value that was drawn at random, as by dropout: the values "
     "would be drawn again. Call hybridize(dynamic_batch=False) for this computation."

@@ -40,6 +40,7 @@ Of `torch`:
     torch.nn.modules.module.Module: register_forward_pre_hook, register_full_backward_hook
     torch.nn.modules.module.Module: register_full_backward_pre_hook, register_parameter, requires_grad_
     torch.nn.parallel.distributed: _find_tensors
+    torch.nn.parameter.Parameter: data, requires_grad, requires_grad_
     torch.nn.utils.stateless: _functional_call
 
 In addition, a PyTorch hook calls gluonjit before each optimizer step; a fork leaves captured calls to the parent; and

@@ -97,6 +97,7 @@ class Pace:
         "met",
         "needed",
         "origin",
+        "pinned",
         "seconds",
         "since",
         "size",
@@ -117,6 +118,7 @@ class Pace:
         self.way = ""
         self.calls = 0  # of the last batched stretch
         self.told: Callable[[], None] | None = None  # is called when it is decided
+        self.pinned = False  # whether it may not run batched
         self.compare_again()
 
     def compare_again(self) -> None:
@@ -154,6 +156,8 @@ class Pace:
     @property
     def wants_eager(self) -> bool:
         """Tells whether the next stretch should run eagerly."""
+        if self.pinned:
+            return True
         if self.decided is not None:
             return self.decided
         return self._turns or self.needed >= self.allowed

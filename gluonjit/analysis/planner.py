@@ -41,7 +41,7 @@ class Planner:
         return () if self._nodes is None else self._nodes.captured.records
 
     def plan(self, scheduler: str = "depth", granularity: str = "cell") -> Plan:
-        """Plan by one of `SCHEDULERS`; with granularity "graph" samples of one structure run as one, if possible."""
+        """Plan by one of `SCHEDULERS`; with granularity "graph" samples of one structure run as one, if they can."""
         if self._structure is None:
             return self._plan(scheduler, granularity)
         by_samples = granularity == "graph" or self._sharing == "sample"

@@ -305,6 +305,34 @@ def test_calls_without_gradients_between_those_that_train_are_of_one_stretch(
     assert told[0] == (True, 17) and {training for training, _ in told[1:]} == {False}
 
 
+def test_a_model_that_differentiates_by_results_inside_of_it_is_never_batched(
+    free: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch would refuse that: it is one function to autograd."""
+    program = Torch()
+    torch = program.torch
+
+    def slope(net: Any, tree: Tree) -> Any:
+        h = net.word(net.embed(torch.tensor(tree[0])))
+        return torch.autograd.grad(net.head(torch.tanh(h)), h, create_graph=True)[0]
+
+    for net in program.nets:
+        monkeypatch.setattr(type(net), "forward", slope)
+    told: list[bool] = []
+    original: Callable[..., None] = Pace.add
+
+    def add(self: Pace, ran: StretchOutcome) -> None:
+        told.append(ran.eager)
+        original(self, ran)
+
+    monkeypatch.setattr(Pace, "add", add)
+    monkeypatch.setattr(Pace, "allowed", 1e9)
+    program.hybridize()
+    for _ in range(6):
+        assert program.train(1) == pytest.approx(program.train(0), rel=1e-5)
+    assert told and all(told)
+
+
 def test_calls_of_another_model_are_asked_for_themselves(program: Any, free: None) -> None:
     """One that is known to be faster batched is, after one that is not."""
     other = type(program)()

@@ -16,6 +16,8 @@ mx = pytest.importorskip("mxnet")
 from mxnet import autograd, gluon, nd  # noqa: E402
 
 import gluonjit  # noqa: E402
+from gluonjit.compiled import FAST  # noqa: E402
+from gluonjit.engines.mxnet import indexing, known  # noqa: E402
 from gluonjit.errors import CaptureError, GluonJITError  # noqa: E402
 
 SIZE, ROWS = 4, 5
@@ -436,3 +438,40 @@ def test_a_layer_of_which_no_row_is_used_gets_zeros_as_eagerly(body: Body) -> No
     assert any(not gradient.any() for gradient in found[0])
     for eager, batched in zip(*found):
         np.testing.assert_allclose(batched, eager, rtol=1e-5)
+
+
+_PLACES = {
+    "inside": [0.0, 3.0, 1.9, -0.5],
+    "outside": [0.0, 4.0, 9.0, -3.0],
+    "far": [0.0, 3e9, -3e9, 1.0],
+    "no number": [0.0, float("nan"), 1.0, 2.0],
+    "infinite": [0.0, float("inf"), 1.0, 2.0],
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("mode", ["clip", "wrap"])
+@pytest.mark.parametrize("name", list(_PLACES)[:2])
+def test_entries_by_floats_are_eagers(name: str, mode: str, dtype: str) -> None:
+    def body(h: Any, *numbers: Any) -> Any:
+        return nd.pick(h, *numbers, axis=1, mode=mode)
+
+    samples = [
+        [np.arange(4 * SIZE).reshape(4, SIZE) * (k + 1) * 0.1, nd.array(_PLACES[name], dtype=dtype)] for k in range(3)
+    ]
+    report = assert_eager(body, samples)
+    assert report.kinds["pick"].launches == 1
+
+
+@pytest.mark.skipif(FAST is None, reason="numbers are read by C")
+def test_few_floats_are_read_without_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only those that are no places among the entries, to be brought there."""
+    read: list[str] = []
+    whole_numbers = known.whole_numbers
+    monkeypatch.setattr(indexing, "whole_numbers", lambda *given: read.append("whole") or whole_numbers(*given))
+    net = Net(lambda h, numbers: nd.pick(h, numbers))
+    net.initialize()
+    net.hybridize(dynamic_batch=True, **FIXED)
+    for name, by_numpy in (("inside", 0), ("outside", 1), ("far", 2), ("no number", 3), ("infinite", 4)):
+        net(nd.ones((4, SIZE)), nd.array(_PLACES[name])).wait_to_read()
+        assert len(read) == by_numpy, name

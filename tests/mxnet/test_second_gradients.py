@@ -129,9 +129,26 @@ def looked_up(net: Net, inputs: list[Any]) -> list[Any]:
     return [total, *slopes, *[x.grad for x in inputs]]
 
 
+def beside_memory(net: Net, inputs: list[Any]) -> list[Any]:
+    """A buffer of the program's, which each sample reads, and writes to outside of recording."""
+    buffer = nd.zeros((2, SIZE))
+    with autograd.record():
+        outputs = []
+        for k, x in enumerate(inputs):
+            h = net.cell(x)
+            with autograd.pause():
+                buffer[k % 2] = h[0]
+                mean = net.dense(buffer).mean(axis=0, keepdims=True)
+            outputs.append(nd.square(net.out(nd.elemwise_add(h, mean))))
+        slopes = autograd.grad(outputs, inputs, create_graph=True, retain_graph=True)
+        total = nd.add_n(*outputs) + nd.add_n(*[nd.square(slope).sum() for slope in slopes])
+    total.backward()
+    return [total, buffer, *slopes, *[x.grad for x in inputs]]
+
+
 PROGRAMS: dict[str, Callable[[Net, list[Any]], list[Any]]] = {
     function.__name__: function
-    for function in (penalties, together, of_weights, step_inside, third, through_flushes, looked_up)
+    for function in (penalties, together, of_weights, step_inside, third, through_flushes, looked_up, beside_memory)
 }
 
 
@@ -195,6 +212,20 @@ def test_what_was_drawn_is_refused() -> None:
         slope_of(net, x)
 
 
+def test_weights_that_were_written_to_are_refused() -> None:
+    net = Net()
+    net.initialize(mx.init.Xavier())
+    net.hybridize(dynamic_batch=True, granularity="op")
+    x = rows(1, SIZE)
+    x.attach_grad()
+    with autograd.record():
+        y = net(x, 1)
+    y.wait_to_read()
+    net.out.weight.set_data(net.out.weight.data() * 2)
+    with pytest.raises(CaptureError, match="has been written to"):
+        autograd.grad(y, [x], create_graph=True)
+
+
 def test_freed_history_is_refused_as_eagerly() -> None:
     net = Net()
     net.initialize()
@@ -206,6 +237,21 @@ def test_freed_history_is_refused_as_eagerly() -> None:
     y.backward()
     with pytest.raises(mx.base.MXNetError, match="retain_graph=True"):
         autograd.grad(y, [x], create_graph=True)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_what_depends_on_nothing_is_an_error_of_mxnet(dynamic: bool) -> None:
+    net = Net()
+    net.initialize()
+    net.collect_params().setattr("grad_req", "null")
+    if dynamic:
+        net.hybridize(dynamic_batch=True, granularity="op")
+    x, other = rows(1, SIZE), rows(1, SIZE)
+    other.attach_grad()
+    with autograd.record():
+        y = net(x, 1)
+    with pytest.raises(mx.base.MXNetError):
+        autograd.grad(y, [other], create_graph=True)
 
 
 def test_only_what_is_asked_for_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:

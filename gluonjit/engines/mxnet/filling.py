@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from ctypes import memset
+from math import prod
 from typing import Any
 
 import mxnet as mx
+import numpy as np
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet.arrays import host_view
+from gluonjit.engines.mxnet.arrays import address_of
 from gluonjit.engines.mxnet.hooked import original_invoke
 from gluonjit.engines.mxnet.rules import symbols
 
+_HOST = {"cpu", "cpu_pinned", "cpu_shared"}
 _zeros_like = symbols._handle("zeros_like")
 
 
@@ -22,9 +26,10 @@ def fill_zero(array: NDArray) -> None:
 def zeros(shape: tuple[int, ...], context: Any, dtype: Any) -> tuple[NDArray, int | None]:
     """An array of zeros; where it is in the host's memory its address, and MXNet's engine has nothing to do."""
     array = mx.nd.empty(shape, ctx=context, dtype=dtype)
-    view = host_view(array)
-    if view is None:
+    size = prod(shape) * np.dtype(dtype).itemsize
+    if not size or (array.context if context is None else context).device_type not in _HOST:
         fill_zero(array)
         return array, None
-    view.fill(0)
-    return array, view.ctypes.data
+    address = address_of(array)
+    memset(address, 0, size)
+    return array, address

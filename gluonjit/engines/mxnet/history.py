@@ -66,21 +66,21 @@ class Target(NamedTuple):
 def is_learned(array: NDArray) -> bool:
     """Tells whether gradients go on from an array: it is a variable, or was computed from one under recording."""
     # A variable, and what was used together with one, which counts as one to MXNet, is named so.
-    return any(not name.startswith("null") for name in _history(array))
+    symbol = _history(array)
+    return symbol is not None and any(not name.startswith("null") for name in symbol.list_inputs())
 
 
 def has_history(array: NDArray) -> bool:
     """Tells whether autograd knows the array, as a variable or as a result under recording."""
-    return bool(_history(array))
+    return _history(array) is not None
 
 
-def _history(array: NDArray) -> list[str]:
-    """The names that autograd gives to what an array was computed from."""
+def _history(array: NDArray) -> Symbol | None:
+    """What autograd knows an array was computed by; its inputs have the names that autograd gives to arrays."""
     handle = SymbolHandle()
     if _LIB.MXAutogradGetSymbol(array.handle, ctypes.byref(handle)):  # there is none; most arrays have none
-        return []
-    names: list[str] = Symbol(handle).list_inputs()
-    return names
+        return None
+    return Symbol(handle)
 
 
 _count = iter(range(1 << 62))

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 from mxnet.ndarray import NDArray, array, register
 
-from gluonjit.engines.mxnet.arrays import context_of
-from gluonjit.engines.mxnet.known import known, note_read, whole_numbers
+from gluonjit.engines.mxnet.arrays import context_of, spec_of
+from gluonjit.engines.mxnet.known import known, note_read, numbers_within, whole_numbers
 from gluonjit.engines.mxnet.lookups import host_numbers
 from gluonjit.engines.mxnet.operands import Empty, leaf, made_from_nothing, value_of
 from gluonjit.engines.mxnet.program import operator_handle
@@ -170,15 +170,15 @@ def _gather_nd(call: Gathering) -> Value | None:
         return None
     found = _picked(value, numbers[0])
     if found is not None and len(numbers) == 2:
-        found = _entries(call, found, numbers[1] % rest[0])
+        found = _entries(call, found, (numbers[1] % rest[0]).tolist())
     if found is not None:
         note_read(call.batch, call.arrays[1], found)
     return found
 
 
-def _entries(call: Gathering, rows: Value, numbers: Any, keepdims: bool = False) -> Value:
+def _entries(call: Gathering, rows: Value, numbers: list[int], keepdims: bool = False) -> Value:
     """Take one entry of each row, by the row's number; all are in range."""
-    index = host_numbers(call.batch, numbers.tolist(), "int32", rows.spec.device)
+    index = host_numbers(call.batch, numbers, "int32", rows.spec.device)
     return call.operator("pick", rows, index, axis=1, keepdims=keepdims)
 
 
@@ -192,12 +192,17 @@ def _pick(call: Gathering) -> Value | None:
     if spec.mode != "rows" or len(spec.shape) != 2 or call.attrs.optional_integer("axis", -1) not in (1, -1):
         return None
     index = known(call.arrays[1])
-    if index is None or np.dtype(index.dtype).kind != "f":
+    if index is None:
         return None
-    numbers = call.numbers(1, 1)
-    if numbers is None or len(numbers) != spec.rows:
+    seen = spec_of(index)
+    if seen.shape != (spec.rows,) or not seen.dtype.startswith("float"):
         return None
-    inside = _brought_in(numbers, spec.shape[1], call.attrs.text("mode", "clip"))
+    inside = numbers_within(index, spec.shape[1])
+    if inside is None:
+        numbers = call.numbers(1, 1)
+        if numbers is None:
+            return None
+        inside = _brought_in(numbers, spec.shape[1], call.attrs.text("mode", "clip")).tolist()
     found = _entries(call, value, inside, call.attrs.flag("keepdims"))
     note_read(call.batch, call.arrays[1], found)
     return found

@@ -8,6 +8,7 @@ import numpy as np
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.sparse import BaseSparseNDArray
 
+from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.aliases import in_memory, is_stale, renew
 from gluonjit.engines.mxnet.shared import SHARED
 from gluonjit.graph import Value
@@ -16,6 +17,7 @@ from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 
 _FAR = 2**31
+_NO_LOOK_UP = "it picks rows by numbers of an array that is not a look-up's"
 
 
 def known(item: Any) -> NDArray | None:
@@ -52,8 +54,19 @@ def whole_numbers(batch: Batch, item: Any) -> Any:
     base = getattr(item, "_b", None)
     root = item if base is None else base
     if len(root.shape) > 1 or np.dtype(root.dtype).kind == "f":  # else words, as of a look-up, which a key tells apart
-        refuse("it picks rows by numbers of an array that is not a look-up's")
+        refuse(_NO_LOOK_UP)
     return entry[1]
+
+
+def numbers_within(array: NDArray, size: int) -> list[int] | None:
+    """The numbers of a known array of floats of one axis, cut off; None where one is no place among so many, or Python
+    has to look. In the usual case `whole_numbers` would take twenty times as long.
+    """
+    found: list[int] | None = None if FAST is None else FAST.numbers(array)
+    if found is None or min(found) < 0 or max(found) >= size:
+        return None
+    refuse(_NO_LOOK_UP)
+    return found
 
 
 def _is_kept(item: Any, array: NDArray) -> bool:
@@ -73,8 +86,8 @@ def _whole(numbers: Any) -> Any:
 
 def note_read(batch: Batch, item: Any, value: Value) -> None:
     """Note that a recorded call has read an index: MXNet refuses to write to that where the call is in a graph."""
-    array = known(item)
-    if not value.taped or array is None or not _is_kept(item, array):
+    array = known(item) if value.taped else None
+    if array is None or not _is_kept(item, array):
         return
     before = batch.imports.get(("index", id(array)))
     if before is None or before[1].depth < value.depth:

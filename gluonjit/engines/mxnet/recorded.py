@@ -14,13 +14,14 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.operands import base_rows, rows_read
-from gluonjit.analysis.plan import LeafChunk, LookupChunk
+from gluonjit.analysis.plan import LookupChunk
 from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.hooked import original_invoke, slice_rows
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import unzipped
 from gluonjit.engines.mxnet.program import join, operator_handle, program_of
-from gluonjit.engines.mxnet.results import Imported, spent, tape_of
+from gluonjit.engines.mxnet.results import Imported, numbers_of, spent, tape_of
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
@@ -28,11 +29,11 @@ from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.engines.mxnet.trace import Call
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Leaf, Spec, Value
-from gluonjit.graph.modes import is_training
+from gluonjit.graph.modes import is_recorded, is_training
 
 
 def recorded(values: Sequence[Value]) -> list[NDArray]:
-    """Computes flushed values again, all with one history, which is MXNet's own. Raises CaptureError if some are drawn.
+    """Computes flushed values again, all with one history, which is MXNet's own. Raises CaptureError if they cannot be.
 
     What they come from may lie in many batches: these are visited the latest first, and run the earliest first.
     """
@@ -45,7 +46,17 @@ def recorded(values: Sequence[Value]) -> list[NDArray]:
     for tape in sorted(found, key=lambda each: each.number):
         found[tape].run(found)
     with as_captured(2):
-        return [found[_tape(value)].value(value) for value in values]
+        again = [found[_tape(value)].value(value) for value in values]
+    for value, array in zip(values, again):
+        if not _is_same(numbers_of(value).asnumpy(), array.asnumpy()):
+            raise CaptureError(_WRITTEN)
+    return again
+
+
+def _is_same(before: Any, again: Any) -> bool:
+    """Tells whether these numbers are the same up to rounding."""
+    finite = np.abs(before[np.isfinite(before)])
+    return np.allclose(again, before, rtol=1e-2, atol=1e-3 * finite.max(initial=0.0), equal_nan=True)
 
 
 def _tape(value: Value) -> Tape:
@@ -68,10 +79,14 @@ def _want(found: dict[Tape, _Again], value: Value) -> Tape:
 
 
 class _Again:
-    """The part of a flush that is to run again; rows have the numbers of its graph."""
+    """The part of a flush that is to run again; rows have the numbers of its graph.
+
+    What no gradient goes through is as the flush had it: the program may have written to its arrays since.
+    """
 
     def __init__(self, tape: Tape) -> None:
         self._plan = tape.plan
+        self._arrays = tape.arrays
         self._records = [record for record in tape.plan.called if record.kind.call is not None]
         owners = [np.full(len(record), k) for k, record in enumerate(self._records)]
         nodes = [np.arange(len(record)) for record in self._records]
@@ -79,10 +94,10 @@ class _Again:
         order = np.argsort(bases)
         self._bases = bases[order]  # of all nodes, in the order of their calls
         self._nodes = np.stack([np.concatenate([[], *owners]), np.concatenate([[], *nodes])], 1).astype(int)[order]
-        self._leaves: dict[int, Leaf | LookupChunk] | None = None  # by row
+        self._inputs = self._learned_inputs()
         self._pending: list[int] = []
         self._calls: set[int] = set()
-        self._inputs: dict[int, Leaf | LookupChunk] = {}  # by the address of that
+        self._given: dict[int, Leaf | LookupChunk] = {}  # inputs that are used, by their addresses
         self._parts: dict[int, tuple[NDArray, Spec, int]] = {}  # by row: a row of which array
 
     def want(self, rows: Iterable[int]) -> None:
@@ -95,32 +110,41 @@ class _Again:
         while self._pending:
             row = self._pending.pop()
             number = int(np.searchsorted(self._bases, row, "right")) - 1
+            arena = int(self._plan.arena[row])
             if number >= 0 and row < self._bases[number] + self._record(number).kind.rows:
-                if number not in self._calls:
-                    self._calls.add(number)
-                    for rows in rows_read(self._record(number), self._nodes[number][1]):
-                        self._pending += rows
+                if is_recorded(self._record(number).mode) or arena < 0:
+                    if number not in self._calls:
+                        self._calls.add(number)
+                        for rows in rows_read(self._record(number), self._nodes[number][1]):
+                            self._pending += rows
+                    continue
+            elif row in self._inputs:
+                given = self._inputs[row]
+                if id(given) not in self._given:
+                    self._given[id(given)] = given
+                    if isinstance(given, Leaf) and isinstance(given.payload, Imported):
+                        earlier.append(given.payload.value)
                 continue
-            given = self._input(row)
-            if id(given) not in self._inputs:
-                self._inputs[id(given)] = given
-                if isinstance(given, Leaf) and _is_learned(given):
-                    earlier.append(given.payload.value)
+            whole = self._plan.arenas[arena]
+            self._parts[row] = self._arrays[arena], whole.spec.with_rows(whole.rows), int(self._plan.position[row])
         return earlier
 
     def _record(self, number: int) -> Any:
         return self._records[self._nodes[number][0]]
 
-    def _input(self, row: int) -> Leaf | LookupChunk:
-        if self._leaves is None:
-            self._leaves = {}
-            for chunk in self._plan.inputs:
-                if isinstance(chunk, LeafChunk):
-                    for leaf in chunk.leaves:
-                        self._leaves.update(dict.fromkeys(range(leaf.base, leaf.base + leaf.spec.rows), leaf))
-                else:
-                    self._leaves.update(dict.fromkeys(self._rows_of(chunk), chunk))
-        return self._leaves[row]
+    def _learned_inputs(self) -> dict[int, Leaf | LookupChunk]:
+        """By row the inputs that gradients go on to."""
+        found: dict[int, Leaf | LookupChunk] = {}
+        for chunk in self._plan.inputs:
+            if isinstance(chunk, LookupChunk):
+                if chunk.table.weight is not None and chunk.table.taped and has_history(classic(chunk.table.weight)):
+                    found.update(dict.fromkeys(self._rows_of(chunk), chunk))
+                continue
+            for leaf in chunk.leaves:
+                payload = leaf.payload
+                if _goes_on(payload) if isinstance(payload, Imported) else leaf.taped and has_history(classic(payload)):
+                    found.update(dict.fromkeys(range(leaf.base, leaf.base + leaf.spec.rows), leaf))
+        return found
 
     def _rows_of(self, chunk: LookupChunk) -> list[int]:
         """The rows of entries, in their order."""
@@ -131,13 +155,12 @@ class _Again:
 
     def run(self, others: dict[Tape, _Again]) -> None:
         """Run the calls, in their order, as they were captured."""
-        for given in self._inputs.values():
+        for given in self._given.values():
             if isinstance(given, Leaf):
-                array = self._leaf(given, others)
-                self._note(given.base, array, given.spec)
+                self._note(range(given.base, given.base + given.spec.rows), _leaf(given, others), given.spec)
             else:
                 rows = self._rows_of(given)
-                self._note_rows(rows, _looked_up(given), given.spec.with_rows(len(rows)))
+                self._note(rows, _looked_up(given), given.spec.with_rows(len(rows)))
         for number in sorted(self._calls):
             record, node = self._record(number), int(self._nodes[number][1])
             kind = record.kind
@@ -145,23 +168,14 @@ class _Again:
                 operands = [self._piece(rows, spec) for rows, spec in zip(rows_read(record, node), kind.operands)]
                 results = _called(kind.call, operands, is_training(record.mode))
                 for output, array in zip(kind.outputs, results):
-                    self._note(record.base(node) + output.offset, array, output.spec)
-
-    @staticmethod
-    def _leaf(leaf: Leaf, others: dict[Tape, _Again]) -> NDArray:
-        if _is_learned(leaf):
-            with as_captured(2):
-                return others[leaf.payload.tape].value(leaf.payload.value)
-        return classic(leaf.payload.array if isinstance(leaf.payload, Imported) else leaf.payload)
+                    first = record.base(node) + output.offset
+                    self._note(range(first, first + output.spec.rows), array, output.spec)
 
     def value(self, value: Value) -> NDArray:
         """A value that was wanted."""
         return self._piece(value.row_list(), value.spec)
 
-    def _note(self, first: int, array: NDArray, spec: Spec) -> None:
-        self._note_rows(range(first, first + spec.rows), array, spec)
-
-    def _note_rows(self, rows: Iterable[int], array: NDArray, spec: Spec) -> None:
+    def _note(self, rows: Iterable[int], array: NDArray, spec: Spec) -> None:
         for position, row in enumerate(rows):
             self._parts[row] = array, spec, position
 
@@ -188,23 +202,26 @@ class _Again:
         return other is array and found == position
 
 
-def _is_learned(leaf: Leaf) -> bool:
-    """Tells whether a leaf is the result of an earlier flush that gradients go back into."""
-    return isinstance(leaf.payload, Imported) and leaf.payload.tape is not None and not leaf.payload.tape.freed
+def _goes_on(payload: Imported) -> bool:
+    """Tells whether gradients go back into the flush that a leaf is a result of."""
+    return payload.tape is not None and not spent(payload.value, payload.tape)
+
+
+def _leaf(leaf: Leaf, others: dict[Tape, _Again]) -> NDArray:
+    """An array that was there before, with its history."""
+    if not isinstance(leaf.payload, Imported):
+        return classic(leaf.payload)
+    with as_captured(2):
+        return others[_tape(leaf.payload.value)].value(leaf.payload.value)
 
 
 def _looked_up(chunk: LookupChunk) -> NDArray:
-    table, context = chunk.table, context_of(chunk.spec.device)
-    numbers = np.array(chunk.indices)
+    """Entries of a table that learns."""
     with as_captured(0):
-        index = mx.nd.array(numbers, ctx=context, dtype=chunk.spec.dtype if table.weight is None else "int32")
-    if table.weight is None:
-        return index
+        index = mx.nd.array(np.array(chunk.indices), ctx=context_of(chunk.spec.device), dtype="int32")
     with as_captured(2):
-        operands = [index, classic(table.weight)]
-        found: NDArray = original_invoke(
-            operator_handle("Embedding"), operands, *unzipped(table.attrs), None, False, False
-        )
+        operands, handle = [index, classic(chunk.table.weight)], operator_handle("Embedding")
+        found: NDArray = original_invoke(handle, operands, *unzipped(chunk.table.attrs), None, False, False)
     return found
 
 
@@ -222,6 +239,11 @@ def _called(call: Call, operands: Sequence[NDArray], training: bool) -> list[NDA
     return [arrays[position] for position in call.results]
 
 
+_WRITTEN = (
+    "gradients of gradients of a dynamically batched value: computed again it is another one, since a parameter or an "
+    "input that it was computed from has been written to. Ask for its gradients before that, or call "
+    "hybridize(dynamic_batch=False) for this computation."
+)
 _DRAWN = (
     "gradients of gradients of a dynamically batched value that was drawn at random, as by dropout: the values "
     "would be drawn again. Call hybridize(dynamic_batch=False) for this computation."

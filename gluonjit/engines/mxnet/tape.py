@@ -59,6 +59,7 @@ class Tape(History):
         self.backwards = 0
         self.gone = False  # whether a backward pass has come here
         self.bridges = 0  # values that MXNet's own history comes from: backward may come through them at any time
+        self.arrays: Sequence[Any] = ()  # the rows of all arenas
         self.laps: Sequence[tuple[int, float, float]] = ()  # when profiling, of the last backward: step, begin, end
         self._lock = threading.Lock()  # MXNet calls bridges back in threads of its own
         self.done: set[tuple[int, int]] = set()
@@ -76,6 +77,7 @@ class Tape(History):
 
     def track(self, arrays: Sequence[Any]) -> None:
         """Decide which arenas get gradients: those that steps write to under recording, and those of sources."""
+        self.arrays = arrays
         wanted = {source.place.arena for source in self.sources}
         for source in self.sources:
             for place in [place for _, place in source.parts] or [source.place]:
@@ -367,6 +369,7 @@ class Tape(History):
     def free(self) -> None:
         """Forget the history, and with it the arenas."""
         self.freed = True
+        self.arrays = ()
         self._steps = []
         self._fused = None
         self._variables = []

@@ -19,7 +19,7 @@ from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.records import PARTS
 from gluonjit.engines.torch.results import outside_of_transforms, refuse_used, settle
 from gluonjit.engines.torch.trace import NeedsValue
-from gluonjit.hybrid.choose.pacing import BACKWARD, close
+from gluonjit.hybrid.choose.pacing import BACKWARD, close, keep_eager
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
@@ -71,7 +71,7 @@ def _give_memory(self: Any, tensor: Any) -> None:
     if LOCAL.state.trace is not None:
         raise NeedsValue
     _flush("a weight was given other memory")
-    hooked.DATA.__set__(self, tensor)
+    hooked.DATA.__set__(self, computed(tensor))
 
 
 parameter_data = property(hooked.DATA.__get__, _give_memory, doc=hooked.DATA.__doc__)
@@ -226,6 +226,8 @@ def grad(
     if LOCAL.state.trace is not None and LOCAL.state.trace.operands_learn:
         raise NeedsValue
     outputs, inputs, grad_outputs = _as_tuple(outputs), _listed(inputs), _listed(grad_outputs)
+    if any(item.__class__ is torch.Tensor and item.grad_fn is not None for item in _tensors_of(inputs)):
+        keep_eager()
     _run_heads(outputs)
     given = (computed(outputs), computed(inputs), computed(grad_outputs))
     for item in _tensors_of(inputs):

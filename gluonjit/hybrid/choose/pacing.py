@@ -264,6 +264,16 @@ def may_try() -> bool:
     return stretch is None or not stretch.free or stretch.pace.may_try
 
 
+def keep_eager() -> None:
+    """Never batch calls of what runs eagerly now: it asks for gradients of results inside of them.
+
+    A batch may have to refuse that, as it is one function to autograd, and could run nothing together in any case.
+    """
+    stretch = HERE.stretch
+    if stretch is not None and stretch.free and stretch.eager:
+        stretch.pace.pinned = True
+
+
 def measured() -> list[str]:
     """Returns the pace of the block that this thread called last, if it is timed against eager execution."""
     paces = HERE.paces

@@ -162,7 +162,7 @@ def structure_of(graph: Graph, given: list[Record], sharing: Sharing) -> tuple[A
 
 
 def samples_of(graph: Graph) -> tuple[tuple[int, bool], ...]:
-    """Where samples begin and end: in what plans by samples share."""
+    """Return where samples begin and end, as far as plans by samples share it."""
     return tuple([(row, sample is None) for row, sample in graph.marks])
 
 

@@ -64,7 +64,7 @@ class _Read(NamedTuple):
     benches: list[_Bench]
 
     def bench(self, arenas: int) -> _Bench | None:
-        """What a flush runs steps with, if there are any."""
+        """Return the bench that a flush runs steps with, if there are any."""
         if self.blocks is None:
             return None
         try:

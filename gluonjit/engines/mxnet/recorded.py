@@ -26,7 +26,7 @@ from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
 from gluonjit.engines.mxnet.tape import Tape
-from gluonjit.engines.mxnet.trace import Call
+from gluonjit.engines.mxnet.trace import CallOperators
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Leaf, Spec, Value
 from gluonjit.graph.modes import is_recorded, is_training
@@ -133,7 +133,7 @@ class _Again:
         return self._records[self._nodes[number][0]]
 
     def _learned_inputs(self) -> dict[int, Leaf | LookupChunk]:
-        """By row the inputs that gradients go on to."""
+        """Return by row the inputs that gradients go on to."""
         found: dict[int, Leaf | LookupChunk] = {}
         for chunk in self._plan.inputs:
             if isinstance(chunk, LookupChunk):
@@ -225,7 +225,7 @@ def _looked_up(chunk: LookupChunk) -> NDArray:
     return found
 
 
-def _called(call: Call, operands: Sequence[NDArray], training: bool) -> list[NDArray]:
+def _called(call: CallOperators, operands: Sequence[NDArray], training: bool) -> list[NDArray]:
     """Runs the operators of a call."""
     arrays = dict(enumerate(operands))
     arrays.update((position, classic(array)) for position, array in call.consts)

@@ -47,8 +47,8 @@ class TraceOp(NamedTuple):
     outputs: tuple[int, ...]
 
 
-class Call(NamedTuple):
-    """What one call of a kind does, as the program says it: operators on operands and constants, by position."""
+class CallOperators(NamedTuple):
+    """The operators of one call of a kind, on operands and constants, by position."""
 
     ops: Sequence[TraceOp]
     consts: Sequence[tuple[int, Any]]
@@ -79,9 +79,9 @@ class Trace:
         """The value that stands for position `position`."""
         return Value(position, 0, spec, self, False)
 
-    def call(self, results: Sequence[int]) -> Call:
-        """What was recorded, with these results."""
-        return Call(tuple(self.ops), tuple(self.consts), tuple(results))
+    def call(self, results: Sequence[int]) -> CallOperators:
+        """Return what was recorded, with these results."""
+        return CallOperators(tuple(self.ops), tuple(self.consts), tuple(results))
 
     def position(self, array: Any) -> int:
         """The position of an operator's input; an array from outside becomes a constant."""

@@ -15,7 +15,7 @@ from gluonjit.engines.torch.program import Lone, build, lay_out, program_of, pru
 from gluonjit.engines.torch.recorder import Tracer, TraceTensor, recording
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.structure import Constant
-from gluonjit.engines.torch.trace import Found, NeedsValue, Trace
+from gluonjit.engines.torch.trace import NeedsValue, Trace, TraceFindings
 from gluonjit.engines.torch.variadic import TracedKind, is_operand, join_kinds
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
@@ -98,7 +98,7 @@ def make_kind(call: Call) -> Kind | str:
     return made if pieces is None else split_kind(trace.operands, made, pieces.kept, products)
 
 
-def _traced(call: Call) -> Found | str:
+def _traced(call: Call) -> TraceFindings | str:
     """Traces what a call does, or says why it cannot be one node. Raises ResultWithoutTensors."""
     recorders: list[Tracer] = []
     try:
@@ -108,7 +108,7 @@ def _traced(call: Call) -> Found | str:
             recorder.close()
 
 
-def _trace(call: Call, recorders: list[Tracer]) -> Found | str:
+def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
     cell, owner, run, args, kwargs, values, batch, noted = call
     trace = Trace([value.spec for value in values])
     constants = constants_of(owner, args, kwargs, batch)
@@ -162,7 +162,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> Found | str:
     looping = _looping(cell, recorders)  # where the program has caught what ended the trace
     if looping:
         return looping
-    found = noted.traced = Found(trace, places, structure, recorder.draws, _learning(trace))
+    found = noted.traced = TraceFindings(trace, places, structure, recorder.draws, _learning(trace))
     return found
 
 
@@ -174,7 +174,7 @@ def _looping(cell: Cell, recorders: list[Tracer]) -> str:
     return LOOPS
 
 
-def difference(call: Call, before: Found) -> str:
+def difference(call: Call, before: TraceFindings) -> str:
     """Says what a call does otherwise than when it was traced; "" where that is the same."""
     try:
         found = _traced(call)

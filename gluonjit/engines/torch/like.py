@@ -17,7 +17,7 @@ import torch
 from gluonjit.engines.torch.buffers import is_written
 from gluonjit.engines.torch.cell import KEY, Call, Cell
 from gluonjit.engines.torch.effects import PARTS, PLAIN, constants_of
-from gluonjit.engines.torch.trace import Found
+from gluonjit.engines.torch.trace import TraceFindings
 from gluonjit.hybrid.capture.guards.facts import Fact, alike, is_plain
 from gluonjit.hybrid.capture.guards.variants import Variant
 
@@ -168,7 +168,7 @@ def _are_weights(one: Any, other: Any) -> bool:
 
 def _take(call: Call, variant: Variant, pairs: Pairs) -> bool:
     """Let a call have a variant's trace and reads, if these are found at its own module's places."""
-    found: Found | None = variant.traced
+    found: TraceFindings | None = variant.traced
     if found is None:
         return False
     try:
@@ -185,7 +185,7 @@ def _take(call: Call, variant: Variant, pairs: Pairs) -> bool:
 
 
 def _there(fact: Fact, pairs: Pairs) -> Fact:
-    """What has to be read of the other module. Raises KeyError where that cannot be told."""
+    """Return the same fact about the other module. Raises KeyError if that cannot be told."""
     found = fact.found
     if isinstance(found, tuple):
         if any(pairs.of(item) is not item for item in _within(found)):

@@ -89,7 +89,9 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _besides(func: Any) -> tuple[Any, ...]:
-    """What is captured in place of a function by known numbers: a cell, and what it is given or the next cell."""
+    """Return what is captured in place of a function by known numbers: a cell, and its further argument or the next
+    cell.
+    """
     return in_place_of(getattr(func, "__name__", "")) if func in BY_NUMBERS else ()
 
 

@@ -91,7 +91,7 @@ class Trace:
         return f"its operands are on {self.device}, and its weights on {', '.join(others)}"
 
 
-class Found(NamedTuple):
+class TraceFindings(NamedTuple):
     """The findings of tracing a call: the trace, where the results are in it and in what the call returns.
 
     draws: whether it draws random numbers; learning: which of the trace's constants learned.

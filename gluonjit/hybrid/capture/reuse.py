@@ -236,7 +236,7 @@ class Reference(NamedTuple):
     nodes: tuple[int, ...]
 
 
-class Found(Protocol):
+class RecordedNodes(Protocol):
     """The nodes and rows of the numbers of a recording."""
 
     def row(self, number: int) -> int:
@@ -252,7 +252,7 @@ class Found(Protocol):
         raise NotImplementedError
 
 
-def made(result: Any, found: Found, graph: Any) -> Value:
+def made(result: Any, found: RecordedNodes, graph: Any) -> Value:
     """A result: one of a node's, given as (node, which), or a reference."""
     if not isinstance(result, Reference):
         return found.value(*result)

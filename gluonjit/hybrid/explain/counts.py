@@ -145,7 +145,7 @@ class Counts:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """What made the batch run, and how often."""
+        """The reasons why the batch ran, and how often."""
         found: dict[str, int] = {}
         for (reason, line), count in self.reasons_at.items():
             text = f"{reason}, {line}" if line else reason

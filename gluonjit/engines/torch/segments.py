@@ -241,7 +241,7 @@ def mean(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def in_place_of(name: str) -> tuple[Any, ...]:
-    """Return what C captures in place of a function's usual calls: a cell, and its further argument or the next cell."""
+    """Return what C captures for a function's usual calls: a cell, and its second argument or the next cell."""
     if name == "index_add":
         return cell_of(into_rows, into_rows.__name__), "index_add", 1  # C tells texts apart by where they are
     if name == "mean":

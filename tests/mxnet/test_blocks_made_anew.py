@@ -1,4 +1,4 @@
-"""HybridBlocks that nobody hybridized, such as losses: nodes if a program keeps them, operators if it makes them anew."""
+"""HybridBlocks that nobody hybridized, such as losses: nodes if kept, operators if a program makes them anew."""
 
 from __future__ import annotations
 

@@ -16,8 +16,14 @@ from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
 
+_Flush = tuple[int, int]
+"""A batch and the number of its flush."""
+
 _automatic: WeakKeyDictionary[gluon.Block, Cell] = WeakKeyDictionary()
 _parts: WeakSet[gluon.Block] = WeakSet()  # blocks inside automatic cells
+_first: WeakKeyDictionary[Cell, _Flush] = WeakKeyDictionary()  # where it was called for the first time
+_anew: dict[type, tuple[_Flush, int]] = {}  # by class, how many of its blocks were called for the first time in a flush
+_MOST_ANEW = 4
 
 
 def enable(block: gluon.Block, options: dict[str, Any]) -> None:
@@ -69,18 +75,37 @@ def blocks_of(block: gluon.Block) -> Iterator[gluon.Block]:
 
 
 def automatic_cell(block: gluon.HybridBlock, args: tuple[Any, ...]) -> Cell | None:
-    """Return the cell of a HybridBlock that was not hybridized, such as a loss, called on arrays of the open batch."""
+    """Return the cell of a HybridBlock that was not hybridized, such as a loss, called on arrays of the open batch.
+
+    Where a program makes such blocks anew for each call, each cell would be traced and run by itself: then calls are
+    captured by their operators until a block is called in a second flush.
+    """
     if not is_hybrid(block) or block._active:
         return None
     batch = LOCAL.state.batch
     if not (batch is not None and batch.explicit) and not any_lazy(args):
         return None
     cell = _automatic.get(block)
+    here = (id(batch), 0 if batch is None else batch.report.flushes)
     if cell is None:
         cell = _automatic[block] = Cell(block.name or type(block).__name__, LOCAL.state.options)
-        cell.is_node = True
+        cell.is_node = _is_kept(type(block), here)
+        _first[cell] = here
         _parts.update(blocks_of(block))
+    elif cell in _first and _first[cell] != here:
+        cell.is_node = True
+        _anew.pop(type(block), None)
+        del _first[cell]
     return cell
+
+
+def _is_kept(kind: type, here: _Flush) -> bool:
+    """Tells whether a block of this class that is called for the first time is likely to be called in other flushes."""
+    where, count = _anew.get(kind, (here, 0))
+    if count < _MOST_ANEW:
+        _anew[kind] = here, count + 1 if where == here else 1
+        return True
+    return False
 
 
 def restructured(block: gluon.Block | None = None) -> None:

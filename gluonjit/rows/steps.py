@@ -19,7 +19,7 @@ from gluonjit.rows.ways import MOST_WAYS, Fused, Learner, Learning, Way, fused_o
 if TYPE_CHECKING:
     from gluonjit.rows.blocks import BlockForm, Blocks
 
-_MOST_BENCHES = 4  # of one structure: so many of its flushes are known to be needed at once
+_MOST_WORKSPACES = 4  # kept for one structure: so many of its flushes may be needed at once
 
 
 class _PlannedProgram(NamedTuple):
@@ -30,7 +30,7 @@ class _PlannedProgram(NamedTuple):
     limited: bool
 
 
-class _Bench:
+class _Workspace:
     """The blocks and launches of a flush, taken again by a later one of the same structure: numbers, and memory.
 
     And where nothing is recorded the ways in which steps are called, which are always the same: `known` by program and
@@ -53,7 +53,7 @@ class _Read(NamedTuple):
     """The steps of a plan that may run in C, as plans of the same structure have them in common.
 
     steps: their numbers; programs: so many numbers are given to these; limited: steps that read whole numbers; unfit:
-    the others, and why; benches: those that no flush has taken.
+    the others, and why; workspaces: those that no flush has taken.
     """
 
     blocks: Blocks | None
@@ -61,16 +61,16 @@ class _Read(NamedTuple):
     programs: int
     limited: list[int]
     unfit: list[tuple[int, str]]
-    benches: list[_Bench]
+    workspaces: list[_Workspace]
 
-    def bench(self, arenas: int) -> _Bench | None:
-        """Return the bench that a flush runs steps with, if there are any."""
+    def workspace(self, arenas: int) -> _Workspace | None:
+        """Return the workspace that a flush runs steps with; None where no step runs in C."""
         if self.blocks is None:
             return None
         try:
-            return self.benches.pop()
+            return self.workspaces.pop()
         except IndexError:
-            return _Bench(self.blocks.again(), arenas, self.programs)
+            return _Workspace(self.blocks.again(), arenas, self.programs)
 
 
 class Steps:
@@ -94,7 +94,7 @@ class Steps:
         self._learned: dict[int, Any] = {}  # the weights of a kind that learn
         self._renewed: set[int] = set()  # ways whose forms have the addresses of this flush
         self._in: frozenset[int] = frozenset()
-        self._bench: _Bench | None = None
+        self._workspace: _Workspace | None = None
         self._keeps = True  # what it knows is of use to a later flush
         if ROWS is None or "fused" in without:
             return
@@ -104,11 +104,11 @@ class Steps:
         for number, reason in found.unfit:
             unfused[plan.steps[number].kind.name] = reason
         self._in, self._read = found.steps, found
-        bench = self._bench = found.bench(len(plan.arenas))
-        if bench is None:
+        workspace = self._workspace = found.workspace(len(plan.arenas))
+        if workspace is None:
             return
         most = threads()
-        self._blocks, self._launches = bench.blocks, bench.launches
+        self._blocks, self._launches = workspace.blocks, workspace.launches
         self._launches.threads = most if most == 1 else min(most, cores())
         self._taped = any(recorded)
         if self._taped:  # which ways there are depends on what learns
@@ -117,20 +117,21 @@ class Steps:
             self._known: list[dict[bytes, int]] = [{} for _ in range(found.programs)]  # ways by program
             self._marks: list[Collection[int]] = []
         else:
-            self.ways, self._forms, self._known, self._marks = bench.ways, bench.forms, bench.known, bench.marks
+            self.ways, self._forms = workspace.ways, workspace.forms
+            self._known, self._marks = workspace.known, workspace.marks
 
     def __del__(self) -> None:
         self.done()
 
     def done(self) -> None:
         """Leave blocks and launches to a later flush: nothing runs from here on, nor goes backward."""
-        bench, self._bench = self._bench, None
-        if bench is None or not self._keeps:
+        workspace, self._workspace = self._workspace, None
+        if workspace is None or not self._keeps:
             return
-        bench.launches.forget_weights()
-        bench.blocks.clear()
-        if len(self._read.benches) < _MOST_BENCHES and bench.launches.programs <= MOST_WAYS:
-            self._read.benches.append(bench)
+        workspace.launches.forget_weights()
+        workspace.blocks.clear()
+        if len(self._read.workspaces) < _MOST_WORKSPACES and workspace.launches.programs <= MOST_WAYS:
+            self._read.workspaces.append(workspace)
 
     def _found(self, make: Callable[[Kind], RowProgram]) -> _Read:
         """Read the steps that may run in C."""
@@ -204,15 +205,15 @@ class Steps:
 
     def _choose_again(self, begin: int, end: int, make: Callable[[int, bytes], int], memory: FlushMemory) -> list[int]:
         """The same where nothing is recorded: as in an earlier flush of the same structure, if there was one."""
-        bench = self._bench
-        assert bench is not None
-        known = bench.chosen.get((begin, end))
+        workspace = self._workspace
+        assert workspace is not None
+        known = workspace.chosen.get((begin, end))
         if known is None:
             no = NO_FLAGS.view("uint8")
             found: list[int] = self._blocks.choose(begin, end, self._recorded, no, no, self._known, self._marks, make)
             known = found, list({way: begin + k for k, way in enumerate(found)}.items())
             if len(found) == end - begin:
-                bench.chosen[begin, end] = known
+                workspace.chosen[begin, end] = known
             else:  # why not is found, and told, anew in each flush
                 self._keeps = False
         for way, number in known[1]:
@@ -344,7 +345,7 @@ class Steps:
 
     def forget(self, arenas: Sequence[int]) -> None:
         """Ask anew where arenas lie."""
-        if self._bench is not None:
+        if self._workspace is not None:
             self._blocks.forget(list(arenas))
 
     def forget_weights(self) -> None:

@@ -129,6 +129,19 @@ def looked_up(net: Net, inputs: list[Any]) -> list[Any]:
     return [total, *slopes, *[x.grad for x in inputs]]
 
 
+def many_terms(net: Net, inputs: list[Any]) -> list[Any]:
+    """A sum of more terms than that of an operator, and a chain of additions."""
+    with autograd.record():
+        terms = [nd.square(net(x, k)) for k in range(3) for x in inputs]
+        total = nd.add_n(*terms)
+        slopes = autograd.grad(total, inputs, create_graph=True, retain_graph=True)
+        chain = terms[0]
+        for term in terms[1:]:
+            chain = nd.elemwise_add(chain, term)
+        again = autograd.grad(chain, inputs[:1], create_graph=True, retain_graph=True)
+    return [total, *slopes, *again]
+
+
 def beside_memory(net: Net, inputs: list[Any]) -> list[Any]:
     """A buffer of the program's, which each sample reads, and writes to outside of recording."""
     buffer = nd.zeros((2, SIZE))
@@ -148,7 +161,17 @@ def beside_memory(net: Net, inputs: list[Any]) -> list[Any]:
 
 PROGRAMS: dict[str, Callable[[Net, list[Any]], list[Any]]] = {
     function.__name__: function
-    for function in (penalties, together, of_weights, step_inside, third, through_flushes, looked_up, beside_memory)
+    for function in (
+        penalties,
+        together,
+        of_weights,
+        step_inside,
+        third,
+        through_flushes,
+        looked_up,
+        many_terms,
+        beside_memory,
+    )
 }
 
 

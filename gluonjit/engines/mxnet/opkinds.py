@@ -18,7 +18,7 @@ from gluonjit.engines.mxnet.rules.layers import WITH_STATISTICS
 from gluonjit.engines.mxnet.rules.symbols import apply
 from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.rules.values import NotBatchable
-from gluonjit.engines.mxnet.trace import trace_op
+from gluonjit.engines.mxnet.trace import Call, TraceOp, trace_op
 from gluonjit.engines.mxnet.work import work_of
 from gluonjit.graph import Kind, Spec, Work, family_key, intern_spec, natural_mode
 from gluonjit.hybrid.choose.pacing import TRACE
@@ -55,7 +55,9 @@ def _make_sum(spec: Spec, stacked: Spec, count: int) -> Kind:
     outputs, rows = lay_out([(spec.shape, spec.dtype, spec.mode)], spec.device)
     elements = float(prod(stacked.shape))
     work = Work(program.operators, elements, stacked.bytes + spec.bytes)
-    return Kind(f"add_n of {count}", (stacked,), outputs, rows, program, sum_of=count, work=work)
+    added = TraceOp("add_n", (("num_args", str(count)),), tuple(range(count)), (count,))
+    call = Call((added,), (), (count,))
+    return Kind(f"add_n of {count}", (stacked,), outputs, rows, program, sum_of=count, work=work, call=call)
 
 
 def operator_kind(

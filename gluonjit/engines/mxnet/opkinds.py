@@ -18,7 +18,7 @@ from gluonjit.engines.mxnet.rules.layers import WITH_STATISTICS
 from gluonjit.engines.mxnet.rules.symbols import apply
 from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.rules.values import NotBatchable
-from gluonjit.engines.mxnet.trace import Call, TraceOp, trace_op
+from gluonjit.engines.mxnet.trace import CallOperators, TraceOp, trace_op
 from gluonjit.engines.mxnet.work import work_of
 from gluonjit.graph import Kind, Spec, Work, family_key, intern_spec, natural_mode
 from gluonjit.hybrid.choose.pacing import TRACE
@@ -56,7 +56,7 @@ def _make_sum(spec: Spec, stacked: Spec, count: int) -> Kind:
     elements = float(prod(stacked.shape))
     work = Work(program.operators, elements, stacked.bytes + spec.bytes)
     added = TraceOp("add_n", (("num_args", str(count)),), tuple(range(count)), (count,))
-    call = Call((added,), (), (count,))
+    call = CallOperators((added,), (), (count,))
     return Kind(f"add_n of {count}", (stacked,), outputs, rows, program, sum_of=count, work=work, call=call)
 
 

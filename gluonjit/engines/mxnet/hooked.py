@@ -72,7 +72,7 @@ def slice_rows(array: NDArray, begin: int, end: int) -> NDArray:
     return NDArray(handle)
 
 
-def run_operator(handle: int, arrays: Sequence[Any], keys: list[str], values: list[str]) -> list[NDArray]:
+def run_operator(handle: int, arrays: Sequence[Any], attrs: Attrs) -> list[NDArray]:
     """Results of an operator, with MXNet's semantics of shapes as they are now.
 
     The same as `original_invoke`, whose `ctypes.cast` leaves a cycle for Python's collector with every result.
@@ -85,9 +85,9 @@ def run_operator(handle: int, arrays: Sequence[Any], keys: list[str], values: li
             c_handle_array(arrays),
             ctypes.byref(count),
             ctypes.byref(results),
-            ctypes.c_int(len(keys)),
-            c_str_array(keys),
-            c_str_array(values),
+            ctypes.c_int(len(attrs)),
+            c_str_array([key for key, _ in attrs]),
+            c_str_array([value for _, value in attrs]),
             ctypes.byref(stypes),
         )
     )

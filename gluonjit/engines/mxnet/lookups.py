@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from mxnet.ndarray import NDArray
+
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.arrays import device_of, dtype_name
-from gluonjit.engines.mxnet.hooked import Attrs
+from gluonjit.engines.mxnet.hooked import Attrs, run_operator
+from gluonjit.engines.mxnet.rules import symbols
+from gluonjit.engines.mxnet.semantics import classic
 from gluonjit.engines.mxnet.shared import SHARED
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.entries import entries_at
 from gluonjit.graph.references import table_rows
 from gluonjit.hybrid.run.batch import Batch
+
+_EMBEDDING = symbols._handle("Embedding")
 
 
 class Table:
@@ -27,6 +33,10 @@ class Table:
         self.size = weight.shape[0]
         self.row = intern_spec(weight.shape[1:], dtype_name(weight), device_of(weight), "stack")
         self.known: dict[int, tuple[Any, Value]] = {}  # looked up before, by the index array's address
+
+    def entries(self, index: NDArray) -> NDArray:
+        """Look entries up, by indices of their own: MXNet forgets about these after a backward pass."""
+        return run_operator(_EMBEDDING, [index.detach(), classic(self.weight)], self.attrs)[0]
 
     def forget(self) -> None:
         """Release values, whose graph refers to this: what runs is freed without the garbage collector."""

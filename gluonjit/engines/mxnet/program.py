@@ -149,8 +149,7 @@ class Lone(Program):
         self.used += [k not in self._blocked for k, spec in enumerate(inputs) if spec is None]
         self.depends = [{k for k, used in enumerate(self.used) if used} for _ in outputs]
         self._handle = handle
-        self._keys = [key for key, _ in attrs]
-        self._values = [value for _, value in attrs]
+        self._attrs = attrs
         self._inputs = inputs
         self._outputs = outputs
 
@@ -177,7 +176,7 @@ class Lone(Program):
         ]
         for blocked in self._blocked:
             arrays[blocked] = arrays[blocked].detach()
-        return run_operator(self._handle, arrays, self._keys, self._values)
+        return run_operator(self._handle, arrays, self._attrs)
 
     def _apart(self, given: Sequence[Any], node: int) -> list[Any]:
         consts = list(given)
@@ -190,11 +189,11 @@ class Lone(Program):
 
 def join(spec: Spec, arrays: Sequence[Any], out: Any) -> Any:
     """Arrays of this spec as one chunk, in `out` if that is not None."""
-    name, attrs = ("Concat", [("dim", "0")]) if spec.mode == "rows" else ("stack", [("axis", "0")])
-    keys, values = ["num_args", *(k for k, _ in attrs)], [str(len(arrays)), *(v for _, v in attrs)]
+    name, axis = ("Concat", "dim") if spec.mode == "rows" else ("stack", "axis")
+    attrs = ("num_args", str(len(arrays))), (axis, "0")
     if out is None:
-        return run_operator(operator_handle(name), arrays, keys, values)[0]
-    return original_invoke(operator_handle(name), list(arrays), keys, values, out, False, False)
+        return run_operator(operator_handle(name), arrays, attrs)[0]
+    return original_invoke(operator_handle(name), list(arrays), *zip(*attrs), out, False, False)
 
 
 def operator_handle(name: str) -> int:

@@ -15,11 +15,10 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.operands import base_rows, rows_read
 from gluonjit.analysis.plan import LookupChunk
-from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.engines.mxnet.arrays import context_of, sent
 from gluonjit.engines.mxnet.history import has_history
-from gluonjit.engines.mxnet.hooked import original_invoke, slice_rows
+from gluonjit.engines.mxnet.hooked import run_operator, slice_rows
 from gluonjit.engines.mxnet.modes import as_captured
-from gluonjit.engines.mxnet.operands import unzipped
 from gluonjit.engines.mxnet.program import join, operator_handle, program_of
 from gluonjit.engines.mxnet.results import Imported, numbers_of, spent, tape_of
 from gluonjit.engines.mxnet.rules.attributes import Attributes
@@ -228,10 +227,9 @@ def _leaf(leaf: Leaf, others: dict[Tape, _Again]) -> NDArray:
 def _looked_up(chunk: LookupChunk) -> NDArray:
     """Entries of a table that learns."""
     with as_captured(0):
-        index = mx.nd.array(np.array(chunk.indices), ctx=context_of(chunk.spec.device), dtype="int32")
+        index = sent(np.array(chunk.indices, dtype=np.int32), context_of(chunk.spec.device))
     with as_captured(2):
-        operands, handle = [index, classic(chunk.table.weight)], operator_handle("Embedding")
-        found: NDArray = original_invoke(handle, operands, *unzipped(chunk.table.attrs), None, False, False)
+        found: NDArray = chunk.table.entries(index)
     return found
 
 
@@ -244,8 +242,7 @@ def _called(call: CallOperators, operands: Sequence[NDArray], training: bool) ->
         if rule is not None and rule.draws(Attributes(dict(op.attrs)), training):
             raise CaptureError(_DRAWN)
         inputs = [arrays[position] for position in op.inputs]
-        found = original_invoke(operator_handle(op.name), inputs, *unzipped(op.attrs), None, False, True)
-        arrays.update(zip(op.outputs, found))
+        arrays.update(zip(op.outputs, run_operator(operator_handle(op.name), inputs, op.attrs)))
     return [arrays[position] for position in call.results]
 
 

@@ -18,10 +18,9 @@ from gluonjit.engines.mxnet.failures import failed
 from gluonjit.engines.mxnet.finite import FiniteCheck
 from gluonjit.engines.mxnet.fused_steps import FusedSteps
 from gluonjit.engines.mxnet.history import RecordedInput, is_learned
-from gluonjit.engines.mxnet.hooked import run_operator, slice_rows
+from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.modes import as_captured
-from gluonjit.engines.mxnet.operands import unzipped
-from gluonjit.engines.mxnet.program import join, operator_handle, program_of
+from gluonjit.engines.mxnet.program import join, program_of
 from gluonjit.engines.mxnet.results import Imported
 from gluonjit.engines.mxnet.segments import Segments
 from gluonjit.engines.mxnet.semantics import SHAPES, classic, shapes
@@ -61,11 +60,7 @@ class Session(ArraySession):
     def __init__(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> None:
         super().__init__(plan, report, options, provenance)
         self.finite = FiniteCheck(provenance) if options.check_finite else None
-        taped = (
-            is_recorded(LOCAL.state.mode)
-            or any(is_recorded(step.mode) for step in plan.steps)
-            or _has_taped_inputs(plan)
-        )
+        taped = is_recorded(LOCAL.state.mode) or any(plan.recorded) or _has_taped_inputs(plan)
         self.tape = Tape(report, plan, samples, options.profile, self.finite) if taped else None
         self.make_room()
         self._copies: dict[Place, NDArray] = {}
@@ -89,12 +84,7 @@ class Session(ArraySession):
                 self._put(chunk.place, mx.nd.array(numbers, ctx=context, dtype=chunk.spec.dtype), None, None)
                 return
             index = sent(np.array(chunk.indices, dtype=np.int32), context)
-        handle, (keys, values) = operator_handle("Embedding"), unzipped(table.attrs)
-
-        def again() -> NDArray:  # with indices of its own, which MXNet forgets about after a backward
-            operands = [index.detach(), classic(table.weight)]
-            return run_operator(handle, operands, keys, values)[0]
-
+        again = partial(table.entries, index)
         with as_captured(2 if learned else 0):
             try:
                 rows = again()

@@ -16,6 +16,7 @@ from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.flat import Gather, Laid, Part, Place, Step
 from gluonjit.analysis.indices import Index
 from gluonjit.graph.graph import Leaf
+from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.recorder import Record
 from gluonjit.graph.values import Spec
 
@@ -109,6 +110,14 @@ class Plan:
         found: int | None = self.common.get("launches")
         if found is None:
             found = self.common["launches"] = sum([step.count if step.kind.lone else 1 for step in self.steps])
+        return found
+
+    @property
+    def recorded(self) -> list[bool]:
+        """Tells of each step whether it is recorded."""
+        found: list[bool] | None = self.common.get("recorded")
+        if found is None:
+            found = self.common["recorded"] = [is_recorded(step.mode) for step in self.steps]
         return found
 
     def without_inputs(self) -> Plan:

@@ -13,7 +13,6 @@ from gluonjit.analysis.planner import make_plan
 from gluonjit.analysis.traces.document import BatchTrace
 from gluonjit.analysis.traces.restoring import graph_of, variant
 from gluonjit.analysis.traces.samples import sample_numbers
-from gluonjit.graph.modes import is_recorded
 
 _REPEATS, _SECONDS = 3, 0.5  # the analysis is measured so often, but not again after so long
 
@@ -79,8 +78,7 @@ def simulated_flush(
         begin = perf_counter()
         plan = make_plan(graph.graph, graph.sum_kind, scheduler, granularity)
         times.append(perf_counter() - begin)
-    recorded = any(is_recorded(step.mode) for step in plan.steps)
-    costs = model.predict(plan, graph.calls, scheduler, granularity, recorded)
+    costs = model.predict(plan, graph.calls, scheduler, granularity, any(plan.recorded))
     return Simulated(
         granularity=granularity,
         scheduler=scheduler,
@@ -95,5 +93,5 @@ def simulated_flush(
         arena_bytes=arena_bytes(plan),
         analysis_ms=min(times) * 1e3,
         forward_ms=(costs.total - costs.backward) * 1e3,
-        training_ms=costs.total * 1e3 if recorded else None,
+        training_ms=costs.total * 1e3 if any(plan.recorded) else None,
     )

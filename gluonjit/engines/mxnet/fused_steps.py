@@ -11,7 +11,6 @@ from gluonjit.engines.mxnet.arrays import address_of, device_of, dtype_name, roo
 from gluonjit.engines.mxnet.fusing import fused_program
 from gluonjit.engines.mxnet.threads import threads
 from gluonjit.graph import Kind
-from gluonjit.graph.modes import is_recorded
 from gluonjit.rows.program import NotFusable, RowProgram
 from gluonjit.rows.running import NO_FLAGS, row_flags
 from gluonjit.rows.steps import Steps
@@ -49,7 +48,7 @@ class FusedSteps:
         self.plan, self._arrays = plan, arrays
         self._tape = None if tape is None else weakref.ref(tape)  # which holds the steps that have run
         self._constants: dict[int, int] = {}
-        recorded = [tape is not None and is_recorded(step.mode) for step in plan.steps]
+        recorded = [False] * len(plan.steps) if tape is None else plan.recorded
         self._read = NO_FLAGS if tape is None else row_flags(plan)[0]  # which nobody asks for
         self._steps = Steps(plan, without, _program, unfused, threads, recorded)
 

@@ -14,7 +14,6 @@ from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.written import modified
 from gluonjit.graph import Kind
-from gluonjit.graph.modes import is_recorded
 from gluonjit.rows.program import NotFusable, RowProgram
 from gluonjit.rows.running import NO_FLAGS
 from gluonjit.rows.steps import Steps
@@ -67,15 +66,6 @@ class _Learner(NamedTuple):
 _UNTAPED = _Learner(None)
 
 
-def recorded_steps(plan: Plan) -> tuple[bool, list[bool]]:
-    """Tells whether any step is recorded, and of each whether it is, as plans of the same structure have in common."""
-    found: tuple[bool, list[bool]] | None = plan.common.get("recorded")
-    if found is None:
-        recorded = [is_recorded(step.mode) for step in plan.steps]
-        found = plan.common["recorded"] = any(recorded), recorded
-    return found
-
-
 def _nothing(asked: Any) -> Any:
     raise RuntimeError("a gradient is requested outside of a backward pass")
 
@@ -88,7 +78,7 @@ class FusedSteps:
 
     def __init__(self, plan: Plan, arrays: list[Any], without: Collection[str], unfused: dict[str, str]) -> None:
         self.plan, self._arrays = plan, arrays
-        self._steps = Steps(plan, without, _program, unfused, torch.get_num_threads, recorded_steps(plan)[1])
+        self._steps = Steps(plan, without, _program, unfused, torch.get_num_threads, plan.recorded)
 
     @property
     def others(self) -> list[int]:
@@ -114,11 +104,10 @@ class FusedSteps:
 
     def run(self, begin: int, end: int, tape: StepHistory | None) -> RanFused | None:
         """Run steps, up to one that has to run otherwise; None if that is the first."""
-        steps = self._steps
         if tape is None:
-            ways = steps.choose(begin, end, NO_FLAGS, NO_FLAGS, _UNTAPED, self)
-            return RanFused(steps.run(begin, ways, self), {}) if ways else None
-        ways = steps.choose(begin, end, tape.learned_rows, tape.read_rows, _Learner(tape), self)
+            ways = self._steps.choose(begin, end, NO_FLAGS, NO_FLAGS, _UNTAPED, self)
+            return RanFused(self._steps.run(begin, ways, self), {}) if ways else None
+        ways = self._steps.choose(begin, end, tape.learned_rows, tape.read_rows, _Learner(tape), self)
         if not ways:
             return None
         versions = {}

@@ -19,7 +19,7 @@ from gluonjit.engines.torch.buffers import as_captured
 from gluonjit.engines.torch.chunks import Chunk, ChunkRows, Coming
 from gluonjit.engines.torch.failures import failed
 from gluonjit.engines.torch.finite import FiniteCheck
-from gluonjit.engines.torch.fused_steps import FusedSteps, recorded_steps
+from gluonjit.engines.torch.fused_steps import FusedSteps
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.history import joined_history
 from gluonjit.engines.torch.hooked import LEARNING, plain
@@ -79,7 +79,7 @@ class Session(ArraySession):
         """Make room for rows, and find out how each step runs."""
         plan = self.plan
         self.make_room()
-        taped = recorded_steps(plan)[0]
+        taped = any(plan.recorded)
         self.tape = Tape(self.report, plan, samples, options.profile, self.finite) if taped else None
         fused = self._fused = self._fusing(options)
         if self.tape is not None:

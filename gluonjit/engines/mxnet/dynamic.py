@@ -22,7 +22,7 @@ _Flush = tuple[int, int]
 _automatic: WeakKeyDictionary[gluon.Block, Cell] = WeakKeyDictionary()
 _parts: WeakSet[gluon.Block] = WeakSet()  # blocks inside automatic cells
 _first: WeakKeyDictionary[Cell, _Flush] = WeakKeyDictionary()  # where it was called for the first time
-_anew: dict[type, tuple[_Flush, int]] = {}  # by class, how many of its blocks were called for the first time in a flush
+_anew: WeakKeyDictionary[type, tuple[_Flush, int]] = WeakKeyDictionary()  # how many of a class's were so in one flush
 _MOST_ANEW = 4
 
 

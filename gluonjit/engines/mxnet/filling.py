@@ -14,7 +14,6 @@ from gluonjit.engines.mxnet.arrays import address_of
 from gluonjit.engines.mxnet.hooked import original_invoke
 from gluonjit.engines.mxnet.rules import symbols
 
-_HOST = {"cpu", "cpu_pinned", "cpu_shared"}
 _zeros_like = symbols._handle("zeros_like")
 
 
@@ -27,7 +26,7 @@ def zeros(shape: tuple[int, ...], context: Any, dtype: Any) -> tuple[NDArray, in
     """An array of zeros; where it is in the host's memory its address, and MXNet's engine has nothing to do."""
     array = mx.nd.empty(shape, ctx=context, dtype=dtype)
     size = prod(shape) * np.dtype(dtype).itemsize
-    if not size or (array.context if context is None else context).device_type not in _HOST:
+    if not size or not (array.context if context is None else context).device_type.startswith("cpu"):
         fill_zero(array)
         return array, None
     address = address_of(array)

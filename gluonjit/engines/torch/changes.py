@@ -53,7 +53,7 @@ def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
 
 
 def parameter_requires_grad_(self: Any, requires_grad: bool = True) -> Any:
-    """torch.nn.Parameter.requires_grad_, which as a method of torch.Tensor's own nobody could see."""
+    """torch.nn.Parameter.requires_grad_; pending calls run first, with the gradients that they were captured with."""
     if LOCAL.state.trace is not None:
         raise NeedsValue
     if requires_grad != hooked.REQUIRES_GRAD.__get__(self):

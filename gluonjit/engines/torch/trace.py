@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import torch
@@ -59,14 +60,8 @@ class Trace:
 
     def with_weights(self, consts: list[tuple[int, Any]]) -> Trace:
         """The same trace with other constants, which the same program runs."""
-        found = Trace(self.operands)
-        found.device, found.shapes, found.ops, found.consts, found.built = (
-            self.device,
-            self.shapes,
-            self.ops,
-            consts,
-            self.built,
-        )
+        found = copy(self)
+        found.consts = consts
         return found
 
     def learns(self, results: Sequence[int]) -> bool:

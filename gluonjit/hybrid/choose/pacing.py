@@ -289,7 +289,7 @@ def compares() -> bool:
 def note_flush(way: Setting, named: bool, unlike: bool) -> None:
     """Add a flush to the stretch; one with a named way belongs to another block, whose report shows no paces.
 
-    unlike: whether other ways were looked at in it.
+    unlike: whether schedulers were compared in it, or its steps profiled.
     """
     stretch = HERE.stretch
     if named:

@@ -205,6 +205,7 @@ def backward(
     if LOCAL.state.trace is not None:
         raise NeedsValue
     tensors, inputs = _as_tuple(tensors), _listed(inputs)
+    _keep_where_asked(inputs)
     _run_heads(tensors)
     given = (computed(tensors), computed(_listed(grad_tensors)))
     for item in () if inputs is None else _tensors_of(inputs):
@@ -226,14 +227,20 @@ def grad(
     if LOCAL.state.trace is not None and LOCAL.state.trace.operands_learn:
         raise NeedsValue
     outputs, inputs, grad_outputs = _as_tuple(outputs), _listed(inputs), _listed(grad_outputs)
-    if any(item.__class__ is torch.Tensor and item.grad_fn is not None for item in _tensors_of(inputs)):
-        keep_eager()
+    _keep_where_asked(inputs)
     _run_heads(outputs)
     given = (computed(outputs), computed(inputs), computed(grad_outputs))
     for item in _tensors_of(inputs):
         refuse_used(item, "torch.autograd.grad(outputs, inputs) with such a result among its inputs")
     with _passing(), BACKWARD, telling(bool(create_graph if retain_graph is None else retain_graph)):
         return hooked.original_grad(*given, retain_graph, create_graph, *args, **kwargs)
+
+
+def _keep_where_asked(inputs: Any) -> None:
+    """Keep a program eager that asks for gradients of results inside of it."""
+    for item in () if inputs is None else _tensors_of(inputs):
+        if item.__class__ is torch.Tensor and item.grad_fn is not None:
+            keep_eager()
 
 
 def _end_minibatch() -> None:

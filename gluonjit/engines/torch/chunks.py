@@ -72,7 +72,7 @@ class Chunk:
                 self.pieces = Pieces.apply(self.tensor, self.size, self.readers)
             found = self.pieces[row // self.size]
             if self.readers.shared:  # hooks of one call's result are not those of an equal one's
-                found = found.view_as(found)
+                found = Once.apply(found)
         else:
             found = self.rows(range(row, row + spec.rows))
         return found if spec.mode == "rows" else found.reshape(spec.shape)
@@ -81,9 +81,10 @@ class Chunk:
         """Some of the rows."""
         self.readers.whole = True
         index = torch.tensor(offsets, device=self.tensor.device)
-        return (
-            Taken.apply(self.tensor, index, offsets, self.readers) if self.tensor.requires_grad else self.tensor[index]
-        )
+        if not self.tensor.requires_grad:
+            return self.tensor[index]
+        found = Taken.apply(self.tensor, index, offsets, self.readers)
+        return Once.apply(found) if self.readers.shared else found
 
 
 class Coming(Chunk):
@@ -162,6 +163,25 @@ class Pieces(torch.autograd.Function):  # type: ignore[misc]
         for number in given:
             whole[number * ctx.size : (number + 1) * ctx.size] = gradients[number]
         return whole, None, None
+
+
+class Once(torch.autograd.Function):  # type: ignore[misc]
+    """A value of several equal calls, as the result of one of them: its hooks and its history are its own."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Any) -> Any:
+        """Gives the same numbers."""
+        ctx.set_materialize_grads(False)
+        ctx.gone = False
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        """Passes the gradient on. Raises RuntimeError if the history is gone."""
+        if ctx.gone:
+            raise RuntimeError(TWICE)
+        ctx.gone = not keeps_graph()
+        return gradient
 
 
 TWICE = (

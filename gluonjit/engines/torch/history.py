@@ -31,11 +31,11 @@ class Flush(torch.autograd.Function):  # type: ignore[misc]
             return (None,) * len(ctx.needs_input_grad)
         asked = [is_asked_for(node) for node, _ in ctx.next_functions]
         if torch.is_grad_enabled():
-            if ctx.tape.again is None:
+            if ctx.tape.again is None or ctx.tape.observed:
                 raise CaptureError(
                     "backward(create_graph=True) of a dynamically batched value: gradients of gradients do not "
-                    "go through a static plan. Call gluonjit.hybridize(net, dynamic_batch=False) for this "
-                    "computation."
+                    "go through a static plan, nor through hooks of results that their batch has used. Call "
+                    "gluonjit.hybridize(net, dynamic_batch=False) for this computation."
                 )
             return (None, None, *ctx.tape.again(ctx.tape, heads, asked))
         with plain():

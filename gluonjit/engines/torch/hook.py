@@ -14,7 +14,7 @@ from torch.nn.utils import stateless
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch import aside, changes, doors, dynamic, hooked
+from gluonjit.engines.torch import aside, changes, doors, dynamic, hooked, observing
 from gluonjit.engines.torch.aliases import steps_of
 from gluonjit.engines.torch.cell import KEY, Cell
 from gluonjit.engines.torch.cells import DOORS, captured_lookup, rebuild
@@ -22,7 +22,7 @@ from gluonjit.engines.torch.doors import handled
 from gluonjit.engines.torch.engine import ENGINE
 from gluonjit.engines.torch.lazy import LazyTensor, item_of, make
 from gluonjit.engines.torch.operands import NotAnOperand, value_of
-from gluonjit.engines.torch.reading import KEEPING, of_computed
+from gluonjit.engines.torch.reading import KEEPING, is_inference, of_computed
 from gluonjit.engines.torch.records import record_again
 from gluonjit.hybrid.capture.fast import configure
 from gluonjit.hybrid.run.engine import register as register_engine
@@ -76,6 +76,8 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch.nn.Module, "requires_grad_", changes.requires_grad_),
     (torch.nn.Parameter, "requires_grad_", changes.parameter_requires_grad_),
     (torch.nn.Parameter, "requires_grad", changes.parameter_requires_grad),
+    (torch.Tensor, "register_hook", observing.register_hook),
+    (torch.Tensor, "retain_grad", observing.retain_grad),
     (torch.nn.Parameter, "data", changes.parameter_data),
     (torch.autograd.Function, "apply", classmethod(changes.function_apply)),
     (torch.autograd, "backward", changes.backward),
@@ -85,6 +87,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch, "compile", aside.compile_),
     (torch._C.ScriptFunction, "__call__", aside.script_function),
     (torch._C.ScriptMethod, "__call__", aside.script_method),
+    (torch, "is_inference", is_inference),
     *[(torch, name, of_computed(getattr(torch, name))) for name in KEEPING],
     *[(module, "handle_torch_function", handled) for module in (torch._tensor, torch.functional, torch.nn.functional)],
     (stateless, "_functional_call", changes.functional_call),

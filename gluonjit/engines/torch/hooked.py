@@ -19,6 +19,8 @@ handle_torch_function: Any = torch.overrides.handle_torch_function
 original_apply: Any = torch.nn.Module._apply
 original_requires_grad: Any = torch.nn.Module.requires_grad_
 original_tensor_requires_grad: Any = torch.Tensor.requires_grad_
+original_register_hook: Any = torch.Tensor.register_hook
+original_retain_grad: Any = torch.Tensor.retain_grad
 REQUIRES_GRAD: Any = torch.Tensor.requires_grad
 """The slot in which a tensor has whether it requires gradients."""
 DATA: Any = torch.Tensor.data

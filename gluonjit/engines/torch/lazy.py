@@ -189,6 +189,13 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
         """Stands in for torch.Tensor.is_floating_point."""
         return self._v.spec.dtype in FLOATS
 
+    def is_inference(self) -> bool:
+        """Stands in for torch.Tensor.is_inference: whether eager execution would have made it in inference mode."""
+        value = current(self)
+        if self._c is not None and value.base is self._c:  # an input
+            return bool(self._c.is_inference())
+        return torch.is_inference_mode_enabled() and not value.taped
+
     def get_device(self) -> int:
         """Stands in for torch.Tensor.get_device."""
         index = self.device.index

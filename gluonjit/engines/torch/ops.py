@@ -15,10 +15,10 @@ from gluonjit.engines.torch.indexing import index, select
 from gluonjit.engines.torch.known import CHEAP, computed
 from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.making import MAKING, made
+from gluonjit.engines.torch.observing import OBSERVING, observe
 from gluonjit.engines.torch.operands import concrete
 from gluonjit.engines.torch.records import NotOneNode, noting
 from gluonjit.engines.torch.references import REFERENCES
-from gluonjit.engines.torch.results import refuse_used
 from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.writes import concrete_item, target_of, write
@@ -33,9 +33,11 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     state = LOCAL.state
     if state.trace is not None:  # a tensor from outside of what is traced
         raise NeedsValue
-    if func in _OBSERVING and args[0].__class__ is LazyTensor:
+    if func in OBSERVING and args[0].__class__ is LazyTensor:
         concrete(args[0])
-        refuse_used(args[0], f"{func.__name__}() on a result")
+        found = observe(*args, name=func.__name__, **kwargs)
+        if found is not NotImplemented:
+            return found
     if state.paused:
         return run_now(func, args, kwargs)
     if func in MAKING and state.inside and args[0].__class__ is LazyTensor:
@@ -122,9 +124,8 @@ BY_NUMBERS: dict[Any, Any] = {
     },
 }
 """Functions that need no computing, or no numbers in their kinds, where the numbers they are given are known."""
-_OBSERVING = {torch.Tensor.retain_grad, torch.Tensor.register_hook}
 AT_ONCE: set[Any] = {
-    *_OBSERVING,
+    *OBSERVING,
     torch.Tensor.storage,
     torch.Tensor.untyped_storage,
     torch.Tensor.data_ptr,

@@ -78,6 +78,7 @@ class _Torch(FrameworkFunctions):
     """PyTorch."""
 
     arrays = frozenset({torch.Tensor, LazyTensor})
+    attaching = frozenset({"register_hook", "retain_grad"})
     key = KEY
 
     def function(self, item: Any) -> bool:

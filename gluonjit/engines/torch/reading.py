@@ -37,6 +37,11 @@ def of_computed(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def is_inference(input: Any) -> bool:
+    """torch.is_inference, which PyTorch answers of a stand-in's own memory."""
+    return bool(input.is_inference())
+
+
 def read_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run an operator that C++ calls on lazy tensors, as `torch.tensor([x])` does, on their numbers.
 

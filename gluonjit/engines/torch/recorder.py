@@ -61,6 +61,7 @@ class TraceTensor(torch.Tensor):  # type: ignore[misc]
         raise NeedsValue
 
     register_hook = register_post_accumulate_grad_hook = retain_grad = requires_grad_ = backward = _attached
+    is_inference = _attached
     is_leaf = retains_grad = property(_attached)
     grad_fn = grad = property(_attached, _attached)
 

@@ -12,6 +12,7 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import current, is_input
+from gluonjit.engines.torch.program import program_of
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Value
 from gluonjit.hybrid.run.batch import Batch
@@ -40,8 +41,11 @@ def numbers_of(value: Value) -> Any:
 
 
 def refuse_used(item: Any, call: str) -> None:
-    """Raise if the gradient of a computed result is requested that captured calls of the same batch have used."""
-    if isinstance(item, LazyTensor) and _is_used(current(item)) and not is_input(item):
+    """Raise if the gradient of a computed result is requested that captured calls of the same batch have used.
+
+    Or the call that it is a result of, on its way to another.
+    """
+    if isinstance(item, LazyTensor) and is_used(current(item)) and not is_input(item):
         raise CaptureError(
             f"{call}: captured calls have already used this result of shape {tuple(item.shape)}. To autograd its "
             "batch is one function, inside of which the result has no gradient of its own. Call retain_grad() or "
@@ -49,7 +53,7 @@ def refuse_used(item: Any, call: str) -> None:
         )
 
 
-def _is_used(value: Value) -> bool:
+def is_used(value: Value) -> bool:
     """Tells whether steps of the flush that computed a value, with its history, have read it."""
     if not value.taped:
         return False
@@ -57,9 +61,24 @@ def _is_used(value: Value) -> bool:
         chunk, row = value.result
         first = chunk.place.begin + row
         found: bool = chunk.plan.reads(chunk.place.arena, np.arange(first, first + value.spec.rows))
-        return found
+        return found or is_used_inside(value)
     if value.graph is None or isinstance(value.graph.owner, Batch):
         return False
     results, rows = results_of(value), value.row_list()
     session: Any = results.session
     return any(session.plan.reads(int(results.arena[row]), results.position[[row]]) for row in rows)
+
+
+def is_used_inside(value: Value) -> bool:
+    """Tells whether the call that a result is of computes another of its results from it."""
+    place, plan = value.result.chunk.place, value.result.chunk.plan
+    for step in plan.steps:
+        if place in step.places:
+            program = program_of(step.kind)
+            own = program.results[step.places.index(place)]
+            through = {own}
+            for op in program.trace.ops:
+                if not through.isdisjoint(op.inputs):
+                    through.update(op.outputs)
+            return not through.isdisjoint({*program.results} - {own})
+    return False

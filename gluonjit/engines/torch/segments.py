@@ -122,7 +122,7 @@ def put(batch: Batch, way: str, base: Any, index: Any, source: Any, *settings: A
         return None
     listed = numbers.tolist()
     if not listed:
-        return base * 1 if base.dim() and source.shape == (0, *base.shape[1:]) else None
+        return _with_none(base, source) if base.dim() and source.shape == (0, *base.shape[1:]) else None
     try:
         values = value_of(batch, base), value_of(batch, source)
     except NotAnOperand:
@@ -142,6 +142,12 @@ def put(batch: Batch, way: str, base: Any, index: Any, source: Any, *settings: A
     if source.__class__ is not LazyTensor:
         source = wrap(values[1])
     return captured_operator(into_rows, (base, source, *map(wrap, found), way, *settings))
+
+
+def _with_none(base: Any, source: Any) -> Any:
+    """Return the tensor with no rows put into it; what none were taken from has a gradient of zeros."""
+    learns = source.requires_grad and torch.is_grad_enabled()
+    return base + source.sum(0) if learns else base * 1
 
 
 def _as_rows(batch: Batch, value: Value, tensor: Any) -> Value:

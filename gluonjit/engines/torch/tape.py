@@ -20,6 +20,7 @@ from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, current_backwar
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.hooked import run_backward
+from gluonjit.engines.torch.observed import Observed, apart
 from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces, program_of
 from gluonjit.engines.torch.written import modified
@@ -83,6 +84,8 @@ class Tape:
         self.fused: FusedSteps | None = None
         self._spare: dict[int, Any] = {}  # where nobody reads it, the gradient of a weight
         self.again: Again | None = None  # what gives gradients that can be differentiated
+        self._gone: Any = None  # flags of rows through which a pass has come that was not told to keep the history
+        self.observed: dict[int, list[Observed]] = {}  # results that have hooks, by step
         self.runs: Callable[[int], Any] | None = None  # what runs the program of a step, where it is not that itself
         self._constants: dict[int, tuple[Any, Any]] = {}  # a weight, and what stands for it in the steps
         self._versions: list[int] = []  # of these weights, as they were
@@ -192,12 +195,18 @@ class Tape:
         for place, head, readers in zip(self._places, heads, self._readers):
             if head is not None:
                 self._gradients_at(arenas, place).add_(head)
-                reached.at(place)[:] |= readers.take_given(place.end - place.begin)
+                given = readers.take_given(place.end - place.begin)
+                if self._gone is not None and not readers.shared and (self._gone.at(place) & given).any():
+                    raise RuntimeError(TWICE)
+                reached.at(place)[:] |= given
         free = not retain and all(readers.spent for readers in self._readers)
         found: dict[int, Any] = {}
         laps = []
         way = self._way(asked)
-        for ran in reversed(self._steps):
+        for ran, number, results in apart(self._steps, self.observed):
+            for result in results:
+                if reached.reaches(result.place) and (way is None or number in way.steps):
+                    result.run(self._gradients_at(arenas, result.place))
             first = perf_counter()
             if isinstance(ran, RanFused):
                 laps += [
@@ -215,6 +224,10 @@ class Tape:
             del rows
         if free:
             self.free()
+        elif not retain:
+            if self._gone is not None:
+                reached.add(self._gone)
+            self._gone = reached
         self._account(begin, laps)
         return gradients
 
@@ -362,6 +375,7 @@ class Tape:
         self.freed = True
         self._steps = []
         self._held = []
+        self._gone = None
         self._spare = {}
         self.fused = None
 

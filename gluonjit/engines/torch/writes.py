@@ -180,7 +180,13 @@ def _captured(
 
 
 def _by_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the arguments of a write by a key with integers for known tensors."""
+    """Return the arguments of a write by a key with integers for known tensors.
+
+    Not for masks of bytes, some of which PyTorch refuses.
+    """
+    parts = args[1] if args[1].__class__ is tuple else (args[1],)
+    if any(isinstance(part, torch.Tensor) and part.dtype is torch.uint8 for part in parts):
+        return args
     key = opened_key(args[1])
     return args if key is None else (args[0], key, *args[2:])
 

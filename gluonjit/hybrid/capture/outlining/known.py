@@ -19,10 +19,12 @@ _NONE: dict[str, Any] = {}
 class FrameworkFunctions:
     """Knows a framework's functions and the parts of models. An engine derives from it.
 
-    arrays: classes of arrays; key: the attribute of a model that holds its cell.
+    arrays: classes of arrays; attaching: methods that attach something to the gradient of one array, between operators;
+    key: the attribute of a model that holds its cell.
     """
 
     arrays: frozenset[type] = frozenset()
+    attaching: frozenset[str] = frozenset()
     key = ""
 
     def function(self, item: Any) -> bool:

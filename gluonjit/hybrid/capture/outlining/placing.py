@@ -106,6 +106,8 @@ def _check(node: ast.FunctionDef, scope: FunctionNames) -> None:
             raise Unfollowable(why)
         if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id in _READING:
             raise Unfollowable(f"it calls {inner.func.id}()")
+        if isinstance(inner, ast.Attribute) and inner.attr in scope.known.attaching:
+            raise Unfollowable(f"it calls {inner.attr}()")
         if isinstance(inner, ast.Name) and inner.id == scope.own and not isinstance(inner.ctx, ast.Load):
             raise Unfollowable(f"it rebinds {scope.own}")
         if isinstance(inner, ast.Name) and inner.id.startswith(PREFIX):

@@ -1,0 +1,49 @@
+"""Results with hooks, as a backward pass through their batch comes to them (see `observing`)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from gluonjit.analysis.plan import Place
+from gluonjit.engines.torch.fused_steps import RanFused
+from gluonjit.hybrid.run.state import LOCAL
+
+
+class Observed(NamedTuple):
+    """A result with hooks: where its rows lie, its shape, and the hooks, that of `retain_grad` last."""
+
+    place: Place
+    shape: tuple[int, ...]
+    hooks: OrderedDict[int, Callable[[Any], Any]]
+    last: list[Callable[[Any], None]]
+
+    def run(self, rows: Any) -> None:
+        """Run the hooks on the rows' gradient, which the program sees as anywhere else; they may replace it."""
+        state = LOCAL.state
+        before, state.paused = state.paused, 0
+        try:
+            for hook in [*self.hooks.values(), *self.last]:
+                found = hook(rows.clone().reshape(self.shape))
+                if found is not None:
+                    rows.copy_(found.detach().reshape(rows.shape))
+        finally:
+            state.paused = before
+
+
+def apart(steps: list[Any], observed: dict[int, list[Observed]]) -> Iterator[tuple[Any, int, list[Observed]]]:
+    """Give what ran, the last first, with the number of its last step and what is observed of that step's results.
+
+    Steps that ran in C in one go are parted after each of those.
+    """
+    for ran in reversed(steps):
+        if not isinstance(ran, RanFused):
+            yield ran, ran.number, observed.get(ran.number, [])
+            continue
+        stretch, end = ran.stretch, len(ran.stretch.steps)
+        for k in range(end - 1, -1, -1):
+            if k == 0 or stretch.steps[k - 1] in observed:
+                part = stretch._replace(steps=stretch.steps[k:end], ways=stretch.ways[k:end])
+                yield RanFused(part, ran.versions), part.steps[-1], observed.get(part.steps[-1], [])
+                end = k

@@ -40,19 +40,12 @@ def alike(program: Program, granularity: str = "cell", times: int = 1, count: in
         total = sum(loss for loss, _ in results)
         for k in range(times):
             total.backward(retain_graph=k + 1 < times)
-        found.append(
-            (
-                [
-                    [t.grad if t.__class__ is not torch.Tensor or t.requires_grad else t for t in ts]
-                    for _, ts in results
-                ],
-                gradients(net),
-            )
-        )
-    (wanted, expected), (seen, got) = found
-    assert [len(part) for part in seen] == [len(part) for part in wanted] and all(wanted)
-    for parts, others in zip(wanted, seen):
-        for a, b in zip(parts, others):
+        seen = [[t.grad if t.requires_grad else t for t in tensors] for _, tensors in results]
+        found.append((seen, gradients(net)))
+    (wanted, expected), (others, got) = found
+    assert [len(part) for part in others] == [len(part) for part in wanted] and all(wanted)
+    for known, parts in zip(wanted, others):
+        for a, b in zip(known, parts):
             assert_close(b, a, "what the program has seen")
     for name, gradient in expected.items():
         assert (gradient is None) == (got[name] is None)
@@ -92,7 +85,7 @@ def removed(net: Any, x: Any) -> Any:
     h = torch.tanh(net.one(x))
     y = net.other(h) * h
     seen: list[Any] = [torch.zeros(1)]
-    first, second = (h.register_hook(lambda g, k=k: seen.append(g * k)) for k in (1, 2))
+    first, _ = (h.register_hook(lambda g, k=k: seen.append(g * k)) for k in (1, 2))
     first.remove()
     return y.sum(), seen
 

@@ -39,6 +39,7 @@ _MOST = 1024
 _Noted = tuple[Any, bool, bool]
 _OWN = frozenset(torch.nn.Module().__dict__)
 _CALL = torch.nn.Module._call_impl
+_PARTS = ("_parameters", "_buffers", "_modules")
 _SPECIAL = (torch.nn.Embedding, torch.nn.RNNBase)  # one node at every granularity, and steps of our own
 
 
@@ -144,7 +145,7 @@ def _automatic_cell(module: Any, args: Any, kwargs: Any) -> Cell | None:
 
 def _bare(module: Any) -> bool:
     """Tells whether a module has neither parameters nor buffers nor parts."""
-    return not (module._parameters or module._buffers or module._modules)
+    return not any(item is not None for name in _PARTS for item in module.__dict__[name].values())
 
 
 def _same(seen: dict[str, Any], now: dict[str, Any]) -> bool:
@@ -158,9 +159,10 @@ def _alike(module: Any) -> Cell | None:
     for name, item in module.__dict__.items():
         if name not in _OWN and name.startswith("_"):
             return None
-        if name in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
-            if len(item):
+        if name in _PARTS or name == "_non_persistent_buffers_set":
+            if any(part is not None for part in item.values()) if item.__class__ is dict else item:
                 return None
+            looks += item  # the names of parts that it may have and has not
         elif isinstance(item, (bool, int, float, str, type(None))):
             looks.append((name, item.__class__, repr(item) if item.__class__ is float else item))
         elif not name.startswith("_"):

@@ -1,0 +1,77 @@
+"""Modules that a program makes anew for each call, such as losses: those without weights are one kind."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+import gluonjit  # noqa: E402
+from tests.common.torch_support import assert_close, gradients  # noqa: E402
+
+Make = Callable[[], Any]
+
+
+def trained(make: Make, dynamic: bool) -> tuple[list[Any], list[Any]]:
+    """The losses of three minibatches and the gradients of each; and the reports of a batched model."""
+    torch.manual_seed(0)
+    net = nn.Linear(4, 3)
+    if dynamic:
+        gluonjit.hybridize(net, dynamic_batch=True, granularity="cell", scheduler="depth")
+    found: list[Any] = []
+    reports = []
+    for seed in range(3):
+        draw = torch.Generator().manual_seed(seed)
+        net.zero_grad()
+        losses = []
+        for _ in range(12):
+            x, y = torch.randn(2, 4, generator=draw), torch.randint(0, 3, (2,), generator=draw)
+            losses.append(make()(net(x), y))
+        sum(losses).backward()
+        found += [torch.stack([loss.detach() for loss in losses]), *gradients(net).values()]
+        if dynamic:
+            reports.append(gluonjit.explain())
+    return found, reports
+
+
+@pytest.mark.parametrize(
+    "make", [nn.CrossEntropyLoss, nn.NLLLoss, lambda: nn.CrossEntropyLoss(reduction="sum")]
+)
+def test_losses_made_for_each_sample_run_together(make: Make) -> None:
+    expected, _ = trained(make, False)
+    actual, reports = trained(make, True)
+    for one, other in zip(actual, expected):
+        assert_close(one, other, "a loss or a gradient")
+    kinds = {name: kind for name, kind in reports[-1].kinds.items() if name.endswith("Loss")}
+    assert [(kind.nodes, kind.launches) for kind in kinds.values()] == [(12, 1)]
+    assert reports[1].cache["misses"] == reports[2].cache["misses"] == 0, "nothing is traced for them"
+
+
+def test_losses_with_weights_of_their_own_are_told_apart() -> None:
+    def weighed() -> Any:
+        made.append(nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 1.0 + len(made) % 3])))
+        return made[-1]
+
+    made: list[Any] = []
+    expected, _ = trained(weighed, False)
+    made.clear()
+    actual, _ = trained(weighed, True)
+    for one, other in zip(actual, expected):
+        assert_close(one, other, "a loss or a gradient")
+
+
+def test_a_loss_that_gets_weights_later_is_another() -> None:
+    torch.manual_seed(0)
+    net = gluonjit.hybridize(nn.Linear(4, 3), dynamic_batch=True, granularity="cell")
+    loss, x, y = nn.CrossEntropyLoss(), torch.randn(2, 4), torch.tensor([0, 2])
+    first = float(loss(net(x), y))
+    loss.weight = torch.tensor([1.0, 0.0, 5.0])
+    second = float(loss(net(x), y))
+    gluonjit.hybridize(net, dynamic_batch=False)
+    assert second == pytest.approx(float(loss(net(x), y)), rel=1e-5)
+    loss.weight = None
+    assert first == pytest.approx(float(loss(net(x), y)), rel=1e-5)

@@ -84,9 +84,9 @@ def test_in_a_module(cases: list[Case]) -> None:
         close = partial(assert_near, atol=1e-5, equal_nan=True, msg=f"{test}: {{}}".format)
         samples = draw(test, SAMPLES)
         eager = Net(test, samples[0])
-        net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True)
+        net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="cell")
         expected, wanted = outcome(eager, samples)
-        with gluonjit.batching() as batch:
+        with gluonjit.batching(granularity="cell") as batch:
             actual, found = outcome(net, samples, [one.requires_grad for one in expected])
             actual = [one + 0 if one.dtype is not torch.bool else one & True for one in actual]
         assert not batch.report.alone and not batch.report.unbatched, (test, batch.report.alone, batch.report.unbatched)

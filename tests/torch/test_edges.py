@@ -230,3 +230,36 @@ def test_a_cell_that_asks_whether_it_is_in_inference_mode_is_asked_each_time() -
     wanted, found = both(lambda net, x: net.asking(net.nodes(x)), run)
     for a, b in zip(wanted, found):
         assert_close(b.clone(), a.clone(), "a result")
+
+
+# --- overwritten values ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("used", [False, True])
+@pytest.mark.parametrize("call", ["backward", "grad"])
+def test_what_is_overwritten_matters_where_a_path_leads_to_what_is_asked_for(call: str, used: bool) -> None:
+    """The input is read by a call of an earlier batch, of which a later one has another result."""
+
+    def program(net: Any, x: Any) -> Any:
+        other = torch.relu(x)
+        h = torch.tanh(net.nodes(torch.ones(2, 4)))
+        if float(h.detach().sum()) > 100:  # which runs the batch
+            return other
+        p = torch.tanh(net.edges(h + other if used else h))
+        p += 1
+        return p * 1.0, other
+
+    def run(net: Any) -> Any:
+        x = torch.ones(2, 4, requires_grad=True)
+        y, _ = net(x)
+        try:
+            if call == "grad":
+                return torch.autograd.grad(y.sum(), x, allow_unused=True)[0]
+            y.sum().backward(inputs=[x])
+            return x.grad
+        except RuntimeError as error:
+            return "modified by an inplace operation" in str(error)
+
+    wanted, found = both(program, run)
+    assert wanted is (True if used else None)
+    assert found is wanted

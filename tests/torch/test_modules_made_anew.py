@@ -38,9 +38,7 @@ def trained(make: Make, dynamic: bool) -> tuple[list[Any], list[Any]]:
     return found, reports
 
 
-@pytest.mark.parametrize(
-    "make", [nn.CrossEntropyLoss, nn.NLLLoss, lambda: nn.CrossEntropyLoss(reduction="sum")]
-)
+@pytest.mark.parametrize("make", [nn.CrossEntropyLoss, nn.NLLLoss, lambda: nn.CrossEntropyLoss(reduction="sum")])
 def test_losses_made_for_each_sample_run_together(make: Make) -> None:
     expected, _ = trained(make, False)
     actual, reports = trained(make, True)

@@ -210,8 +210,9 @@ def backward(
     given = (computed(tensors), computed(_listed(grad_tensors)))
     for item in () if inputs is None else _tensors_of(inputs):
         refuse_used(item, "backward(inputs=...) with such a result among them")
-    with _passing(), BACKWARD, telling(bool(create_graph if retain_graph is None else retain_graph)):
-        hooked.original_backward(*given, retain_graph, create_graph, grad_variables, computed(inputs))
+    asked = computed(inputs)
+    with _passing(), BACKWARD, telling(bool(create_graph if retain_graph is None else retain_graph), _nodes_of(asked)):
+        hooked.original_backward(*given, retain_graph, create_graph, grad_variables, asked)
 
 
 def grad(
@@ -232,7 +233,8 @@ def grad(
     given = (computed(outputs), computed(inputs), computed(grad_outputs))
     for item in _tensors_of(inputs):
         refuse_used(item, "torch.autograd.grad(outputs, inputs) with such a result among its inputs")
-    with _passing(), BACKWARD, telling(bool(create_graph if retain_graph is None else retain_graph)):
+    asked = _nodes_of(given[1])
+    with _passing(), BACKWARD, telling(bool(create_graph if retain_graph is None else retain_graph), asked):
         return hooked.original_grad(*given, retain_graph, create_graph, *args, **kwargs)
 
 
@@ -273,6 +275,12 @@ def _listed(tensors: Any) -> Any:
 
 def _tensors_of(listed: Any) -> Any:
     return listed.values() if isinstance(listed, Mapping) else listed
+
+
+def _nodes_of(inputs: Any) -> list[Any]:
+    """Return the nodes of the history that give these tensors."""
+    listed = [] if inputs is None else _tensors_of(inputs)
+    return [item.node if isinstance(item, GradientEdge) else item.grad_fn for item in listed]
 
 
 def _run_heads(tensors: tuple[Any, ...]) -> None:

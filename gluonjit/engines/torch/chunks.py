@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -191,22 +191,27 @@ TWICE = (
 
 
 class _Told(threading.local):
-    """The orders of the innermost backward of this thread; a thread that none was called on keeps the history."""
+    """The orders of the innermost backward of this thread; a thread that none was called on keeps the history.
+
+    asked: the nodes of the history whose results it was asked for by name.
+    """
 
     keep = True
+    asked: Collection[Any] = ()
 
 
 _TOLD = _Told()
 
 
 @contextmanager
-def telling(keep: bool) -> Iterator[None]:
-    """A region in which backward is called, and told whether to keep the history."""
-    before, _TOLD.keep = _TOLD.keep, keep
+def telling(keep: bool, asked: Collection[Any] = ()) -> Iterator[None]:
+    """A region in which backward is called, told whether to keep the history, and of which nodes to give results."""
+    before = _TOLD.keep, _TOLD.asked
+    _TOLD.keep, _TOLD.asked = keep, asked
     try:
         yield
     finally:
-        _TOLD.keep = before
+        _TOLD.keep, _TOLD.asked = before
 
 
 def told() -> bool:
@@ -216,6 +221,12 @@ def told() -> bool:
 
 keeps_graph: Callable[[], bool] = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", told)
 """The flag of the backward under way: True if it was told to keep the history."""
+
+
+def is_asked_by_name(node: Any) -> bool:
+    """Tells whether the backward under way was asked for the results of this node."""
+    return node in _TOLD.asked
+
 
 _executes: Callable[[Any], bool] = torch._C._will_engine_execute_node
 

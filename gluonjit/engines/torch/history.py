@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gluonjit.analysis.plan import Place
-from gluonjit.engines.torch.chunks import Chunk, is_asked_for, keeps_graph
+from gluonjit.engines.torch.chunks import Chunk, is_asked_by_name, is_asked_for, keeps_graph
 from gluonjit.engines.torch.hooked import LEARNING, applied, plain
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError
@@ -30,6 +30,10 @@ class Flush(torch.autograd.Function):  # type: ignore[misc]
         if all(head is None for head in heads):  # a backward that began elsewhere in what its sources came from
             return (None,) * len(ctx.needs_input_grad)
         asked = [is_asked_for(node) for node, _ in ctx.next_functions]
+        if ctx.tape.has_overwritten and not all(asked):
+            asked = [leads(*edge) for edge in ctx.next_functions]
+            if not any(asked):
+                return (None,) * len(ctx.needs_input_grad)
         if torch.is_grad_enabled():
             if ctx.tape.again is None or ctx.tape.observed:
                 raise CaptureError(
@@ -40,6 +44,28 @@ class Flush(torch.autograd.Function):  # type: ignore[misc]
             return (None, None, *ctx.tape.again(ctx.tape, heads, asked))
         with plain():
             return (None, None, *ctx.tape.gradients(heads, keeps_graph(), asked))
+
+
+_OURS = frozenset(f"{name}Backward" for name in ("Pieces", "Taken", "Once"))
+_VIEWS = frozenset({"ViewBackward0", "ReshapeAliasBackward0", "UnsqueezeBackward0"})
+_DEEPEST = 50
+
+
+def leads(node: Any, output: int, depth: int = 0) -> bool:
+    """Tells whether the backward under way comes from here to what it was asked for.
+
+    PyTorch says so of all results of a flush if that leads there from any; here the flush is asked from which.
+    """
+    if not is_asked_for(node):
+        return False
+    if is_asked_by_name(node) or depth == _DEEPEST:
+        return True
+    if node.name() == "FlushBackward":
+        asked = [leads(*edge, depth=depth + 1) for edge in node.next_functions]
+        return all(asked) or node.tape.leads(output, asked)
+    if node.name() in _OURS or node.name() in _VIEWS:
+        return any(leads(*edge, depth=depth + 1) for edge in node.next_functions)
+    return True
 
 
 def joined_history(tape: Tape, chunks: Mapping[Place, Chunk]) -> None:

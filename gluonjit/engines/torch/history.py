@@ -31,7 +31,7 @@ class Flush(torch.autograd.Function):  # type: ignore[misc]
             return (None,) * len(ctx.needs_input_grad)
         asked = [is_asked_for(node) for node, _ in ctx.next_functions]
         if ctx.tape.has_overwritten and not all(asked):
-            asked = [leads(*edge) for edge in ctx.next_functions]
+            asked = [leads(node, k) for node, k in ctx.next_functions]
             if not any(asked):
                 return (None,) * len(ctx.needs_input_grad)
         if torch.is_grad_enabled():
@@ -61,10 +61,10 @@ def leads(node: Any, output: int, depth: int = 0) -> bool:
     if is_asked_by_name(node) or depth == _DEEPEST:
         return True
     if node.name() == "FlushBackward":
-        asked = [leads(*edge, depth=depth + 1) for edge in node.next_functions]
+        asked = [leads(further, k, depth + 1) for further, k in node.next_functions]
         return all(asked) or node.tape.leads(output, asked)
     if node.name() in _OURS or node.name() in _VIEWS:
-        return any(leads(*edge, depth=depth + 1) for edge in node.next_functions)
+        return any(leads(further, k, depth + 1) for further, k in node.next_functions)
     return True
 
 

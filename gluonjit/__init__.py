@@ -24,8 +24,9 @@ its functions, and no others, to capture calls and run them together. Of `mxnet`
 
 Of `torch`:
 
-    torch: as_tensor, asarray, compile
+    torch: as_tensor, asarray, compile, is_inference
     torch.ScriptMethod: __call__
+    torch.Tensor: register_hook, retain_grad
     torch._functorch.eager_transforms: _wrap_for_grad
     torch._functorch.vmap: _add_batch_dim
     torch._tensor: handle_torch_function

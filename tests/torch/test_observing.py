@@ -28,13 +28,13 @@ class Observed(nn.Module):
         return self.program(self, x)
 
 
-def alike(program: Program, granularity: str = "cell", times: int = 1, count: int = 3) -> None:
+def alike(program: Program, granularity: str = "cell", times: int = 1, count: int = 3, **options: Any) -> None:
     """What a program returns besides its loss, and all gradients, after several backward passes."""
     found = []
     for dynamic in (False, True):
         net = Observed(program)
         if dynamic:
-            gluonjit.hybridize(net, dynamic_batch=True, granularity=granularity)
+            gluonjit.hybridize(net, dynamic_batch=True, granularity=granularity, **options)
         xs = list(torch.randn(count, 2, 4, generator=torch.Generator().manual_seed(1)))
         results = [net(x) for x in xs]
         total = sum(loss for loss, _ in results)
@@ -199,6 +199,16 @@ def test_a_result_that_its_own_call_goes_on_from() -> None:
     net(x, 0).backward()
     for name, gradient in gradients(net).items():
         assert_close(found[name], gradient, name)
+
+
+def test_static_steps() -> None:
+    alike(several, executor="steps")
+
+
+def test_a_static_plan_refuses_hooks_in_the_middle_of_it() -> None:
+    net = gluonjit.hybridize(Observed(replaced), dynamic_batch=True, granularity="cell", executor="replay")
+    with pytest.raises(CaptureError, match="already used this result"):
+        net(torch.randn(2, 4))
 
 
 def test_what_has_no_gradient_of_its_own_is_refused() -> None:

@@ -70,7 +70,7 @@ def _tape_of(value: Value) -> Any:
     if value.result is None or value.result.chunk.readers.shared or is_used_inside(value):
         return None
     tape = getattr(value.result.chunk.tensor.grad_fn, "tape", None)
-    return None if getattr(tape, "observed", None) is None else tape
+    return tape if tape is not None and tape.observes else None
 
 
 def _observed(tape: Any, value: Value) -> Observed:

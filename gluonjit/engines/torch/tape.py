@@ -65,7 +65,9 @@ Again = Callable[["Tape", Sequence[Any], Sequence[bool]], "list[Any]"]
 
 
 class Tape:
-    """The history of one flush."""
+    """The history of one flush. `observes` tells whether results inside of it may have hooks."""
+
+    observes = True
 
     def __init__(self, report: Counts, plan: Plan, samples: int, profile: bool, finite: Any = None) -> None:
         self.report = report

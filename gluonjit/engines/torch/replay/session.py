@@ -156,6 +156,8 @@ class ReplaySession(Session):
 class ReplayTape(Tape):
     """The history of a flush on a static plan, which is reserved as long as this is needed."""
 
+    observes = False
+
     def __init__(
         self, report: Counts, plan: Plan, samples: int, profile: bool, sized: SizedSkeleton, static: StaticPlan
     ) -> None:

@@ -11,7 +11,7 @@ from gluonjit.engines.torch.fused_steps import RanFused
 from gluonjit.hybrid.run.state import LOCAL
 
 
-class Observed(NamedTuple):
+class HookedResult(NamedTuple):
     """A result with hooks: where its rows lie, its shape, and the hooks, that of `retain_grad` last."""
 
     place: Place
@@ -32,7 +32,7 @@ class Observed(NamedTuple):
             state.paused = before
 
 
-def apart(steps: list[Any], observed: dict[int, list[Observed]]) -> Iterator[tuple[Any, int, list[Observed]]]:
+def apart(steps: list[Any], observed: dict[int, list[HookedResult]]) -> Iterator[tuple[Any, int, list[HookedResult]]]:
     """Give what ran, the last first, with the number of its last step and what is observed of that step's results.
 
     Steps that ran in C in one go are parted after each of those.

@@ -16,7 +16,7 @@ from gluonjit.analysis.plan import Place
 from gluonjit.engines.torch.chunks import current_backward
 from gluonjit.engines.torch.hooked import original_register_hook, original_retain_grad
 from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.observed import Observed
+from gluonjit.engines.torch.observed import HookedResult
 from gluonjit.engines.torch.operands import current
 from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.results import is_used, is_used_inside, refuse_used
@@ -73,16 +73,16 @@ def _tape_of(value: Value) -> Any:
     return tape if tape is not None and tape.observes else None
 
 
-def _observed(tape: Any, value: Value) -> Observed:
+def _observed(tape: Any, value: Value) -> HookedResult:
     chunk, row = value.result
     begin = chunk.place.begin + row
     place = Place(chunk.place.arena, begin, begin + value.spec.rows)
     step = next(number for number, step in enumerate(chunk.plan.steps) if chunk.place in step.places)
-    known: list[Observed] = tape.observed.setdefault(step, [])
+    known: list[HookedResult] = tape.observed.setdefault(step, [])
     for found in known:
         if found.place == place:
             return found
-    known.append(Observed(place, value.spec.shape, OrderedDict(), []))
+    known.append(HookedResult(place, value.spec.shape, OrderedDict(), []))
     return known[-1]
 
 

@@ -20,7 +20,7 @@ from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, current_backwar
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.hooked import run_backward
-from gluonjit.engines.torch.observed import Observed, apart
+from gluonjit.engines.torch.observed import HookedResult, apart
 from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces, program_of
 from gluonjit.engines.torch.written import modified
@@ -87,7 +87,7 @@ class Tape:
         self._spare: dict[int, Any] = {}  # where nobody reads it, the gradient of a weight
         self.again: Again | None = None  # what gives gradients that can be differentiated
         self._gone: Any = None  # flags of rows through which a pass has come that was not told to keep the history
-        self.observed: dict[int, list[Observed]] = {}  # results that have hooks, by step
+        self.observed: dict[int, list[HookedResult]] = {}  # results that have hooks, by step
         self.runs: Callable[[int], Any] | None = None  # what runs the program of a step, where it is not that itself
         self._constants: dict[int, tuple[Any, Any]] = {}  # a weight, and what stands for it in the steps
         self._versions: list[int] = []  # of these weights, as they were

@@ -26,6 +26,7 @@ _ENOUGH = len(_SURE)
 _FAR = _SURE[0]
 _HOPELESS = 4.0  # and two that were traced in, if they were this many times as slow without what the tracing took,
 _UNSURE = 0.5  # where one of few calls counts as half, as these do other things that come once, too
+_SEEN, _LOSES = 8, 1.25  # and two in which half of so many calls alone took so many times as long as eager ones
 _TIE = 0.95  # batches that are no faster than that are not worth their first minibatches
 _MOST = 8  # trials after which it is decided by what there is: tracing is what this program does
 _WORSE = 1.1  # batches that have become so much slower than eager was are compared anew
@@ -41,7 +42,8 @@ class StretchOutcome(NamedTuple):
 
     rate: seconds of a call that was batched, without what tracing took; few: whether these were few calls; unlike:
     whether something was done that is not in every minibatch; whole: whether it was not abandoned; explores: whether it
-    was captured to see whether that is better than the way that is kept; way: the way to batch, as it is shown.
+    was captured to see whether that is better than the way that is kept; way: the way to batch, as it is shown; loses:
+    whether it was abandoned because its calls by themselves were slower than eager ones.
     """
 
     eager: bool
@@ -53,6 +55,7 @@ class StretchOutcome(NamedTuple):
     whole: bool = True
     explores: bool = False
     way: str = ""
+    loses: bool = False
 
 
 class PaceSummary(NamedTuple):
@@ -186,6 +189,13 @@ class Pace:
         """Tells whether a trial that has taken so long, for this many calls so far, has spent what it may lose."""
         return seconds - self.unit * calls > self.allowed
 
+    def loses(self, calls: list[float]) -> bool:
+        """Tells whether a trial loses, whatever follows, by the seconds of its calls in which nothing was traced.
+
+        What comes after the calls, as backward passes do, is part of the time of eager ones.
+        """
+        return self.decided is None and len(calls) >= _SEEN and median(calls) > _LOSES * self.unit
+
     def add(self, ran: StretchOutcome) -> None:
         """Count a stretch."""
         each = ran.seconds / ran.calls
@@ -210,7 +220,9 @@ class Pace:
             if ran.whole:
                 known = self.batched if usual else self.strange
                 known.append(each)
-            if not usual and ran.rate > _HOPELESS * self.unit:
+            if ran.loses:
+                self.hopeless += 1.0
+            elif not usual and ran.rate > _HOPELESS * self.unit:
                 self.hopeless += _UNSURE if ran.few else 1.0
             self._decide()
 

@@ -46,6 +46,7 @@ class Graph(GraphRows):
         self.lookup_specs: dict[Any, Spec] = {}
         self.marks: list[Mark] = []  # where samples begin and end
         self.copies: list[Iterable[int]] = []  # rows that arrays with memory of their own refer to, as `stack` gives
+        self.several: set[int] = set()  # rows of leaves each of which stands for several arrays of the program
         self.overwritten: list[int] = []  # rows of nodes whose backward pass needs what was written over since
         self.single_rows = {}  # one-row slices of inputs, so that equal ones are the same value
         # (the row's number for x[i:i+1], ~number for x[i])

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Collection, Hashable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 from gluonjit.compiled import ROWS
 from gluonjit.graph import Kind
-from gluonjit.rows.assembly import CallingConvention, compiled
+from gluonjit.rows.assembly import CallingConvention, Compiled, compiled
 from gluonjit.rows.program import NotFusable, RowProgram
 from gluonjit.rows.running import Template
 
 MOST_WAYS = 256  # in which one program is called: which operands lie together, and which learn
+_MOST_ASSEMBLIES = 1024
 
 
 class Learning(NamedTuple):
@@ -41,6 +44,22 @@ class Way(NamedTuple):
     read_again: tuple[int, ...]
 
 
+@lru_cache(maxsize=_MOST_ASSEMBLIES)
+def _assembled(program: RowProgram, way: CallingConvention, numbers: bytes) -> Compiled:
+    """Assemble a program once for all kinds that have it, as equal layers do; `numbers` tells 0.0 from -0.0."""
+    return compiled(program, way, ROWS.OPS)
+
+
+def assembly_count() -> int:
+    """Assemblies in the cache: 1,024 at most, of some kilobytes each."""
+    return _assembled.cache_info().currsize
+
+
+def clear_assemblies() -> None:
+    """Forget them."""
+    _assembled.cache_clear()
+
+
 class Fused:
     """A batched program in C: its ways of being called, each with its assembly or the reason why there is none."""
 
@@ -53,8 +72,9 @@ class Fused:
         """Assemble a way of calling the program, given its signs (see `Blocks.choose`); or say why there is none."""
         direct, operands = (frozenset([k for k, sign in enumerate(look[1:]) if sign & flag]) for flag in (1, 2))
         weights, results = frozenset(learning.weights), frozenset(learning.results)
+        numbers = array("d", [instr.number for instr in self.program.code]).tobytes()
         try:
-            found = compiled(self.program, CallingConvention(direct, operands, weights, results), ROWS.OPS)
+            found = _assembled(self.program, CallingConvention(direct, operands, weights, results), numbers)
         except NotFusable as reason:
             return str(reason)
         forward = Template(found.forward, found.saved, consts)

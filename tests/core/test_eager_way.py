@@ -425,3 +425,25 @@ def test_what_an_abandoned_look_says_of_calls(monkeypatch: pytest.MonkeyPatch, c
     stretch.abandon()
     outcome = added(monkeypatch, stretch)
     assert outcome.rate == pytest.approx(0.5 / calls) and outcome.few is few
+
+
+@pytest.mark.parametrize(("slow", "traced", "loses"), [(2.0, 0.0, True), (1.0, 0.0, False), (2.0, 1.0, False)])
+def test_a_trial_ends_where_its_calls_alone_are_slower_than_eager_ones(
+    monkeypatch: pytest.MonkeyPatch, slow: float, traced: float, loses: bool
+) -> None:
+    """A call counts up to the next one, with the flushes in it; where something was traced it does not."""
+    stretch = stretch_of(monkeypatch, 0, 0.0, 0.0)
+    stretch.pace.unit, stretch.pace.seconds = 1.0, 1e6
+    now = [0.0]
+    monkeypatch.setattr(pacing, "perf_counter", lambda: now[0])
+    stretch.last, abandoned = 0.0, False
+    for _ in range(12):
+        pacing.begin(LOCAL.state, pacing.Paces(True), False, _Engine())
+        abandoned = abandoned or stretch.eager
+        if traced:
+            with pacing.TRACE:
+                now[0] += 1e-3
+        with pacing.FLUSH:
+            now[0] += slow
+        stretch.leave()
+    assert abandoned is loses and (loses or len(stretch.took) == (0 if traced else 11))

@@ -93,6 +93,21 @@ def test_few_calls_of_an_abandoned_trial_count_as_half(few: bool, trials: int) -
     assert pace.decided is True and pace.trials == trials
 
 
+def test_a_trial_whose_calls_alone_are_slower_need_not_be_seen_whole() -> None:
+    """What follows the calls is part of what eager calls take, and comes on top here; tracing does not count."""
+    pace = Pace(True)
+    run(pace, 1e-3, 1e-3, 2)
+    slow, fast = 1.5e-3, 1.1e-3
+    assert not pace.loses([slow] * 7) and not pace.loses([fast] * 20) and not pace.loses([slow] * 4 + [fast] * 5)
+    assert pace.loses([fast] * 4 + [slow] * 5)
+    trials = 0
+    while pace.decided is None:
+        way = pace.wants_eager
+        trials += not way
+        pace.add(StretchOutcome(way, CALLS * 1e-3, CALLS, 2e-3, unlike=not way, whole=way, loses=not way))
+    assert pace.decided is True and trials == 2
+
+
 def test_a_trace_in_every_minibatch_counts() -> None:
     pace = Pace(False)
     ways = run(pace, 1e-3, 0.3e-3, 200, traced=1000)  # which makes it 1.3 times as slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import mxnet as mx
+import numpy as np
 import pytest
 from mxnet import gluon, nd
 from mxnet.gluon import nn
@@ -166,3 +167,44 @@ def test_sizes_that_come_again_get_a_compiled_graph_of_their_own() -> None:
         assert_close(actual, expected, "a result")
     gluonjit.clear_caches()
     assert gluonjit.cache_info()["mxnet.sized"] == 0
+
+
+class Experts(gluon.Block):
+    """Equal layers, each with weights of its own, one of which each sample goes through."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.experts = nn.Sequential()
+        for _ in range(count):
+            self.experts.add(nn.Dense(SIZE, in_units=SIZE, activation="tanh"))
+
+    def forward(self, x: Any, expert: int) -> Any:
+        return self.experts[expert](x)
+
+
+def assemblies(count: int) -> int:
+    """Train equal layers for a minibatch; returns how many row programs were assembled."""
+    gluonjit.clear_caches()
+    net = Experts(count)
+    net.initialize(mx.init.Uniform(0.5))
+    assert_same(net, [(rows(1, SIZE), k % count) for k in range(4 * count)], lambda net, sample: net(*sample).sum())
+    return gluonjit.cache_info()["mxnet.assemblies"]
+
+
+def test_equal_layers_share_what_is_assembled_for_one_of_them() -> None:
+    assert 0 < assemblies(6) <= assemblies(2)
+
+
+def test_numbers_that_are_equal_but_for_the_sign_of_zero_are_two_programs() -> None:
+    @gluonjit.cell
+    def up(x: Any) -> Any:
+        return nd.tanh(x) * 0.0
+
+    @gluonjit.cell
+    def down(x: Any) -> Any:
+        return nd.tanh(x) * -0.0
+
+    with gluonjit.batching():
+        found = [cell(nd.ones((1, SIZE)) * k) for cell in (up, down) for k in (1, 2)]
+    assert gluonjit.explain().fused > 0
+    assert [bool(np.signbit(array.asnumpy()).all()) for array in found] == [False, False, True, True]

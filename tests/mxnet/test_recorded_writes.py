@@ -11,6 +11,7 @@ import pytest
 from mxnet import autograd, gluon, nd
 
 import gluonjit
+from gluonjit.engines.mxnet import refusals
 from gluonjit.errors import CaptureError
 
 Write = Callable[[Any, Any], Any]
@@ -438,3 +439,68 @@ def test_a_result_that_a_later_flush_has_read_beside_a_weight_is_in_the_graph(dy
 
     with autograd.record():
         net(program, nd.array([[0.2, -0.9, -0.3]]))
+
+
+class Masked(gluon.Block):
+    """Writes to an array that is made like another, which a layer has read before or after."""
+
+    def __init__(self, order: str) -> None:
+        super().__init__()
+        self.layer = gluon.nn.Dense(4, in_units=4)
+        self.order = order
+
+    def forward(self, x: Any, k: int) -> Any:
+        state = nd.zeros((1, 4))
+        if self.order == "made before":
+            mask = nd.zeros((1, 4))
+        y = self.layer(state) + x
+        if self.order == "read between":
+            y.asnumpy()
+        if self.order != "made before":
+            mask = nd.zeros((1, 4))
+        mask[0, k] = 3
+        return (self.layer(y * mask) + state).sum()
+
+
+@pytest.mark.parametrize("order", ["made after", "made before", "read between"])
+def test_an_array_made_like_one_that_was_read_may_be_written_to(order: str) -> None:
+    found = []
+    for dynamic in (False, True):
+        net = Masked(order)
+        net.initialize(mx.init.Constant(0.3))
+        if dynamic:
+            net.hybridize(dynamic_batch=True)
+        with autograd.record():
+            total = nd.add_n(*[net(nd.ones((1, 4)) * k, k) for k in range(4)])
+        total.backward()
+        found.append([total.asscalar(), net.layer.weight.grad().asnumpy().tolist()])
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-5)
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-5)
+    assert gluonjit.explain().flushes == (5 if order == "read between" else 1)
+
+
+class Drawn(gluon.Block):
+    """Writes to an array that it has just made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = gluon.nn.Dense(4, in_units=4)
+
+    def forward(self, count: int) -> Any:
+        new = nd.zeros((count, 4))
+        new[0, 0] = count
+        return self.layer(new).sum()
+
+
+def test_writes_to_new_arrays_do_not_look_through_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a large batch that would take longer than all the rest."""
+    looked = []
+    original = refusals.entered_waiting
+    monkeypatch.setattr(refusals, "entered_waiting", lambda *given: looked.append(1) or original(*given))
+    net = Drawn()
+    net.initialize()
+    net.hybridize(dynamic_batch=True)
+    with autograd.record():
+        total = nd.add_n(*[net(count) for count in (1, 2, 3, 1, 2, 3)])
+    total.backward()
+    assert not looked and gluonjit.explain().flushes == 1

@@ -192,6 +192,7 @@ def test_what_has_no_instruction_stays_pytorchs(name: str) -> None:
 
 def test_the_report_says_that_rows_are_too_wide_for_c(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gluonjit.rows.assembly.MOST_COLUMNS", WIDTH - 1)
+    gluonjit.clear_caches()
     net, samples = made(IN_C["sums"], (WIDTH,))
     expected = outcome(net, samples)
     gluonjit.hybridize(net, dynamic_batch=True)

@@ -135,11 +135,15 @@ def _created(batch: Batch, handle: int, name: str, attrs: Attrs, is_np: bool, as
     if rule is None or rule.kind != "constant" or rule.random or as_list:
         refuse(f"{name} runs when it is called")
         return original_invoke(handle, [], *unzipped(attrs), None, is_np, as_list)
-    array = made_from_nothing(batch, (handle, attrs, is_np, LOCAL.state.numpy))
+    key = handle, attrs, is_np, LOCAL.state.numpy
+    again = key in batch.created
+    array = made_from_nothing(batch, key)
     try:
         value = leaf(batch, array)
     except Empty:
         return array
+    if again:
+        batch.graph.several.update(value.row_list())
     zero = name in _ZEROS
     return wrap_np_as(created(value, zero), array) if is_np else wrap_created(value, array, zero)
 

@@ -8,9 +8,10 @@ from mxnet.base import MXNetError
 
 from gluonjit.engines.mxnet.history import has_history as known_to_autograd
 from gluonjit.engines.mxnet.history import is_learned
+from gluonjit.engines.mxnet.operands import ZERO
 from gluonjit.engines.mxnet.reach import entered_waiting
 from gluonjit.engines.mxnet.results import Imported, is_entered, is_read, spent, tape_of
-from gluonjit.graph import Value
+from gluonjit.graph import Graph, Value
 from gluonjit.graph.modes import RECORDING
 from gluonjit.hybrid.run.failures import refused
 from gluonjit.hybrid.run.state import LOCAL
@@ -19,7 +20,9 @@ from gluonjit.hybrid.run.state import LOCAL
 def refuse_recorded(value: Value, shape: tuple[int, ...]) -> None:
     """Raise where MXNet, recording, refuses to write to an array of this shape, whose value has been computed."""
     state = LOCAL.state
-    if state.mode & RECORDING and state.paused == state.eagerly and is_entered(value):
+    if not state.mode & RECORDING or state.paused != state.eagerly or _is_one_of_several(value):
+        return
+    if is_entered(value):
         _refuse(shape)
 
 
@@ -29,7 +32,7 @@ def refuse_waiting(value: Value) -> None:
     graph = value.graph
     if not state.mode & RECORDING or state.paused != state.eagerly or state.batch is None:
         return
-    if graph is None or graph is not state.batch.graph:
+    if graph is None or graph is not state.batch.graph or _is_one_of_several(value) or _is_new(value):
         return
     begun: list[int] = []
     for leaf in graph.leaves.values():
@@ -42,6 +45,21 @@ def refuse_waiting(value: Value) -> None:
             begun += entries.values()
     if entered_waiting(graph, begun, known_to_autograd)[value.row_list()].all():
         _refuse(value.spec.shape)
+
+
+def _is_one_of_several(value: Value) -> bool:
+    """Tells whether other arrays of the program have this value, too, so that who reads it may have read those.
+
+    These are made alike, of nothing, and nobody else's write to one is seen in another.
+    """
+    graph = value.graph
+    return isinstance(graph, Graph) and not graph.several.isdisjoint(value.row_list())
+
+
+def _is_new(value: Value) -> bool:
+    """Tells whether nothing was captured since an array was made without being recorded."""
+    graph = value.graph
+    return (value.base is None or value.base is ZERO) and not value.taped and value.row_list()[-1] + 1 == graph.rows
 
 
 def refuse_variable(array: Any) -> None:

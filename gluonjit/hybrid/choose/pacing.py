@@ -99,6 +99,8 @@ class CallStretch:
         "given",
         "inside",
         "last",
+        "loses",
+        "marked",
         "most",
         "others",
         "pace",
@@ -108,6 +110,7 @@ class CallStretch:
         "seconds",
         "state",
         "timed",
+        "took",
         "traced",
         "traces",
         "unlike",
@@ -145,6 +148,9 @@ class CallStretch:
         self.whole = True
         self.rate = 0.0  # seconds of a call that was batched, where this was abandoned,
         self.few = False  # and whether there were few of them
+        self.loses = False
+        self.took: list[float] = []  # seconds of each call, up to the next one, in which nothing was traced
+        self.marked = 0.0, 0  # seconds and traces when the last call began
         self.way = ""
         self.pauses = False  # the rest of this call runs eagerly
         if self.timed and pace.compares:
@@ -193,6 +199,7 @@ class CallStretch:
     def abandon(self) -> None:
         """Continue in the kept way, or eagerly: in training up to the minibatch's end, as backward is still to come."""
         self.whole, self.rate, self.few = False, self._rate(), self.calls < _FEW
+        self.loses = self.pace.loses(self.took)
         if self.explores is not None:
             self.explores.give_up(self.pace.training)
             return
@@ -205,7 +212,14 @@ class CallStretch:
         if self.eager or not (self.free and self.whole and is_trial):
             return False
         coming = self.traced / self.traces if self.traces else 0.0
-        return self.pace.spent(self._so_far() + coming, self.calls)
+        return self.pace.loses(self.took) or self.pace.spent(self._so_far() + coming, self.calls)
+
+    def mark(self) -> None:
+        """Note what the call that ends here took, before the next one of a trial begins."""
+        seconds, traces = self.marked
+        self.marked = self.seconds, self.traces
+        if self.calls and traces == self.traces:
+            self.took.append(self.seconds - seconds)
 
     def _so_far(self) -> float:
         return self.seconds + (perf_counter() - self.last if self.inside else 0.0)
@@ -228,7 +242,9 @@ class CallStretch:
         seconds = self.seconds if self.timed else 0.0
         unlike = self.unlike or self.traced > _SLIGHT * self.seconds
         self.pace.add(
-            StretchOutcome(eager, seconds, self.calls, rate, self.few, unlike, self.whole, explores, self.way)
+            StretchOutcome(
+                eager, seconds, self.calls, rate, self.few, unlike, self.whole, explores, self.way, self.loses
+            )
         )
 
 
@@ -237,6 +253,8 @@ def begin(state: Any, paces: Paces, training: bool, engine: Any) -> CallStretch:
     stretch, batch = HERE.stretch, state.batch
     waits = batch is not None and not batch.empty
     if stretch is not None and not stretch.inside:
+        if not stretch.eager and stretch.pace.decided is None:
+            stretch.mark()
         if stretch.given:
             stretch.count()
             stretch.ended = stretch.ended or (not training and state.spare_of is not paces)

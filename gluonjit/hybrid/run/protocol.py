@@ -14,6 +14,7 @@ from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.engine import Engine
 from gluonjit.hybrid.run.session import Session
+from gluonjit.rows.ways import assembly_count, clear_assemblies
 
 
 class Adapter(Engine):
@@ -56,10 +57,12 @@ class Adapter(Engine):
         raise NotImplementedError
 
     def cache_info(self) -> dict[str, int]:
-        """Entries in each of the engine's caches, and plans that are kept, of all engines (512 at most)."""
-        return {**super().cache_info(), "plans": plan_count()}
+        """Entries in each of the engine's caches, and of all engines the plans (512 at most) and the assemblies of row
+        programs (1,024 at most) that are kept."""
+        return {**super().cache_info(), "plans": plan_count(), "assemblies": assembly_count()}
 
     def clear_caches(self) -> None:
         """Empty them."""
         super().clear_caches()
         clear_plans()
+        clear_assemblies()

@@ -107,16 +107,16 @@ def _piece(trace: Trace, results: Sequence[int], of: dict[int, int | None], oper
     alone = Trace([trace.operands[operand]])
     alone.device = trace.device
     inside = list(made)
-    return Piece(operand, _renumbered(trace, alone, [operand], inside), tuple(made), tuple(inside))
+    return Piece(operand, renumbered(trace, alone, [operand], inside), tuple(made), tuple(inside))
 
 
-def _renumbered(trace: Trace, new: Trace, sources: Sequence[int], results: list[int]) -> Trace:
+def renumbered(trace: Trace, new: Trace, sources: Sequence[int], results: list[int]) -> Trace:
     """Fill a trace, whose operands are these positions of another, with what the results need; they count anew."""
     place = {position: number for number, position in enumerate(sources)}
     needed: set[int] = set(results)
     ops: list[TraceOp] = []
     for op in reversed(trace.ops):
-        if needed.intersection(op.outputs) and not all(position in place for position in op.outputs):
+        if needed.intersection(op.outputs).difference(place):
             needed.update(op.inputs)
             ops.append(op)
     for position, tensor in trace.consts:
@@ -151,5 +151,5 @@ def _without(
     rest = Trace(specs)
     rest.device = trace.device
     places = list(results)
-    rest = _renumbered(trace, rest, sources, places)
+    rest = renumbered(trace, rest, sources, places)
     return pruned(rest, places), places

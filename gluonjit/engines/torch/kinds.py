@@ -12,6 +12,7 @@ from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, constants
 from gluonjit.engines.torch.following import followed
 from gluonjit.engines.torch.hoist import Piece, cut, used_alone
 from gluonjit.engines.torch.program import Lone, build, lay_out, program_of, pruned
+from gluonjit.engines.torch.ragged import join_lengths, of_other_lengths
 from gluonjit.engines.torch.recorder import Tracer, TraceTensor, recording
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.structure import Constant
@@ -71,6 +72,9 @@ def make_kind(call: Call) -> Kind | str:
     if isinstance(found, str):
         return found
     trace, places, structure, draws, _ = found
+    known = of_other_lengths(cell, trace, places, _structure(structure, places), not draws, batch)
+    if known is not None:
+        return known
     pieces = None
     if not cell.operator and not draws and "hoisting" not in batch.options.without:
         leaves = [not value.depth and (value.base is None or isinstance(value.base, Value)) for value in values]
@@ -95,7 +99,8 @@ def make_kind(call: Call) -> Kind | str:
         else:
             key = (batch.options.without, torch.is_grad_enabled(), getattr(owner, "training", None))
             made = join_kinds(cell, key, (*args, *kwargs.values()), specs, new, batch)
-    return made if pieces is None else split_kind(trace.operands, made, pieces.kept, products)
+    whole = made if pieces is None else split_kind(trace.operands, made, pieces.kept, products)
+    return join_lengths(cell, whole, trace, places, batch)
 
 
 def _traced(call: Call) -> TraceFindings | str:
@@ -293,9 +298,14 @@ def _overlap(one: Any, other: Any) -> bool:
     return True
 
 
-def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws: bool) -> Kind | str:
+def _structure(structure: Any, places: list[int]) -> Any:
+    """The structure of what a call returns as kinds have it: None for one tensor, and `tuple` for a tuple of them."""
     flat = type(structure) is tuple and list(structure) == list(range(len(places)))
-    shape = None if structure == 0 else tuple if flat else structure
+    return None if structure == 0 else tuple if flat else structure
+
+
+def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws: bool) -> Kind | str:
+    shape = _structure(structure, places)
     if not trace.operands:
         return ALL_CONSTANT
     try:

@@ -47,8 +47,8 @@ class LengthStage(NamedTuple):
 class Stages:
     """The stages of a form, in order, and the slots of what they begin with.
 
-    weights: the constants that all members share, by position; own: those of each member, with how they lie; owners:
-    the slots of the node of each row, by length; finals: the slots of the results; wide: which of them are rows.
+    weights: the constants that all members share, by position; own: those of each member, with how they lie; owners,
+    sizes: by length, the slots of the node of each row, and of the rows of each node; finals: the slots of the results; wide: which of them are rows.
     """
 
     def __init__(self, form: Form) -> None:
@@ -60,6 +60,7 @@ class Stages:
         self.weights = [position for position, _ in trace.consts if position not in form.own]
         self._writer = Writer(count + len(self.weights))
         self.owners: dict[int, int] = {}
+        self.sizes: dict[int, int] = {}
         self.own: list[Source] = []
         self._values: dict[int, Packed] = {}
         self._levels: dict[int, int] = {}
@@ -67,7 +68,7 @@ class Stages:
         self._alone: dict[int, list[int]] = {}  # places of operators, by level
         self._shared: set[int] = set()
         self._begin(count)
-        packer = Packer(form, self._writer, self._owner)
+        packer = Packer(form, self._writer, self._owner, self._size)
         for number, op in enumerate(trace.ops):
             self._place(packer, number)
         self.rows = sum(len(code) for code in self._code.values())
@@ -94,6 +95,12 @@ class Stages:
         slot = self.owners.get(length)
         if slot is None:
             slot = self.owners[length] = self._slot()
+        return slot
+
+    def _size(self, length: int) -> int:
+        slot = self.sizes.get(length)
+        if slot is None:
+            slot = self.sizes[length] = self._slot()
         return slot
 
     def _slot(self) -> int:

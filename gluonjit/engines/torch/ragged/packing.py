@@ -6,11 +6,13 @@ A value with one size that differs is packed: that axis comes first, and the nod
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
 from gluonjit.engines.torch.program import placed
+from gluonjit.engines.torch.ragged.convolving import convolved, windows_of
 from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.rules import layers, pointwise, reductions, shapes
 from gluonjit.engines.torch.rules.shapes import axis as counted
@@ -24,6 +26,9 @@ _ALIKE = (pointwise.pointwise, pointwise.masked, pointwise.filled, shapes.moved,
 _ALONG = (shapes.cut, shapes.cut_list, shapes.concatenated, reductions.reduced, reductions.kept)
 """Rules of what works along dimensions that it is given."""
 _FIRST = {name: 0 for name, rule in RULES.items() if rule in (shapes.cut, shapes.cut_list, shapes.concatenated)}
+
+
+Slots = Callable[[Any], int]
 
 
 class Packed(NamedTuple):
@@ -43,18 +48,24 @@ def in_front(shape: Shape, axis: int) -> Shape:
 
 
 class Packer:
-    """Writes operators down for packed values; `owners` gives the slot of the node of each row of a length."""
+    """Writes operators down for packed values.
 
-    def __init__(self, form: Form, writer: Writer, owners: Any) -> None:
+    owners, sizes: functions from a length to the slot of the node of each of its rows, and of the rows of each node.
+    """
+
+    def __init__(self, form: Form, writer: Writer, owners: Slots, sizes: Slots) -> None:
         self.form = form
         self.writer = writer
         self._owners = owners
+        self._sizes = sizes
 
     def write(self, number: int, op: TraceOp, values: Mapping[int, Packed]) -> list[Packed]:
         """Write an operator down; `number` is its place in the trace. Raises NotBatchable if it mixes rows."""
         given = [values[position] for position in op.inputs]
         outputs = [self._output(position) for position in op.outputs]
         lengths = {value.length for value in given if value.axis is not None}
+        if op.name == "convolution.default" and len(lengths) == 1:
+            return [self._convolved(op, given, outputs[0])]
         if len(lengths) > 1 or not {length for _, _, length in outputs} <= {*lengths, None}:
             if rule_of(op.name) is shapes.expanded and len(lengths) == 0:
                 return [self._repeated(op, given[0], outputs[0])]
@@ -119,6 +130,17 @@ class Packer:
             raise NotBatchable(f"{op.name}: it mixes the rows of a sample")
         moved = tuple([place + 1 if place < axis else place for place in places])
         return {**args, "dim": moved if isinstance(given_dims, tuple) else moved[0]}
+
+    def _convolved(self, op: TraceOp, given: list[Packed], output: tuple[Shaped, int | None, int | None]) -> Packed:
+        value, *weights = given
+        (shape, dtype), axis, length = output
+        if value.axis is None or axis != value.axis or any(not each.val.shared for each in weights):
+            raise NotBatchable(f"{op.name}: not along the rows of each sample")
+        before, weight = self.form.trace.shapes[op.inputs[0]][0], weights[0].val.shape
+        windows = windows_of(dict(op.attrs), axis, before, self.form.trace.shapes[op.outputs[0]][0], weight)
+        slots = [each.val.slot for each in given] + [self._sizes(value.length), self._sizes(length)]
+        (slot,) = self.writer.emit(partial(convolved, axis=axis, windows=windows), slots, f"convolved {axis} {windows}")
+        return Packed(Val(slot, shape, dtype, ANY, (weight[0],)), axis, length)
 
     def _call(self, op: TraceOp) -> OperatorCall:
         return OperatorCall(op.name, operator_named(op.name), {}, [], self.writer)

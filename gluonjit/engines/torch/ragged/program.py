@@ -49,6 +49,8 @@ class Ragged(Program):
                 found[source.packed.val.slot] = _joined([_times(each.own[number], n) for each, n in members])
         for length, slot in stages.owners.items():
             found[slot] = _owners(length, members, self.trace.device)
+        for length, slot in stages.sizes.items():
+            found[slot] = [member.lengths[length] for member, n in members for _ in range(n)]
         lists: dict[int, list[Any]] = {}
         for stage in stages.stages:
             if isinstance(stage, LengthStage):

@@ -22,6 +22,7 @@ from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid.capture.guards.again import first_difference
 from gluonjit.hybrid.capture.guards.objects import Refused
+from gluonjit.hybrid.capture.guards.sizes import plain
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.batch import Batch
 
@@ -71,8 +72,8 @@ def make_kind(call: Call) -> Kind | str:
     found = _traced(call) if call.noted.traced is None else call.noted.traced
     if isinstance(found, str):
         return found
-    trace, places, structure, draws, _ = found
-    known = of_other_lengths(cell, trace, places, _structure(structure, places), not draws, batch)
+    trace, places, structure, draws, *_ = found
+    known = of_other_lengths(call, found, _structure(structure, places))
     if known is not None:
         return known
     pieces = None
@@ -100,7 +101,7 @@ def make_kind(call: Call) -> Kind | str:
             key = (batch.options.without, torch.is_grad_enabled(), getattr(owner, "training", None))
             made = join_kinds(cell, key, (*args, *kwargs.values()), specs, new, batch)
     whole = made if pieces is None else split_kind(trace.operands, made, pieces.kept, products)
-    return join_lengths(cell, whole, trace, places, batch)
+    return join_lengths(call, whole, found)
 
 
 def _traced(call: Call) -> TraceFindings | str:
@@ -167,7 +168,9 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
     looping = _looping(cell, recorders)  # where the program has caught what ended the trace
     if looping:
         return looping
-    found = noted.traced = TraceFindings(trace, places, structure, recorder.draws, _learning(trace))
+    found = noted.traced = TraceFindings(
+        trace, places, structure, recorder.draws, _learning(trace), noted.asked
+    )
     return found
 
 
@@ -187,7 +190,7 @@ def difference(call: Call, before: TraceFindings) -> str:
         return f"it returns {plain.structure!r}"
     if isinstance(found, str):
         return found
-    trace, places, structure, _, learning = before
+    trace, places, structure, _, learning, _ = before
     if len(found.trace.consts) != len(trace.consts) or not all(
         own is other or (own.shape == other.shape and own.dtype == other.dtype and torch.equal(own, other))
         for (_, own), (_, other) in zip(found.trace.consts, trace.consts)
@@ -271,7 +274,7 @@ def _placed(recorder: Tracer, item: Any, places: list[int], operands: int) -> An
             places.append(place)
         return places.index(place)
     if isinstance(item, PLAIN):
-        return Constant(item)
+        return Constant(plain(item))
     raise UnknownResult(f"a {type(item).__name__}, which is neither a tensor nor a plain constant")
 
 

@@ -18,8 +18,9 @@ from gluonjit.engines.torch.cell import Call, Cell, Pattern
 from gluonjit.engines.torch.effects import attributes, parts_of, undrawn
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.kinds import RAISED, ResultWithoutTensors, difference, make_kind
-from gluonjit.engines.torch.other_rows import note_traced, of_other_rows
+from gluonjit.engines.torch.other_rows import note_traced, of_other_rows, without_rows
 from gluonjit.engines.torch.program import program_of
+from gluonjit.engines.torch.ragged import derived_kind
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record, Spec
 from gluonjit.hybrid.capture.capturing import room_of
@@ -335,6 +336,10 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
     try:
         if not made:
             made = of_other_rows(call, wanted)
+            if made is None and not cell.operator:
+                call.noted.signature = without_rows(wanted)
+                with RUNNING, TRACE, undrawn():
+                    made = derived_kind(call)
             if made is None:
                 with RUNNING, TRACE, undrawn():
                     like.take(call, wanted, lambda cell, owner: looks_of(cell, owner, call.batch))

@@ -89,7 +89,8 @@ class Trace:
 class TraceFindings(NamedTuple):
     """The findings of tracing a call: the trace, where the results are in it and in what the call returns.
 
-    draws: whether it draws random numbers; learning: which of the trace's constants learned.
+    draws: whether it draws random numbers; learning: which of the trace's constants learned; asked: the sizes that the
+    program has decided by, in order.
     """
 
     trace: Trace
@@ -97,6 +98,7 @@ class TraceFindings(NamedTuple):
     structure: Any
     draws: bool
     learning: list[bool]
+    asked: tuple[int, ...]
 
 
 class Loops:

@@ -7,6 +7,6 @@ length. `form` finds the sizes that differ, `packing` and `building` make the pr
 gives it to the kinds of a cell.
 """
 
-from gluonjit.engines.torch.ragged.joining import join_lengths, of_other_lengths
+from gluonjit.engines.torch.ragged.joining import derived_kind, join_lengths, of_other_lengths
 
-__all__ = ["join_lengths", "of_other_lengths"]
+__all__ = ["derived_kind", "join_lengths", "of_other_lengths"]

@@ -6,71 +6,122 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import torch
+
+from gluonjit.engines.torch.cell import Call
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.program import lay_out
 from gluonjit.engines.torch.ragged.building import Stages
 from gluonjit.engines.torch.ragged.checking import agrees
+from gluonjit.engines.torch.ragged.deriving import ENOUGH, NotDerivable, TracedCall, agree, derived
 from gluonjit.engines.torch.ragged.form import Form, Unlike
 from gluonjit.engines.torch.ragged.program import Ragged
 from gluonjit.engines.torch.rules.values import NotBatchable
-from gluonjit.engines.torch.trace import Trace
+from gluonjit.engines.torch.trace import Trace, TraceFindings
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind
+from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.run.batch import Batch
 
 _KEY = "lengths"
-_MOST = 8  # traces that wait for one like them, and forms
+_MOST = 8  # traces that wait for one like them, forms, and calls of a form by which others are derived
 
 
 class _Waiting(NamedTuple):
     """A kind that no other is like so far, and what it was made from."""
 
     kind: Kind
-    trace: Trace
-    results: tuple[int, ...]
+    traced: TraceFindings
+    noted: Noted
+
+    @property
+    def results(self) -> list[int]:
+        """The positions of the results."""
+        return self.traced.places
+
+
+@dataclass
+class _Found:
+    """A form, its stages, and the first kind of it; the calls that were traced, by their signatures but for sizes."""
+
+    stages: Stages
+    first: Kind
+    calls: dict[Any, list[TracedCall]] = field(default_factory=dict)
+
+    def note(self, noted: Noted, traced: TraceFindings, lengths: tuple[int, ...]) -> None:
+        """Note a call that was traced."""
+        listed = self.calls.setdefault(noted.signature, [])
+        if len(listed) < _MOST:
+            listed.append(TracedCall(traced.trace, lengths, noted.facts, noted.kept, traced.asked))
 
 
 @dataclass
 class _Lengths:
-    """The calls of a cell: those that wait for others like them, and the forms found, each with its first kind."""
+    """The calls of a cell: those that wait for others like them, and the forms found."""
 
     waiting: list[_Waiting] = field(default_factory=list)
-    found: list[tuple[Stages, Kind]] = field(default_factory=list)
+    found: list[_Found] = field(default_factory=list)
 
 
-def of_other_lengths(
-    cell: Any, trace: Trace, results: list[int], structure: Any, pure: bool, batch: Batch
-) -> Kind | None:
-    """The kind of a call that differs in sizes alone from others of its cell, whose kinds run together."""
-    known: _Lengths | None = cell.joints.get(_KEY)
-    for stages, first in known.found if known is not None and "lengths" not in batch.options.without else ():
+def _known(call: Call) -> list[_Found]:
+    known: _Lengths | None = call.cell.joints.get(_KEY)
+    return known.found if known is not None and "arity" not in call.batch.options.without else []
+
+
+def derived_kind(call: Call) -> Kind | None:
+    """The kind of a call of a new size, from traced calls of other sizes: the program is not run again for it."""
+    operands = tuple([value.spec for value in call.values])
+    for found in _known(call):
+        calls = found.calls.get(call.noted.signature, ())
+        if len(calls) < ENOUGH or not agree(calls) or not all(fact.holds() for fact in calls[0].facts):
+            continue
+        form = found.stages.form
         try:
-            lengths = stages.form.lengths_of(trace, results)
-            if first.structure == structure and first.pure == pure:
-                return _member(first, trace, results, stages, lengths, first)
+            with plain(), torch.no_grad():
+                trace, lengths = derived(form, calls, operands)
+            kind = _member(found.first, trace, form.results, found.stages, lengths, found.first)
+        except (NotDerivable, NotBatchable):
+            continue
+        call.noted.facts, call.noted.kept = calls[0].facts, calls[0].kept
+        return kind
+    return None
+
+
+def of_other_lengths(call: Call, traced: TraceFindings, structure: Any) -> Kind | None:
+    """The kind of a traced call that differs in sizes alone from others of its cell, whose kinds run together."""
+    for found in _known(call):
+        first, stages = found.first, found.stages
+        try:
+            lengths = stages.form.lengths_of(traced.trace, traced.places)
+            if first.structure == structure and first.pure != traced.draws:
+                kind = _member(first, traced.trace, traced.places, stages, lengths, first)
+                found.note(call.noted, traced, lengths)
+                return kind
         except (Unlike, NotBatchable):
             continue
     return None
 
 
-def join_lengths(cell: Any, kind: Kind, trace: Trace, results: list[int], batch: Batch) -> Kind:
+def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
     """The kind of a call: `kind`, or where one call with other sizes was met one that runs together with its kind.
 
     That is exchanged, in the open batch too if the rows of its results stay as they are.
     """
-    if not _may_differ(kind, trace) or "lengths" in batch.options.without:
+    cell, batch = call.cell, call.batch
+    if not _may_differ(kind, traced.trace) or "arity" in batch.options.without:
         return kind
     known: _Lengths = cell.joints.setdefault(_KEY, _Lengths())
-    new = _Waiting(kind, trace, tuple(results))
+    new = _Waiting(kind, traced, call.noted)
     for other in known.waiting if len(known.found) < _MOST else ():
         made = _joined(other, new)
         if made is not None:
-            stages, first, own = made
+            found, own = made
             known.waiting.remove(other)
-            known.found.append((stages, first))
-            _exchange(cell, other.kind, first, batch)
+            known.found.append(found)
+            cell.by_number = ""
+            _exchange(cell, other.kind, found.first, batch)
             return own
-    known.waiting = [*known.waiting[-_MOST + 1 :], new]
+    known.waiting = [*known.waiting[1 - _MOST :], new]
     return kind
 
 
@@ -82,23 +133,28 @@ def _may_differ(kind: Kind, trace: Trace) -> bool:
     return any(spec.mode == "rows" and spec.rows > 1 for spec in trace.operands)
 
 
-def _joined(other: _Waiting, new: _Waiting) -> tuple[Stages, Kind, Kind] | None:
-    """The stages of two calls, and their kinds; None if they differ in more than sizes."""
+def _joined(other: _Waiting, new: _Waiting) -> tuple[_Found, Kind] | None:
+    """The form of two calls, with the kind of the second; None if they differ in more than sizes."""
     try:
-        form = Form(other.trace, other.results, new.trace, new.results)
+        form = Form(other.traced.trace, other.results, new.traced.trace, new.results)
         if not form.lengths:
             return None
         with plain():
             stages = Stages(form)
+            sizes = [form.lengths_of(call.traced.trace, call.results) for call in (other, new)]
             first, own = (
-                _member(call.kind, call.trace, call.results, stages, form.lengths_of(call.trace, call.results))
-                for call in (other, new)
+                _member(call.kind, call.traced.trace, call.results, stages, lengths)
+                for call, lengths in zip((other, new), sizes)
             )
             own = replace(own, family=first)
-            fits = agrees([first, own])
+            if not agrees([first, own]):
+                return None
     except (Unlike, NotBatchable):
         return None
-    return (stages, first, own) if fits else None
+    found = _Found(stages, first)
+    for call, lengths in zip((other, new), sizes):
+        found.note(call.noted, call.traced, lengths)
+    return found, own
 
 
 def _member(

@@ -12,7 +12,6 @@ from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, constants
 from gluonjit.engines.torch.following import followed
 from gluonjit.engines.torch.hoist import Piece, cut, used_alone
 from gluonjit.engines.torch.program import Lone, build, lay_out, program_of, pruned
-from gluonjit.engines.torch.ragged import join_lengths, of_other_lengths
 from gluonjit.engines.torch.recorder import Tracer, TraceTensor, recording
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.structure import Constant
@@ -53,29 +52,29 @@ MADE: dict[Callable[..., Any], Callable[[Call], Kind]] = {}
 """Functions of our own whose kinds need no trace."""
 
 
-def make_kind(call: Call) -> Kind | str:
-    """Trace a call and build its batched program. A string says why the call cannot be one node.
+def trace_call(call: Call) -> str:
+    """Trace a call, which is noted, unless that of a like one is. Says why it cannot be one node; "" if it may be.
 
     Raises ResultWithoutTensors.
     """
-    cell, owner, _, args, kwargs, values, batch, _ = call
-    specs = [value.spec for value in values]
-    devices = {spec.device for spec in specs}
+    devices = {value.spec.device for value in call.values}
     if len(devices) > 1:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
-    maker = MADE.get(call.run)
-    if maker is not None:
-        return maker(call)
+    owner = call.owner
     if isinstance(owner, torch.nn.Module) and any(isinstance(part, torch.nn.RNNBase) for part in owner.modules()):
-        cell.never = LOOPS
+        call.cell.never = LOOPS
         return LOOPS
-    found = _traced(call) if call.noted.traced is None else call.noted.traced
-    if isinstance(found, str):
-        return found
-    trace, places, structure, draws, *_ = found
-    known = of_other_lengths(call, found, _structure(structure, places))
-    if known is not None:
-        return known
+    found = "" if call.noted.traced is not None or call.run in MADE else _traced(call)
+    return found if isinstance(found, str) else ""
+
+
+def make_kind(call: Call) -> Kind | str:
+    """Build the batched program of a call that `trace_call` has traced. A string says why it cannot be one node."""
+    cell, owner, _, args, kwargs, values, batch, noted = call
+    if call.run in MADE:
+        return MADE[call.run](call)
+    trace, places, structure, draws, *_ = noted.traced
+    specs = [value.spec for value in values]
     pieces = None
     if not cell.operator and not draws and "hoisting" not in batch.options.without:
         leaves = [not value.depth and (value.base is None or isinstance(value.base, Value)) for value in values]
@@ -100,8 +99,7 @@ def make_kind(call: Call) -> Kind | str:
         else:
             key = (batch.options.without, torch.is_grad_enabled(), getattr(owner, "training", None))
             made = join_kinds(cell, key, (*args, *kwargs.values()), specs, new, batch)
-    whole = made if pieces is None else split_kind(trace.operands, made, pieces.kept, products)
-    return join_lengths(call, whole, found)
+    return made if pieces is None else split_kind(trace.operands, made, pieces.kept, products)
 
 
 def _traced(call: Call) -> TraceFindings | str:
@@ -168,9 +166,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
     looping = _looping(cell, recorders)  # where the program has caught what ended the trace
     if looping:
         return looping
-    found = noted.traced = TraceFindings(
-        trace, places, structure, recorder.draws, _learning(trace), noted.asked
-    )
+    found = noted.traced = TraceFindings(trace, places, structure, recorder.draws, _learning(trace), noted.asked)
     return found
 
 
@@ -301,14 +297,14 @@ def _overlap(one: Any, other: Any) -> bool:
     return True
 
 
-def _structure(structure: Any, places: list[int]) -> Any:
+def structure_of(structure: Any, places: list[int]) -> Any:
     """The structure of what a call returns as kinds have it: None for one tensor, and `tuple` for a tuple of them."""
     flat = type(structure) is tuple and list(structure) == list(range(len(places)))
     return None if structure == 0 else tuple if flat else structure
 
 
 def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws: bool) -> Kind | str:
-    shape = _structure(structure, places)
+    shape = structure_of(structure, places)
     if not trace.operands:
         return ALL_CONSTANT
     try:

@@ -14,7 +14,7 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.rules.examples import Examples
 from gluonjit.engines.torch.rules.table import RANDOM, batch_op, operator_named
 from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, OperatorCall, Val, Writer
-from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
+from gluonjit.engines.torch.trace import Operand, Trace, TraceOp, placed
 from gluonjit.graph import (
     BatchedProgram,
     Group,
@@ -277,13 +277,6 @@ def write(op: TraceOp, values: dict[int, Val], trace: Trace, writer: Writer) -> 
     found = batch_op(op.name, args, outputs, writer)
     values.update(zip(op.outputs, found))
     return found
-
-
-def placed(value: Any, inputs: Sequence[Val]) -> Any:
-    """An argument as a trace has it, with values in place of inputs."""
-    if value.__class__ is Operand:
-        return inputs[value]
-    return tuple([placed(item, inputs) for item in value]) if isinstance(value, tuple) else value
 
 
 def stored(val: Val, writer: Writer) -> Val:

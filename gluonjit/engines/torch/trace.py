@@ -86,6 +86,39 @@ class Trace:
         return f"its operands are on {self.device}, and its weights on {', '.join(others)}"
 
 
+def renumbered(trace: Trace, new: Trace, sources: Sequence[int], results: list[int]) -> Trace:
+    """Fill a trace, whose operands are these positions of another, with what the results need; they count anew."""
+    place = {position: number for number, position in enumerate(sources)}
+    needed: set[int] = set(results)
+    ops: list[TraceOp] = []
+    for op in reversed(trace.ops):
+        if needed.intersection(op.outputs).difference(place):
+            needed.update(op.inputs)
+            ops.append(op)
+    for position, tensor in trace.consts:
+        if position in needed:
+            place[position] = len(new.shapes)
+            new.consts.append((len(new.shapes), tensor))
+            new.shapes.append(trace.shapes[position])
+    for op in reversed(ops):
+        outputs = []
+        for position in op.outputs:
+            number = len(new.shapes)
+            place.setdefault(position, number)
+            outputs.append(number)
+            new.shapes.append(trace.shapes[position])
+        new.ops.append(TraceOp(op.name, op.attrs, tuple([place[k] for k in op.inputs]), tuple(outputs)))
+    results[:] = [place[position] for position in results]
+    return new
+
+
+def placed(value: Any, inputs: Sequence[Any]) -> Any:
+    """An argument as a trace has it, with values in place of inputs."""
+    if value.__class__ is Operand:
+        return inputs[value]
+    return tuple([placed(item, inputs) for item in value]) if isinstance(value, tuple) else value
+
+
 class TraceFindings(NamedTuple):
     """The findings of tracing a call: the trace, where the results are in it and in what the call returns.
 

@@ -6,7 +6,3 @@ after the other. The others (attention, a sum over the words, a convolution alon
 length. `form` finds the sizes that differ, `packing` and `building` make the program, `program` runs it, and `joining`
 gives it to the kinds of a cell.
 """
-
-from gluonjit.engines.torch.ragged.joining import derived_kind, join_lengths, of_other_lengths
-
-__all__ = ["derived_kind", "join_lengths", "of_other_lengths"]

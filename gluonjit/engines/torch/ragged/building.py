@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gluonjit.engines.torch.hoist import renumbered
-from gluonjit.engines.torch.program import compiled, stored
 from gluonjit.engines.torch.program import build as build_batched
+from gluonjit.engines.torch.program import compiled, stored
 from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.ragged.packing import Packed, Packer, in_front
 from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, Val, Writer
-from gluonjit.engines.torch.trace import Trace
+from gluonjit.engines.torch.trace import Trace, renumbered
 from gluonjit.graph import intern_spec, operand_groups
 
 
@@ -48,7 +47,8 @@ class Stages:
     """The stages of a form, in order, and the slots of what they begin with.
 
     weights: the constants that all members share, by position; own: those of each member, with how they lie; owners,
-    sizes: by length, the slots of the node of each row, and of the rows of each node; finals: the slots of the results; wide: which of them are rows.
+    sizes: by length, the slots of the node of each row, and of the rows of each node; finals: the slots of the results;
+    wide: which of them are rows.
     """
 
     def __init__(self, form: Form) -> None:
@@ -69,7 +69,7 @@ class Stages:
         self._shared: set[int] = set()
         self._begin(count)
         packer = Packer(form, self._writer, self._owner, self._size)
-        for number, op in enumerate(trace.ops):
+        for number in range(len(trace.ops)):
             self._place(packer, number)
         self.rows = sum(len(code) for code in self._code.values())
         self._finish()
@@ -115,9 +115,7 @@ class Stages:
             return None
         if axes:
             moved = in_front(shape, axes[0])
-            found = Packed(
-                Val(self._slot(), moved, dtype, ANY, moved[1:]), axes[0], self.form.sizes[position, axes[0]]
-            )
+            found = Packed(Val(self._slot(), moved, dtype, ANY, moved[1:]), axes[0], self.form.sizes[position, axes[0]])
         else:
             found = Packed(Val(self._slot(), shape, dtype, 1, shape))
         self._values[position] = found
@@ -148,7 +146,7 @@ class Stages:
 
     def _finish(self) -> None:
         """Make the stages, and see what each of them gives."""
-        trace, writer = self.form.trace, self._writer
+        writer = self._writer
         self.wide = tuple([bool(self.form.axes(position)) for position in self.form.results])
         finals = []
         for position in self.form.results:
@@ -202,8 +200,8 @@ class Stages:
         )
 
 
-class Part(NamedTuple):
-    """What a member runs in a stage of its length: a function of (count, *operands, *constants).
+class LengthProgram(NamedTuple):
+    """The program of a member for a stage of its length: a function of (count, *operands, *constants).
 
     order: which of the stage's sources each operand is; consts: the number among the weights that all members share,
     or the member's own tensor.
@@ -214,7 +212,7 @@ class Part(NamedTuple):
     consts: tuple[Any, ...]
 
 
-def parts_of(stages: Stages, trace: Trace) -> list[Part]:
+def parts_of(stages: Stages, trace: Trace) -> list[LengthProgram]:
     """The programs of a member for the stages of its length. Raises NotBatchable."""
     numbers = {id(tensor): number for number, tensor in enumerate(weights_of(stages, trace))}
     found = []
@@ -228,7 +226,9 @@ def parts_of(stages: Stages, trace: Trace) -> list[Part]:
         part = renumbered(trace, part, [source.position for source in stage.sources], results)
         program = build_batched(part, results).program
         order = tuple([place for group in operand_groups(specs, False) for (place,) in group])
-        found.append(Part(program.function, order, tuple([numbers.get(id(item), item) for item in program.consts])))
+        found.append(
+            LengthProgram(program.function, order, tuple([numbers.get(id(item), item) for item in program.consts]))
+        )
     return found
 
 

@@ -26,7 +26,7 @@ class NotDerivable(Exception):
     """Something that differs among traced calls, and follows from nothing known here."""
 
 
-class TracedCall(NamedTuple):
+class SizedCall(NamedTuple):
     """A traced call: its trace and the sizes that differ, what it has read of Python's state, and asked of sizes."""
 
     trace: Trace
@@ -36,21 +36,17 @@ class TracedCall(NamedTuple):
     asked: tuple[int, ...]
 
 
-def agree(calls: Sequence[TracedCall]) -> bool:
-    """Tells whether enough calls were traced, of different lengths, in which the program has read and asked the same."""
+def agree(calls: Sequence[SizedCall]) -> bool:
+    """Tells whether the program has read and asked the same in all of these calls."""
     first = calls[0]
-    return (
-        len(calls) >= ENOUGH
-        and all(call.asked == first.asked and _places(call) == _places(first) for call in calls)
-        and min(map(min, (call.lengths for call in calls))) > 1
-    )
+    return all(call.asked == first.asked and _places(call) == _places(first) for call in calls)
 
 
-def _places(call: TracedCall) -> list[Any]:
+def _places(call: SizedCall) -> list[Any]:
     return [(fact.way, id(fact.container), fact.key, id(fact.found)) for fact in call.facts]
 
 
-def derived(form: Form, calls: Sequence[TracedCall], operands: Sequence[Spec]) -> tuple[Trace, tuple[int, ...]]:
+def derived(form: Form, calls: Sequence[SizedCall], operands: Sequence[Spec]) -> tuple[Trace, tuple[int, ...]]:
     """The trace of a call of a form with these operands, and its lengths. Raises NotDerivable."""
     known: dict[int, int] = {}
     trace = Trace(operands)
@@ -103,7 +99,7 @@ def _given(value: Any, inputs: Sequence[int], values: dict[int, Any]) -> Any:
     return [_given(item, inputs, values) for item in value] if isinstance(value, tuple) else value
 
 
-def _beginning(form: Form, calls: Sequence[TracedCall], number: int, known: dict[int, int]) -> Any:
+def _beginning(form: Form, calls: Sequence[SizedCall], number: int, known: dict[int, int]) -> Any:
     """The constant of a call that has its own: the beginning of the longest one, as those of all others are."""
     position = form.trace.consts[number][0]
     given = [call.trace.consts[number][1] for call in calls]
@@ -124,7 +120,7 @@ def _begins(longest: Any, tensor: Any) -> bool:
     return part.shape == tensor.shape and bool(torch.equal(part, tensor))
 
 
-def _numbers(calls: Sequence[TracedCall], number: int, known: dict[int, int]) -> Any:
+def _numbers(calls: Sequence[SizedCall], number: int, known: dict[int, int]) -> Any:
     """The arguments of an operator whose numbers follow from sizes."""
     given = [call.trace.ops[number].attrs for call in calls]
     return _follow(given, [call.lengths for call in calls], known)

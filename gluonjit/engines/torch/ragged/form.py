@@ -10,7 +10,7 @@ import torch
 from gluonjit.engines.torch.trace import Trace, TraceOp
 
 
-class Unlike(Exception):
+class OtherForm(Exception):
     """Two traces that differ in more than sizes."""
 
 
@@ -23,7 +23,7 @@ class Form:
     """
 
     def __init__(self, trace: Trace, results: Sequence[int], other: Trace, its: Sequence[int]) -> None:
-        """Compare two traces. Raises Unlike."""
+        """Compare two traces. Raises OtherForm."""
         self.trace = trace
         self.results = tuple(results)
         self.own: set[int] = set()
@@ -45,48 +45,48 @@ class Form:
         return [axis for axis in range(rank) if (position, axis) in self.sizes]
 
     def lengths_of(self, other: Trace, its: Sequence[int]) -> tuple[int, ...]:
-        """The sizes that differ, in a trace of this form. Raises Unlike if it has another."""
+        """The sizes that differ, in a trace of this form. Raises OtherForm if it has another."""
         _compare(self, other, its)
         if (frozenset(self.own), frozenset(self.numbered)) != self._known:
             self.own, self.numbered = map(set, self._known)
-            raise Unlike("other constants or numbers differ")
+            raise OtherForm("other constants or numbers differ")
         found: list[int] = [-1] * self.lengths
         for position, ((shape, _), (beside, _)) in enumerate(zip(self.trace.shapes, other.shapes)):
             for axis, (size, now) in enumerate(zip(shape, beside)):
                 number = self.sizes.get((position, axis))
                 if number is None:
                     if size != now:
-                        raise Unlike("a size differs that was the same")
+                        raise OtherForm("a size differs that was the same")
                 elif found[number] not in (-1, now):
-                    raise Unlike("sizes differ that were equal")
+                    raise OtherForm("sizes differ that were equal")
                 else:
                     found[number] = now
         return tuple(found)
 
 
 def _compare(form: Form, other: Trace, its: Sequence[int]) -> None:
-    """Note what differs between a form's trace and another. Raises Unlike where that is more than sizes."""
+    """Note what differs between a form's trace and another. Raises OtherForm where that is more than sizes."""
     trace = form.trace
     if len(trace.ops) != len(other.ops) or form.results != tuple(its) or trace.device != other.device:
-        raise Unlike("they have other operators or results")
+        raise OtherForm("they have other operators or results")
     if [_look(shaped) for shaped in trace.shapes] != [_look(shaped) for shaped in other.shapes]:
-        raise Unlike("dtypes or numbers of axes differ")
+        raise OtherForm("dtypes or numbers of axes differ")
     if len(trace.operands) != len(other.operands) or any(
         (one.mode, one.row_shape) != (two.mode, two.row_shape) for one, two in zip(trace.operands, other.operands)
     ):
-        raise Unlike("operands differ in more than their numbers of rows")
+        raise OtherForm("operands differ in more than their numbers of rows")
     for number, (op, beside) in enumerate(zip(trace.ops, other.ops)):
         if _is_other(op, beside):
-            raise Unlike(f"{op.name} in one is {beside.name} in the other")
+            raise OtherForm(f"{op.name} in one is {beside.name} in the other")
         if not _are_equal(op.attrs, beside.attrs):
             form.numbered.add(number)
     if [position for position, _ in trace.consts] != [position for position, _ in other.consts]:
-        raise Unlike("they have other constants")
+        raise OtherForm("they have other constants")
     for (position, tensor), (_, its_own) in zip(trace.consts, other.consts):
         if tensor is its_own:
             continue
         if tensor.requires_grad or its_own.requires_grad:
-            raise Unlike("they have other weights")
+            raise OtherForm("they have other weights")
         if tensor.shape != its_own.shape or not torch.equal(tensor, its_own):
             form.own.add(position)
 

@@ -13,8 +13,8 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.program import lay_out
 from gluonjit.engines.torch.ragged.building import Stages
 from gluonjit.engines.torch.ragged.checking import agrees
-from gluonjit.engines.torch.ragged.deriving import ENOUGH, NotDerivable, TracedCall, agree, derived
-from gluonjit.engines.torch.ragged.form import Form, Unlike
+from gluonjit.engines.torch.ragged.deriving import ENOUGH, NotDerivable, SizedCall, agree, derived
+from gluonjit.engines.torch.ragged.form import Form, OtherForm
 from gluonjit.engines.torch.ragged.program import Ragged
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.trace import Trace, TraceFindings
@@ -46,13 +46,13 @@ class _Found:
 
     stages: Stages
     first: Kind
-    calls: dict[Any, list[TracedCall]] = field(default_factory=dict)
+    calls: dict[Any, list[SizedCall]] = field(default_factory=dict)
 
     def note(self, noted: Noted, traced: TraceFindings, lengths: tuple[int, ...]) -> None:
-        """Note a call that was traced."""
+        """Note a call that was traced; not of size 1, which PyTorch may treat like one that is broadcast."""
         listed = self.calls.setdefault(noted.signature, [])
-        if len(listed) < _MOST:
-            listed.append(TracedCall(traced.trace, lengths, noted.facts, noted.kept, traced.asked))
+        if len(listed) < _MOST and min(lengths) > 1:
+            listed.append(SizedCall(traced.trace, lengths, noted.facts, noted.kept, traced.asked))
 
 
 @dataclass
@@ -72,7 +72,7 @@ def derived_kind(call: Call) -> Kind | None:
     """The kind of a call of a new size, from traced calls of other sizes: the program is not run again for it."""
     operands = tuple([value.spec for value in call.values])
     for found in _known(call):
-        calls = found.calls.get(call.noted.signature, ())
+        calls = found.calls.get(call.noted.signature, [])
         if len(calls) < ENOUGH or not agree(calls) or not all(fact.holds() for fact in calls[0].facts):
             continue
         form = found.stages.form
@@ -97,7 +97,7 @@ def of_other_lengths(call: Call, traced: TraceFindings, structure: Any) -> Kind 
                 kind = _member(first, traced.trace, traced.places, stages, lengths, first)
                 found.note(call.noted, traced, lengths)
                 return kind
-        except (Unlike, NotBatchable):
+        except (OtherForm, NotBatchable):
             continue
     return None
 
@@ -142,14 +142,11 @@ def _joined(other: _Waiting, new: _Waiting) -> tuple[_Found, Kind] | None:
         with plain():
             stages = Stages(form)
             sizes = [form.lengths_of(call.traced.trace, call.results) for call in (other, new)]
-            first, own = (
-                _member(call.kind, call.traced.trace, call.results, stages, lengths)
-                for call, lengths in zip((other, new), sizes)
-            )
-            own = replace(own, family=first)
+            first = _member(other.kind, other.traced.trace, other.results, stages, sizes[0])
+            own = _member(new.kind, new.traced.trace, new.results, stages, sizes[1], first)
             if not agrees([first, own]):
                 return None
-    except (Unlike, NotBatchable):
+    except (OtherForm, NotBatchable):
         return None
     found = _Found(stages, first)
     for call, lengths in zip((other, new), sizes):

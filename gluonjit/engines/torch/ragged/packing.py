@@ -11,14 +11,13 @@ from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
-from gluonjit.engines.torch.program import placed
 from gluonjit.engines.torch.ragged.convolving import convolved, windows_of
 from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.rules import layers, pointwise, reductions, shapes
 from gluonjit.engines.torch.rules.shapes import axis as counted
 from gluonjit.engines.torch.rules.table import RULES, batch_op, operator_named, rule_of
 from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Shape, Shaped, Val, Writer
-from gluonjit.engines.torch.trace import TraceOp
+from gluonjit.engines.torch.trace import TraceOp, placed
 
 _VIEWS = (shapes.viewed, shapes.expanded)
 _ALIKE = (pointwise.pointwise, pointwise.masked, pointwise.filled, shapes.moved, layers.layer_norm)
@@ -177,7 +176,7 @@ class Packer:
     def _beside(self, value: Packed, given: Sequence[Packed], rank: int) -> Packed:
         """An operand of an elementwise operator with as many axes as its result, the packed one in front.
 
-        What each sample has once is repeated for each of its rows.
+        An operand that each sample has once is repeated for each of its rows.
         """
         packed = next(each for each in given if each.axis is not None)
         from_end = len(packed.val.shape) - packed.axis  # type: ignore[operator]
@@ -190,7 +189,9 @@ class Packer:
             return value._replace(val=call.form(val, ANY, wanted[1:])._replace(shape=wanted), axis=rank - from_end)
         if len(shape) >= from_end and shape[len(shape) - from_end] != 1:
             raise NotBatchable("an operand has an entry for each row of one length")
-        kept = shape if len(shape) < from_end else (*shape[: len(shape) - from_end], *shape[len(shape) - from_end + 1 :])
+        kept = (
+            shape if len(shape) < from_end else (*shape[: len(shape) - from_end], *shape[len(shape) - from_end + 1 :])
+        )
         if val.shared:
             if kept == shape:
                 return value
@@ -203,13 +204,13 @@ class Packer:
         return Packed(call.form(rows, ANY, wanted)._replace(shape=(size, *wanted)), rank - from_end, packed.length)
 
     def _each(self, val: Val, length: int | None) -> Val:
-        """What each sample has once, for each of its rows."""
+        """Repeats a value that each sample has once for each of its rows."""
         one = OperatorCall("repeat", None, {}, [], self.writer).stack(val)
         (slot,) = self.writer.emit(_rows_of, [one.slot, self._owners(length)], "rows_of")
         return one._replace(slot=slot, lead=ANY)
 
     def _repeated(self, op: TraceOp, value: Packed, output: tuple[Shaped, int | None, int | None]) -> Packed:
-        """What each sample has once, expanded along an axis whose size differs."""
+        """Expands a value that each sample has once along an axis whose size differs."""
         shaped, axis, length = output
         if axis is None or value.val.shared:
             raise NotBatchable(f"{op.name}: it makes rows of what is the same for all samples")

@@ -10,8 +10,7 @@ import torch
 
 from gluonjit.engines.torch.arrays import device_named, sent
 from gluonjit.engines.torch.program import Program
-from gluonjit.engines.torch.ragged.building import LengthStage, Part, Source, Stages, parts_of, weights_of
-from gluonjit.engines.torch.rules.values import ANY
+from gluonjit.engines.torch.ragged.building import LengthProgram, LengthStage, Source, Stages, parts_of, weights_of
 from gluonjit.engines.torch.trace import Trace
 
 Members = Sequence[tuple["Ragged", int]]
@@ -31,7 +30,7 @@ class Ragged(Program):
         super().__init__(trace, results, stages.rows + len(stages.stages))
         self.stages = stages
         self.lengths = tuple(lengths)
-        self.parts: list[Part] = parts_of(stages, trace)
+        self.parts: list[LengthProgram] = parts_of(stages, trace)
         self.consts = weights_of(stages, trace)
         own = dict(trace.consts)
         self.own = [_packed(own[source.position].unsqueeze(0), source) for source in stages.own]

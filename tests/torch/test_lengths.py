@@ -36,7 +36,7 @@ class Model(nn.Module):
         self.narrow, self.wide = nn.Conv1d(C, C, 3, padding=1), nn.Conv1d(C, C, 2, stride=2)
         self.page = nn.Conv2d(1, C, (2, C))
         self.heads = nn.MultiheadAttention(C, 2, batch_first=True)
-        self.places = nn.Parameter(torch.randn(40, C))
+        self.places = nn.Parameter(torch.randn(40, 40))
         self.encoder = nn.TransformerEncoderLayer(C, 2, 12, dropout=0.0, activation="gelu")
         self.table = {4: 2.0, 6: 3.0}
 
@@ -63,16 +63,17 @@ ONE: dict[str, Callable[..., Any]] = {
     ).reshape(len(x), C),
     "attention as one operator": lambda net, x: net.out(attended(net, x, x)),
     "a mask": lambda net, x: net.out(attended(net, x, x, causal(x))).sum(0),
+    "a mask that learns": lambda net, x: net.out(attended(net, x, x, net.places[: len(x), : len(x)])).sum(0),
     "a layer of attention": lambda net, x: net.heads(x[None], x[None], x[None], need_weights=False)[0][0],
     "weights of attention": lambda net, x: net.heads(x[None], x[None], x[None])[1].amax(),
     "a transformer's layer": lambda net, x: net.encoder(x[:, None])[:, 0],
-    "places": lambda net, x: net.out(torch.relu(x + net.places[: len(x)])).mean(0),
+    "places": lambda net, x: net.out(torch.relu(x + net.places[: len(x), :C])).mean(0),
     "numbered places": lambda net, x: net.out(x * torch.arange(len(x))[:, None].cos()).amax(0),
     "a convolution": lambda net, x: torch.relu(net.narrow(x.t()[None])).amax(-1),
     "a convolution in steps": lambda net, x: net.wide(x.t()[None]).mean(-1),
     "a convolution of a page": lambda net, x: torch.relu(net.page(x[None, None])).amax((2, 3)),
     "pooling": lambda net, x: F.max_pool1d(x.t()[None], 2).mean(-1),
-    "a weighted sum": lambda net, x: (torch.softmax(net.q(x) @ net.places[0], 0)[:, None] * x).sum(0),
+    "a weighted sum": lambda net, x: (torch.softmax(net.q(x) @ net.places[0, :C], 0)[:, None] * x).sum(0),
     "what a sample has once": lambda net, x: net.out(torch.tanh(x + x.amax(0)) * x.mean(0, keepdim=True)),
     "expanded": lambda net, x: net.out(torch.cat([x, x.mean(0).expand(len(x), -1).tanh()], 1)[:, C // 2 : -C // 2]),
     "pairs": lambda net, x: torch.exp(-(x[:, None] - x[None]).pow(2).sum(-1)) @ x,

@@ -1,8 +1,10 @@
 """Traces for new lengths, derived from traced calls without another run of the program.
 
-A program that has asked the same of sizes in several traces, and read the same, does the same at any length: PyTorch's
-operators run on examples of the new sizes, and tell the shapes. What differs among the traced calls has to follow: a
-number from a size, a constant by its beginning. The program itself is not run.
+A program that has asked the same of sizes in several traces, and read the same, calls the same operators at any length.
+What differs among the traced calls has to follow: a size that no operand has from the operator that makes it, which
+runs on zeros, a number from a length by a line through those of the traced calls, and a constant as the beginning of
+the longest one. Operators on the rows of all nodes fit any length; the others run on examples when a member's programs
+are built, which finds a size that does not follow.
 """
 
 from __future__ import annotations
@@ -12,10 +14,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gluonjit.engines.torch.arrays import dtype_named, name_of_dtype
+from gluonjit.engines.torch.arrays import dtype_named
 from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.rules.table import operator_named
-from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
+from gluonjit.engines.torch.trace import Operand, Trace
 from gluonjit.graph import Spec
 
 ENOUGH = 3
@@ -46,101 +48,154 @@ def _places(call: SizedCall) -> list[Any]:
     return [(fact.way, id(fact.container), fact.key, id(fact.found)) for fact in call.facts]
 
 
-def derived(form: Form, calls: Sequence[SizedCall], operands: Sequence[Spec]) -> tuple[Trace, tuple[int, ...]]:
-    """The trace of a call of a form with these operands, and its lengths. Raises NotDerivable."""
-    known: dict[int, int] = {}
-    trace = Trace(operands)
-    trace.device = form.trace.device
-    values: dict[int, Any] = {}
-    for position, spec in enumerate(operands):
-        _learn(form, known, position, spec.shape)
-        values[position] = torch.zeros(spec.shape, dtype=dtype_named(spec.dtype), device=spec.device)
-    trace.shapes = list(form.trace.shapes)
-    trace.shapes[: len(operands)] = [(spec.shape, spec.dtype) for spec in operands]
-    for number, (position, tensor) in enumerate(form.trace.consts):
-        own = tensor if position not in form.own else _beginning(form, calls, number, known)
-        trace.consts.append((position, own))
-        trace.shapes[position] = tuple(own.shape), name_of_dtype(own.dtype)
-        values[position] = own
-    for number, op in enumerate(form.trace.ops):
-        attrs = op.attrs if number not in form.numbered else _numbers(calls, number, known)
-        found = _run(op, attrs, values)
-        for position, result in zip(op.outputs, found):
-            _learn(form, known, position, result.shape)
-            values[position] = result
-            trace.shapes[position] = tuple(result.shape), name_of_dtype(result.dtype)
-        trace.ops.append(op._replace(attrs=attrs))
-    return trace, tuple([known.get(number, 0) for number in range(form.lengths)])
+class Recipe:
+    """The rules by which calls of one form differ, found in those that were traced. Raises NotDerivable."""
 
+    def __init__(self, form: Form, calls: Sequence[SizedCall]) -> None:
+        self._form = form
+        trace = form.trace
+        self._lengths: dict[int, tuple[int, int]] = {}  # of operands, where they are found
+        self._made: dict[int, tuple[int, int, int]] = {}  # others: which result of which operator has them, and where
+        makers = {position: (number, k) for number, op in enumerate(trace.ops) for k, position in enumerate(op.outputs)}
+        for (position, axis), length in form.sizes.items():
+            if position < len(trace.operands):
+                self._lengths.setdefault(length, (position, axis))
+            elif position in makers:
+                self._made.setdefault(length, (*makers[position], axis))
+        lengths = [call.lengths for call in calls]
+        self._numbers = {
+            number: _rule([call.trace.ops[number].attrs for call in calls], lengths) for number in form.numbered
+        }
+        self._consts = dict(trace.consts)
+        for number, (position, _) in enumerate(trace.consts):
+            if position in form.own:
+                self._consts[position] = _longest(form, position, [call.trace.consts[number][1] for call in calls])
 
-def _learn(form: Form, known: dict[int, int], position: int, shape: Sequence[int]) -> None:
-    """Note the lengths that show in a shape. Raises NotDerivable if it has others than such a call."""
-    before = form.trace.shapes[position][0]
-    if len(before) != len(shape):
-        raise NotDerivable
-    for axis, size in enumerate(shape):
-        number = form.sizes.get((position, axis))
-        if (known.setdefault(number, size) if number is not None else before[axis]) != size or size < 2 <= before[axis]:
+    def trace(self, operands: Sequence[Spec]) -> tuple[Trace, tuple[int, ...]]:
+        """The trace of a call with these operands, and its lengths. Raises NotDerivable."""
+        form = self._form
+        known = {length: operands[position].shape[axis] for length, (position, axis) in self._lengths.items()}
+        for length, (number, output, axis) in self._made.items():
+            if length not in known:
+                known[length] = self._run(number, known)[output].shape[axis]
+        if min(known.values()) < 2:
             raise NotDerivable
-
-
-def _run(op: TraceOp, attrs: Any, values: dict[int, Any]) -> Sequence[Any]:
-    given = {name: _given(value, op.inputs, values) for name, value in attrs}
-    try:
-        found = operator_named(op.name)(**given)
-    except (RuntimeError, IndexError, ValueError) as error:
-        raise NotDerivable from error  # the program itself will say what is wrong
-    return found if isinstance(found, (list, tuple)) else (found,)
-
-
-def _given(value: Any, inputs: Sequence[int], values: dict[int, Any]) -> Any:
-    if value.__class__ is Operand:
-        return values[inputs[value]]
-    return [_given(item, inputs, values) for item in value] if isinstance(value, tuple) else value
-
-
-def _beginning(form: Form, calls: Sequence[SizedCall], number: int, known: dict[int, int]) -> Any:
-    """The constant of a call that has its own: the beginning of the longest one, as those of all others are."""
-    position = form.trace.consts[number][0]
-    given = [call.trace.consts[number][1] for call in calls]
-    longest = max(given, key=lambda tensor: tensor.numel())
-    if not form.axes(position) or not all(_begins(longest, tensor) for tensor in given):
-        raise NotDerivable
-    sizes = list(longest.shape)
-    for axis in form.axes(position):
-        size = known.get(form.sizes[position, axis])
-        if size is None or size > sizes[axis]:
+        found = Trace(operands)
+        found.device = form.trace.device
+        sized = {position for position, _ in form.sizes}
+        found.shapes = [
+            (self._shape(position, known), shaped[1]) if position in sized else shaped
+            for position, shaped in enumerate(form.trace.shapes)
+        ]
+        if any(shaped[0] != spec.shape for shaped, spec in zip(found.shapes, operands)):
             raise NotDerivable
-        sizes[axis] = size
-    return longest[tuple(map(slice, sizes))].contiguous()
+        found.consts = [(position, self._constant(position, known)) for position, _ in form.trace.consts]
+        found.ops = list(form.trace.ops)
+        for number in self._numbers:
+            found.ops[number] = found.ops[number]._replace(attrs=self._attrs(number, known))
+        return found, tuple([known.get(length, 0) for length in range(form.lengths)])
+
+    def _shape(self, position: int, known: dict[int, int]) -> tuple[int, ...]:
+        sizes = self._form.sizes
+        try:
+            return tuple(
+                [
+                    known[sizes[position, axis]] if (position, axis) in sizes else size
+                    for axis, size in enumerate(self._form.trace.shapes[position][0])
+                ]
+            )
+        except KeyError:
+            raise NotDerivable from None
+
+    def _attrs(self, number: int, known: dict[int, int]) -> Any:
+        rule = self._numbers.get(number)
+        return self._form.trace.ops[number].attrs if rule is None else _filled(rule, known)
+
+    def _constant(self, position: int, known: dict[int, int]) -> Any:
+        """The constant of a call; of one that each call has for itself the beginning."""
+        longest = self._consts[position]
+        if position not in self._form.own:
+            return longest
+        shape = self._shape(position, known)
+        if any(size > most for size, most in zip(shape, longest.shape)):
+            raise NotDerivable
+        return longest[tuple(map(slice, shape))].contiguous()
+
+    def _run(self, number: int, known: dict[int, int]) -> Sequence[Any]:
+        """The results of an operator on zeros."""
+        op, shapes = self._form.trace.ops[number], self._form.trace.shapes
+        inputs = [
+            self._constant(position, known)
+            if position in self._consts
+            else torch.zeros(self._shape(position, known), dtype=dtype_named(shapes[position][1]))
+            for position in op.inputs
+        ]
+        args = {name: _given(value, inputs) for name, value in self._attrs(number, known)}
+        try:
+            found = operator_named(op.name)(**args)
+        except (RuntimeError, IndexError, ValueError) as error:
+            raise NotDerivable from error  # the program itself will say what is wrong
+        return found if isinstance(found, (list, tuple)) else (found,)
 
 
-def _begins(longest: Any, tensor: Any) -> bool:
-    part = longest[tuple(map(slice, tensor.shape))]
-    return part.shape == tensor.shape and bool(torch.equal(part, tensor))
+class Line(NamedTuple):
+    """A number that follows from a length: so many times it, and some more."""
+
+    length: int
+    times: int
+    more: int
+
+    def at(self, known: dict[int, int]) -> int:
+        """The number for lengths. Raises NotDerivable if its own is not known."""
+        if self.length not in known:
+            raise NotDerivable
+        return self.times * known[self.length] + self.more
 
 
-def _numbers(calls: Sequence[SizedCall], number: int, known: dict[int, int]) -> Any:
-    """The arguments of an operator whose numbers follow from sizes."""
-    given = [call.trace.ops[number].attrs for call in calls]
-    return _follow(given, [call.lengths for call in calls], known)
-
-
-def _follow(values: Sequence[Any], lengths: Sequence[tuple[int, ...]], known: dict[int, int]) -> Any:
-    first = values[0]
-    if isinstance(first, tuple):
-        return tuple([_follow(items, lengths, known) for items in zip(*values)])
-    if all(repr(value) == repr(first) for value in values):
-        return first
-    if type(first) is not int:
-        raise NotDerivable
-    for number, size in known.items():
+def _line(values: Sequence[int], lengths: Sequence[tuple[int, ...]]) -> Line:
+    """The line through numbers of calls with these lengths. Raises NotDerivable if there is none."""
+    for number in range(len(lengths[0])):
         sizes = [each[number] for each in lengths]
         low, high = sizes.index(min(sizes)), sizes.index(max(sizes))
         if sizes[low] == sizes[high]:
             continue
-        slope, rest = divmod(values[high] - values[low], sizes[high] - sizes[low])
-        begin = values[low] - slope * sizes[low]
-        if not rest and all(slope * each + begin == value for each, value in zip(sizes, values)):
-            return slope * size + begin
+        times, rest = divmod(values[high] - values[low], sizes[high] - sizes[low])
+        found = Line(number, times, values[low] - times * sizes[low])
+        if not rest and all(found.at({number: size}) == value for size, value in zip(sizes, values)):
+            return found
     raise NotDerivable
+
+
+def _rule(values: Sequence[Any], lengths: Sequence[tuple[int, ...]]) -> Any:
+    """Arguments, with lines in place of numbers that differ."""
+    first = values[0]
+    if isinstance(first, tuple):
+        return tuple([_rule(items, lengths) for items in zip(*values)])
+    if all(repr(value) == repr(first) for value in values):
+        return first
+    if type(first) is not int:
+        raise NotDerivable
+    return _line(values, lengths)
+
+
+def _filled(rule: Any, known: dict[int, int]) -> Any:
+    if rule.__class__ is Line:
+        return rule.at(known)
+    return tuple([_filled(item, known) for item in rule]) if rule.__class__ is tuple else rule
+
+
+def _given(value: Any, inputs: Sequence[Any]) -> Any:
+    if value.__class__ is Operand:
+        return inputs[value]
+    return [_given(item, inputs) for item in value] if isinstance(value, tuple) else value
+
+
+def _longest(form: Form, position: int, given: Sequence[Any]) -> Any:
+    """The longest of constants, of which all others are the beginning."""
+    longest = max(given, key=lambda tensor: tensor.numel())
+    parts = [(longest[tuple(map(slice, tensor.shape))], tensor) for tensor in given]
+    if not form.axes(position) or not all(
+        part.shape == whole.shape and torch.equal(part, whole) for part, whole in parts
+    ):
+        raise NotDerivable
+    return longest

@@ -13,7 +13,7 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.program import lay_out
 from gluonjit.engines.torch.ragged.building import Stages
 from gluonjit.engines.torch.ragged.checking import agrees
-from gluonjit.engines.torch.ragged.deriving import ENOUGH, NotDerivable, SizedCall, agree, derived
+from gluonjit.engines.torch.ragged.deriving import ENOUGH, NotDerivable, Recipe, SizedCall, agree
 from gluonjit.engines.torch.ragged.form import Form, OtherForm
 from gluonjit.engines.torch.ragged.program import Ragged
 from gluonjit.engines.torch.rules.values import NotBatchable
@@ -42,17 +42,29 @@ class _Waiting(NamedTuple):
 
 @dataclass
 class _Found:
-    """A form, its stages, and the first kind of it; the calls that were traced, by their signatures but for sizes."""
+    """A form, its stages, and the first kind of it.
+
+    calls, recipes: those that were traced, and how they differ, by their signatures but for sizes.
+    """
 
     stages: Stages
     first: Kind
     calls: dict[Any, list[SizedCall]] = field(default_factory=dict)
+    recipes: dict[Any, Recipe] = field(default_factory=dict)
 
     def note(self, noted: Noted, traced: TraceFindings, lengths: tuple[int, ...]) -> None:
         """Note a call that was traced; not of size 1, which PyTorch may treat like one that is broadcast."""
         listed = self.calls.setdefault(noted.signature, [])
         if len(listed) < _MOST and min(lengths) > 1:
             listed.append(SizedCall(traced.trace, lengths, noted.facts, noted.kept, traced.asked))
+            self.recipes.pop(noted.signature, None)
+
+    def recipe(self, signature: Any) -> Recipe:
+        """The recipe of the calls of a signature. Raises NotDerivable."""
+        found = self.recipes.get(signature)
+        if found is None:
+            found = self.recipes[signature] = Recipe(self.stages.form, self.calls[signature])
+        return found
 
 
 @dataclass
@@ -75,11 +87,10 @@ def derived_kind(call: Call) -> Kind | None:
         calls = found.calls.get(call.noted.signature, [])
         if len(calls) < ENOUGH or not agree(calls) or not all(fact.holds() for fact in calls[0].facts):
             continue
-        form = found.stages.form
         try:
             with plain(), torch.no_grad():
-                trace, lengths = derived(form, calls, operands)
-            kind = _member(found.first, trace, form.results, found.stages, lengths, found.first)
+                trace, lengths = found.recipe(call.noted.signature).trace(operands)
+            kind = _member(found.first, trace, found.stages.form.results, found.stages, lengths, found.first)
         except (NotDerivable, NotBatchable):
             continue
         call.noted.facts, call.noted.kept = calls[0].facts, calls[0].kept

@@ -36,7 +36,7 @@ class Model(nn.Module):
         self.narrow, self.wide = nn.Conv1d(C, C, 3, padding=1), nn.Conv1d(C, C, 2, stride=2)
         self.page = nn.Conv2d(1, C, (2, C))
         self.heads = nn.MultiheadAttention(C, 2, batch_first=True)
-        self.places = nn.Parameter(torch.randn(40, 40))
+        self.places, self.seed = nn.Parameter(torch.randn(40, 40)), nn.Parameter(torch.randn(1, 1, C))
         self.encoder = nn.TransformerEncoderLayer(C, 2, 12, dropout=0.0, activation="gelu")
         self.table = {4: 2.0, 6: 3.0}
 
@@ -65,6 +65,7 @@ ONE: dict[str, Callable[..., Any]] = {
     "a mask": lambda net, x: net.out(attended(net, x, x, causal(x))).sum(0),
     "a mask that learns": lambda net, x: net.out(attended(net, x, x, net.places[: len(x), : len(x)])).sum(0),
     "a layer of attention": lambda net, x: net.heads(x[None], x[None], x[None], need_weights=False)[0][0],
+    "a learned query": lambda net, x: net.seed + net.heads(net.seed, x[None], x[None], need_weights=False)[0],
     "weights of attention": lambda net, x: net.heads(x[None], x[None], x[None])[1].amax(),
     "a transformer's layer": lambda net, x: net.encoder(x[:, None])[:, 0],
     "places": lambda net, x: net.out(torch.relu(x + net.places[: len(x), :C])).mean(0),

@@ -333,7 +333,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         name = name_of(func)
         self._pass_on(inputs, [] if name in WITHOUT_HISTORY else outputs)
         self.trace.ops.append(TraceOp(name, attrs, tuple(inputs), tuple(outputs)))
-        self.loops.add(inputs, outputs)
+        self.loops.add(name, inputs, outputs)
         if self.loops.found and self.follower is not None:
             raise NeedsValue  # the rest of a sequence or a tree need not be traced
         if torch.is_grad_enabled() and not self.learns:
@@ -427,7 +427,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             self._pass_on(inputs, [result])
         attrs = tuple([(argument, Operand(k)) for k, argument in enumerate(("self", "other")[: len(inputs)])])
         self.trace.ops.append(TraceOp(name, attrs, inputs, (result,)))
-        self.loops.add(inputs, (result,))
+        self.loops.add(name, inputs, (result,))
         return result
 
     def _written(self, func: Any, named: dict[str, Any]) -> TraceTensor:

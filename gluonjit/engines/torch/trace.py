@@ -24,6 +24,12 @@ WITHOUT_HISTORY = {
 """Operators whose results require no gradients, whatever they are given."""
 
 
+_PRODUCTS = {
+    f"{name}.default"
+    for name in ("mm", "addmm", "mv", "addmv", "bmm", "baddbmm", "addbmm", "convolution", "_trilinear")
+}
+
+
 class NeedsValue(Exception):
     """The traced function reads a tensor's numbers, writes to one from outside, or uses one that may differ."""
 
@@ -152,15 +158,15 @@ class Loops:
         if isinstance(tensor, torch.nn.Parameter) and tensor.dim() >= 2:
             self._weights[position] = 1 << position
 
-    def add(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        """Note an operator."""
+    def add(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Note an operator. A weight is used in products alone: to add one, as a learned query, makes no loop."""
         used = through = weights = 0
         for position in inputs:
             weight = self._weights.get(position, 0)
             weights += weight > 0
             used |= weight
             through |= self._passed.get(position, 0)
-        self.found = self.found or used & through != 0
+        self.found = self.found or (name in _PRODUCTS and used & through != 0)
         found = self._weights if inputs and weights == len(inputs) else self._passed
         if used | through:
             for position in outputs:

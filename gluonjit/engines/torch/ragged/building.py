@@ -6,10 +6,15 @@ part of that member's trace.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import torch
+
+from gluonjit.engines.torch.arrays import dtype_named
+from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.program import build as build_batched
-from gluonjit.engines.torch.program import compiled, stored
+from gluonjit.engines.torch.program import compiled, interpret, stored
 from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.ragged.packing import Packed, Packer, in_front
 from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, Val, Writer
@@ -35,12 +40,15 @@ class Source(NamedTuple):
 class LengthStage(NamedTuple):
     """Operators on the nodes of one length: which values they take, and the results, with where they are put.
 
-    number: of this stage among those of a member.
+    number: of this stage among all such; lengths: those that their shapes depend on; own: the constants among what they
+    take that each member has for itself.
     """
 
     number: int
     sources: tuple[Source, ...]
     results: tuple[Source, ...]
+    lengths: tuple[int, ...]
+    own: tuple[int, ...]
 
 
 class Stages:
@@ -73,6 +81,16 @@ class Stages:
             self._place(packer, number)
         self.rows = sum(len(code) for code in self._code.values())
         self._finish()
+        self._programs: dict[Any, LengthProgram] = {}
+
+    def program(self, stage: LengthStage, trace: Trace, lengths: Sequence[int]) -> tuple[Any, LengthProgram]:
+        """The program of a stage for a member, and what tells it from that for other members."""
+        own = [id(tensor) for position, tensor in trace.consts if position in stage.own]
+        key = (stage.number, *[lengths[length] for length in stage.lengths], *own)
+        found = self._programs.get(key)
+        if found is None:
+            found = self._programs[key] = LengthProgram(stage, self, trace)
+        return key, found
 
     def _begin(self, count: int) -> None:
         trace = self.form.trace
@@ -193,43 +211,51 @@ class Stages:
         others = [op for number, op in enumerate(self.form.trace.ops) if number not in set(self._alone[level])]
         wanted = {position for op in others for position in op.inputs}.union(self.form.results)
         given = sorted(own & wanted)
+        within = own.union(taken, *[op.inputs for op in ops])
         return LengthStage(
             self._number[level],
             tuple([Source(position, self._values.get(position)) for position in taken]),
             tuple([Source(position, self._values.get(position)) for position in given]),
+            tuple(sorted({length for (position, _), length in self.form.sizes.items() if position in within})),
+            tuple(sorted(within & self.form.own)),
         )
 
 
-class LengthProgram(NamedTuple):
-    """The program of a member for a stage of its length: a function of (count, *operands, *constants).
+class LengthProgram:
+    """The program of a stage for nodes of one length: `run` takes values of (nodes, *shape), and gives such."""
 
-    order: which of the stage's sources each operand is; consts: the number among the weights that all members share,
-    or the member's own tensor.
-    """
-
-    run: Any
-    order: tuple[int, ...]
-    consts: tuple[Any, ...]
-
-
-def parts_of(stages: Stages, trace: Trace) -> list[LengthProgram]:
-    """The programs of a member for the stages of its length. Raises NotBatchable."""
-    numbers = {id(tensor): number for number, tensor in enumerate(weights_of(stages, trace))}
-    found = []
-    for stage in stages.stages:
-        if not isinstance(stage, LengthStage):
-            continue
-        specs = [intern_spec(*trace.shapes[source.position], trace.device, "stack") for source in stage.sources]
-        part = Trace(specs)
+    def __init__(self, stage: LengthStage, stages: Stages, trace: Trace) -> None:
+        sources, results = ([each.position for each in listed] for listed in (stage.sources, stage.results))
+        self._specs = [intern_spec(*trace.shapes[position], trace.device, "stack") for position in sources]
+        self._shapes = [trace.shapes[position][0] for position in results]
+        part = Trace(self._specs)
         part.device = trace.device
-        results = [source.position for source in stage.results]
-        part = renumbered(trace, part, [source.position for source in stage.sources], results)
-        program = build_batched(part, results).program
-        order = tuple([place for group in operand_groups(specs, False) for (place,) in group])
-        found.append(
-            LengthProgram(program.function, order, tuple([numbers.get(id(item), item) for item in program.consts]))
-        )
-    return found
+        self._trace, self._results = renumbered(trace, part, sources, results), results
+        numbers = {id(tensor): number for number, tensor in enumerate(weights_of(stages, trace))}
+        self._consts = [numbers.get(id(tensor), tensor) for _, tensor in self._trace.consts]
+        self._order = [place for group in operand_groups(self._specs, False) for (place,) in group]
+        self._batched: Any = None
+
+    def fits(self) -> bool:
+        """Tells whether operators on zeros give results of the shapes that they are to have."""
+        given = [torch.zeros(spec.shape, dtype=dtype_named(spec.dtype)) for spec in self._specs]
+        try:
+            found = interpret(self._trace, self._results, given, [tensor for _, tensor in self._trace.consts])
+        except (RuntimeError, IndexError, ValueError):
+            return False
+        return [tuple(result.shape) for result in found] == self._shapes
+
+    def run(self, count: int, given: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
+        """The results of `count` nodes; weights are the constants that all members share."""
+        consts = [weights[item] if item.__class__ is int else item for item in self._consts]
+        if count == 1:  # which is not worth a program
+            single = interpret(self._trace, self._results, [tensor[0] for tensor in given], consts)
+            return [result.unsqueeze(0) for result in single]
+        if self._batched is None:
+            with plain():
+                self._batched = build_batched(self._trace, self._results).program.function
+        found = self._batched(count, *[given[place] for place in self._order], *consts)
+        return [result.reshape(count, *shape) for result, shape in zip(found, self._shapes)]
 
 
 def weights_of(stages: Stages, trace: Trace) -> list[Any]:

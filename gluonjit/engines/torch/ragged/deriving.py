@@ -67,6 +67,7 @@ class Recipe:
             number: _rule([call.trace.ops[number].attrs for call in calls], lengths) for number in form.numbered
         }
         self._consts = dict(trace.consts)
+        self._begun: dict[tuple[int, ...], Any] = {}  # beginnings of those that each call has for itself
         for number, (position, _) in enumerate(trace.consts):
             if position in form.own:
                 self._consts[position] = _longest(form, position, [call.trace.consts[number][1] for call in calls])
@@ -119,7 +120,11 @@ class Recipe:
         shape = self._shape(position, known)
         if any(size > most for size, most in zip(shape, longest.shape)):
             raise NotDerivable
-        return longest[tuple(map(slice, shape))].contiguous()
+        place = (position, *shape)
+        found = self._begun.get(place)
+        if found is None:
+            found = self._begun[place] = longest[tuple(map(slice, shape))].contiguous()
+        return found
 
     def _run(self, number: int, known: dict[int, int]) -> Sequence[Any]:
         """The results of an operator on zeros."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -90,7 +90,9 @@ def derived_kind(call: Call) -> Kind | None:
         try:
             with plain(), torch.no_grad():
                 trace, lengths = found.recipe(call.noted.signature).trace(operands)
-            kind = _member(found.first, trace, found.stages.form.results, found.stages, lengths, found.first)
+                kind = _member(found.first, trace, found.stages.form.results, found.stages, lengths, found.first)
+                if not cast(Ragged, kind.program).fits():
+                    continue
         except (NotDerivable, NotBatchable):
             continue
         call.noted.facts, call.noted.kept = calls[0].facts, calls[0].kept

@@ -10,7 +10,7 @@ import torch
 
 from gluonjit.engines.torch.arrays import device_named, sent
 from gluonjit.engines.torch.program import Program
-from gluonjit.engines.torch.ragged.building import LengthProgram, LengthStage, Source, Stages, parts_of, weights_of
+from gluonjit.engines.torch.ragged.building import LengthStage, Source, Stages, weights_of
 from gluonjit.engines.torch.trace import Trace
 
 Members = Sequence[tuple["Ragged", int]]
@@ -26,15 +26,20 @@ class Ragged(Program):
     by_length = True
 
     def __init__(self, stages: Stages, trace: Trace, results: Sequence[int], lengths: Sequence[int]) -> None:
-        """Build what is this member's alone. Raises NotBatchable."""
         super().__init__(trace, results, stages.rows + len(stages.stages))
         self.stages = stages
         self.lengths = tuple(lengths)
-        self.parts: list[LengthProgram] = parts_of(stages, trace)
+        self.parts = [
+            stages.program(stage, trace, self.lengths) for stage in stages.stages if isinstance(stage, LengthStage)
+        ]
         self.consts = weights_of(stages, trace)
         own = dict(trace.consts)
         self.own = [_packed(own[source.position].unsqueeze(0), source) for source in stages.own]
         self.wide = stages.wide
+
+    def fits(self) -> bool:
+        """Tells whether its stages of one length give results of the shapes that its trace says."""
+        return all([program.fits() for _, program in self.parts])
 
     def __call__(
         self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()
@@ -64,14 +69,18 @@ def _run_alone(
 ) -> None:
     """Run a stage for the nodes of each member, and put its results together."""
     given = [_pieces(source, members, found, lists) for source in stage.sources]
-    made: list[list[Any]] = []
-    for number, (member, count) in enumerate(members):
-        part = member.parts[stage.number]
-        weights = [consts[item] if item.__class__ is int else item for item in part.consts]
-        made.append(part.run(count, *[given[place][number] for place in part.order], *weights))
-    for source, results in zip(stage.results, zip(*made)):
-        shapes = [member.trace.shapes[source.position][0] for member, _ in members]
-        whole = [result.reshape(count, *shape) for result, shape, (_, count) in zip(results, shapes, members)]
+    alike: dict[Any, list[int]] = {}
+    for number, (member, _) in enumerate(members):
+        alike.setdefault(member.parts[stage.number][0], []).append(number)
+    made: list[list[Any]] = [[None] * len(members) for _ in stage.results]
+    for numbers in alike.values():
+        counts = [members[number][1] for number in numbers]
+        program = members[numbers[0]][0].parts[stage.number][1]
+        values = [_joined([pieces[number] for number in numbers]) for pieces in given]
+        for listed, result in zip(made, program.run(sum(counts), values, consts)):
+            for number, piece in zip(numbers, (result,) if len(counts) == 1 else result.split(counts)):
+                listed[number] = piece
+    for source, whole in zip(stage.results, made):
         if source.packed is None:
             lists[source.position] = whole
         else:

@@ -143,7 +143,7 @@ class Recipe:
         return found if isinstance(found, (list, tuple)) else (found,)
 
 
-class Line(NamedTuple):
+class LengthRule(NamedTuple):
     """A number that follows from a length: so many times it, and some more."""
 
     length: int
@@ -157,7 +157,7 @@ class Line(NamedTuple):
         return self.times * known[self.length] + self.more
 
 
-def _line(values: Sequence[int], lengths: Sequence[tuple[int, ...]]) -> Line:
+def _rule_of(values: Sequence[int], lengths: Sequence[tuple[int, ...]]) -> LengthRule:
     """The line through numbers of calls with these lengths. Raises NotDerivable if there is none."""
     for number in range(len(lengths[0])):
         sizes = [each[number] for each in lengths]
@@ -165,7 +165,7 @@ def _line(values: Sequence[int], lengths: Sequence[tuple[int, ...]]) -> Line:
         if sizes[low] == sizes[high]:
             continue
         times, rest = divmod(values[high] - values[low], sizes[high] - sizes[low])
-        found = Line(number, times, values[low] - times * sizes[low])
+        found = LengthRule(number, times, values[low] - times * sizes[low])
         if not rest and all(found.at({number: size}) == value for size, value in zip(sizes, values)):
             return found
     raise NotDerivable
@@ -180,11 +180,11 @@ def _rule(values: Sequence[Any], lengths: Sequence[tuple[int, ...]]) -> Any:
         return first
     if type(first) is not int:
         raise NotDerivable
-    return _line(values, lengths)
+    return _rule_of(values, lengths)
 
 
 def _filled(rule: Any, known: dict[int, int]) -> Any:
-    if rule.__class__ is Line:
+    if rule.__class__ is LengthRule:
         return rule.at(known)
     return tuple([_filled(item, known) for item in rule]) if rule.__class__ is tuple else rule
 

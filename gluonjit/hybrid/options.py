@@ -14,7 +14,7 @@ AUTO = "auto"
 EAGER, BATCHED = "eager", "batched"
 
 SWITCHES = {
-    "arity": "a cell that treats every child alike is one kind for any number of children",
+    "arity": "a cell is one kind for any number of children that it treats alike, and for operands of any length",
     "hoisting": "products of a cell with inputs alone run once, before the recursion",
     "zeros": "products with states that the program makes with zeros are left out",
     "activations": "sigmoid and tanh run as Activation, if a step does not run in C",

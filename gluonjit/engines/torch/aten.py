@@ -59,6 +59,10 @@ _APART = {torch.ops.aten.multilabel_margin_loss_forward.default}
 """Operators that PyTorch takes apart into others that differ: this one counts what comes after the first -1."""
 
 
+WITHOUT_DERIVATIVE = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default: "attn_mask"}
+"""Operators that have no derivative by an argument, by which others have one that they are taken apart into."""
+
+
 @cache
 def name_of(func: Any) -> str:
     """The name by which rules know an operator."""
@@ -66,9 +70,12 @@ def name_of(func: Any) -> str:
     return name.removeprefix("aten.")
 
 
-def without_rule(func: Any) -> Any:
-    """Find a function that does the same as an operator without a rule by other operators, if PyTorch has one."""
-    if rule_of(name_of(func)) is not None or func in _APART:
+def without_rule(func: Any, apart: bool = False) -> Any:
+    """Find a function that does the same as an operator without a rule by other operators, if PyTorch has one.
+
+    apart: whether to take an operator with a rule apart, too.
+    """
+    if (rule_of(name_of(func)) is not None and not apart) or func in _APART:
         return None
     if func in _FUSED:
         return _FUSED[func]

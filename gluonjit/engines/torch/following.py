@@ -13,6 +13,7 @@ from gluonjit.engines.torch.recorder import Tracer, TraceTensor
 from gluonjit.hybrid.capture.guards.facts import is_plain
 from gluonjit.hybrid.capture.guards.follower import Follower, follow
 from gluonjit.hybrid.capture.guards.objects import FrameworkObjects
+from gluonjit.hybrid.capture.guards.sizes import traced
 from gluonjit.hybrid.capture.guards.variants import Noted
 
 _SPACES = ("_parameters", "_buffers", "_modules")
@@ -32,6 +33,18 @@ class _TorchObjects(FrameworkObjects):
 
     def own(self, item: Any) -> bool:
         return item.__class__ is TraceTensor
+
+    def sizes(self, item: Any, asked: list[int]) -> Any:
+        if type(item) is int:
+            return traced(item, asked)
+        return torch.Size([traced(size, asked) for size in item]) if isinstance(item, torch.Size) else item
+
+    def operates(self, function: Any) -> bool:
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, torch.Tensor) or owner is torch.Size:
+            return True
+        module = getattr(function, "__module__", None) or type(owner).__module__
+        return module.partition(".")[0] == "torch"
 
     def block(self, item: Any) -> bool:
         return isinstance(item, torch.nn.Module)

@@ -192,6 +192,8 @@ class FusedSteps:
 
 def _program(kind: Kind) -> RowProgram:
     program = program_of(kind)
+    if program.by_length:
+        raise NotFusable("operands of any length")
     if any(spec.device != "cpu" for spec in kind.operands) or not all(map(_plain, program.consts)):
         raise NotFusable("tensors that are not float32, or not in the host's memory")
     if program.variadic is not None:

@@ -15,7 +15,7 @@ import torch
 
 from gluonjit.engines.torch.program import pruned
 from gluonjit.engines.torch.rules.table import operator_named
-from gluonjit.engines.torch.trace import Trace, TraceOp
+from gluonjit.engines.torch.trace import Trace, renumbered
 from gluonjit.graph import intern_spec, natural_mode
 
 _PRODUCTS = {"mm.default", "addmm.default", "mv.default"}
@@ -107,33 +107,7 @@ def _piece(trace: Trace, results: Sequence[int], of: dict[int, int | None], oper
     alone = Trace([trace.operands[operand]])
     alone.device = trace.device
     inside = list(made)
-    return Piece(operand, _renumbered(trace, alone, [operand], inside), tuple(made), tuple(inside))
-
-
-def _renumbered(trace: Trace, new: Trace, sources: Sequence[int], results: list[int]) -> Trace:
-    """Fill a trace, whose operands are these positions of another, with what the results need; they count anew."""
-    place = {position: number for number, position in enumerate(sources)}
-    needed: set[int] = set(results)
-    ops: list[TraceOp] = []
-    for op in reversed(trace.ops):
-        if needed.intersection(op.outputs) and not all(position in place for position in op.outputs):
-            needed.update(op.inputs)
-            ops.append(op)
-    for position, tensor in trace.consts:
-        if position in needed:
-            place[position] = len(new.shapes)
-            new.consts.append((len(new.shapes), tensor))
-            new.shapes.append(trace.shapes[position])
-    for op in reversed(ops):
-        outputs = []
-        for position in op.outputs:
-            number = len(new.shapes)
-            place.setdefault(position, number)
-            outputs.append(number)
-            new.shapes.append(trace.shapes[position])
-        new.ops.append(TraceOp(op.name, op.attrs, tuple([place[k] for k in op.inputs]), tuple(outputs)))
-    results[:] = [place[position] for position in results]
-    return new
+    return Piece(operand, renumbered(trace, alone, [operand], inside), tuple(made), tuple(inside))
 
 
 def _without(
@@ -151,5 +125,5 @@ def _without(
     rest = Trace(specs)
     rest.device = trace.device
     places = list(results)
-    rest = _renumbered(trace, rest, sources, places)
+    rest = renumbered(trace, rest, sources, places)
     return pruned(rest, places), places

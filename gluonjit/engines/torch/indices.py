@@ -9,6 +9,7 @@ import numpy as np
 
 from gluonjit.analysis.plan import Plan
 from gluonjit.engines.torch.arrays import device_named, sent
+from gluonjit.engines.torch.program import program_of
 
 _OWNERS = -1  # in place of a gather's number
 
@@ -29,6 +30,8 @@ class Indices(NamedTuple):
         for number in steps:
             step = plan.steps[number]
             self.gathers[number] = [None] * len(step.gathers)
+            if program_of(step.kind).by_length:
+                self.besides[number] = ([(program_of(part.record.kind), len(part.nodes)) for part in step.parts],)
             if step.arities is not None:
                 listed.setdefault(step.kind.operands[0].device, []).append((number, _OWNERS, step.owners))
         for device, wanted in listed.items():

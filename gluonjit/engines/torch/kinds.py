@@ -21,6 +21,7 @@ from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid.capture.guards.again import first_difference
 from gluonjit.hybrid.capture.guards.objects import Refused
+from gluonjit.hybrid.capture.guards.sizes import plain
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.batch import Batch
 
@@ -51,26 +52,29 @@ MADE: dict[Callable[..., Any], Callable[[Call], Kind]] = {}
 """Functions of our own whose kinds need no trace."""
 
 
-def make_kind(call: Call) -> Kind | str:
-    """Trace a call and build its batched program. A string says why the call cannot be one node.
+def trace_call(call: Call) -> str:
+    """Trace a call, which is noted, unless that of a like one is. Says why it cannot be one node; "" if it may be.
 
     Raises ResultWithoutTensors.
     """
-    cell, owner, _, args, kwargs, values, batch, _ = call
-    specs = [value.spec for value in values]
-    devices = {spec.device for spec in specs}
+    devices = {value.spec.device for value in call.values}
     if len(devices) > 1:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
-    maker = MADE.get(call.run)
-    if maker is not None:
-        return maker(call)
+    owner = call.owner
     if isinstance(owner, torch.nn.Module) and any(isinstance(part, torch.nn.RNNBase) for part in owner.modules()):
-        cell.never = LOOPS
+        call.cell.never = LOOPS
         return LOOPS
-    found = _traced(call) if call.noted.traced is None else call.noted.traced
-    if isinstance(found, str):
-        return found
-    trace, places, structure, draws, _ = found
+    found = "" if call.noted.traced is not None or call.run in MADE else _traced(call)
+    return found if isinstance(found, str) else ""
+
+
+def make_kind(call: Call) -> Kind | str:
+    """Build the batched program of a call that `trace_call` has traced. A string says why it cannot be one node."""
+    cell, owner, _, args, kwargs, values, batch, noted = call
+    if call.run in MADE:
+        return MADE[call.run](call)
+    trace, places, structure, draws, *_ = noted.traced
+    specs = [value.spec for value in values]
     pieces = None
     if not cell.operator and not draws and "hoisting" not in batch.options.without:
         leaves = [not value.depth and (value.base is None or isinstance(value.base, Value)) for value in values]
@@ -162,7 +166,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
     looping = _looping(cell, recorders)  # where the program has caught what ended the trace
     if looping:
         return looping
-    found = noted.traced = TraceFindings(trace, places, structure, recorder.draws, _learning(trace))
+    found = noted.traced = TraceFindings(trace, places, structure, recorder.draws, _learning(trace), noted.asked)
     return found
 
 
@@ -182,7 +186,7 @@ def difference(call: Call, before: TraceFindings) -> str:
         return f"it returns {plain.structure!r}"
     if isinstance(found, str):
         return found
-    trace, places, structure, _, learning = before
+    trace, places, structure, _, learning, _ = before
     if len(found.trace.consts) != len(trace.consts) or not all(
         own is other or (own.shape == other.shape and own.dtype == other.dtype and torch.equal(own, other))
         for (_, own), (_, other) in zip(found.trace.consts, trace.consts)
@@ -266,7 +270,7 @@ def _placed(recorder: Tracer, item: Any, places: list[int], operands: int) -> An
             places.append(place)
         return places.index(place)
     if isinstance(item, PLAIN):
-        return Constant(item)
+        return Constant(plain(item))
     raise UnknownResult(f"a {type(item).__name__}, which is neither a tensor nor a plain constant")
 
 
@@ -293,9 +297,14 @@ def _overlap(one: Any, other: Any) -> bool:
     return True
 
 
-def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws: bool) -> Kind | str:
+def structure_of(structure: Any, places: list[int]) -> Any:
+    """The structure of what a call returns as kinds have it: None for one tensor, and `tuple` for a tuple of them."""
     flat = type(structure) is tuple and list(structure) == list(range(len(places)))
-    shape = None if structure == 0 else tuple if flat else structure
+    return None if structure == 0 else tuple if flat else structure
+
+
+def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws: bool) -> Kind | str:
+    shape = structure_of(structure, places)
     if not trace.operands:
         return ALL_CONSTANT
     try:

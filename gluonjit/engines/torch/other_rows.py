@@ -26,7 +26,7 @@ class TracedCall(NamedTuple):
     key: Any
 
 
-def _key(wanted: tuple[Any, ...]) -> tuple[Any, ...]:
+def without_rows(wanted: tuple[Any, ...]) -> tuple[Any, ...]:
     """A signature but for the numbers of rows."""
     return tuple([_blind(item) if item.__class__ is Spec and item.mode == "rows" else item for item in wanted])
 
@@ -47,7 +47,7 @@ def note_traced(call: Call, wanted: tuple[Any, ...], key: Any, kind: Kind) -> No
     rows = _rows_of(call) if call.cell.operator or is_layer(call.owner) else 0
     if not rows or not kind.pure or kind.apart or kind.lone or kind.split or call.noted.facts:
         return
-    known = call.cell.by_rows.setdefault(_key(wanted), [])
+    known = call.cell.by_rows.setdefault(without_rows(wanted), [])
     if len(known) < 2 and all(each.rows != rows for each in known):
         known.append(TracedCall(rows, key))
 
@@ -55,7 +55,7 @@ def note_traced(call: Call, wanted: tuple[Any, ...], key: Any, kind: Kind) -> No
 def of_other_rows(call: Call, wanted: tuple[Any, ...]) -> Kind | None:
     """The kind of a call, made of those that were traced with two other numbers of rows."""
     rows = _rows_of(call) if call.cell.by_rows else 0
-    known = call.cell.by_rows.get(_key(wanted), ()) if rows else ()
+    known = call.cell.by_rows.get(without_rows(wanted), ()) if rows else ()
     if len(known) < 2:
         return None
     (first, one), (second, two) = known

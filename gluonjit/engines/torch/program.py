@@ -13,8 +13,8 @@ from gluonjit.engines.torch.arrays import device_named
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.rules.examples import Examples
 from gluonjit.engines.torch.rules.table import RANDOM, batch_op, operator_named
-from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Val, Writer
-from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
+from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, OperatorCall, Val, Writer
+from gluonjit.engines.torch.trace import Operand, Trace, TraceOp, placed
 from gluonjit.graph import (
     BatchedProgram,
     Group,
@@ -43,6 +43,7 @@ class Program(BatchedProgram):
     text: Any = None
     wide: tuple[bool, ...] = ()
     variadic: tuple[Variadic, Roles] | None = None
+    by_length = False
     compiled: Any = None
     static_steps: Any = None
 
@@ -88,7 +89,7 @@ class Batched(Program):
     ) -> None:
         super().__init__(trace, results, len(writer.code))
         self.text = (tuple([(step.text, step.inputs, step.outputs) for step in writer.code]), tuple(finals))
-        self.function = _compiled(writer, operands, len(self.consts), besides, finals)
+        self.function = compiled(writer.code, range(operands + len(self.consts) + besides), finals)
 
     def __call__(
         self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()
@@ -98,19 +99,18 @@ class Batched(Program):
         return found
 
 
-def _compiled(writer: Writer, operands: int, consts: int, besides: int, finals: Sequence[int]) -> Callable[..., Any]:
-    """The instructions as one function: (count, *operands, *constants, *besides) gives the final slots."""
-    inputs = operands + consts + besides
-    used = {slot for step in writer.code for slot in step.inputs} | set(finals)
-    last = {slot: number for number, step in enumerate(writer.code) for slot in step.inputs}
+def compiled(code: Sequence[Instruction], inputs: Sequence[int], finals: Sequence[int]) -> Callable[..., Any]:
+    """The instructions as one function: (count, *inputs) gives the final slots."""
+    used = {slot for step in code for slot in step.inputs} | set(finals)
+    last = {slot: number for number, step in enumerate(code) for slot in step.inputs}
     scope: dict[str, Any] = {}
-    lines = [f"def run(count, {', '.join(f'v{slot}' for slot in range(inputs))}):"]
-    for number, step in enumerate(writer.code):
+    lines = [f"def run(count, {', '.join(f'v{slot}' for slot in inputs)}):"]
+    for number, step in enumerate(code):
         scope[f"f{number}"] = step.function
         targets = ", ".join(f"v{slot}" if slot in used else "_" for slot in step.outputs)
         given = [*([step.counts] if step.counts else []), *(f"v{slot}" for slot in step.inputs)]
         lines.append(f"    {targets} = f{number}({', '.join(given)})")
-        gone = [slot for slot in set(step.inputs) if last[slot] == number and slot >= inputs and slot not in finals]
+        gone = {slot for slot in step.inputs if last[slot] == number}.difference(inputs, finals)
         if gone:
             lines.append(f"    del {', '.join(f'v{slot}' for slot in sorted(gone))}")
     lines.append(f"    return [{', '.join(f'v{slot}' for slot in finals)}]")
@@ -277,13 +277,6 @@ def write(op: TraceOp, values: dict[int, Val], trace: Trace, writer: Writer) -> 
     found = batch_op(op.name, args, outputs, writer)
     values.update(zip(op.outputs, found))
     return found
-
-
-def placed(value: Any, inputs: Sequence[Val]) -> Any:
-    """An argument as a trace has it, with values in place of inputs."""
-    if value.__class__ is Operand:
-        return inputs[value]
-    return tuple([placed(item, inputs) for item in value]) if isinstance(value, tuple) else value
 
 
 def stored(val: Val, writer: Writer) -> Val:

@@ -10,7 +10,15 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gluonjit.engines.torch.arrays import LEARNABLE, device_named, dtype_named, name_of_dtype, on_host, spec_of
-from gluonjit.engines.torch.aten import ASSIGNING, functional, keeps_statistics, name_of, split_arguments, without_rule
+from gluonjit.engines.torch.aten import (
+    ASSIGNING,
+    WITHOUT_DERIVATIVE,
+    functional,
+    keeps_statistics,
+    name_of,
+    split_arguments,
+    without_rule,
+)
 from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.hooked import REQUIRES_GRAD, make_wrapper, without_autocast
 from gluonjit.engines.torch.saved import Write, overwritten
@@ -309,7 +317,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
                 return [stand_in(item) for item in value]
             return torch.device("cpu") if isinstance(value, torch.device) else value
 
-        other = without_rule(func)
+        bare = named.get(WITHOUT_DERIVATIVE.get(func, ""))
+        other = without_rule(func, bare is not None and self.learns_at(self._position(bare)) is not False)
         if other is not None:
             by_position, by_name = split_arguments(func, named)
             with without_autocast(), self:
@@ -325,7 +334,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         name = name_of(func)
         self._pass_on(inputs, [] if name in WITHOUT_HISTORY else outputs)
         self.trace.ops.append(TraceOp(name, attrs, tuple(inputs), tuple(outputs)))
-        self.loops.add(inputs, outputs)
+        self.loops.add(name, inputs, outputs)
         if self.loops.found and self.follower is not None:
             raise NeedsValue  # the rest of a sequence or a tree need not be traced
         if torch.is_grad_enabled() and not self.learns:
@@ -419,7 +428,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             self._pass_on(inputs, [result])
         attrs = tuple([(argument, Operand(k)) for k, argument in enumerate(("self", "other")[: len(inputs)])])
         self.trace.ops.append(TraceOp(name, attrs, inputs, (result,)))
-        self.loops.add(inputs, (result,))
+        self.loops.add(name, inputs, (result,))
         return result
 
     def _written(self, func: Any, named: dict[str, Any]) -> TraceTensor:

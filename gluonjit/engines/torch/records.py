@@ -17,9 +17,10 @@ from gluonjit.engines.torch.buffers import note_version, note_written
 from gluonjit.engines.torch.cell import Call, Cell, Pattern
 from gluonjit.engines.torch.effects import attributes, parts_of, undrawn
 from gluonjit.engines.torch.held import Held, version_of
-from gluonjit.engines.torch.kinds import RAISED, ResultWithoutTensors, difference, make_kind
-from gluonjit.engines.torch.other_rows import note_traced, of_other_rows
+from gluonjit.engines.torch.kinds import RAISED, ResultWithoutTensors, difference, make_kind, structure_of, trace_call
+from gluonjit.engines.torch.other_rows import note_traced, of_other_rows, without_rows
 from gluonjit.engines.torch.program import program_of
+from gluonjit.engines.torch.ragged.joining import derived_kind, join_lengths, of_other_lengths
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record, Spec
 from gluonjit.hybrid.capture.capturing import room_of
@@ -330,19 +331,23 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
     """A new variant of a signature, and its kind, or what a call without tensors gives. Raises NotOneNode."""
     cell = call.cell
     known = cell.variants.get(wanted, [])
-    made: Any = too_many(known)
+    made: Any = too_many(known) or None
     traced = False
     try:
-        if not made:
+        if made is None:
             made = of_other_rows(call, wanted)
-            if made is None:
-                with RUNNING, TRACE, undrawn():
-                    like.take(call, wanted, lambda cell, owner: looks_of(cell, owner, call.batch))
-                    own = call.noted.traced is None
-                    made = make_kind(call)
-                traced = isinstance(made, Kind)
-                if traced and own:
-                    like.remember(call)
+        call.noted.signature = without_rows(wanted)
+        if made is None and cell.joints:
+            with RUNNING, TRACE, undrawn():
+                made = derived_kind(call)
+        if made is None:
+            with RUNNING, TRACE, undrawn():
+                like.take(call, wanted, lambda cell, owner: looks_of(cell, owner, call.batch))
+                own = call.noted.traced is None
+                made = trace_call(call) or _kind(call)
+            traced = isinstance(made, Kind)
+            if traced and own:
+                like.remember(call)
     except ResultWithoutTensors as plain:
         made = plain
     if isinstance(made, str):
@@ -359,6 +364,16 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
     if call.noted.steady():
         _note_lookup(cell, made, call.owner)
     return variant, made
+
+
+def _kind(call: Call) -> Kind | str:
+    """The kind of a traced call, which may be that of calls with other sizes."""
+    traced = call.noted.traced
+    if traced is None or call.cell.operator:
+        return make_kind(call)
+    structure = structure_of(traced.structure, traced.places)
+    made = of_other_lengths(call, traced, structure) or make_kind(call)
+    return made if isinstance(made, str) else join_lengths(call, made, traced)
 
 
 def trace_again(call: Call, key: tuple[Any, ...], record: Record) -> None:

@@ -24,6 +24,12 @@ WITHOUT_HISTORY = {
 """Operators whose results require no gradients, whatever they are given."""
 
 
+_PRODUCTS = {
+    f"{name}.default"
+    for name in ("mm", "addmm", "mv", "addmv", "bmm", "baddbmm", "addbmm", "convolution", "_trilinear")
+}
+
+
 class NeedsValue(Exception):
     """The traced function reads a tensor's numbers, writes to one from outside, or uses one that may differ."""
 
@@ -86,10 +92,44 @@ class Trace:
         return f"its operands are on {self.device}, and its weights on {', '.join(others)}"
 
 
+def renumbered(trace: Trace, new: Trace, sources: Sequence[int], results: list[int]) -> Trace:
+    """Fill a trace, whose operands are these positions of another, with what the results need; they count anew."""
+    place = {position: number for number, position in enumerate(sources)}
+    needed: set[int] = set(results)
+    ops: list[TraceOp] = []
+    for op in reversed(trace.ops):
+        if needed.intersection(op.outputs).difference(place):
+            needed.update(op.inputs)
+            ops.append(op)
+    for position, tensor in trace.consts:
+        if position in needed:
+            place[position] = len(new.shapes)
+            new.consts.append((len(new.shapes), tensor))
+            new.shapes.append(trace.shapes[position])
+    for op in reversed(ops):
+        outputs = []
+        for position in op.outputs:
+            number = len(new.shapes)
+            place.setdefault(position, number)
+            outputs.append(number)
+            new.shapes.append(trace.shapes[position])
+        new.ops.append(TraceOp(op.name, op.attrs, tuple([place[k] for k in op.inputs]), tuple(outputs)))
+    results[:] = [place[position] for position in results]
+    return new
+
+
+def placed(value: Any, inputs: Sequence[Any]) -> Any:
+    """An argument as a trace has it, with values in place of inputs."""
+    if value.__class__ is Operand:
+        return inputs[value]
+    return tuple([placed(item, inputs) for item in value]) if isinstance(value, tuple) else value
+
+
 class TraceFindings(NamedTuple):
     """The findings of tracing a call: the trace, where the results are in it and in what the call returns.
 
-    draws: whether it draws random numbers; learning: which of the trace's constants learned.
+    draws: whether it draws random numbers; learning: which of the trace's constants learned; asked: the sizes that the
+    program has decided by, in order.
     """
 
     trace: Trace
@@ -97,6 +137,7 @@ class TraceFindings(NamedTuple):
     structure: Any
     draws: bool
     learning: list[bool]
+    asked: tuple[int, ...]
 
 
 class Loops:
@@ -117,15 +158,15 @@ class Loops:
         if isinstance(tensor, torch.nn.Parameter) and tensor.dim() >= 2:
             self._weights[position] = 1 << position
 
-    def add(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        """Note an operator."""
+    def add(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Note an operator. A weight is used in products alone: to add one, as a learned query, makes no loop."""
         used = through = weights = 0
         for position in inputs:
             weight = self._weights.get(position, 0)
             weights += weight > 0
             used |= weight
             through |= self._passed.get(position, 0)
-        self.found = self.found or used & through != 0
+        self.found = self.found or (name in _PRODUCTS and used & through != 0)
         found = self._weights if inputs and weights == len(inputs) else self._passed
         if used | through:
             for position in outputs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_rule_cases.case import case, i, w, x
+from torch_rule_cases.case import case, fixed, i, w, x
 
 # fmt: off
 for rows in (1, 3):
@@ -42,4 +42,9 @@ case("baddbmm.default", x(2, 3, 5), x(2, 3, 4), x(2, 4, 5), beta=2, alone=True)
 for kinds in ((x, w, x), (x, x, x), (w, w, x)):
     first, second, third = kinds
     case("_trilinear.default", first(1, 4), second(5, 4, 6), third(1, 6), (1, 3), (0,), (1, 2), (2, 3), fixed=True)
+for mask in (None, fixed(w(3, 5)), fixed(w(1, 1, 3, 5)), fixed(x(1, 2, 3, 5))):
+    case("_scaled_dot_product_flash_attention_for_cpu.default", x(1, 2, 3, 4), x(1, 2, 5, 4), x(1, 2, 5, 4),
+         attn_mask=mask, compared=1, fixed=True)
+case("_scaled_dot_product_flash_attention_for_cpu.default", x(2, 2, 3, 4), w(2, 2, 5, 4), x(2, 2, 5, 4),
+     compared=1, fixed=True, scale=0.5)
 # fmt: on

@@ -107,6 +107,21 @@ def trilinear(call: OperatorCall) -> list[Val]:
     return [call.stacked(call.emit(_sum_of_products, placed, dims))]
 
 
+def attention(call: OperatorCall) -> list[Val]:
+    """Attention as one operator: (b, heads, n, k) by (b, heads, m, k), with a mask or without."""
+    placed = {}
+    for name in ("query", "key", "value", "attn_mask"):
+        val = call.get(name)
+        if val is None or (val.shared and name == "attn_mask" and (len(val.shape) < 4 or val.shape[0] == 1)):
+            continue
+        if len(val.shape) != 4:
+            raise NotBatchable(f"{call.name}: a mask for each sample that has no heads")
+        placed[name] = call.form(call.spread(val), val.shape[0], val.shape[1:])
+    slots = call.again(placed, 2)
+    (shape, _), (sums, dtype) = call.outputs
+    return [call.result(slots[0], shape[0], shape[1:]), Val(slots[1], sums, dtype, sums[0], sums[1:])]
+
+
 def _aligned(shape: tuple[int, ...]) -> Callable[[torch.Tensor], torch.Tensor]:
     return lambda tensor: tensor.reshape(1, *shape)
 

@@ -42,6 +42,7 @@ _ROWS: list[tuple[Rule, str]] = [
     (linear.bmm, "bmm.default"),
     (linear.baddbmm, "baddbmm.default"),
     (linear.trilinear, "_trilinear.default"),
+    (linear.attention, "_scaled_dot_product_flash_attention_for_cpu.default"),
     (reductions.reduced, "sum.dim_IntList sum.default mean.dim mean.default amax.default amin.default max.dim min.dim"),
     (reductions.reduced, "max.default min.default any.dim any.default all.dim all.default prod.dim_int prod.default"),
     (reductions.reduced, "argmax.default argmin.default logsumexp.default var.correction std.correction"),

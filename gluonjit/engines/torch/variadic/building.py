@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.program import Batched, Built, checking, lay_out, placed, stored
+from gluonjit.engines.torch.program import Batched, Built, checking, lay_out, stored
 from gluonjit.engines.torch.rules.examples import Examples
 from gluonjit.engines.torch.rules.pointwise import pointwise
 from gluonjit.engines.torch.rules.table import RANDOM, batch_op, operator_named
 from gluonjit.engines.torch.rules.values import NODES, NotBatchable, OperatorCall, Val, Writer
-from gluonjit.engines.torch.trace import Trace
+from gluonjit.engines.torch.trace import Trace, placed
 from gluonjit.graph import operand_groups
 from gluonjit.hybrid.capture.variadic.program import ADD_UP, CHILD, GATHER_UP, SPREAD, Variadic, VariadicOp
 from gluonjit.hybrid.capture.variadic.roles import Roles

@@ -13,7 +13,7 @@ from gluonjit.engines.torch.program import Built, pieces, program_of
 from gluonjit.graph import Kind
 from gluonjit.hybrid.capture.variadic.roles import Roles
 
-_NODES = 2  # of each kind
+NODES = 2  # of each kind
 _TOLERANCE = 1e-4
 _HALVES = {"float16": 4e-3, "bfloat16": 3e-2}
 """Four units in the last place: what a sum in another order, and the steps after it, may be off by."""
@@ -22,30 +22,39 @@ _HALVES = {"float16": 4e-3, "bfloat16": 3e-2}
 def agrees(built: Built, members: Sequence[tuple[Kind, Roles]]) -> bool:
     """Tells whether the program gives what the kinds' own programs give."""
     draw = torch.Generator().manual_seed(0)
-    dtypes = {dtype for kind, _ in members for _, dtype in program_of(kind).trace.shapes}
-    tolerance = max(_HALVES.get(dtype, _TOLERANCE) for dtype in dtypes)
+    tolerance = tolerance_of([program_of(kind) for kind, _ in members])
     with plain():
-        numbers = [[_random(draw, spec) for spec in kind.operands] for kind, _ in members]
+        numbers = [[random_rows(draw, spec) for spec in kind.operands] for kind, _ in members]
         expected = [_alone(kind, own) for (kind, _), own in zip(members, numbers)]
         actual = _together(built, members, numbers)
         near = []
         for number, found in enumerate(actual):
-            wanted = torch.cat([results[number] for results in expected])
-            scale = wanted.abs().max().double().clamp(min=1e-6)
-            near.append((found - wanted).abs().max().double() <= tolerance * scale)
+            near.append(are_near(found, torch.cat([results[number] for results in expected]), tolerance))
         return bool(torch.stack(near).all())  # read once: a device is waited for
 
 
-def _random(draw: Any, spec: Any) -> Any:
-    """Rows of `_NODES` operands."""
-    drawn = torch.rand((_NODES * spec.rows, *spec.row_shape), generator=draw) * 2 - 1
+def tolerance_of(programs: Sequence[Any]) -> float:
+    """The relative difference that sums in another order may have, by the dtypes of programs."""
+    dtypes = {dtype for program in programs for _, dtype in program.trace.shapes}
+    return max(_HALVES.get(dtype, _TOLERANCE) for dtype in dtypes)
+
+
+def are_near(found: Any, wanted: Any, tolerance: float) -> Any:
+    """Tells whether results agree, as a tensor: to read it waits for the device."""
+    scale = wanted.abs().max().double().clamp(min=1e-6)
+    return (found - wanted).abs().max().double() <= tolerance * scale
+
+
+def random_rows(draw: Any, spec: Any) -> Any:
+    """Rows of `NODES` operands."""
+    drawn = torch.rand((NODES * spec.rows, *spec.row_shape), generator=draw) * 2 - 1
     return drawn.to(dtype_named(spec.dtype)).to(device_named(spec.device))
 
 
 def _alone(kind: Kind, numbers: Sequence[Any]) -> list[Any]:
     """The results of a kind's nodes by its own program."""
     operands = [torch.cat([numbers[position] for role in group for position in role]) for group in kind.groups]
-    found: list[Any] = program_of(kind)(pieces(kind.groups, operands), program_of(kind).consts, _NODES, ())
+    found: list[Any] = program_of(kind)(pieces(kind.groups, operands), program_of(kind).consts, NODES, ())
     return found
 
 
@@ -61,12 +70,12 @@ def _together(built: Built, members: Sequence[tuple[Kind, Roles]], numbers: Sequ
         for role in range(len(group)):
             for kind, own in zip(kinds, numbers):
                 rows = [
-                    own[position].view(_NODES, -1, *kind.operands[position].row_shape)
+                    own[position].view(NODES, -1, *kind.operands[position].row_shape)
                     for position in kind.groups[number][role]
                 ]
                 parts.append(torch.cat(rows, 1).flatten(0, 1))
         operands.append(torch.cat(parts))
-    arities = torch.tensor([kind.arity for kind in kinds for _ in range(_NODES)])
+    arities = torch.tensor([kind.arity for kind in kinds for _ in range(NODES)])
     owners = torch.arange(len(arities)).repeat_interleave(arities).to(operands[0].device)
     found: list[Any] = built.program(pieces(kinds[0].groups, operands), built.program.consts, len(arities), (owners,))
     return found

@@ -48,6 +48,7 @@ class AttributeReader:
         self.kept: list[Any] = []  # so that no other object gets an address that is watched
         self.names: dict[int, str] = {}
         self.made: dict[int, Any] = {}
+        self.asked: list[int] = []  # sizes of arrays that the program decides by
         self.given: dict[int, Any] = {}
         self._give(arguments)
 
@@ -107,7 +108,8 @@ class AttributeReader:
             if name in self.known.flags and not self.known.own(item):
                 flag = self.known.flags[name]
                 self.fact(SLOT, item, flag, read_at(SLOT, item, flag), f"{self.name_of(item)}.{name}")
-            return getattr(item, name)
+            found = getattr(item, name)
+            return self.known.sizes(found, self.asked) if self.known.own(item) else found
         if isinstance(item, ModuleType):
             return self._of_module(item, name)
         if isinstance(item, type):

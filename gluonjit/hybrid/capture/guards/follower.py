@@ -31,6 +31,7 @@ from gluonjit.hybrid.capture.guards.owners import (
 )
 from gluonjit.hybrid.capture.guards.reading import Reader
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
+from gluonjit.hybrid.capture.guards.sizes import note, plain
 from gluonjit.hybrid.capture.guards.sources import is_twin, twin_of
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.run.state import LOCAL
@@ -251,9 +252,14 @@ class Follower(Reader):
     def _native(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Call a function that is known to only return a result."""
         self.whole((args, kwargs.values()) if not kwargs else (args, tuple(kwargs.values())))
+        operates = self.known.operates(function)
+        if not operates:
+            note((*args, *kwargs.values()), self.asked)
         given = [self._back(arg) for arg in args]
         named = {name: self._back(arg) for name, arg in kwargs.items()}
         result = function(*given, **named)
+        if operates:
+            result = self.known.sizes(result, self.asked)
         if isinstance(result, np.ndarray):
             if not any(result is arg for arg in args) and result.base is None:
                 self.made[id(result)] = result
@@ -263,7 +269,7 @@ class Follower(Reader):
     def _make(self, kind: type, args: Any, kwargs: Any) -> Any:
         """Create an object of a class."""
         if kind is type and len(args) == 1:
-            return type(args[0])
+            return type(plain(args[0]))
         effect = pure.effect_of(kind)
         if effect:
             self.refuse(f"{effect} ({kind.__name__})")
@@ -311,6 +317,7 @@ class Follower(Reader):
                 self.refuse(f"it sets {self.name_of(owner)}.{name.rstrip('_')}")
             return self._native(function, args, kwargs)
         if isinstance(owner, pure.IMMUTABLE):
+            note((owner,), self.asked)
             return self._native(function, args, kwargs)
         if isinstance(owner, pure.FRESH):
             if name == "get" and isinstance(owner, dict) and not self.is_free(owner) and rest:
@@ -368,4 +375,5 @@ def follow(
     finally:
         state.trace = outer
     noted.facts, noted.kept = tuple(follower.facts.values()), tuple(follower.kept)
+    noted.asked = tuple(follower.asked)
     return result

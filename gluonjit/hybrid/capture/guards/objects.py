@@ -30,6 +30,14 @@ class FrameworkObjects:
         """Tells whether this array stands for a value of the trace."""
         raise NotImplementedError
 
+    def sizes(self, item: Any, asked: list[int]) -> Any:
+        """Returns what an array of the trace gives; a size, or several, as ones that note what is asked of them."""
+        return item
+
+    def operates(self, function: Any) -> bool:
+        """Tells whether this is a function of the framework's, which does the same for arrays of any size."""
+        return False
+
     def block(self, item: Any) -> bool:
         """Tells whether this is a module or block, whose calls come back to the follower."""
         return False

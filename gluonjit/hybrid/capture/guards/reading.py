@@ -14,6 +14,7 @@ import numpy as np
 from gluonjit.hybrid.capture.guards.attributes import CONTAINERS, SIMPLE, AttributeReader, namespace_of
 from gluonjit.hybrid.capture.guards.facts import ABSENT, CONTENTS, ITEM, SIZE, class_attribute, contents
 from gluonjit.hybrid.capture.guards.owners import LIBRARY, is_user_class, is_user_function, owner_of_module
+from gluonjit.hybrid.capture.guards.sizes import note
 
 MOST_ITEMS = 256
 _MOST_BYTES = 4096
@@ -26,7 +27,10 @@ class Reader(AttributeReader):
         """item[key]"""
         if isinstance(item, tuple) and not is_user_function(class_attribute(type(item), "__getitem__")):
             return self.named(item[key], f"{self.name_of(item)}[{key!r}]") if _is_key(key) else item[key]
-        if self.known.array(item) or isinstance(item, SIMPLE) or self.is_free(item):
+        if self.known.array(item):
+            return item[key]
+        note((key,), self.asked)
+        if isinstance(item, SIMPLE) or self.is_free(item):
             return item[key]
         method = class_attribute(type(item), "__getitem__")
         if is_user_function(method):
@@ -65,7 +69,7 @@ class Reader(AttributeReader):
             return int(self.call(method, item))
         if isinstance(item, CONTAINERS) and not self.is_free(item):
             self.fact(SIZE, item, None, len(item), f"len({self.name_of(item)})")
-        return len(item)
+        return self.known.sizes(len(item), self.asked) if self.known.own(item) else len(item)
 
     def whole(self, item: Any, deep: bool = True) -> Any:
         """The same, all of which counts from here on: it is compared, added up, or given to somebody else.
@@ -114,6 +118,8 @@ class Reader(AttributeReader):
     def iterate(self, item: Any) -> Any:
         """Returns the iterable of a loop."""
         if self.known.array(item) or isinstance(item, (str, bytes, range)):
+            if self.known.own(item):
+                self.asked.append(len(item))
             return item
         method = class_attribute(type(item), "__iter__")
         if is_user_function(method):

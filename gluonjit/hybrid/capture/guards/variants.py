@@ -31,11 +31,16 @@ class Variant(NamedTuple):
 
 
 class Noted:
-    """The reads of a trace, for its variant."""
+    """The reads of a trace, for its variant.
+
+    asked: the sizes of arrays that the program has decided by, in order; signature: the call's, but for sizes.
+    """
 
     def __init__(self) -> None:
         self.facts: tuple[Fact, ...] = ()
         self.kept: tuple[Any, ...] = ()
+        self.asked: tuple[int, ...] = ()
+        self.signature: Any = None
         self.traced: Any = None
 
     def steady(self, *steady: type) -> bool:

@@ -1,0 +1,264 @@
+"""From a form to its program: stages that run once for the rows of all nodes, and stages for the nodes of each length.
+
+A stage of rows writes its operators down once. A stage of a length is a batched program of its own for each member: a
+part of that member's trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from gluonjit.engines.torch.arrays import dtype_named
+from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.program import build as build_batched
+from gluonjit.engines.torch.program import compiled, interpret, stored
+from gluonjit.engines.torch.ragged.form import Form
+from gluonjit.engines.torch.ragged.packing import Packed, Packer, in_front
+from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, Val, Writer
+from gluonjit.engines.torch.trace import Trace, renumbered
+from gluonjit.graph import intern_spec, operand_groups
+
+
+class RowStage(NamedTuple):
+    """Operators on the rows of all nodes: a function of (count, *inputs), and the slots that it takes and gives."""
+
+    run: Any
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+class Source(NamedTuple):
+    """A value that the nodes of one length are given: its position, and how it lies where it is packed or in rows."""
+
+    position: int
+    packed: Packed | None
+
+
+class LengthStage(NamedTuple):
+    """Operators on the nodes of one length: which values they take, and the results, with where they are put.
+
+    number: of this stage among all such; lengths: those that their shapes depend on; own: the constants among what they
+    take that each member has for itself.
+    """
+
+    number: int
+    sources: tuple[Source, ...]
+    results: tuple[Source, ...]
+    lengths: tuple[int, ...]
+    own: tuple[int, ...]
+
+
+class Stages:
+    """The stages of a form, in order, and the slots of what they begin with.
+
+    weights: the constants that all members share, by position; own: those of each member, with how they lie; owners,
+    sizes: by length, the slots of the node of each row, and of the rows of each node; finals: the slots of the results;
+    wide: which of them are rows.
+    """
+
+    def __init__(self, form: Form) -> None:
+        """Decide which operators run on the rows of all nodes. Raises NotBatchable."""
+        self.form = form
+        self.stages: list[RowStage | LengthStage] = []
+        trace = form.trace
+        count = len(trace.operands)
+        self.weights = [position for position, _ in trace.consts if position not in form.own]
+        self._writer = Writer(count + len(self.weights))
+        self.owners: dict[int, int] = {}
+        self.sizes: dict[int, int] = {}
+        self.own: list[Source] = []
+        self._values: dict[int, Packed] = {}
+        self._levels: dict[int, int] = {}
+        self._code: dict[int, list[Instruction]] = {}
+        self._alone: dict[int, list[int]] = {}  # places of operators, by level
+        self._shared: set[int] = set()
+        self._begin(count)
+        packer = Packer(form, self._writer, self._owner, self._size)
+        for number in range(len(trace.ops)):
+            self._place(packer, number)
+        self.rows = sum(len(code) for code in self._code.values())
+        self._finish()
+        self._programs: dict[Any, LengthProgram] = {}
+
+    def program(self, stage: LengthStage, trace: Trace, lengths: Sequence[int]) -> tuple[Any, LengthProgram]:
+        """The program of a stage for a member, and what tells it from that for other members."""
+        own = [id(tensor) for position, tensor in trace.consts if position in stage.own]
+        key = (stage.number, *[lengths[length] for length in stage.lengths], *own)
+        found = self._programs.get(key)
+        if found is None:
+            found = self._programs[key] = LengthProgram(stage, self, trace)
+        return key, found
+
+    def _begin(self, count: int) -> None:
+        trace = self.form.trace
+        for position, spec in enumerate(trace.operands):
+            axes = self.form.axes(position)
+            if axes and (axes != [0] or spec.mode != "rows"):
+                raise NotBatchable("an operand whose size differs is no rows")
+            lead = ANY if axes else 1 if spec.mode == "stack" else spec.rows
+            val = Val(position, spec.shape, spec.dtype, lead, spec.row_shape)
+            self._values[position] = Packed(val, 0 if axes else None, self.form.sizes[position, 0] if axes else None)
+        for number, position in enumerate(self.weights):
+            shape, dtype = trace.shapes[position]
+            self._values[position] = Packed(Val(count + number, shape, dtype, None, shape))
+            self._shared.add(position)
+        for position in sorted(self.form.own):
+            found = self._new(position)
+            self.own.append(Source(position, found))
+
+    def _owner(self, length: int) -> int:
+        slot = self.owners.get(length)
+        if slot is None:
+            slot = self.owners[length] = self._slot()
+        return slot
+
+    def _size(self, length: int) -> int:
+        slot = self.sizes.get(length)
+        if slot is None:
+            slot = self.sizes[length] = self._slot()
+        return slot
+
+    def _slot(self) -> int:
+        self._writer.slots += 1
+        return self._writer.slots - 1
+
+    def _new(self, position: int) -> Packed | None:
+        """The place of a value that is put together from those of each length; None if it has several such sizes."""
+        shape, dtype = self.form.trace.shapes[position]
+        axes = self.form.axes(position)
+        if len(axes) > 1:
+            return None
+        if axes:
+            moved = in_front(shape, axes[0])
+            found = Packed(Val(self._slot(), moved, dtype, ANY, moved[1:]), axes[0], self.form.sizes[position, axes[0]])
+        else:
+            found = Packed(Val(self._slot(), shape, dtype, 1, shape))
+        self._values[position] = found
+        return found
+
+    def _place(self, packer: Packer, number: int) -> None:
+        """Let an operator run on rows if that can be, else for each length."""
+        op, code, levels = self.form.trace.ops[number], self._writer.code, self._levels
+        before = [levels.get(position, 0) for position in op.inputs]
+        length = len(code)
+        try:
+            if any(position not in self._values for position in op.inputs):
+                raise NotBatchable(f"{op.name}: of several lengths")
+            found = packer.write(number, op, self._values)
+        except NotBatchable:
+            del code[length:]
+            level = max([at if at % 2 else at + 1 for at in before], default=1)
+            self._alone.setdefault(level, []).append(number)
+            for position in op.outputs:
+                self._new(position)
+        else:
+            level = max([at + at % 2 for at in before], default=0)
+            self._code.setdefault(level, []).extend(code[length:])
+            self._values.update(zip(op.outputs, found))
+            if self._shared.issuperset(op.inputs):
+                self._shared.update(op.outputs)
+        levels.update(dict.fromkeys(op.outputs, level))
+
+    def _finish(self) -> None:
+        """Make the stages, and see what each of them gives."""
+        writer = self._writer
+        self.wide = tuple([bool(self.form.axes(position)) for position in self.form.results])
+        finals = []
+        for position in self.form.results:
+            value = self._values.get(position)
+            if value is None or value.axis:
+                raise NotBatchable("a result whose size differs is no rows")
+            length = len(writer.code)
+            finals.append(stored(value.val, writer).slot)
+            level = self._levels.get(position, 0)
+            self._code.setdefault(level + level % 2, []).extend(writer.code[length:])
+        self.finals = tuple(finals)
+        self._number = {level: number for number, level in enumerate(sorted(self._alone))}
+        used = self._uses()
+        for level in range(max([*self._code, *self._alone, 0]) + 1):
+            if level % 2 == 0 and self._code.get(level):
+                code = self._code[level]
+                made = {slot for step in code for slot in step.outputs}
+                inputs = tuple(sorted({slot for step in code for slot in step.inputs} - made))
+                outputs = tuple([slot for slot in sorted(made) if used.get(slot, level) != level or slot in finals])
+                self.stages.append(RowStage(compiled(code, inputs, outputs), inputs, outputs))
+            elif level in self._alone:
+                self.stages.append(self._length_stage(level))
+
+    def _uses(self) -> dict[int, int]:
+        """The last stage that takes each slot."""
+        found: dict[int, int] = {}
+        for level, code in self._code.items():
+            for step in code:
+                for slot in step.inputs:
+                    found[slot] = max(found.get(slot, 0), level)
+        for level, places in self._alone.items():
+            for place in places:
+                for position in self.form.trace.ops[place].inputs:
+                    value = self._values.get(position)
+                    if value is not None and position not in self._shared:
+                        found[value.val.slot] = max(found.get(value.val.slot, 0), level)
+        return found
+
+    def _length_stage(self, level: int) -> LengthStage:
+        ops = [self.form.trace.ops[place] for place in self._alone[level]]
+        own = {position for op in ops for position in op.outputs}
+        consts = {position for position, _ in self.form.trace.consts}
+        taken = sorted({position for op in ops for position in op.inputs} - own - consts - self._shared) or [0]
+        others = [op for number, op in enumerate(self.form.trace.ops) if number not in set(self._alone[level])]
+        wanted = {position for op in others for position in op.inputs}.union(self.form.results)
+        given = sorted(own & wanted)
+        within = own.union(taken, *[op.inputs for op in ops])
+        return LengthStage(
+            self._number[level],
+            tuple([Source(position, self._values.get(position)) for position in taken]),
+            tuple([Source(position, self._values.get(position)) for position in given]),
+            tuple(sorted({length for (position, _), length in self.form.sizes.items() if position in within})),
+            tuple(sorted(within & self.form.own)),
+        )
+
+
+class LengthProgram:
+    """The program of a stage for nodes of one length: `run` takes values of (nodes, *shape), and gives such."""
+
+    def __init__(self, stage: LengthStage, stages: Stages, trace: Trace) -> None:
+        sources, results = ([each.position for each in listed] for listed in (stage.sources, stage.results))
+        self._specs = [intern_spec(*trace.shapes[position], trace.device, "stack") for position in sources]
+        self._shapes = [trace.shapes[position][0] for position in results]
+        part = Trace(self._specs)
+        part.device = trace.device
+        self._trace, self._results = renumbered(trace, part, sources, results), results
+        numbers = {id(tensor): number for number, tensor in enumerate(weights_of(stages, trace))}
+        self._consts = [numbers.get(id(tensor), tensor) for _, tensor in self._trace.consts]
+        self._order = [place for group in operand_groups(self._specs, False) for (place,) in group]
+        self._batched: Any = None
+
+    def fits(self) -> bool:
+        """Tells whether operators on zeros give results of the shapes that they are to have."""
+        given = [torch.zeros(spec.shape, dtype=dtype_named(spec.dtype)) for spec in self._specs]
+        try:
+            found = interpret(self._trace, self._results, given, [tensor for _, tensor in self._trace.consts])
+        except (RuntimeError, IndexError, ValueError):
+            return False
+        return [tuple(result.shape) for result in found] == self._shapes
+
+    def run(self, count: int, given: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
+        """The results of `count` nodes; weights are the constants that all members share."""
+        consts = [weights[item] if item.__class__ is int else item for item in self._consts]
+        if count == 1:  # which is not worth a program
+            single = interpret(self._trace, self._results, [tensor[0] for tensor in given], consts)
+            return [result.unsqueeze(0) for result in single]
+        if self._batched is None:
+            with plain():
+                self._batched = build_batched(self._trace, self._results).program.function
+        found = self._batched(count, *[given[place] for place in self._order], *consts)
+        return [result.reshape(count, *shape) for result, shape in zip(found, self._shapes)]
+
+
+def weights_of(stages: Stages, trace: Trace) -> list[Any]:
+    """The constants of a trace that all members share."""
+    own = stages.form.own
+    return [tensor for position, tensor in trace.consts if position not in own]

@@ -1,0 +1,32 @@
+"""Compares a program for any length with those for each length, on random numbers, before it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch.program import interpret, piece, program_of
+from gluonjit.engines.torch.variadic.checking import NODES, are_near, random_rows, tolerance_of
+from gluonjit.graph import Kind
+
+
+def agrees(kinds: Sequence[Kind]) -> bool:
+    """Tells whether kinds that run together give what their traces give, node by node."""
+    draw = torch.Generator().manual_seed(0)
+    programs = [program_of(kind) for kind in kinds]
+    numbers = [[random_rows(draw, spec) for spec in kind.operands] for kind in kinds]
+    expected: list[list[Any]] = [[] for _ in kinds[0].outputs]
+    for kind, program, rows in zip(kinds, programs, numbers):
+        consts = [tensor for _, tensor in program.trace.consts]
+        for node in range(NODES):
+            given = [piece(chunk, spec, node * spec.rows) for chunk, spec in zip(rows, kind.operands)]
+            results = interpret(program.trace, program.results, given, consts)
+            for found, output, result in zip(expected, kind.outputs, results):
+                found.append(result if output.spec.mode == "rows" else result.unsqueeze(0))
+    together = [torch.cat(parts) for parts in zip(*numbers)]
+    parts = [(program, NODES) for program in programs]
+    actual = programs[0](together, programs[0].consts, NODES * len(kinds), (parts,))
+    tolerance = tolerance_of(programs)
+    return all([are_near(found, torch.cat(wanted), tolerance) for found, wanted in zip(actual, expected)])

@@ -1,0 +1,206 @@
+"""Traces for new lengths, derived from traced calls without another run of the program.
+
+A program that has asked the same of sizes in several traces, and read the same, calls the same operators at any length.
+What differs among the traced calls has to follow: a size that no operand has from the operator that makes it, which
+runs on zeros, a number from a length by a line through those of the traced calls, and a constant as the beginning of
+the longest one. Operators on the rows of all nodes fit any length; the others run on examples when a member's programs
+are built, which finds a size that does not follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from gluonjit.engines.torch.arrays import dtype_named
+from gluonjit.engines.torch.ragged.form import Form
+from gluonjit.engines.torch.rules.table import operator_named
+from gluonjit.engines.torch.trace import Operand, Trace
+from gluonjit.graph import Spec
+
+ENOUGH = 3
+"""The traced calls that have to agree before others are derived from them."""
+
+
+class NotDerivable(Exception):
+    """Something that differs among traced calls, and follows from nothing known here."""
+
+
+class SizedCall(NamedTuple):
+    """A traced call: its trace and the sizes that differ, what it has read of Python's state, and asked of sizes."""
+
+    trace: Trace
+    lengths: tuple[int, ...]
+    facts: tuple[Any, ...]
+    kept: tuple[Any, ...]
+    asked: tuple[int, ...]
+
+
+def agree(calls: Sequence[SizedCall]) -> bool:
+    """Tells whether the program has read and asked the same in all of these calls."""
+    first = calls[0]
+    return all(call.asked == first.asked and _places(call) == _places(first) for call in calls)
+
+
+def _places(call: SizedCall) -> list[Any]:
+    return [(fact.way, id(fact.container), fact.key, id(fact.found)) for fact in call.facts]
+
+
+class Recipe:
+    """The rules by which calls of one form differ, found in those that were traced. Raises NotDerivable."""
+
+    def __init__(self, form: Form, calls: Sequence[SizedCall]) -> None:
+        self._form = form
+        trace = form.trace
+        self._lengths: dict[int, tuple[int, int]] = {}  # of operands, where they are found
+        self._made: dict[int, tuple[int, int, int]] = {}  # others: which result of which operator has them, and where
+        makers = {position: (number, k) for number, op in enumerate(trace.ops) for k, position in enumerate(op.outputs)}
+        for (position, axis), length in form.sizes.items():
+            if position < len(trace.operands):
+                self._lengths.setdefault(length, (position, axis))
+            elif position in makers:
+                self._made.setdefault(length, (*makers[position], axis))
+        lengths = [call.lengths for call in calls]
+        self._numbers = {
+            number: _rule([call.trace.ops[number].attrs for call in calls], lengths) for number in form.numbered
+        }
+        self._consts = dict(trace.consts)
+        self._begun: dict[tuple[int, ...], Any] = {}  # beginnings of those that each call has for itself
+        for number, (position, _) in enumerate(trace.consts):
+            if position in form.own:
+                self._consts[position] = _longest(form, position, [call.trace.consts[number][1] for call in calls])
+
+    def trace(self, operands: Sequence[Spec]) -> tuple[Trace, tuple[int, ...]]:
+        """The trace of a call with these operands, and its lengths. Raises NotDerivable."""
+        form = self._form
+        known = {length: operands[position].shape[axis] for length, (position, axis) in self._lengths.items()}
+        for length, (number, output, axis) in self._made.items():
+            if length not in known:
+                known[length] = self._run(number, known)[output].shape[axis]
+        if min(known.values()) < 2:
+            raise NotDerivable
+        found = Trace(operands)
+        found.device = form.trace.device
+        sized = {position for position, _ in form.sizes}
+        found.shapes = [
+            (self._shape(position, known), shaped[1]) if position in sized else shaped
+            for position, shaped in enumerate(form.trace.shapes)
+        ]
+        if any(shaped[0] != spec.shape for shaped, spec in zip(found.shapes, operands)):
+            raise NotDerivable
+        found.consts = [(position, self._constant(position, known)) for position, _ in form.trace.consts]
+        found.ops = list(form.trace.ops)
+        for number in self._numbers:
+            found.ops[number] = found.ops[number]._replace(attrs=self._attrs(number, known))
+        return found, tuple([known.get(length, 0) for length in range(form.lengths)])
+
+    def _shape(self, position: int, known: dict[int, int]) -> tuple[int, ...]:
+        sizes = self._form.sizes
+        try:
+            return tuple(
+                [
+                    known[sizes[position, axis]] if (position, axis) in sizes else size
+                    for axis, size in enumerate(self._form.trace.shapes[position][0])
+                ]
+            )
+        except KeyError:
+            raise NotDerivable from None
+
+    def _attrs(self, number: int, known: dict[int, int]) -> Any:
+        rule = self._numbers.get(number)
+        return self._form.trace.ops[number].attrs if rule is None else _filled(rule, known)
+
+    def _constant(self, position: int, known: dict[int, int]) -> Any:
+        """The constant of a call; of one that each call has for itself the beginning."""
+        longest = self._consts[position]
+        if position not in self._form.own:
+            return longest
+        shape = self._shape(position, known)
+        if any(size > most for size, most in zip(shape, longest.shape)):
+            raise NotDerivable
+        place = (position, *shape)
+        found = self._begun.get(place)
+        if found is None:
+            found = self._begun[place] = longest[tuple(map(slice, shape))].contiguous()
+        return found
+
+    def _run(self, number: int, known: dict[int, int]) -> Sequence[Any]:
+        """The results of an operator on zeros."""
+        op, shapes = self._form.trace.ops[number], self._form.trace.shapes
+        inputs = [
+            self._constant(position, known)
+            if position in self._consts
+            else torch.zeros(self._shape(position, known), dtype=dtype_named(shapes[position][1]))
+            for position in op.inputs
+        ]
+        args = {name: _given(value, inputs) for name, value in self._attrs(number, known)}
+        try:
+            found = operator_named(op.name)(**args)
+        except (RuntimeError, IndexError, ValueError) as error:
+            raise NotDerivable from error  # the program itself will say what is wrong
+        return found if isinstance(found, (list, tuple)) else (found,)
+
+
+class LengthRule(NamedTuple):
+    """A number that follows from a length: so many times it, and some more."""
+
+    length: int
+    times: int
+    more: int
+
+    def at(self, known: dict[int, int]) -> int:
+        """The number for lengths. Raises NotDerivable if its own is not known."""
+        if self.length not in known:
+            raise NotDerivable
+        return self.times * known[self.length] + self.more
+
+
+def _rule_of(values: Sequence[int], lengths: Sequence[tuple[int, ...]]) -> LengthRule:
+    """The line through numbers of calls with these lengths. Raises NotDerivable if there is none."""
+    for number in range(len(lengths[0])):
+        sizes = [each[number] for each in lengths]
+        low, high = sizes.index(min(sizes)), sizes.index(max(sizes))
+        if sizes[low] == sizes[high]:
+            continue
+        times, rest = divmod(values[high] - values[low], sizes[high] - sizes[low])
+        found = LengthRule(number, times, values[low] - times * sizes[low])
+        if not rest and all(found.at({number: size}) == value for size, value in zip(sizes, values)):
+            return found
+    raise NotDerivable
+
+
+def _rule(values: Sequence[Any], lengths: Sequence[tuple[int, ...]]) -> Any:
+    """Arguments, with lines in place of numbers that differ."""
+    first = values[0]
+    if isinstance(first, tuple):
+        return tuple([_rule(items, lengths) for items in zip(*values)])
+    if all(repr(value) == repr(first) for value in values):
+        return first
+    if type(first) is not int:
+        raise NotDerivable
+    return _rule_of(values, lengths)
+
+
+def _filled(rule: Any, known: dict[int, int]) -> Any:
+    if rule.__class__ is LengthRule:
+        return rule.at(known)
+    return tuple([_filled(item, known) for item in rule]) if rule.__class__ is tuple else rule
+
+
+def _given(value: Any, inputs: Sequence[Any]) -> Any:
+    if value.__class__ is Operand:
+        return inputs[value]
+    return [_given(item, inputs) for item in value] if isinstance(value, tuple) else value
+
+
+def _longest(form: Form, position: int, given: Sequence[Any]) -> Any:
+    """The longest of constants, of which all others are the beginning."""
+    longest = max(given, key=lambda tensor: tensor.numel())
+    parts = [(longest[tuple(map(slice, tensor.shape))], tensor) for tensor in given]
+    if not form.axes(position) or not all(
+        part.shape == whole.shape and torch.equal(part, whole) for part, whole in parts
+    ):
+        raise NotDerivable
+    return longest

@@ -1,0 +1,114 @@
+"""The form that traces have in common which differ in sizes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch.trace import Trace, TraceOp
+
+
+class OtherForm(Exception):
+    """Two traces that differ in more than sizes."""
+
+
+class Form:
+    """A trace, and which of its sizes differ in traces like it.
+
+    trace, results: of the first; sizes: the number of a differing size, by position and axis; lengths: how many
+    different ones there are (two that are equal in both traces are one); own: the constants that each trace has for
+    itself; numbered: the operators with arguments that differ, by their places in the trace.
+    """
+
+    def __init__(self, trace: Trace, results: Sequence[int], other: Trace, its: Sequence[int]) -> None:
+        """Compare two traces. Raises OtherForm."""
+        self.trace = trace
+        self.results = tuple(results)
+        self.own: set[int] = set()
+        self.numbered: set[int] = set()
+        self.sizes: dict[tuple[int, int], int] = {}
+        self.lengths = 0
+        _compare(self, other, its)
+        numbers: dict[tuple[int, int], int] = {}
+        for position, ((shape, _), (beside, _)) in enumerate(zip(trace.shapes, other.shapes)):
+            for axis, pair in enumerate(zip(shape, beside)):
+                if pair[0] != pair[1]:
+                    self.sizes[position, axis] = numbers.setdefault(pair, len(numbers))
+        self.lengths = len(numbers)
+        self._known = frozenset(self.own), frozenset(self.numbered)
+
+    def axes(self, position: int) -> list[int]:
+        """The axes of a value whose sizes differ."""
+        rank = len(self.trace.shapes[position][0])
+        return [axis for axis in range(rank) if (position, axis) in self.sizes]
+
+    def lengths_of(self, other: Trace, its: Sequence[int]) -> tuple[int, ...]:
+        """The sizes that differ, in a trace of this form. Raises OtherForm if it has another."""
+        _compare(self, other, its)
+        if (frozenset(self.own), frozenset(self.numbered)) != self._known:
+            self.own, self.numbered = map(set, self._known)
+            raise OtherForm("other constants or numbers differ")
+        found: list[int] = [-1] * self.lengths
+        for position, ((shape, _), (beside, _)) in enumerate(zip(self.trace.shapes, other.shapes)):
+            for axis, (size, now) in enumerate(zip(shape, beside)):
+                number = self.sizes.get((position, axis))
+                if number is None:
+                    if size != now:
+                        raise OtherForm("a size differs that was the same")
+                elif found[number] not in (-1, now):
+                    raise OtherForm("sizes differ that were equal")
+                else:
+                    found[number] = now
+        return tuple(found)
+
+
+def _compare(form: Form, other: Trace, its: Sequence[int]) -> None:
+    """Note what differs between a form's trace and another. Raises OtherForm where that is more than sizes."""
+    trace = form.trace
+    if len(trace.ops) != len(other.ops) or form.results != tuple(its) or trace.device != other.device:
+        raise OtherForm("they have other operators or results")
+    if [_look(shaped) for shaped in trace.shapes] != [_look(shaped) for shaped in other.shapes]:
+        raise OtherForm("dtypes or numbers of axes differ")
+    if len(trace.operands) != len(other.operands) or any(
+        (one.mode, one.row_shape) != (two.mode, two.row_shape) for one, two in zip(trace.operands, other.operands)
+    ):
+        raise OtherForm("operands differ in more than their numbers of rows")
+    for number, (op, beside) in enumerate(zip(trace.ops, other.ops)):
+        if _is_other(op, beside):
+            raise OtherForm(f"{op.name} in one is {beside.name} in the other")
+        if not _are_equal(op.attrs, beside.attrs):
+            form.numbered.add(number)
+    if [position for position, _ in trace.consts] != [position for position, _ in other.consts]:
+        raise OtherForm("they have other constants")
+    for (position, tensor), (_, its_own) in zip(trace.consts, other.consts):
+        if tensor is its_own:
+            continue
+        if tensor.requires_grad or its_own.requires_grad:
+            raise OtherForm("they have other weights")
+        if tensor.shape != its_own.shape or not torch.equal(tensor, its_own):
+            form.own.add(position)
+
+
+def _look(shaped: tuple[tuple[int, ...], str]) -> tuple[int, str]:
+    return len(shaped[0]), shaped[1]
+
+
+def _is_other(op: TraceOp, beside: TraceOp) -> bool:
+    return (op.name, op.inputs, op.outputs) != (beside.name, beside.inputs, beside.outputs) or not _may_be(
+        op.attrs, beside.attrs
+    )
+
+
+def _may_be(value: Any, beside: Any) -> bool:
+    """Tells whether arguments are equal but for numbers."""
+    if type(value) is not type(beside):
+        return False
+    if isinstance(value, tuple):
+        return len(value) == len(beside) and all(map(_may_be, value, beside))
+    return type(value) in (int, float) or bool(value == beside)
+
+
+def _are_equal(value: Any, beside: Any) -> bool:
+    return repr(value) == repr(beside)  # -0.0 is not 0.0, nan is nan

@@ -1,0 +1,197 @@
+"""Gives calls of a cell that differ in sizes alone kinds that run together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, cast
+
+import torch
+
+from gluonjit.engines.torch.cell import Call
+from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.program import lay_out
+from gluonjit.engines.torch.ragged.building import Stages
+from gluonjit.engines.torch.ragged.checking import agrees
+from gluonjit.engines.torch.ragged.deriving import ENOUGH, NotDerivable, Recipe, SizedCall, agree
+from gluonjit.engines.torch.ragged.form import Form, OtherForm
+from gluonjit.engines.torch.ragged.program import Ragged
+from gluonjit.engines.torch.rules.values import NotBatchable
+from gluonjit.engines.torch.trace import Trace, TraceFindings
+from gluonjit.engines.torch.work import work_of
+from gluonjit.graph import Kind
+from gluonjit.hybrid.capture.guards.variants import Noted
+from gluonjit.hybrid.run.batch import Batch
+
+_KEY = "lengths"
+_MOST = 8  # traces that wait for one like them, forms, and calls of a form by which others are derived
+
+
+class _Waiting(NamedTuple):
+    """A kind that no other is like so far, and what it was made from."""
+
+    kind: Kind
+    traced: TraceFindings
+    noted: Noted
+
+    @property
+    def results(self) -> list[int]:
+        """The positions of the results."""
+        return self.traced.places
+
+
+@dataclass
+class _Found:
+    """A form, its stages, and the first kind of it.
+
+    calls, recipes: those that were traced, and how they differ, by their signatures but for sizes.
+    """
+
+    stages: Stages
+    first: Kind
+    calls: dict[Any, list[SizedCall]] = field(default_factory=dict)
+    recipes: dict[Any, Recipe] = field(default_factory=dict)
+
+    def note(self, noted: Noted, traced: TraceFindings, lengths: tuple[int, ...]) -> None:
+        """Note a call that was traced; not of size 1, which PyTorch may treat like one that is broadcast."""
+        listed = self.calls.setdefault(noted.signature, [])
+        if len(listed) < _MOST and min(lengths) > 1:
+            listed.append(SizedCall(traced.trace, lengths, noted.facts, noted.kept, traced.asked))
+            self.recipes.pop(noted.signature, None)
+
+    def recipe(self, signature: Any) -> Recipe:
+        """The recipe of the calls of a signature. Raises NotDerivable."""
+        found = self.recipes.get(signature)
+        if found is None:
+            found = self.recipes[signature] = Recipe(self.stages.form, self.calls[signature])
+        return found
+
+
+@dataclass
+class _Lengths:
+    """The calls of a cell: those that wait for others like them, and the forms found."""
+
+    waiting: list[_Waiting] = field(default_factory=list)
+    found: list[_Found] = field(default_factory=list)
+
+
+def _known(call: Call) -> list[_Found]:
+    known: _Lengths | None = call.cell.joints.get(_KEY)
+    return known.found if known is not None and "arity" not in call.batch.options.without else []
+
+
+def derived_kind(call: Call) -> Kind | None:
+    """The kind of a call of a new size, from traced calls of other sizes: the program is not run again for it."""
+    operands = tuple([value.spec for value in call.values])
+    for found in _known(call):
+        calls = found.calls.get(call.noted.signature, [])
+        if len(calls) < ENOUGH or not agree(calls) or not all(fact.holds() for fact in calls[0].facts):
+            continue
+        try:
+            with plain(), torch.no_grad():
+                trace, lengths = found.recipe(call.noted.signature).trace(operands)
+                kind = _member(found.first, trace, found.stages.form.results, found.stages, lengths, found.first)
+                if not cast(Ragged, kind.program).fits():
+                    continue
+        except (NotDerivable, NotBatchable):
+            continue
+        call.noted.facts, call.noted.kept = calls[0].facts, calls[0].kept
+        return kind
+    return None
+
+
+def of_other_lengths(call: Call, traced: TraceFindings, structure: Any) -> Kind | None:
+    """The kind of a traced call that differs in sizes alone from others of its cell, whose kinds run together."""
+    for found in _known(call):
+        first, stages = found.first, found.stages
+        try:
+            lengths = stages.form.lengths_of(traced.trace, traced.places)
+            if first.structure == structure and first.pure != traced.draws:
+                kind = _member(first, traced.trace, traced.places, stages, lengths, first)
+                found.note(call.noted, traced, lengths)
+                return kind
+        except (OtherForm, NotBatchable):
+            continue
+    return None
+
+
+def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
+    """The kind of a call: `kind`, or where one call with other sizes was met one that runs together with its kind.
+
+    That is exchanged, in the open batch too if the rows of its results stay as they are.
+    """
+    cell, batch = call.cell, call.batch
+    if not _may_differ(kind, traced.trace) or "arity" in batch.options.without:
+        return kind
+    known: _Lengths = cell.joints.setdefault(_KEY, _Lengths())
+    new = _Waiting(kind, traced, call.noted)
+    for other in known.waiting if len(known.found) < _MOST else ():
+        made = _joined(other, new)
+        if made is not None:
+            found, own = made
+            known.waiting.remove(other)
+            known.found.append(found)
+            cell.by_number = ""
+            _exchange(cell, other.kind, found.first, batch)
+            return own
+    known.waiting = [*known.waiting[1 - _MOST :], new]
+    return kind
+
+
+def _may_differ(kind: Kind, trace: Trace) -> bool:
+    """Tells whether calls like this may come with other sizes, and do not run with them already."""
+    rest = kind if kind.split is None else kind.split.rest
+    if kind.lone or kind.operator or rest.poly or rest.children or kind.apart:
+        return False
+    return any(spec.mode == "rows" and spec.rows > 1 for spec in trace.operands)
+
+
+def _joined(other: _Waiting, new: _Waiting) -> tuple[_Found, Kind] | None:
+    """The form of two calls, with the kind of the second; None if they differ in more than sizes."""
+    try:
+        form = Form(other.traced.trace, other.results, new.traced.trace, new.results)
+        if not form.lengths:
+            return None
+        with plain():
+            stages = Stages(form)
+            sizes = [form.lengths_of(call.traced.trace, call.results) for call in (other, new)]
+            first = _member(other.kind, other.traced.trace, other.results, stages, sizes[0])
+            own = _member(new.kind, new.traced.trace, new.results, stages, sizes[1], first)
+            if not agrees([first, own]):
+                return None
+    except (OtherForm, NotBatchable):
+        return None
+    found = _Found(stages, first)
+    for call, lengths in zip((other, new), sizes):
+        found.note(call.noted, call.traced, lengths)
+    return found, own
+
+
+def _member(
+    like: Kind, trace: Trace, results: Sequence[int], stages: Stages, lengths: tuple[int, ...], family: Any = None
+) -> Kind:
+    """A kind that runs together with the others of its form. Raises NotBatchable."""
+    with plain():
+        program = Ragged(stages, trace, results, lengths)
+    outputs, rows = lay_out([trace.shapes[position] for position in results], trace.device, stages.wide)
+    return replace(
+        like,
+        operands=trace.operands,
+        outputs=outputs,
+        rows=rows,
+        program=program,
+        poly=True,
+        apart=True,
+        split=None,
+        children=(),
+        family=family,
+        work=work_of(trace, program.operators),
+    )
+
+
+def _exchange(cell: Any, old: Kind, new: Kind, batch: Batch) -> None:
+    cell.kinds = {call: new if kind is old else kind for call, kind in cell.kinds.items()}
+    if old.split is None and old.outputs == new.outputs:
+        for record in batch.records.values():
+            if record.kind is old:
+                record.kind = new

@@ -12,9 +12,9 @@ from gluonjit.compiled import room
 
 def lower_bound(plan: Plan) -> int:
     """Return the fewest launches of a plan's nodes, computed once for all plans of its structure."""
-    found: int | None = plan.common.get("bound")
+    found = plan.common.bound
     if found is None:
-        found = plan.common["bound"] = _lower_bound(plan)
+        found = plan.common.bound = _lower_bound(plan)
     return found
 
 

@@ -20,7 +20,7 @@ from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.recorder import Record
 from gluonjit.graph.values import Spec
 
-__all__ = ["Arena", "Gather", "LeafChunk", "Live", "LookupChunk", "Part", "Place", "Plan", "Step"]
+__all__ = ["Arena", "Common", "Gather", "LeafChunk", "Live", "LookupChunk", "Part", "Place", "Plan", "Step"]
 
 
 class Arena(NamedTuple):
@@ -64,6 +64,27 @@ class Live(NamedTuple):
     nodes: Index
 
 
+class Common:
+    """Findings about plans of one structure, by who needs them first; nothing that a batch or a model has of its own.
+
+    Findings of type `Any` belong to packages that this one does not import.
+    """
+
+    launches: int | None = None
+    recorded: list[bool] | None = None
+    bound: int | None = None  # the fewest launches
+    cuda: bool | None = None  # whether an arena is on a GPU
+    flags: list[tuple[int, int]] | None = None  # first row and end of each arena, if all lie one after the other
+    makers: dict[Place, int] | None = None  # the step whose result lies in a place, by number
+    counted: Any = None  # by reports
+    advised: Any = None  # by warnings
+    read: Any = None  # steps that may run in C
+
+    def __init__(self) -> None:
+        self.spots: dict[int | tuple[int, ...], tuple[int, int]] = {}  # arenas and positions, by row
+        self.places: dict[int, tuple[list[int], list[Place]]] = {}  # first rows and places, by arena
+
+
 @dataclass(eq=False)  # frozen it would take three times as long to make
 class Plan:
     """The steps to run, in order, and the place of every row: row r is row `position[r]` of arena `arena[r]`.
@@ -73,7 +94,7 @@ class Plan:
     called: the records of calls, by the numbers of `Step.numbers` and `Live`, and of what was made of them but for
     `products`, of which it has the nodes by name; laid: what the steps have in common.
     made: all nodes of the graph, with those that do not run, or what finds them.
-    common: what is found out of plans of this structure, by who does; nothing that a batch or a model has of its own.
+    common: the same object in plans of one structure.
     overwritten: arena and position of results of nodes whose backward pass needs what was written over since.
     rewritten: arena, first row and number of rows, the numbers of which the program has written over since.
     """
@@ -92,7 +113,7 @@ class Plan:
     laid: Laid = field(repr=False)
     made: Captured | Callable[[], Captured] | None = field(repr=False)
     products: dict[str, int] = field(default_factory=dict, repr=False)
-    common: dict[str, Any] = field(default_factory=dict, repr=False)
+    common: Common = field(default_factory=Common, repr=False)
     overwritten: list[tuple[int, int]] = field(default_factory=list)
     rewritten: list[tuple[int, int, int]] = field(default_factory=list)
 
@@ -107,17 +128,17 @@ class Plan:
     @property
     def launches(self) -> int:
         """The launches of all steps: one each, or one per node if they run alone."""
-        found: int | None = self.common.get("launches")
+        found = self.common.launches
         if found is None:
-            found = self.common["launches"] = sum([step.count if step.kind.lone else 1 for step in self.steps])
+            found = self.common.launches = sum([step.count if step.kind.lone else 1 for step in self.steps])
         return found
 
     @property
     def recorded(self) -> list[bool]:
         """Tells of each step whether it is recorded."""
-        found: list[bool] | None = self.common.get("recorded")
+        found = self.common.recorded
         if found is None:
-            found = self.common["recorded"] = [is_recorded(step.mode) for step in self.steps]
+            found = self.common.recorded = [is_recorded(step.mode) for step in self.steps]
         return found
 
     def without_inputs(self) -> Plan:

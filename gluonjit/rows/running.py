@@ -53,10 +53,10 @@ class FlushMemory(Protocol):
 
 def row_flags(plan: Plan) -> tuple[Flags, list[Flags]]:
     """A flag for each row of each arena: all of them, one arena after the other, and those of each arena."""
-    known: list[tuple[int, int]] | None = plan.common.get("flags")
+    known = plan.common.flags
     if known is None:
         ends = list(accumulate([arena.rows for arena in plan.arenas], initial=0))
-        known = plan.common["flags"] = list(zip(ends, ends[1:]))
+        known = plan.common.flags = list(zip(ends, ends[1:]))
     flags = np.zeros(known[-1][1] if known else 0, dtype=bool)
     return flags, [flags[begin:end] for begin, end in known]
 

@@ -98,9 +98,9 @@ class Steps:
         self._keeps = True  # what it knows is of use to a later flush
         if ROWS is None or "fused" in without:
             return
-        found: _Read | None = plan.common.get("rows")
+        found: _Read | None = plan.common.read
         if found is None:
-            found = plan.common["rows"] = self._found(make)
+            found = plan.common.read = self._found(make)
         for number, reason in found.unfit:
             unfused[plan.steps[number].kind.name] = reason
         self._in, self._read = found.steps, found

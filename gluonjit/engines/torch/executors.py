@@ -45,9 +45,9 @@ def session_for(plan: Plan, report: Counts, options: Options, samples: int, prov
 
 
 def _on_cuda(plan: Plan) -> bool:
-    found: bool | None = plan.common.get("cuda")
+    found = plan.common.cuda
     if found is None:
-        found = plan.common["cuda"] = any(arena.spec.device.startswith("cuda") for arena in plan.arenas)
+        found = plan.common.cuda = any(arena.spec.device.startswith("cuda") for arena in plan.arenas)
     return found
 
 

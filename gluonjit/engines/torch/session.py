@@ -365,10 +365,10 @@ class Session(ArraySession):
         """Tell a chunk that may get a history of the nodes that it is from."""
         if self._makers is None:
             common = self.plan.common
-            self._makers = common.get("makers")
+            self._makers = common.makers
             if self._makers is None:
                 steps = enumerate(self.plan.steps)
-                self._makers = common["makers"] = {place: number for number, step in steps for place in step.places}
+                self._makers = common.makers = {place: number for number, step in steps for place in step.places}
         step = self.plan.steps[self._makers[place]]
         output = step.places.index(place)
         records = [self.plan.called[number] for number in step.numbers]

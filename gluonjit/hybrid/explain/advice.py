@@ -85,9 +85,9 @@ def after_flush(
         _early(early)
         _streaks.alone = 0
     common = flush.plan.common
-    about: _About | None = common.get("advice")
+    about: _About | None = common.advised
     if about is None:
-        about = common["advice"] = _about(flush)
+        about = common.advised = _about(flush)
     if about.alone or report.unbatched:
         _alone(report, flush)
     _thrashing(report, flush, line)

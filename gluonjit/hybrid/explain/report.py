@@ -100,9 +100,9 @@ class Report(Counts):
 
         The last few plans are kept to compute the lower bound only on request.
         """
-        counted: _Counted | None = plan.common.get("report")
+        counted: _Counted | None = plan.common.counted
         if counted is None:
-            counted = plan.common["report"] = _counted(plan)
+            counted = plan.common.counted = _counted(plan)
         self.flushes += 1
         why = reason, line
         self.reasons_at[why] = self.reasons_at.get(why, 0) + 1

@@ -205,7 +205,7 @@ class FlushingBatch(Batch):
             self.ahead.append(session)
         begin = perf_counter()
         graph.owner = Results(session, plan.arena, plan.position)
-        spots: dict[Any, tuple[int, int]] = plan.common.setdefault("spots", {})  # arenas and positions, by row
+        spots = plan.common.spots
         for _, record, nodes in plan.live:
             for node in nodes.tolist():
                 for value in record.values(node):

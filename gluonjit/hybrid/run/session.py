@@ -44,7 +44,7 @@ class Session:
     def place_of(self, arena: int, position: int) -> Place:
         """Return the place of the input, or of the step's result, that a row of an arena belongs to."""
         plan = self.plan
-        known: dict[int, tuple[list[int], list[Place]]] = plan.common.setdefault("places", {})  # by arena
+        known = plan.common.places
         found = known.get(arena)
         if found is None:
             places = [chunk.place for chunk in plan.inputs if chunk.place.arena == arena]

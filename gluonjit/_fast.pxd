@@ -86,10 +86,10 @@ cdef class Record:
 
 
 cdef cython_array _AT_BEGIN, _LONG, _INT
-cdef Py_ssize_t _find(Record record, long long *codes) except? -2
-cdef int _remember(Record record, Py_ssize_t node) except? -1
-cdef long long _code(Record record, object rows) except? 0
-cdef Value _value_at(Record record, Py_ssize_t place)
-cdef Py_ssize_t _append_unread(Record record, GraphRows graph, long long *codes, long long depth, object origin) except? -1
+cdef Py_ssize_t find_equal(Record record, long long *codes) except? -2
+cdef int remember(Record record, Py_ssize_t node) except? -1
+cdef long long code_of(Record record, object rows) except? 0
+cdef Value value_at(Record record, Py_ssize_t place)
+cdef Py_ssize_t append_unread(Record record, GraphRows graph, long long *codes, long long depth, object origin) except? -1
 cdef Py_ssize_t _node_of(PyObject *batch, PyObject *graph, PyObject *of, PyObject **given, int count, int sharing) except -1
 cdef PyObject *_value_of(PyObject *of, Py_ssize_t node, Py_ssize_t k) except NULL

@@ -246,7 +246,7 @@ class Record:
     def values(self, node: cython.Py_ssize_t):
         """The values of a node."""
         self._check(node)
-        return tuple([_value_at(self, k) for k in range(node * self.results, (node + 1) * self.results)])
+        return tuple([value_at(self, k) for k in range(node * self.results, (node + 1) * self.results)])
 
     def _check(self, node: cython.Py_ssize_t):
         if not 0 <= node < len(self._bases):
@@ -275,12 +275,12 @@ class Record:
         """
         codes = self._coded(operands)
         shared: cython.bint = sharing and self._kind.pure
-        node: cython.Py_ssize_t = _find(self, _numbers_in(codes)) if shared else -1
+        node: cython.Py_ssize_t = find_equal(self, _numbers_in(codes)) if shared else -1
         if node < 0:
             node = _append(self, graph, _numbers_in(codes), depth, user_line())
             batch.room -= self.share
             if shared:
-                _remember(self, node)
+                remember(self, node)
         self.calls += 1
         return self.values(node)
 
@@ -305,7 +305,7 @@ class Record:
         kept = [each for each in _known(self) if each != node]
         self._shares = Shares()
         for each in kept:
-            _remember(self, each)
+            remember(self, each)
 
     def set_aside(self):
         """Hide the present nodes from equal calls; returns the argument of `put_back`."""
@@ -318,14 +318,14 @@ class Record:
         self._shares = shares
         for node in since:
             codes = self._codes[node * self.arity : (node + 1) * self.arity]
-            if _find(self, _numbers_in(codes)) < 0:
-                _remember(self, node)
+            if find_equal(self, _numbers_in(codes)) < 0:
+                remember(self, node)
 
     def _coded(self, operands: tuple):
         """The operands as numbers."""
         if len(operands) != self.arity:
             raise ValueError(f"a node of {self._kind.name} has {self.arity} operands, not {len(operands)}")
-        return array("q", [_code(self, rows) for rows in operands])
+        return array("q", [code_of(self, rows) for rows in operands])
 
 
 @cython.cfunc
@@ -349,7 +349,7 @@ def _numbers_in(codes) -> cython.p_longlong:
 
 @cython.cfunc
 @cython.exceptval(0, check=True)
-def _code(record: Record, rows) -> cython.longlong:
+def code_of(record: Record, rows) -> cython.longlong:
     """The number that stands for the rows of an operand."""
     number: cython.longlong
     if isinstance(rows, tuple):
@@ -443,7 +443,7 @@ def _append(
 
 
 @cython.cfunc
-def _value_at(record: Record, place: cython.Py_ssize_t) -> Value:
+def value_at(record: Record, place: cython.Py_ssize_t) -> Value:
     """Return the value at a place among those of all nodes; it is made at the first request."""
     if not 0 <= place < len(record._values):
         raise IndexError(f"there is no value {place} among {len(record._values)}")
@@ -462,7 +462,7 @@ def _value_at(record: Record, place: cython.Py_ssize_t) -> Value:
 
 @cython.cfunc
 @cython.exceptval(-1)
-def _append_unread(
+def append_unread(
     record: Record, graph: GraphRows, codes: cython.p_longlong, depth: cython.longlong, origin
 ) -> cython.Py_ssize_t:
     """Append a node whose values nobody has requested yet; returns its number."""
@@ -492,7 +492,7 @@ def _hash(codes: cython.p_longlong, count: cython.Py_ssize_t) -> cython.ulonglon
 
 @cython.cfunc
 @cython.exceptval(-2)
-def _find(record: Record, codes: cython.p_longlong) -> cython.Py_ssize_t:
+def find_equal(record: Record, codes: cython.p_longlong) -> cython.Py_ssize_t:
     """The node that reads what these numbers stand for, or -1."""
     if not cython.compiled:
         return record._shares.slots.get(tuple(codes), -1)
@@ -517,7 +517,7 @@ def _find(record: Record, codes: cython.p_longlong) -> cython.Py_ssize_t:
 
 @cython.cfunc
 @cython.exceptval(-1)
-def _remember(record: Record, node: cython.Py_ssize_t) -> cython.int:
+def remember(record: Record, node: cython.Py_ssize_t) -> cython.int:
     """Let equal calls find a node from now on."""
     shares: Shares = record._shares
     if not cython.compiled:
@@ -628,16 +628,16 @@ def _node_of(
         raise ValueError(f"a node of {record._kind.name} has {record.arity} operands, not {count}")
     for k in range(count):
         value = cython.cast(Value, given[k])
-        codes[k] = _code(record, value.rows)
+        codes[k] = code_of(record, value.rows)
         if value.depth > depth:
             depth = value.depth
     if sharing:
-        node = _find(record, codes)
+        node = find_equal(record, codes)
     if node < 0:
         node = _append(record, cython.cast(GraphRows, graph), codes, depth + 1, user_line())
         cython.cast(BatchRoom, batch).room -= record.share
         if sharing:
-            _remember(record, node)
+            remember(record, node)
     record.calls += 1
     return node
 
@@ -647,7 +647,7 @@ def _value_of(of: cython.pointer(PyObject), node: cython.Py_ssize_t, k: cython.P
     record: Record = cython.cast(Record, of)
     if not 0 <= k < record.results or (node + 1) * record.results > len(record._values):
         raise IndexError(f"there is no value {k} of node {node}")
-    _value_at(record, node * record.results + k)
+    value_at(record, node * record.results + k)
     return PyList_GET_ITEM(record._values, node * record.results + k)
 
 

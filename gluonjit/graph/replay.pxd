@@ -1,7 +1,7 @@
 # The types of replay.py where it is compiled.
 cimport cython
 from cpython.array cimport array as cython_array
-from gluonjit._fast cimport BatchRoom, GraphRows, Record, _append_unread, _code, _find, _remember, _value_at
+from gluonjit._fast cimport BatchRoom, GraphRows, Record, append_unread, code_of, find_equal, remember, value_at
 from gluonjit.graph.inlined cimport number_at, set_number
 
 cdef extern from "Python.h":

@@ -15,7 +15,7 @@ except ImportError:
 
 if not cython.compiled:
     from gluonjit.graph.inlined import number_at, set_number
-    from gluonjit.graph.recorder import _append_unread, _code, _find, _remember, _value_at
+    from gluonjit.graph.recorder import append_unread, code_of, find_equal, remember, value_at
 
 _MOST: cython.Py_ssize_t = 2**31 - 1  # rows of a graph: indices have 32 bits
 
@@ -115,15 +115,15 @@ class Replay:
             at = self._read(code, head, record)
             depth = _number(code, head + 2)
             codes = _pointer(self._codes, record.arity)
-            node = _find(record, codes) if sharing else -1
+            node = find_equal(record, codes) if sharing else -1
             if node >= 0:
                 deeper = max(deeper, number_at(record._depths, node) - depth)
             else:
                 origin = self._origin(_number(code, head + 3))
-                node = _append_unread(record, self.graph, codes, depth + deeper, origin)
+                node = append_unread(record, self.graph, codes, depth + deeper, origin)
                 batch.room -= record.share
                 if sharing:
-                    _remember(record, node)
+                    remember(record, node)
             record.calls += _number(code, head + 1)
             self._note(_number(code, head), node)
             self._add(number_at(record._bases, node), record.height)
@@ -148,7 +148,7 @@ class Replay:
         record: Record = self._record(number_at(self._nodes, 2 * number))
         if not 0 <= k < record.results:
             raise IndexError(f"a node of {record.results} values has no value {k}")
-        return _value_at(record, number_at(self._nodes, 2 * number + 1) * record.results + k)
+        return value_at(record, number_at(self._nodes, 2 * number + 1) * record.results + k)
 
     def _add(self, row: cython.longlong, count: cython.Py_ssize_t) -> cython.int:
         """The same, where nobody else has asked for it."""
@@ -221,7 +221,7 @@ class Replay:
             else:
                 rows = self._listed(code, at, -number)
                 at -= number
-                number = _code(record, rows)
+                number = code_of(record, rows)
             set_number(self._codes, k, number)
         return at
 

@@ -225,8 +225,8 @@ def _asked() -> str:
 
 def _as_built_in() -> None:
     """Let the device be what one of PyTorch's is: no code of the program's, and memory of an allocator."""
-    owner_of_file, resizable = owners._owner_of_file, torch.UntypedStorage.resizable
-    owners._owner_of_file = lambda name: owners.LIBRARY if name == __file__ else owner_of_file(name)  # type: ignore
+    owner_of_file, resizable = owners.owner_of_file, torch.UntypedStorage.resizable
+    owners.owner_of_file = lambda name: owners.LIBRARY if name == __file__ else owner_of_file(name)  # type: ignore
     torch.UntypedStorage.resizable = lambda storage: storage.device.type == "sim" or resizable(storage)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from mxnet._ctypes.ndarray import _imperative_invoke
 from rule_cases import Arg, Case
 
-from gluonjit.engines.mxnet.rules.symbols import _handle, apply, canonical
+from gluonjit.engines.mxnet.rules.symbols import apply, canonical, operator_handle
 from gluonjit.engines.mxnet.rules.table import batch_op
 from gluonjit.engines.mxnet.rules.values import Val, convert
 
@@ -33,7 +33,7 @@ def run_one(test: Case, arrays: list[Any]) -> list[Any]:
     refuse_reshape_of_other_size(test, arrays)
     with mx.util.np_shape(is_numpy(test.op)):
         result = _imperative_invoke(
-            _handle(test.op), arrays, list(test.attrs), list(test.attrs.values()), None, False, True
+            operator_handle(test.op), arrays, list(test.attrs), list(test.attrs.values()), None, False, True
         )
         for output in result:
             output.wait_to_read()

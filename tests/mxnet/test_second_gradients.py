@@ -13,7 +13,7 @@ from numpy_support import numpy_program
 from support import assert_close, rows
 
 from gluonjit.engines.mxnet import recorded
-from gluonjit.engines.mxnet.program import operator_handle
+from gluonjit.engines.mxnet.rules.symbols import operator_handle
 from gluonjit.errors import CaptureError
 
 SIZE = 4

@@ -13,10 +13,11 @@ from mxnet.numpy import ndarray
 from mxnet.util import is_np_array
 
 from gluonjit.engines.mxnet import hooked
+from gluonjit.engines.mxnet.blocks import arrays_of, blocks_of
 from gluonjit.engines.mxnet.cell import KEY, Cell
 from gluonjit.engines.mxnet.cells import asked_for, capture_cell
 from gluonjit.engines.mxnet.computing import own
-from gluonjit.engines.mxnet.dynamic import automatic_cell, blocks_of
+from gluonjit.engines.mxnet.dynamic import automatic_cell
 from gluonjit.engines.mxnet.following import called
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, reshaped, wrap, wrap_concrete
 from gluonjit.engines.mxnet.lazy_np import wrap_np, wrap_np_concrete
@@ -196,10 +197,8 @@ def _note_parameters(batch: Any, block: gluon.Block) -> None:
     if id(block) in batch.noted:
         return
     batch.noted[id(block)] = block
-    for inner in blocks_of(block):  # collect_params() leaves a cycle for Python's collector with every block
-        for parameter in inner._params.values():
-            for array in parameter._data or ():
-                batch.parameters[id(array)] = array
+    for _, array in arrays_of(block):
+        batch.parameters[id(array)] = array
 
 
 def _lazy(arg: Any) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 from mxnet import gluon
 
+from gluonjit.engines.mxnet.blocks import blocks_of
 from gluonjit.engines.mxnet.cell import KEY, Cell, any_lazy, cells_known, forget_recordings
 from gluonjit.engines.mxnet.following import is_hybrid
 from gluonjit.hybrid.choose.kept import BlockDescription, recall
@@ -60,18 +60,6 @@ def disable(block: gluon.Block) -> None:
             cell = inner.__dict__.pop(KEY)
             if cell.active is not None:
                 inner._active = cell.active
-
-
-def blocks_of(block: gluon.Block) -> Iterator[gluon.Block]:
-    """The block and all blocks inside it, each once."""
-    seen: set[int] = set()
-    pending = [block]
-    while pending:
-        inner = pending.pop()
-        if id(inner) not in seen:
-            seen.add(id(inner))
-            yield inner
-            pending.extend(inner._children.values())
 
 
 def automatic_cell(block: gluon.HybridBlock, args: tuple[Any, ...]) -> Cell | None:

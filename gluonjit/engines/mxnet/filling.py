@@ -12,9 +12,9 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import address_of
 from gluonjit.engines.mxnet.hooked import original_invoke
-from gluonjit.engines.mxnet.rules import symbols
+from gluonjit.engines.mxnet.rules.symbols import operator_handle
 
-_zeros_like = symbols._handle("zeros_like")
+_zeros_like = operator_handle("zeros_like")
 
 
 def fill_zero(array: NDArray) -> None:

@@ -17,8 +17,8 @@ from gluonjit.engines.mxnet.arrays import context_of, spec_of
 from gluonjit.engines.mxnet.known import known, note_read, numbers_within, whole_numbers
 from gluonjit.engines.mxnet.lookups import host_numbers
 from gluonjit.engines.mxnet.operands import Empty, leaf, made_from_nothing, value_of
-from gluonjit.engines.mxnet.program import operator_handle
 from gluonjit.engines.mxnet.rules.attributes import Attributes
+from gluonjit.engines.mxnet.rules.symbols import operator_handle
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Spec, Value
 from gluonjit.graph.joining import Copied

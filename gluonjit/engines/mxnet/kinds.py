@@ -10,6 +10,7 @@ from mxnet.gluon.utils import _check_all_np_ndarrays
 from mxnet.ndarray import NDArray
 from mxnet.numpy import ndarray
 
+from gluonjit.engines.mxnet.blocks import arrays_of, blocks_of
 from gluonjit.engines.mxnet.cell import Cell, UnknownArgument
 from gluonjit.engines.mxnet.following import followed
 from gluonjit.engines.mxnet.hoist import cut, product_kind
@@ -219,12 +220,13 @@ def _note_lookup(cell: Cell, owner: Any, trace: Trace, results: list[int]) -> No
 def _parameters(owner: Any, consts: Sequence[Any], others: Iterable[gluon.Block] = ()) -> list[tuple[Any, Any]]:
     """Selects those of these arrays that are parameters of the owner, or else of other blocks."""
     found: list[tuple[Any, Any]] = []
+    left = {id(array) for array in consts}
     for block in (owner, *others):
-        known = {id(array) for _, array in found}
-        if len(known) < len(consts) and isinstance(block, gluon.Block):
-            for parameter in block.collect_params().values():
-                for data in parameter._data or ():
-                    found += [(parameter, array) for array in consts if array is data and id(array) not in known]
+        if left and isinstance(block, gluon.Block):
+            for parameter, array in arrays_of(block):
+                if id(array) in left:
+                    left.remove(id(array))
+                    found.append((parameter, array))
     return found
 
 
@@ -233,7 +235,7 @@ def _is_parameter(owner: Any, batch: Batch, array: Any) -> bool:
 
 
 def _hooked(block: gluon.Block) -> bool:
-    return any(child._forward_hooks or child._forward_pre_hooks or _hooked(child) for child in block._children.values())
+    return any([inner._forward_hooks or inner._forward_pre_hooks for inner in blocks_of(block) if inner is not block])
 
 
 def _visit(item: Any, visit: Callable[[Any], Any]) -> None:

@@ -17,7 +17,7 @@ from gluonjit.engines.mxnet.indexing import coordinates, rows_at
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, detached, taken, wrap
 from gluonjit.engines.mxnet.operands import owned
-from gluonjit.engines.mxnet.program import operator_handle
+from gluonjit.engines.mxnet.rules.symbols import operator_handle
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
 from gluonjit.graph.slices import sliced

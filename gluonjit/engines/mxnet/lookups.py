@@ -9,7 +9,7 @@ from mxnet.ndarray import NDArray
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.arrays import device_of, dtype_name
 from gluonjit.engines.mxnet.hooked import Attrs, run_operator
-from gluonjit.engines.mxnet.rules import symbols
+from gluonjit.engines.mxnet.rules.symbols import operator_handle
 from gluonjit.engines.mxnet.semantics import classic
 from gluonjit.engines.mxnet.shared import SHARED
 from gluonjit.errors import CaptureError
@@ -18,7 +18,7 @@ from gluonjit.graph.entries import entries_at
 from gluonjit.graph.references import table_rows
 from gluonjit.hybrid.run.batch import Batch
 
-_EMBEDDING = symbols._handle("Embedding")
+_EMBEDDING = operator_handle("Embedding")
 
 
 class Table:

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 import mxnet as mx
 
 from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, run_operator, slice_rows
-from gluonjit.engines.mxnet.rules import symbols
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
-from gluonjit.engines.mxnet.rules.symbols import apply, canonical
+from gluonjit.engines.mxnet.rules.symbols import apply, canonical, operator_handle
 from gluonjit.engines.mxnet.rules.table import RULES, batch_op
 from gluonjit.engines.mxnet.rules.values import NotBatchable, Val, convert
 from gluonjit.engines.mxnet.semantics import SHAPES, as_shape, piece
@@ -194,11 +193,6 @@ def join(spec: Spec, arrays: Sequence[Any], out: Any) -> Any:
     if out is None:
         return run_operator(operator_handle(name), arrays, attrs)[0]
     return original_invoke(operator_handle(name), list(arrays), *zip(*attrs), out, False, False)
-
-
-def operator_handle(name: str) -> int:
-    """The address under which the framework calls an operator."""
-    return symbols._handle(name)
 
 
 # With oneDNN the gradient of max pooling is wrong where the data are a part of a larger array, as rows of an arena are

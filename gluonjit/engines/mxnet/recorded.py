@@ -19,9 +19,10 @@ from gluonjit.engines.mxnet.arrays import context_of, sent
 from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.hooked import run_operator, slice_rows
 from gluonjit.engines.mxnet.modes import as_captured
-from gluonjit.engines.mxnet.program import join, operator_handle, program_of
+from gluonjit.engines.mxnet.program import join, program_of
 from gluonjit.engines.mxnet.results import Imported, numbers_of, spent, tape_of
 from gluonjit.engines.mxnet.rules.attributes import Attributes
+from gluonjit.engines.mxnet.rules.symbols import operator_handle
 from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
 from gluonjit.engines.mxnet.tape import Tape

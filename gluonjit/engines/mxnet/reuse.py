@@ -9,8 +9,8 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import spec_of
+from gluonjit.engines.mxnet.blocks import blocks_of
 from gluonjit.engines.mxnet.cells import recorded
-from gluonjit.engines.mxnet.dynamic import blocks_of
 from gluonjit.engines.mxnet.history import is_learned
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
 from gluonjit.engines.mxnet.lazy_np import wrap_np

@@ -16,8 +16,7 @@ from mxnet.base import _LIB, check_call, mx_uint, py_str
 
 from gluonjit.engines.mxnet.arrays import dtype_name
 from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, original_set_recording
-from gluonjit.engines.mxnet.rules import symbols
-from gluonjit.engines.mxnet.rules.symbols import apply, canonical
+from gluonjit.engines.mxnet.rules.symbols import apply, canonical, operator_handle
 from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.semantics import SHAPES
 from gluonjit.errors import CaptureError
@@ -232,7 +231,7 @@ def _measured(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shap
     try:
         with UNCAPTURED:
             arrays = [mx.nd.zeros(shape, dtype=dtype) for shape, dtype in inputs]
-            handle = symbols._handle(name)
+            handle = operator_handle(name)
             keys, vals = [key for key, _ in attrs], [val for _, val in attrs]
             found = original_invoke(handle, arrays, keys, vals, None, False, True)
         return tuple((array.shape, dtype_name(array)) for array in found)

@@ -13,7 +13,7 @@ from mxnet.base import _LIB, SymbolHandle, c_handle_array, c_str, c_str_array, c
 
 
 @cache
-def _handle(name: str) -> int:
+def operator_handle(name: str) -> int:
     """The registry's address of an operator; ValueError if there is none of this name."""
     handle = ctypes.c_void_p()
     try:
@@ -27,7 +27,7 @@ def _handle(name: str) -> int:
 def canonical(name: str) -> str:
     """The one name of an operator that may have many: `_Plus` and `_add` are `elemwise_add`."""
     real = ctypes.c_char_p()
-    check_call(_LIB.MXSymbolGetAtomicSymbolName(ctypes.c_void_p(_handle(name)), ctypes.byref(real)))
+    check_call(_LIB.MXSymbolGetAtomicSymbolName(ctypes.c_void_p(operator_handle(name)), ctypes.byref(real)))
     return str(py_str(real.value))
 
 
@@ -40,7 +40,7 @@ def apply(name: str, inputs: Sequence[mx.sym.Symbol], attrs: Mapping[str, Any]) 
     handle = SymbolHandle()
     check_call(
         _LIB.MXSymbolCreateAtomicSymbol(
-            ctypes.c_void_p(_handle(name)),
+            ctypes.c_void_p(operator_handle(name)),
             mx_uint(len(attrs)),
             c_str_array(list(attrs)),
             c_str_array([str(value) for value in attrs.values()]),

@@ -35,11 +35,11 @@ def owner_of(code: CodeType, namespace: dict[str, Any]) -> str:
     if name.startswith("<"):
         module = str(namespace.get("__name__"))
         return LIBRARY if known_package(module.partition(".")[0]) or module.startswith("namedtuple_") else USER
-    return _owner_of_file(name)
+    return owner_of_file(name)
 
 
 @cache
-def _owner_of_file(name: str) -> str:
+def owner_of_file(name: str) -> str:
     if name.startswith(_OWN):
         return LIBRARY
     path = Path(name)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from gluonjit.engines.torch.fusing_operators import OPERATORS, Anything, Const, IntegerColumn, RowMatrix, rows_in, two
+from gluonjit.engines.torch.fusing_operators import OPERATORS, two
+from gluonjit.engines.torch.fusing_values import Anything, Const, IntegerColumn, RowMatrix, rows_in
 from gluonjit.engines.torch.trace import Operand, Trace
 from gluonjit.graph import Kind
 from gluonjit.hybrid.capture.variadic.program import ADD_UP, GATHER_UP, SPREAD, Variadic

@@ -2,54 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
-from gluonjit.rows.program import COMMUTATIVE, Builder, NotFusable, View, Weight
-
-Shape = tuple[int, ...]
-
-
-class RowMatrix(NamedTuple):
-    """A tensor of each node or child, as one row; with `lead` its first dimension is rows, of any number."""
-
-    view: View
-    shape: Shape
-    lead: bool = False
-
-    @property
-    def inner(self) -> Shape:
-        """The dimensions within a row."""
-        return self.shape[1:] if self.lead else self.shape
-
-
-class IntegerColumn(NamedTuple):
-    """An integer of each node, which instructions take as a column of floats; operand: where it comes from."""
-
-    view: View
-    shape: Shape
-    operand: int
-
-
-class Const(NamedTuple):
-    """A constant tensor of one or two dimensions; with `turned` it is the transpose of what lies in memory."""
-
-    weight: Weight
-    shape: Shape
-    turned: bool = False
-
-
-Anything = Any  # one of these
-Args = Mapping[str, Any]
-Rule = Callable[[Builder, Args, Sequence[Shape]], Any]
-
-
-def rows_in(value: Anything) -> RowMatrix:
-    """Return a value as rows. Raises NotFusable for any other."""
-    if not isinstance(value, RowMatrix):
-        raise NotFusable(f"{type(value).__name__} where rows are needed")
-    return value
+from gluonjit.engines.torch.fusing_losses import LOSSES
+from gluonjit.engines.torch.fusing_shapes import SHAPES
+from gluonjit.engines.torch.fusing_values import Anything, Args, Const, RowMatrix, Rule, Shape, is_row, rows_in
+from gluonjit.rows.program import COMMUTATIVE, Builder, NotFusable, View
 
 
 def _number(value: Any) -> float | None:
@@ -146,26 +106,15 @@ def _clamp(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
     return a
 
 
-def _transposed(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
-    a = args["self"]
-    if isinstance(a, Const) and len(a.shape) == 2:
-        return a._replace(shape=a.shape[::-1], turned=not a.turned)
-    raise NotFusable("a transpose of rows")
-
-
 def _product(builder: Builder, a: Anything, matrix: Anything, bias: Anything, shape: Shape) -> Anything:
     """Rows times (in, out), plus a row."""
     a = rows_in(a)
     if not isinstance(matrix, Const) or len(matrix.shape) != 2 or a.inner[-1:] != (prod(a.inner),):
         raise NotFusable("a product of rows with rows")
-    if a.view.width != matrix.shape[0] or (bias is not None and not _is_row(bias, matrix.shape[1])):
+    if a.view.width != matrix.shape[0] or (bias is not None and not is_row(bias, matrix.shape[1])):
         raise NotFusable("a product with a constant of another size")
     row = None if bias is None else bias.weight
     return RowMatrix(builder.linear(a.view, matrix.weight, row, turned=not matrix.turned), shape, a.lead)
-
-
-def _is_row(value: Anything, width: int) -> bool:
-    return isinstance(value, Const) and value.weight.rows == 1 and value.weight.columns == width and not value.turned
 
 
 def _mm(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
@@ -184,73 +133,6 @@ def _linear(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
         raise NotFusable("a product of rows with rows")
     turned = weight._replace(shape=weight.shape[::-1], turned=not weight.turned)
     return _product(builder, args["input"], turned, args.get("bias"), shapes[0])
-
-
-def _reshaped(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
-    """The same numbers in the same order, in another shape."""
-    a, shape = args["self"], shapes[0]
-    if isinstance(a, IntegerColumn):
-        return a._replace(shape=shape)
-    if (
-        isinstance(a, Const)
-        and not a.turned
-        and len(shape) in (1, 2)
-        and a.weight.rows == 1
-        and shape[-1] == prod(shape)
-    ):
-        return a._replace(shape=shape)
-    a = rows_in(a)
-    if prod(shape) != prod(a.shape) or (a.lead and (not shape or shape[0] != a.shape[0])):
-        raise NotFusable("a view with other rows")
-    return a._replace(shape=shape)
-
-
-def _cut(a: RowMatrix, dim: int, begin: int, end: int, shape: Shape) -> RowMatrix:
-    """Part of a dimension, where that is columns which lie together."""
-    dim = dim + len(a.shape) if dim < 0 else dim
-    if (a.lead and dim == 0) or prod(a.shape[int(a.lead) : dim]) != 1:
-        raise NotFusable("a part of rows that is not contiguous")
-    each = prod(a.shape[dim + 1 :])
-    return a._replace(view=a.view.part(begin * each, end * each), shape=shape)
-
-
-def _split(builder: Builder, args: Args, shapes: Sequence[Shape]) -> list[Anything]:
-    a, dim = rows_in(args["self"]), args.get("dim", 0)
-    found, begin = [], 0
-    for shape in shapes:
-        found.append(_cut(a, dim, begin, begin + shape[dim], shape))
-        begin += shape[dim]
-    return found
-
-
-def _unbind(builder: Builder, args: Args, shapes: Sequence[Shape]) -> list[Anything]:
-    a, dim = rows_in(args["self"]), args.get("dim", 0)
-    return [_cut(a, dim, number, number + 1, shape) for number, shape in enumerate(shapes)]
-
-
-def _slice(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
-    a, dim = rows_in(args["self"]), args.get("dim", 0)
-    begin, end, step = slice(args.get("start"), args.get("end"), args.get("step", 1)).indices(a.shape[dim])
-    if step != 1 or end <= begin:
-        raise NotFusable("a slice with steps")
-    if begin == 0 and end == a.shape[dim]:
-        return a._replace(shape=shapes[0])
-    return _cut(a, dim, begin, end, shapes[0])
-
-
-def _select(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
-    a, dim, index = rows_in(args["self"]), args["dim"], args["index"]
-    begin = index + a.shape[dim] if index < 0 else index
-    return _cut(a, dim, begin, begin + 1, shapes[0])
-
-
-def _cat(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
-    parts, dim = [rows_in(part) for part in args["tensors"]], args.get("dim", 0)
-    dim = dim + len(shapes[0]) if dim < 0 else dim
-    lead = parts[0].lead
-    if any(part.lead != lead for part in parts) or (lead and dim == 0) or prod(shapes[0][int(lead) : dim]) != 1:
-        raise NotFusable("a concatenation of rows")
-    return RowMatrix(builder.concat([part.view for part in parts]), shapes[0], lead)
 
 
 def _total(mean: bool) -> Rule:
@@ -276,77 +158,6 @@ def _softmax(op: str) -> Rule:
         return a._replace(view=builder.emit(op, a.view))
 
     return emit
-
-
-def _picked(a: Anything, number: Anything, builder: Builder) -> View:
-    """The entry of a row that an integer says."""
-    a = rows_in(a)
-    if a.lead or not isinstance(number, IntegerColumn) or a.shape[-1:] != (prod(a.shape),):
-        raise NotFusable("entries of several rows")
-    return builder.pick(a.view, number.view, number.operand)
-
-
-def _index_select(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
-    a = rows_in(args["self"])
-    if len(a.shape) != 1:
-        raise NotFusable("rows by number")
-    return RowMatrix(_picked(a, args["index"], builder), shapes[0])
-
-
-def _nll_loss(builder: Builder, args: Args, shapes: Sequence[Shape]) -> list[Anything]:
-    """The loss of one row, which its mean and its sum are, too; not the weight that it is divided by."""
-    if args.get("weight") is not None:
-        raise NotFusable("a loss with weights")
-    picked = _picked(args["self"], args["target"], builder)
-    return [RowMatrix(builder.emit("NEG", picked), shapes[0]), None]
-
-
-def _loss(entries: Callable[[Builder, Args, View, View], View]) -> Rule:
-    """A loss of each entry, and their mean (1, which is not told) or sum (2), or all of them (0)."""
-
-    def emit(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
-        a, b = rows_in(args["self"]), rows_in(args["target"])
-        reduction = args.get("reduction", 1)
-        if a.shape != b.shape or a.lead != b.lead or (a.lead and reduction):
-            raise NotFusable("a loss over rows")
-        view = entries(builder, args, a.view, b.view)
-        return RowMatrix(builder.total(view, reduction == 1) if reduction else view, shapes[0], a.lead)
-
-    return emit
-
-
-def _squared_error(builder: Builder, args: Args, a: View, b: View) -> View:
-    return builder.emit("SQUARE", builder.emit("SUB", a, b))
-
-
-def _linear_from(limit: str, scaled: bool) -> Callable[[Builder, Args, View, View], View]:
-    """The square of a difference up to a limit, and linear from there on: of the smaller of both, m, and the rest."""
-
-    def entries(builder: Builder, args: Args, a: View, b: View) -> View:
-        at = float(args.get(limit, 1.0))
-        if at <= 0.0:
-            raise NotFusable(f"{limit} of {at}")
-        apart = builder.emit("ABS", builder.emit("SUB", a, b))
-        near = builder.emit("MINS", apart, number=at)
-        square = builder.with_number("MUL", builder.emit("SQUARE", near), 0.5 / at if scaled else 0.5)
-        rest = builder.emit("SUB", apart, near)
-        return builder.emit("ADD", square, rest if scaled else builder.with_number("MUL", rest, at))
-
-    return entries
-
-
-def _log_likelihood(builder: Builder, args: Args, a: View, b: View) -> View:
-    """(1 - b) a + log(1 + exp(-a)), the loss of a number before the sigmoid."""
-    if args.get("weight") is not None or args.get("pos_weight") is not None:
-        raise NotFusable("a loss with weights")
-    rest = builder.emit("MUL", builder.with_number("RSUB", b, 1.0), a)
-    return builder.emit("ADD", rest, builder.emit("SOFTRELU", builder.emit("NEG", a)))
-
-
-def _log_sigmoid(builder: Builder, args: Args, shapes: Sequence[Shape]) -> list[Anything]:
-    a = rows_in(args["self"])
-    view = builder.emit("NEG", builder.emit("SOFTRELU", builder.emit("NEG", a.view)))
-    return [a._replace(view=view), None]
 
 
 def _leaky(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
@@ -375,7 +186,7 @@ def _layer_norm(builder: Builder, args: Args, shapes: Sequence[Shape]) -> list[A
     a, weight, bias = rows_in(args["input"]), args.get("weight"), args.get("bias")
     if a.inner[-1:] != (a.view.width,) or tuple(args["normalized_shape"]) != a.inner[-1:]:
         raise NotFusable("a norm of several rows")
-    if not all(row is None or _is_row(row, a.view.width) for row in (weight, bias)):
+    if not all(row is None or is_row(row, a.view.width) for row in (weight, bias)):
         raise NotFusable("a norm with factors that are no constant row")
     centred = builder.combined("SUB", a.view, builder.total(a.view, True))
     variance = builder.total(builder.emit("SQUARE", centred), True)
@@ -414,14 +225,12 @@ _BINARY = {
     "DIV": ("div.Tensor", "div.Scalar"),
     "XLOGY": ("xlogy.Tensor",),
 }
-_SAME = "view _unsafe_view reshape unsqueeze squeeze clone contiguous detach_copy alias".split()
 
 OPERATORS: dict[str, Rule] = {
     **{name: _unary(op) for op, names in _UNARY.items() for name in names},
     **{name: _binary(op) for op, names in _BINARY.items() for name in names},
-    **{f"{name}.default": _reshaped for name in _SAME},
-    "squeeze.dim": _reshaped,
-    "squeeze.dims": _reshaped,
+    **SHAPES,
+    **LOSSES,
     "rsub.Scalar": _reversed_sub,
     "pow.Tensor_Scalar": _power,
     "silu.default": _silu,
@@ -430,29 +239,13 @@ OPERATORS: dict[str, Rule] = {
     "clamp.default": _clamp,
     "clamp_min.default": _clamp,
     "clamp_max.default": _clamp,
-    "t.default": _transposed,
     "mm.default": _mm,
     "addmm.default": _addmm,
     "linear.default": _linear,
-    "split.Tensor": _split,
-    "split_with_sizes.default": _split,
-    "unsafe_split.Tensor": _split,
-    "unbind.int": _unbind,
-    "slice.Tensor": _slice,
-    "select.int": _select,
-    "cat.default": _cat,
-    "stack.default": _cat,
     "sum.default": _total(False),
     "sum.dim_IntList": _total(False),
     "mean.default": _total(True),
     "mean.dim": _total(True),
-    "index_select.default": _index_select,
-    "nll_loss_forward.default": _nll_loss,
-    "mse_loss.default": _loss(_squared_error),
-    "smooth_l1_loss.default": _loss(_linear_from("beta", True)),
-    "huber_loss.default": _loss(_linear_from("delta", False)),
-    "binary_cross_entropy_with_logits.default": _loss(_log_likelihood),
-    "log_sigmoid_forward.default": _log_sigmoid,
     "leaky_relu.default": _leaky,
     "dot.default": _dot,
     "logsumexp.default": _logsumexp,

@@ -263,14 +263,7 @@ class Blocks:
             form: BlockForm = forms[k]
             step: cython.Py_ssize_t = steps[k]
             self.at = step
-            launches[5 * k] = form.program
-            launches[5 * k + 1] = slot // 2
-            launches[5 * k + 2] = form.count
-            launches[5 * k + 3] = self.nodes[step]
-            args[slot] = self.packed_at + 4 * self.first[step] if self.first[step] >= 0 else 0
-            args[slot + 1] = 4 * (self.nodes[step] + 1) if self.first[step] >= 0 else 0
-            args[slot + 2] = self.saved[step]
-            args[slot + 3] = 4 * (form.node_columns * self.nodes[step] + form.child_columns * self.children[step])
+            self._head(5 * k, step, form, launches, args, slot)
             slot += 4
             for i in range(0, 3 * (form.count - 2), 3):
                 what = form.slots[i]
@@ -303,6 +296,26 @@ class Blocks:
                     args[slot] = form.slots[i + 1] * self.nodes[step] + form.slots[i + 2] * self.children[step]
                     args[slot + 1] = 0
                 slot += 2
+
+    @cython.cfunc
+    def _head(
+        self,
+        at: cython.Py_ssize_t,
+        step: cython.Py_ssize_t,
+        form: BlockForm,
+        launches: cython.longlong[::1],
+        args: cython.longlong[::1],
+        slot: cython.Py_ssize_t,
+    ) -> None:
+        """Fill in a launch, and what each block begins with: the first child of each node, and room to save."""
+        launches[at] = form.program
+        launches[at + 1] = slot // 2
+        launches[at + 2] = form.count
+        launches[at + 3] = self.nodes[step]
+        args[slot] = self.packed_at + 4 * self.first[step] if self.first[step] >= 0 else 0
+        args[slot + 1] = 4 * (self.nodes[step] + 1) if self.first[step] >= 0 else 0
+        args[slot + 2] = self.saved[step]
+        args[slot + 3] = 4 * (form.node_columns * self.nodes[step] + form.child_columns * self.children[step])
 
     def filled(self) -> int:
         """Return the step whose block was filled in last, or failed to be."""

@@ -27,14 +27,13 @@ def read(steps: tuple, programs: list, unfit: Any) -> tuple:
     """
     tables: list = [[], [], [], [], [], [], [0], [], [], [], [], [], [0], [], []]
     program, nodes, children, counts, apart, first, operand_at = tables[:7]
-    arenas, begins, sizes, spaces, indices, result_at, result_arenas, result_begins = tables[7:]
+    arenas, _, sizes, spaces, _, result_at, result_arenas, result_begins = tables[7:]
     wanted: list = []
     parents: list = []
     packed: cython.longlong = 0
     k: cython.Py_ssize_t
     number: cython.Py_ssize_t
     rows: cython.longlong
-    each: cython.longlong
     for number in range(len(steps)):
         step = steps[number]
         known = programs[number]
@@ -44,12 +43,7 @@ def read(steps: tuple, programs: list, unfit: Any) -> tuple:
             if why:
                 unfit(number, why)
         if known is None or why:
-            for table in (nodes, children, counts, apart):
-                table.append(0)
-            program.append(-1)
-            first.append(-1)
-            operand_at.append(len(arenas))
-            result_at.append(len(result_arenas))
+            _leave_out(tables)
             continue
         kind = step.kind
         program.append(known[0])
@@ -59,22 +53,7 @@ def read(steps: tuple, programs: list, unfit: Any) -> tuple:
         counts.append(units)
         several: cython.bint = kind.poly and step.count != rows
         apart.append(APART if kind.apart or rows % units else ANY_ROWS if several else 0)
-        groups: tuple = kind.groups
-        gathers: tuple = step.gathers
-        for k in range(len(gathers)):
-            gather = gathers[k]
-            place = gather.place
-            index = gather.index
-            rows = place.end - place.begin if index is None else len(index)
-            each = rows // len(groups[k])
-            for position in range(len(groups[k])):
-                arenas.append(place.arena)
-                sizes.append(each)
-                begins.append(place.begin + position * each if index is None else 0)
-                indices.append(-1 if index is None else packed + position * each)
-            if index is not None:
-                wanted.append(index)
-                packed += rows
+        packed = _read_gathers(kind.groups, step.gathers, tables, wanted, packed)
         family: cython.longlong = _total(step.arities)
         of: tuple = known[1]
         for k in range(len(arenas) - operand_at[number]):
@@ -91,6 +70,47 @@ def read(steps: tuple, programs: list, unfit: Any) -> tuple:
             result_begins.append(place.begin)
         result_at.append(len(result_arenas))
     return tables, _packed(steps, wanted, packed, parents, tables)
+
+
+@cython.cfunc
+def _leave_out(tables: list) -> None:
+    """Note that a step runs as no program."""
+    program, nodes, children, counts, apart, first, operand_at = tables[:7]
+    for table in (nodes, children, counts, apart):
+        table.append(0)
+    program.append(-1)
+    first.append(-1)
+    operand_at.append(len(tables[7]))
+    tables[12].append(len(tables[13]))
+
+
+@cython.cfunc
+def _read_gathers(
+    groups: tuple, gathers: tuple, tables: list, wanted: list, packed: cython.longlong
+) -> cython.longlong:
+    """Note where the operands of a step lie; their indices go into `wanted`. Returns the length of all indices."""
+    arenas: list = tables[7]
+    begins: list = tables[8]
+    sizes: list = tables[9]
+    indices: list = tables[11]
+    k: cython.Py_ssize_t
+    rows: cython.longlong
+    each: cython.longlong
+    for k in range(len(gathers)):
+        gather = gathers[k]
+        place = gather.place
+        index = gather.index
+        rows = place.end - place.begin if index is None else len(index)
+        each = rows // len(groups[k])
+        for position in range(len(groups[k])):
+            arenas.append(place.arena)
+            sizes.append(each)
+            begins.append(place.begin + position * each if index is None else 0)
+            indices.append(-1 if index is None else packed + position * each)
+        if index is not None:
+            wanted.append(index)
+            packed += rows
+    return packed
 
 
 @cython.cfunc

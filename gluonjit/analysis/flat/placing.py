@@ -237,9 +237,7 @@ def lay_out(
     number: cython.Py_ssize_t
     begin: cython.Py_ssize_t
     end: cython.Py_ssize_t
-    at: cython.longlong
     used: cython.Py_ssize_t = 0
-    filled: cython.Py_ssize_t
     place: cython.longlong
     own: cython.longlong
     record: cython.longlong
@@ -247,19 +245,12 @@ def lay_out(
     for step in range(len(starts) - 1):
         begin, end = starts[step], starts[step + 1]
         record = kinds[order[begin]]
-        at = form_at[record]
         gathers: list = []
-        for number in range(forms[at]):
+        for number in range(forms[form_at[record]]):
             filled = _gather(number, begin, end, order, kinds, firsts, operands, forms, form_at, indices, used)
-            if filled == used:
-                raise ValueError("a step reads nothing where it should read rows")
-            own = arena[indices[used]]
-            together = _position(indices, used, filled, position)
-            where = _new_place(own, indices[used], indices[filled - 1] + 1)
-            if together:
-                gathers.append(_new_gather(where, None, -1, 0))
-            else:
-                gathers.append(_new_gather(where, index, used, filled))
+            gather = _gathered(used, filled, indices, arena, position, index)
+            gathers.append(gather)
+            if gather._of is not None:
                 used = filled
         places: list = []
         of: tuple = arenas[record]
@@ -267,15 +258,31 @@ def lay_out(
             own = of[number]
             place = _place(number, begin, end, order, kinds, bases, forms, form_at, own, sizes, arena, position)
             places.append(_new_place(own, place, sizes[own]))
-        first = laid.records[record]
-        made: Step = Step.__new__(Step)
-        made.kind, made.mode, made.count = first.kind, first.mode, end - begin
-        made.gathers, made.places = tuple(gathers), tuple(places)
-        made._parts, made._laid, made._first = None, laid, len(laid.cuts) // 3
+        first = len(laid.cuts) // 3
         _cut(begin, end, order, kinds, begins, forms, form_at, arities, laid.cuts)
-        made._last = len(laid.cuts) // 3
+        of_first = laid.records[record]
+        made = _new_step(of_first.kind, of_first.mode, end - begin, tuple(gathers), tuple(places), laid)
+        made._first, made._last = first, len(laid.cuts) // 3
         found.append(made)
     return tuple(found)
+
+
+@cython.cfunc
+def _gathered(
+    begin: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    indices: cython.longlong[::1],
+    arena: cython.longlong[::1],
+    position: cython.longlong[::1],
+    index: list,
+) -> Gather:
+    """The gather of the rows in a part of `indices`, which their positions replace: with an index unless together."""
+    if end == begin:
+        raise ValueError("a step reads nothing where it should read rows")
+    own: cython.longlong = arena[indices[begin]]
+    together: cython.bint = _position(indices, begin, end, position)
+    where = _new_place(own, indices[begin], indices[end - 1] + 1)
+    return _new_gather(where, None, -1, 0) if together else _new_gather(where, index, begin, end)
 
 
 @cython.cfunc
@@ -289,6 +296,17 @@ def _new_place(arena: cython.longlong, begin: cython.longlong, end: cython.longl
 def _new_gather(place: Place, of: object, begin: cython.Py_ssize_t, end: cython.Py_ssize_t) -> Gather:
     found: Gather = Gather.__new__(Gather)
     found.place, found._of, found._begin, found._end = place, of, begin, end
+    return found
+
+
+@cython.cfunc
+def _new_step(
+    kind: object, mode: cython.int, count: cython.Py_ssize_t, gathers: tuple, places: tuple, laid: Laid
+) -> Step:
+    found: Step = Step.__new__(Step)
+    found.kind, found.mode, found.count = kind, mode, count
+    found.gathers, found.places = gathers, places
+    found._parts, found._laid = None, laid
     return found
 
 
@@ -328,10 +346,8 @@ def again(steps: tuple, kinds: list, laid: Laid) -> tuple:
     cuts: list = laid.cuts
     for k in range(len(steps)):
         old: Step = steps[k]
-        made: Step = Step.__new__(Step)
-        made.kind, made.mode, made.count = kinds[cuts[3 * old._first]], old.mode, old.count
-        made.gathers, made.places = old.gathers, old.places
-        made._parts, made._laid, made._first, made._last = None, laid, old._first, old._last
+        made = _new_step(kinds[cuts[3 * old._first]], old.mode, old.count, old.gathers, old.places, laid)
+        made._first, made._last = old._first, old._last
         found.append(made)
     return tuple(found)
 

@@ -67,7 +67,6 @@ def products(
     `starts` has the row that a sample begins with. A stamp of 0 shares none. `known` and `stamps` have room for a
     number a row.
     """
-    part: cython.Py_ssize_t
     best: cython.Py_ssize_t
     c: cython.Py_ssize_t
     lowest: cython.longlong
@@ -75,10 +74,7 @@ def products(
     made: cython.longlong
     call: cython.longlong
     mark: cython.Py_ssize_t = 0
-    table: cython.longlong[::1] = room(6 * len(calls))
-    for part in range(len(calls)):
-        for c in range(6):
-            table[6 * part + c] = calls[part][c]
+    table: cython.longlong[::1] = _numbers(calls)
     heads: cython.longlong[::1] = room(len(calls))
     while True:
         best = _earliest(table, heads, bases)
@@ -94,9 +90,7 @@ def products(
             made = known[operands[row]]
         else:
             made = lowest
-            kinds[n] = number
-            bases[n] = made
-            firsts[n] = at
+            kinds[n], bases[n], firsts[n] = number, made, at
             for c in range(width):
                 operands[at + c] = operands[row + c]
             if stamp and width == 1:
@@ -108,6 +102,18 @@ def products(
         row = firsts[call] + table[6 * best + 5]
         for c in range(len(results)):
             operands[row + c] = made + results[c]
+
+
+@cython.cfunc
+def _numbers(calls: list) -> cython.longlong[::1]:
+    """The six numbers of each record of calls, one after the other."""
+    part: cython.Py_ssize_t
+    c: cython.Py_ssize_t
+    table: cython.longlong[::1] = room(6 * len(calls))
+    for part in range(len(calls)):
+        for c in range(6):
+            table[6 * part + c] = calls[part][c]
+    return table
 
 
 @cython.cfunc
@@ -150,14 +156,12 @@ def chains(
     """
     n: cython.Py_ssize_t
     i: cython.Py_ssize_t
-    k: cython.Py_ssize_t
     end: cython.Py_ssize_t
     height: cython.Py_ssize_t
     record: cython.longlong
     row: cython.longlong
     made: cython.longlong
     terms: cython.longlong
-    once: cython.bint
     longer: cython.bint
     uses: cython.longlong[::1] = room(rows)
     added: cython.longlong[::1] = room(rows)
@@ -184,14 +188,21 @@ def chains(
                 terms += 1
             i += height
         length[n] = terms
-        once = True
-        for k in range(height):
-            once = once and uses[row + k] == 1
-        if once and added[row] == like[record] and not alive[n]:
+        if added[row] == like[record] and not alive[n] and _read_once(row, height, uses):
             inner[n] = 1
         elif longer and terms >= shortest:
             found.append((n, _terms(n, height, widths, kinds, firsts, operands, adders, inner, keep)))
     return found
+
+
+@cython.cfunc
+def _read_once(row: cython.Py_ssize_t, height: cython.Py_ssize_t, uses: cython.longlong[::1]) -> cython.bint:
+    """Tells whether each of so many rows is read once."""
+    k: cython.Py_ssize_t
+    for k in range(row, row + height):
+        if uses[k] != 1:
+            return False
+    return True
 
 
 @cython.cfunc

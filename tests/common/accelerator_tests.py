@@ -45,7 +45,7 @@ class Task(NamedTuple):
 
 def trees(device: str) -> list[Any]:
     """Trees whose words stay on the host."""
-    return make_trees(6)
+    return make_trees(4)
 
 
 def pairs(device: str) -> list[Any]:

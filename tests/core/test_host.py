@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,16 @@ from gluonjit.compiled import ROWS
 NODES = {"`x + y`, an equal call": 0, "`words[i]`": 0, "`words[i : i + 1]`": 0}  # of a call; others append one
 SMALL = ["--calls", "3", "--rounds", "1", "--samples", "2", "--planned", "2,3", "--minibatch", "4", "--seed", "5"]
 
-said_by_the_doctor = cache(cli._capture)  # the same for both engines
+
+@pytest.fixture(scope="module")
+def said_by_the_doctor(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The line about capture of a doctor that finds no framework, each of which it would try for seconds."""
+    folder = tmp_path_factory.mktemp("absent")
+    for name in ("mxnet", "torch"):
+        (folder / f"{name}.py").write_text(f"raise ModuleNotFoundError('No module named {name}')\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))
+        return cli._capture()
 
 
 def engine_of(name: str) -> Any:
@@ -33,10 +41,14 @@ def engine_of(name: str) -> Any:
 
 @pytest.mark.parametrize("name", ["mxnet", "torch"])
 def test_every_sort_of_call_is_timed_and_gives_what_eager_gives(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    name: str,
+    said_by_the_doctor: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     engine = engine_of(name)
-    monkeypatch.setattr(cli, "_capture", said_by_the_doctor)
+    monkeypatch.setattr(cli, "_capture", lambda: said_by_the_doctor)
     monkeypatch.setattr(launching, "WORKLOADS", launching.WORKLOADS[1:])  # without files that take long to read
     monkeypatch.setattr(launching, "LENGTHS", (5, 45))
     for module in ("measure", "launching"):

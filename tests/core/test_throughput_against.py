@@ -11,7 +11,7 @@ from sysconfig import get_config_var
 
 import pytest
 
-from experiments.throughput.against import checkouts
+from experiments.throughput.against import checkouts, compare
 from experiments.throughput.against.checkouts import HERE
 from experiments.throughput.against.paired import ratio
 from experiments.throughput.cli import main
@@ -20,6 +20,11 @@ from gluonjit.compiled import FAST, ROWS
 ENGINES = [name for name in ("torch", "mxnet") if importlib.util.find_spec(name)]
 TINY = ["--workload", "treelstm-synthetic", "--limit", "4", "--repeats", "2", "--seconds", "0.001"]
 compiled = pytest.mark.skipif(FAST is None or ROWS is None, reason="the modules in C are not built, or left out")
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "WARM_UP", 2)
 
 
 def test_the_interval_of_fifteen_ratios_is_the_fourth_to_the_twelfth() -> None:

@@ -11,6 +11,7 @@ from mxnet import autograd, gluon, nd
 
 import gluonjit
 from gluonjit.compiled import ROWS
+from gluonjit.rows import ways
 from gluonjit.rows.assembly import MOST_COLUMNS, CallingConvention, compiled
 from gluonjit.rows.program import NODE, Builder, NotFusable
 
@@ -115,7 +116,7 @@ def test_wide_gates_in_mxnet_run_in_c(hidden: int) -> None:
 
 
 class Deep(torch.nn.Module):
-    """A cell of many operators."""
+    """A cell of many operators, each of which is four instructions."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -123,12 +124,14 @@ class Deep(torch.nn.Module):
 
     def forward(self, x: Any) -> Any:
         x = self.first(x)
-        for _ in range(self.count // 2):
-            x = x * 0.9999 + 0.0001
+        for _ in range(self.count // 4):
+            x = torch.nn.functional.leaky_relu(x, 0.9999)
         return x
 
 
-def test_a_cell_of_very_many_operators_runs_in_c() -> None:
+def test_a_cell_of_very_many_operators_runs_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    monkeypatch.setattr(ways, "compiled", lambda program, *rest: made.append(program) or compiled(program, *rest))
     torch.manual_seed(0)
     net = Deep(33_000)
     samples = [torch.randn(1, 2) for _ in range(3)]
@@ -136,6 +139,7 @@ def test_a_cell_of_very_many_operators_runs_in_c() -> None:
     gluonjit.hybridize(net, dynamic_batch=True)
     found = in_torch(net, samples)
     assert gluonjit.explain().fused > 0
+    assert len(made[0].code) > 2**15
     assert_alike(found, wanted)
 
 

@@ -26,6 +26,8 @@ from experiments.treelstm.systems import System
 def small_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtin, "SCENES", 20)
     monkeypatch.setattr(builtin, "SIZES", {"train": 45, "dev": 12, "test": 12})
+    for name, count in (("WARM_UP", 2), ("FIRST_LOOK", 2), ("PROFILED", 1)):
+        monkeypatch.setattr(f"experiments.bench.clock.{name}", count)
 
 
 def run_training(path: Path, *more: str, mode: str = "handbatched") -> tuple[int, dict[str, Any]]:

@@ -176,14 +176,14 @@ def minibatches(draw: Any, most: int = 4) -> list[Sample]:
     ]
 
 
-@examples(100)
+@examples(60)
 @given(samples=minibatches(), way=ways)
 def test_programs(net: Interpreter, samples: list[Sample], way: Way) -> None:
     """Any program, run in any way, gives what it gives one sample at a time."""
     check_counts(both(net, samples, way), way)
 
 
-@examples(12)
+@examples(8)
 @given(samples=minibatches(most=3))
 def test_no_option_changes_results(net: Interpreter, samples: list[Sample]) -> None:
     net.hybridize(dynamic_batch=False)

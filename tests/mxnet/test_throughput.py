@@ -37,7 +37,8 @@ SWITCH = next(iter(gluonjit.Options.SWITCHES))
 def small_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtin, "SCENES", 8)
     monkeypatch.setattr(builtin, "SIZES", {"train": 16, "dev": 2, "test": 2})
-    monkeypatch.setattr("experiments.throughput.bench.CHECKED", 4)
+    monkeypatch.setattr("experiments.throughput.bench.CHECKED", 2)
+    monkeypatch.setattr("experiments.throughput.floor.TRIES", 1)
     for name, count in (("WARM_UP", 2), ("FIRST_LOOK", 2), ("PROFILED", 1)):
         monkeypatch.setattr(f"experiments.bench.clock.{name}", count)
 

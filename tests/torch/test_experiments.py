@@ -41,7 +41,8 @@ WORDS, WIDTH, SIZE, CLASSES = 9, 6, 4, 5
 def small_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtin, "SCENES", 20)
     monkeypatch.setattr(builtin, "SIZES", {"train": 45, "dev": 12, "test": 12})
-    monkeypatch.setattr("experiments.throughput.bench.CHECKED", 8)
+    monkeypatch.setattr("experiments.throughput.bench.CHECKED", 4)
+    monkeypatch.setattr("experiments.throughput.floor.TRIES", 1)
     for name, count in (("WARM_UP", 2), ("FIRST_LOOK", 2), ("PROFILED", 1)):
         monkeypatch.setattr(f"experiments.bench.clock.{name}", count)
 

@@ -32,6 +32,9 @@ UNMENDED = ()
 """Habits that gluonjit does not take yet."""
 SHOWN_FROM = {
     "mxnet": {
+        "wrong-row": 4,
+        "dropped-gradient": 9,
+        "wrong-order": 1,
         "stale-parameter": 6,
         "wrong-share": 7,
         "stale-state": 33,
@@ -41,6 +44,8 @@ SHOWN_FROM = {
         "shared-buffer": 58,
     },
     "torch": {
+        "wrong-row": 1,
+        "wrong-order": 2,
         "stale-parameter": 112,
         "wrong-share": 3,
         "stale-state": 33,
@@ -50,7 +55,7 @@ SHOWN_FROM = {
         "shared-buffer": 8,
     },
 }
-"""Cases before these show nothing of a fault, and take most of the time that it takes to find it."""
+"""Cases before these show nothing of a fault or take long, most of the time that it takes to find it."""
 KEYS = ["cases", "failures", "operators", "nodes", "nodes_batched", "discarded", "seed"]
 
 
@@ -67,12 +72,12 @@ def chosen(engine: str) -> Framework:
 
 
 def test_programs_agree(engine: str) -> None:
-    """Batched and eager runs of 80 cases; enough of them are compared, and enough of their nodes batched."""
-    findings = fuzz(Setting(SEED, range(80), quiet=True, engine=engine, without=UNMENDED))
+    """Batched and eager runs of 40 cases; enough of them are compared, and enough of their nodes batched."""
+    findings = fuzz(Setting(SEED, range(40), quiet=True, engine=engine, without=UNMENDED))
     assert [(failure.case, failure.message) for failure in findings.failures] == []
     # Most of these in PyTorch go backward twice through what was before the batch, which frees it (docs/torch.md).
-    assert findings.cases == 80 and findings.discarded < {"mxnet": 0.05, "torch": 0.1}[engine] * 80
-    assert len(findings.counts.operators) >= 120
+    assert findings.cases == 40 and findings.discarded < {"mxnet": 0.05, "torch": 0.1}[engine] * 40
+    assert len(findings.counts.operators) >= 90
     # Writes, and cells with side effects or with state that changes, take what they call apart. On MXNet a write to a
     # captured array runs what waits, which is a third of what runs alone (0.72 without habits, 0.65 with them).
     assert findings.counts.nodes_batched >= 0.6 * findings.counts.nodes
@@ -165,7 +170,7 @@ def test_a_program_to_paste(engine: str, found: Any, tmp_path: Path) -> None:
     for _ in range(5):  # what a flush costs is measured, by which the program may run in a way that the fault spares
         done = subprocess.run(
             [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": str(ROOT), "GLUONJIT_CACHE": os.devnull},  # nor what it cost before
             cwd=ROOT,
             capture_output=True,
             text=True,

@@ -8,7 +8,8 @@ from math import prod
 
 import mxnet as mx
 
-from gluonjit.engines.mxnet.fusing_operators import OPERATORS, Anything, Beside, Const, Group, RowMatrix, rows_in
+from gluonjit.engines.mxnet.fusing_operators import OPERATORS
+from gluonjit.engines.mxnet.fusing_values import Anything, Beside, Const, Group, RowMatrix, rows_in
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.graph import Kind
 from gluonjit.rows.program import CHILD, NODE, Builder, NotFusable, RowProgram, Weight

@@ -13,7 +13,7 @@ from gluonjit.install import doctor
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code of the process."""
+    """Runs one command; returns the exit code of the process."""
     chosen = _parser().parse_args(arguments)
     if chosen.command == "simulate":
         return simulate.main(chosen.trace, chosen.scheduler, chosen.batch_size, chosen.json, chosen.costs)

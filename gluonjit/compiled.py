@@ -58,7 +58,7 @@ _compiled: list[str] = [] if FAST is None else ["gluonjit.graph.recorder"]  # th
 
 
 def hot(name: str) -> Any:
-    """Return the module of this name: compiled if it was built and Python was not asked for, or else interpreted.
+    """Returns the module of this name: compiled if it was built and Python was not asked for, or else interpreted.
 
     What is compiled of `gluonjit.a.b` is the module `gluonjit._b`, so that both can be there side by side.
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def sum_over(F: Any, children: Sequence[Any], each: Callable[..., Any]) -> Any:
-    """Return the sum of `each(child)` over the children, for a cell that treats its children alike.
+    """Returns the sum of `each(child)` over the children, for a cell that treats its children alike.
 
     F: the `F` of `hybrid_forward` (mx.nd or mx.sym).
     children: arrays, or tuples of arrays that become several arguments of `each`.

@@ -21,7 +21,7 @@ __all__ = ["add_n", "cache_info", "cell", "clear_caches", "hybridize", "verify"]
 
 
 def hybridize(net: Any, dynamic_batch: bool = True, **options: Any) -> Any:
-    """Run a model written for one sample as one batched program over many samples, and return the model.
+    """Runs a model written for one sample as one batched program over many samples, and returns the model.
 
     net: a torch.nn.Module, or a Gluon Block (the same as its own `hybridize(dynamic_batch=True, ...)`).
     options: those of `gluonjit.Options`, for the whole model. With `dynamic_batch=False` the model runs eagerly, as
@@ -42,7 +42,7 @@ def hybridize(net: Any, dynamic_batch: bool = True, **options: Any) -> Any:
 
 
 def add_n(arrays: Iterable[Any]) -> Any:
-    """Return the sum of arrays of one shape, for example of the losses of a minibatch.
+    """Returns the sum of arrays of one shape, for example of the losses of a minibatch.
 
     Under dynamic batching this is one node; otherwise it is the framework's own sum. Raises ValueError for no arrays,
     and TypeError for what cannot be listed.
@@ -72,7 +72,7 @@ def verify(
     train_mode: bool = False,
     **options: Any,
 ) -> Report:
-    """Run samples eagerly and batched, compare outputs and gradients, and return the report of the batched run.
+    """Runs samples eagerly and batched, compare outputs and gradients, and returns the report of the batched run.
 
     net: the model, called as `net(sample)`, or as `net(*sample)` if the sample is a tuple.
     samples: at least one sample, better a minibatch.
@@ -108,12 +108,12 @@ def verify(
 
 
 def cache_info() -> dict[str, int]:
-    """Return the number of entries in each cache, keyed `engine.cache`."""
+    """Returns the number of entries in each cache, keyed `engine.cache`."""
     return {f"{engine.name}.{name}": count for engine in ENGINES for name, count in engine.cache_info().items()}
 
 
 def clear_caches() -> None:
-    """Drop traced cells, batched graphs, measured costs and choices; all are made anew when needed."""
+    """Drops traced cells, batched graphs, measured costs and choices; all are made anew when needed."""
     clear_curves()
     clear_choices()
     clear_paces()

@@ -14,7 +14,7 @@ compiled = False
 
 
 def cfunc(function: _Function) -> _Function:
-    """Mark a function that only its own file calls, or a class."""
+    """Marks a function that only its own file calls, or a class."""
     return function
 
 
@@ -25,17 +25,17 @@ inline = cfunc
 
 
 def freelist(size: int) -> Callable[[_Function], _Function]:
-    """Mark a class of which this many ended objects are kept for reuse."""
+    """Marks a class of which this many ended objects are kept for reuse."""
     return cfunc
 
 
 def trashcan(wanted: bool) -> Callable[[_Function], _Function]:
-    """Mark a class whose objects end one by one, however long a chain of them is."""
+    """Marks a class whose objects end one by one, however long a chain of them is."""
     return cfunc
 
 
 def exceptval(*value: object, check: bool = True) -> Callable[[_Function], _Function]:
-    """Mark the value that a function returns when it raises; without effect when interpreted."""
+    """Marks the value that a function returns when it raises; without effect when interpreted."""
     return cfunc
 
 

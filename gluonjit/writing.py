@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file under another name and move it into place; devices and pipes are written to directly.
+    """Writes a file under another name and moves it into place; devices and pipes are written to directly.
 
     Raises OSError, also for a folder, a socket, and a pipe that nobody reads.
     """

@@ -104,7 +104,7 @@ class KeptPlan:
         return found  # type: ignore[no-any-return]
 
     def _records(self, given: Sequence[Record], kinds: Sequence[Kind]) -> list[Record]:
-        """Return the records that calls run as, which only few ask for: to name a line, say."""
+        """Returns the records that calls run as, which only few ask for: to name a line, say."""
         found = [record if record.kind.split is None else record.like(kind) for record, kind in zip(given, kinds)]
         for product, kind in zip(self._products, kinds[len(given) :]):
             record = Record(kind, given[product.record].mode, 0.0)
@@ -117,7 +117,7 @@ class KeptPlan:
 
 
 def _products(captured: Captured, given: Sequence[Record]) -> list[_Product]:
-    """Find the records of products of split calls, and the call by which each of their nodes was made first."""
+    """Finds the records of products of split calls, and the call by which each of their nodes was made first."""
     users: dict[int, tuple[int, int]] = {}  # by the first row of a product
     for number in range(len(given)):
         for node, rows in enumerate(captured.rows_read(number).tolist()):
@@ -146,7 +146,7 @@ def copied_laid(laid: flat.Laid, records: Any) -> flat.Laid:
 
 
 def structure_of(graph: Graph, given: list[Record], sharing: Sharing) -> tuple[Any, ...] | None:
-    """Return the key of graphs that share a plan, if samples are none of its business: see `samples_of`.
+    """Returns the key of graphs that share a plan, if samples are none of its business: see `samples_of`.
 
     None for a graph that is too large or cannot be read.
     """
@@ -162,7 +162,7 @@ def structure_of(graph: Graph, given: list[Record], sharing: Sharing) -> tuple[A
 
 
 def samples_of(graph: Graph) -> tuple[tuple[int, bool], ...]:
-    """Return where samples begin and end, as far as plans by samples share it."""
+    """Returns where samples begin and end, as far as plans by samples share it."""
     return tuple([(row, sample is None) for row, sample in graph.marks])
 
 
@@ -172,7 +172,7 @@ def kept_plan(structure: Hashable) -> KeptPlan | None:
 
 
 def keep(structure: Hashable, plan: Plan, graph: Graph, given: Sequence[Record]) -> None:
-    """Keep a plan if its structure has come before, as most structures never repeat."""
+    """Keeps a plan if its structure has come before, as most structures never repeat."""
     number = hash(structure)
     if number not in _seen:
         if len(_seen) >= _MOST_SEEN:
@@ -185,11 +185,11 @@ def keep(structure: Hashable, plan: Plan, graph: Graph, given: Sequence[Record])
 
 
 def plan_count() -> int:
-    """Return the number of kept plans, 512 at most."""
+    """Returns the number of kept plans, 512 at most."""
     return len(_plans)
 
 
 def clear_plans() -> None:
-    """Forget all kept plans."""
+    """Forgets all kept plans."""
     _plans.clear()
     _seen.clear()

@@ -1,4 +1,4 @@
-"""Lower bounds on what a schedule can do: the fewest launches, and the longest chain."""
+"""Lowers bounds on what a schedule can do: the fewest launches, and the longest chain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gluonjit.compiled import room
 
 
 def lower_bound(plan: Plan) -> int:
-    """Return the fewest launches of a plan's nodes, computed once for all plans of its structure."""
+    """Returns the fewest launches of a plan's nodes, computed once for all plans of its structure."""
     found = plan.common.bound
     if found is None:
         found = plan.common.bound = _lower_bound(plan)
@@ -19,7 +19,7 @@ def lower_bound(plan: Plan) -> int:
 
 
 def _lower_bound(plan: Plan) -> int:
-    """Return the number of nodes that run alone, plus for each other type the longest chain of its nodes.
+    """Returns the number of nodes that run alone, plus for each other type the longest chain of its nodes.
 
     Source: Chen et al. 2023 (ED-Batch), section 3: no schedule can run two nodes of one path together.
     """
@@ -38,12 +38,12 @@ def _lower_bound(plan: Plan) -> int:
 
 
 def critical_path(plan: Plan) -> int:
-    """Return the longest chain of nodes of any types: no schedule has fewer steps."""
+    """Returns the longest chain of nodes of any types: no schedule has fewer steps."""
     return max(plan.captured.depths(), default=0)
 
 
 def _longest_chains(plan: Plan, types: set[Hashable]) -> int:
-    """Return the sum over types of the longest chain of nodes of that type."""
+    """Returns the sum over types of the longest chain of nodes of that type."""
     captured = plan.captured
     nodes = Nodes(captured, captured.keep)
     families = {

@@ -58,7 +58,7 @@ class Captured:
         return count
 
     def read(self, records: Sequence[Record]) -> None:
-        """Add the nodes of records. Raises ValueError if an operand has the wrong number of rows."""
+        """Adds the nodes of records. Raises ValueError if an operand has the wrong number of rows."""
         forms = [form_of(record.kind) for record in records]
         sizes = [form.sizes for form in forms]
         first, count, width = len(self.records), self.count, self.width
@@ -78,7 +78,7 @@ class Captured:
             self.add(record, form, len(record))
 
     def add(self, record: Record, form: KindForm, count: int) -> None:
-        """Start the nodes of a record."""
+        """Starts the nodes of a record."""
         self.records.append(record)
         self.forms.append(form)
         self.begins.append(self.begins[-1] + count)
@@ -87,17 +87,17 @@ class Captured:
         self.width += count * form.width
 
     def replace(self, number: int, record: Record, form: KindForm) -> None:
-        """Move the nodes of a record to another one with as many nodes."""
+        """Moves the nodes of a record to another one with as many nodes."""
         self.records[number], self.forms[number] = record, form
         self.widths[number], self.heights[number] = form.width, form.height
 
     @property
     def called(self) -> list[Record]:
-        """Return the records of calls, by number, and of nodes made in addition: their values are what is read."""
+        """Returns the records of calls, by number, and of nodes made in addition: their values are what is read."""
         return [*self.given, *self.records[len(self.given) :]] if self.untold else self.records
 
     def told(self) -> list[Record]:
-        """Return all records, after those made of calls know which rows their nodes yield and read."""
+        """Returns all records, after those made of calls know which rows their nodes yield and read."""
         untold, self.untold = self.untold, ()
         if untold:
             bases, operands = numbers(self.bases), numbers(self.operands)
@@ -110,21 +110,21 @@ class Captured:
 
     @property
     def producer(self) -> Any:
-        """Return for each row the number of the node that yields it plus one, 0 if none does."""
+        """Returns for each row the number of the node that yields it plus one, 0 if none does."""
         if self._producer is None:
             self._producer = room(self.rows)
             flat.produced(self.count, self.heights, self.kinds, self.bases, self.keep, self._producer)
         return self._producer
 
     def prune(self) -> int:
-        """Keep only nodes that can be read or that are impure, and those they need; returns how many remain."""
+        """Keeps only nodes that can be read or that are impure, and those they need; returns how many remain."""
         pure = filled([record.kind.pure for record in self.records])
         nodes = self.kinds, self.bases, self.firsts, self.operands, self.alive
         left: int = flat.needed(self.count, self.heights, self.widths, pure, *nodes, self.keep, self.producer)
         return left
 
     def depths(self) -> Any:
-        """Return the length of the longest path to each node to run, in nodes, itself included; 0 for others."""
+        """Returns the length of the longest path to each node to run, in nodes, itself included; 0 for others."""
         found = room(self.count)
         flat.depths(self.widths, self.kinds, self.bases, self.firsts, self.operands, self.keep, self.producer, found)
         return found
@@ -139,7 +139,7 @@ class Captured:
 
 
 def _room_for(record: Record) -> tuple[int, int]:
-    """Return the most nodes and operands of a record, once products are split from it and its sums are folded."""
+    """Returns the most nodes and operands of a record, once products are split from it and its sums are folded."""
     kind, count = record.kind, len(record)
     form = form_of(kind)
     nodes, width = 1, form.width

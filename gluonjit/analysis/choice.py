@@ -104,7 +104,7 @@ class Study:
         return None if self.chosen is None else {"setting": list(self.chosen), "nodes_a_sample": self._mean}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Start from the state of an earlier process. Raises KeyError, TypeError or ValueError for anything else."""
+        """Starts from the state of an earlier process. Raises KeyError, TypeError or ValueError for anything else."""
         setting = Setting(*state["setting"])
         if setting.capture not in self.allowed.captures or setting.scheduler not in self.allowed.schedulers:
             raise ValueError(f"no such way to run: {setting}")
@@ -116,7 +116,7 @@ class Study:
         return bool(self._todo) and self._todo[:1] == [captured.capture]  # type: ignore[index]
 
     def give_up(self) -> None:
-        """End the current trial: its minibatches took far longer than the best known way."""
+        """Ends the current trial: its minibatches took far longer than the best known way."""
         if self._todo:
             self.shown = None
             self.ruled_out[str(self._todo.pop(0))] = "its minibatches took more than twice as long"
@@ -132,7 +132,7 @@ class Study:
         return _best(list(self.estimates.values()))
 
     def count(self, capture: Capture) -> None:
-        """Count a flush captured this way."""
+        """Counts a flush captured this way."""
         self.flushes[capture] = self.flushes.get(capture, 0) + 1
 
     def drifted(self, capture: Capture, nodes: int, samples: int) -> bool:
@@ -161,7 +161,7 @@ class Study:
         return bool(known) and min(estimate.per_sample for estimate in known) > _FAR * self._best.per_sample
 
     def compare(self, capture: Capture, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
-        """Compare the schedulers on a graph; after enough graphs rule out ways that cannot pay, or choose."""
+        """Compares the schedulers on a graph; after enough graphs rule out ways that cannot pay, or choose."""
         self.shown = None
         first = self.allowed.first.scheduler
         for scheduler in sorted(self.allowed.schedulers, key=lambda name: name != first):
@@ -180,7 +180,7 @@ class Study:
         self._choose()
 
     def _choose(self) -> None:
-        """Keep the best way if no trial is left."""
+        """Keeps the best way if no trial is left."""
         if self._todo:
             return
         best, first = self._best, self.allowed.first.scheduler
@@ -196,7 +196,7 @@ class Study:
         return sum(map(launches, plan.steps)) <= lower_bound(plan)
 
     def _add(self, setting: Setting, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
-        """Add the estimate of a schedule of this graph, unless its analysis alone cannot pay."""
+        """Adds the estimate of a schedule of this graph, unless its analysis alone cannot pay."""
         others = self._of(setting.capture)
         if str(setting) in self.ruled_out:
             return
@@ -212,7 +212,7 @@ class Study:
         self.estimates[setting] = found if known is None else known.plus(found)
 
     def made(self, setting: Setting, seconds: float) -> None:
-        """Count the time to make a schedule, which the model may not know: an expensive scheduler is ruled out."""
+        """Counts the time to make a schedule, which the model may not know: an expensive scheduler is ruled out."""
         first = self.allowed.first.scheduler
         best = [estimate for estimate in self._of(setting.capture) if estimate.setting.scheduler == first]
         if setting not in self.estimates or not best or setting.scheduler == first:
@@ -279,7 +279,7 @@ def _best(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def _once(record: Record, count: int) -> Step:
-    """Return a step of `count` nodes of one kind in one launch, with contiguous operands."""
+    """Returns a step of `count` nodes of one kind in one launch, with contiguous operands."""
     return Step(record.kind, record.mode, (Part(record, np.zeros(count, dtype=np.int64)),), count, (), ())
 
 
@@ -289,7 +289,7 @@ def counts_of(records: Sequence[Record]) -> dict[Record, tuple[int, int]]:
 
 
 def samples_that_pay(fixed: float, marginal: float, loss: float = 0.05, latency: float | None = None) -> int:
-    """Return the number of samples to wait for if a flush of n takes `fixed + marginal * n` seconds.
+    """Returns the number of samples to wait for if a flush of n takes `fixed + marginal * n` seconds.
 
     From the n on at which a sample costs no more than `loss` above what it costs in an endless batch, waiting for more
     no longer pays: fixed / n <= loss * marginal. Fewer where the flush would take longer than `latency` seconds.

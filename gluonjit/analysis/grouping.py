@@ -25,20 +25,20 @@ class Lists(NamedTuple):
 
 
 def grouped(keys: Index, items: Index, count: int) -> Lists:
-    """Return the items of each key below `count`."""
+    """Returns the items of each key below `count`."""
     starts = np.concatenate(([0], np.cumsum(np.bincount(keys, minlength=count))))
     return Lists(starts, items[np.argsort(keys, kind="stable")])
 
 
 def sorting(keys: Index) -> tuple[Index, Index]:
-    """Return the order that sorts `keys`, stably, and the place in it where each key begins."""
+    """Returns the order that sorts `keys`, stably, and the place in it where each key begins."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     return order, np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
 
 
 def by_key(keys: Index, items: Index) -> list[tuple[int, Index]]:
-    """Return the keys that occur, in order, each with its items."""
+    """Returns the keys that occur, in order, each with its items."""
     order, starts = sorting(keys)
     if not len(starts):
         return []
@@ -46,7 +46,7 @@ def by_key(keys: Index, items: Index) -> list[tuple[int, Index]]:
 
 
 def released(waiting: Index, users: Lists, run: Index) -> Index:
-    """Subtract nodes that run from the counts of those that wait for them; returns those that wait no longer."""
+    """Subtracts nodes that run from the counts of those that wait for them; returns those that wait no longer."""
     uses = np.bincount(users.of(run), minlength=0)
     touched = np.flatnonzero(uses)
     waiting[touched] -= uses[touched]

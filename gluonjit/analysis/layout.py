@@ -16,7 +16,7 @@ from gluonjit.graph.values import Spec
 
 
 def lay_out(graph: Graph, captured: Captured, schedule: Schedule, dropped: int) -> Plan:
-    """Return the plan of a schedule of the nodes of a graph, of which `dropped` were dropped."""
+    """Returns the plan of a schedule of the nodes of a graph, of which `dropped` were dropped."""
     arenas = _Arenas()
     inputs, given = _inputs(graph, arenas)
     results: list[Any] = [None] * len(captured.records)
@@ -83,7 +83,7 @@ class _Arenas:
         self._by_look: dict[Any, int] = {}
 
     def number(self, spec: Spec, count: int = 1) -> int:
-        """Return the number of the arena for rows like those of `spec`, with room for this many more places."""
+        """Returns the number of the arena for rows like those of `spec`, with room for this many more places."""
         found = self._by_spec.get(spec)
         if found is None:
             look = spec.row_shape, spec.dtype, spec.device

@@ -14,13 +14,13 @@ from gluonjit.graph.values import Rows
 
 
 def operand_matrices(record: Record) -> list[Index]:
-    """Return for each operand position an array (nodes, rows of the operand) of row numbers."""
+    """Returns for each operand position an array (nodes, rows of the operand) of row numbers."""
     read, columns = _read(record), form_of(record.kind).columns
     return [read[:, begin:end] for begin, end in zip(columns, columns[1:])]
 
 
 def rows_read(record: Record, node: int) -> list[list[int]]:
-    """Return the row numbers of each operand of a node."""
+    """Returns the row numbers of each operand of a node."""
     if record.rows_read is not None:
         read, columns = _read(record)[node].tolist(), form_of(record.kind).columns
         return [read[begin:end] for begin, end in zip(columns, columns[1:])]

@@ -125,7 +125,7 @@ class Pace:
         self.compare_again()
 
     def compare_again(self) -> None:
-        """Compare both ways again. The time lost by trials still counts."""
+        """Compares both ways again. The time lost by trials still counts."""
         self.eager: list[float] = []  # seconds a call
         self.batched: list[float] = []  # of whole stretches in which nothing was traced
         self.strange: list[float] = []  # of those in which something was
@@ -197,7 +197,7 @@ class Pace:
         return self.decided is None and len(calls) >= _SEEN and median(calls) > _LOSES * self.unit
 
     def add(self, ran: StretchOutcome) -> None:
-        """Count a stretch."""
+        """Counts a stretch."""
         each = ran.seconds / ran.calls
         self.seconds += ran.seconds or self.unit * ran.calls
         usual = not (ran.unlike or ran.explores) and ran.whole
@@ -227,14 +227,14 @@ class Pace:
             self._decide()
 
     def _lose(self, ran: StretchOutcome) -> None:
-        """Count the loss of a trial. Traces are not repeated; otherwise the next trial may lose as much again."""
+        """Counts the loss of a trial. Traces are not repeated; otherwise the next trial may lose as much again."""
         lost = ran.seconds - self.unit * ran.calls
         self.lost = max(self.lost + lost, -self.grant)
         traced = self.decided is None and ran.whole
         self.needed = 0.0 if traced else lost if self.decided is False else min(lost, self.grant)
 
     def _decide(self) -> None:
-        """Keep a way if it is far better, or if enough is known of both."""
+        """Keeps a way if it is far better, or if enough is known of both."""
         if not self.eager or not self.trials:
             return
         if self.batched:
@@ -257,7 +257,7 @@ class Pace:
             self.told()
 
     def _watch(self, ran: StretchOutcome, each: float, usual: bool) -> None:
-        """Compare again at another size of stretches, if batches are slower than eager, or after a long time."""
+        """Compares again at another size of stretches, if batches are slower than eager, or after a long time."""
         if ran.eager and ran.seconds and self.doubts:
             self._doubt(each)
         marked = self.training or not ran.eager  # else there is no telling how many calls come together
@@ -276,7 +276,7 @@ class Pace:
             self.compare_again()
 
     def _doubt(self, each: float) -> None:
-        """Compare an earlier process's choice again if calls take another time than then."""
+        """Compares an earlier process's choice again if calls take another time than then."""
         self.doubts -= 1
         self.doubted.append(each)
         ratio = min(self.doubted) / median(self.eager)
@@ -289,7 +289,7 @@ class Pace:
         return each > _WORSE * eager or (many and median(self.batched[-_MANY:]) > eager)
 
     def summary(self) -> PaceSummary:
-        """Sum up what is known."""
+        """Sums up what is known."""
         decided = "" if self.decided is None else "eager" if self.decided else "batched"
         eager, batched = (median(known) if known else None for known in (self.eager, self.batched or self.strange))
         return PaceSummary(self.training, decided, eager, batched, self.calls, self.way, self.origin)
@@ -308,7 +308,7 @@ class Pace:
         }
 
     def restore(self, state: dict[str, Any], origin: str) -> None:
-        """Start from the state of an earlier process. Raises KeyError, TypeError or ValueError for anything else."""
+        """Starts from the state of an earlier process. Raises KeyError, TypeError or ValueError for anything else."""
         eager, batched = ([] if state[way] is None else [float(state[way])] for way in ("eager", "batched"))
         if not eager or not all(0 < each < inf for each in eager + batched) or type(state["eagerly"]) is not bool:
             raise ValueError(f"no pace: {state}")

@@ -148,7 +148,7 @@ class Plan:
         return found
 
     def indices(self, steps: Sequence[int]) -> dict[str, list[tuple[int, int, Index]]]:
-        """Return by device the indices of these steps' gathers, each with its step and its number in that."""
+        """Returns by device the indices of these steps' gathers, each with its step and its number in that."""
         found: dict[str, list[tuple[int, int, Index]]] = {}
         for number in steps:
             for position, gather in enumerate(self.steps[number].gathers):
@@ -174,7 +174,7 @@ def launches(step: Step) -> int:
 
 
 def gathers(step: Step) -> int:
-    """Gather launches of a step; contiguous operands need none."""
+    """Gathers launches of a step; contiguous operands need none."""
     return sum([gather.is_copied for gather in step.gathers])
 
 

@@ -17,7 +17,7 @@ from gluonjit.graph.recorder import Record
 
 
 def make_plan(graph: Graph, sum_kind: SumKind, scheduler: str = "depth", granularity: str = "cell") -> Plan:
-    """Return the plan of everything captured in `graph`. `sum_kind(spec, n)` returns the kind that sums n arrays."""
+    """Returns the plan of everything captured in `graph`. `sum_kind(spec, n)` returns the kind that sums n arrays."""
     return Planner(graph, sum_kind).plan(scheduler, granularity)
 
 
@@ -37,11 +37,11 @@ class Planner:
 
     @property
     def made(self) -> Sequence[Record]:
-        """Return the captured records, and those made of them, if any."""
+        """Returns the captured records, and those made of them, if any."""
         return () if self._nodes is None else self._nodes.captured.records
 
     def plan(self, scheduler: str = "depth", granularity: str = "cell") -> Plan:
-        """Plan by one of `SCHEDULERS`; with granularity "graph" samples of one structure run as one, if they can."""
+        """Plans by one of `SCHEDULERS`; with granularity "graph" samples of one structure run as one, if they can."""
         if self._structure is None:
             return self._plan(scheduler, granularity)
         by_samples = granularity == "graph" or self._sharing == "sample"

@@ -40,7 +40,7 @@ class Ready:
         return mean
 
     def take(self, kind: int) -> Index:
-        """Take all ready nodes of a type; nodes that waited only for them are ready from now on."""
+        """Takes all ready nodes of a type; nodes that waited only for them are ready from now on."""
         parts = self._ready.pop(kind)
         run = parts[0] if len(parts) == 1 else np.concatenate(parts)
         self._remaining[kind] -= len(run)

@@ -62,7 +62,7 @@ def simulated(
 
 
 def granularities(trace: BatchTrace) -> tuple[str, ...]:
-    """Return the granularities that a trace can be planned at: its own, and whole samples that share nothing."""
+    """Returns the granularities that a trace can be planned at: its own, and whole samples that share nothing."""
     if trace.granularity == "cell" and not trace.sharing and sample_numbers(trace):
         return ("cell", "graph")
     return (trace.granularity,)
@@ -71,7 +71,7 @@ def granularities(trace: BatchTrace) -> tuple[str, ...]:
 def simulated_flush(
     trace: BatchTrace, granularity: str, scheduler: str, model: CostModel, batch_size: int = 0
 ) -> Simulated:
-    """Plan one flush of a whole trace, which holds this many samples."""
+    """Plans one flush of a whole trace, which holds this many samples."""
     times: list[float] = []
     while len(times) < _REPEATS and sum(times) < _SECONDS:
         graph = graph_of(trace)  # anew, as to plan it folds sums in it

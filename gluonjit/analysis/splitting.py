@@ -26,7 +26,7 @@ _Calls = tuple[Any, ...]
 
 
 def captured_nodes(graph: Graph, sharing: Sharing = "batch") -> Captured:
-    """Return the nodes of a graph, with calls that run as several nodes replaced by these. `graph` is unchanged."""
+    """Returns the nodes of a graph, with calls that run as several nodes replaced by these. `graph` is unchanged."""
     captured = Captured([record for record in graph.records.values() if len(record)], graph.rows)
     splits = [(number, form.cut) for number, form in enumerate(captured.forms) if form.cut is not None]
     if not splits:
@@ -40,7 +40,7 @@ def captured_nodes(graph: Graph, sharing: Sharing = "batch") -> Captured:
 
 
 def _cut(captured: Captured, number: int, cut: SplitCall, wanted: dict[Any, list[_Calls]]) -> None:
-    """Reduce calls to the rest without their products, which go into `wanted`."""
+    """Reduces calls to the rest without their products, which go into `wanted`."""
     record, width = captured.records[number], captured.forms[number].width
     begin, end = captured.begins[number], captured.begins[number + 1]
     first = captured.firsts[begin]
@@ -54,7 +54,7 @@ def _cut(captured: Captured, number: int, cut: SplitCall, wanted: dict[Any, list
 
 
 def _add_products(captured: Captured, wanted: dict[Any, list[_Calls]], sharing: Sharing, marks: Sequence[Mark]) -> None:
-    """Add the records of products, and link the calls to theirs."""
+    """Adds the records of products, and link the calls to theirs."""
     starts = filled([row for row, _ in marks] if sharing == "sample" else ())
     known, stamps = room(captured.rows), room(captured.rows)
     stamp = 0

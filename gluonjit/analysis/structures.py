@@ -22,7 +22,7 @@ _MIX = 0x9E3779B97F4A7C15  # 2^64 by the golden ratio: neighbouring numbers end 
 
 
 def by_structure(nodes: Nodes, marks: Sequence[Mark], rest: Scheduler) -> Schedule | None:
-    """Schedule samples by structure, and captures outside of samples by `rest`.
+    """Schedules samples by structure, and captures outside of samples by `rest`.
 
     None if samples depend on each other, or on what was captured between them: then they do not run as one.
     """
@@ -61,7 +61,7 @@ class _Capture:
         return bool((self.sample[sources[used]] == self.sample[targets[used]]).all())
 
     def structures(self, inside: npt.NDArray[np.bool_]) -> list[Index]:
-        """Return for each structure a matrix (samples, calls) of node numbers, in order of capture."""
+        """Returns for each structure a matrix (samples, calls) of node numbers, in order of capture."""
         numbers = np.flatnonzero(inside)
         numbers = numbers[np.argsort(self.nodes.bases[numbers], kind="stable")]
         sample = self.sample[numbers]
@@ -99,7 +99,7 @@ class _Capture:
 
 
 def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Scatter numbers over 64 bits (the finisher of splitmix64, Steele et al. 2014)."""
+    """Scatters numbers over 64 bits (the finisher of splitmix64, Steele et al. 2014)."""
     with np.errstate(over="ignore"):
         numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

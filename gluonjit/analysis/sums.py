@@ -20,7 +20,7 @@ SumKind = Callable[[Spec, int], Kind]
 
 
 def fold_sums(captured: Captured, sum_kind: SumKind) -> None:
-    """Replace chains of additions by sums, one new node each; their nodes are no longer kept.
+    """Replaces chains of additions by sums, one new node each; their nodes are no longer kept.
 
     Shorter chains run as they are: sums of few terms would be of many kinds.
     """
@@ -54,7 +54,7 @@ def fold_sums(captured: Captured, sum_kind: SumKind) -> None:
 
 
 def _add_sum(sums: dict[Any, Record], record: Record, node: int, rows: tuple[int, ...], sum_kind: SumKind) -> None:
-    """Add a node that sums the terms of a chain, given by their rows, into the result of its last addition."""
+    """Adds a node that sums the terms of a chain, given by their rows, into the result of its last addition."""
     kind = sum_kind(record.kind.outputs[0].spec, len(rows) // record.kind.rows)
     key = (kind, record.mode)
     target = sums.get(key)

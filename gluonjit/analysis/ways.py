@@ -100,7 +100,7 @@ class Choice(NamedTuple):
     origin: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain numbers, strings, lists and dictionaries; times in seconds."""
+        """Returns plain numbers, strings, lists and dictionaries; times in seconds."""
         ways = [
             {
                 **estimate.setting._asdict(),

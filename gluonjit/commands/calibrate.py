@@ -19,7 +19,7 @@ _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"), (1e-12, "ps"))
 
 
 def main(engine: str, seconds: float, output: Path | None, missing: bool = False) -> int:
-    """Measure, store and show, with `missing` only where nothing is stored.
+    """Measures, stores and shows, with `missing` only where nothing is stored.
 
     Returns 1 where the engine cannot be used or the file not written, 130 when interrupted.
     """

@@ -15,7 +15,7 @@ _COMMAND = "python -m gluonjit rules"
 
 
 def main(kind: str | None = None, names: Sequence[str] = (), markdown: bool = False, engine: str | None = None) -> int:
-    """Print the tables of operator rules, of one engine or of those that are installed.
+    """Prints the tables of operator rules, of one engine or of those that are installed.
 
     Returns 1 where none of them can be imported, 2 for an operator or a kind that none of them has.
     """

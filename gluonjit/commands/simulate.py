@@ -40,7 +40,7 @@ _TEXT = 3  # columns to the left
 def main(
     path: str, schedulers: Sequence[str], batch_sizes: Sequence[int], output: str | None, costs: str | None = None
 ) -> int:
-    """Print a table, and write it as JSON to `output`; 1 for a trace that cannot be used, 2 for bad arguments."""
+    """Prints a table, and writes it as JSON to `output`; 1 for a trace that cannot be used, 2 for bad arguments."""
     unknown = [name for name in schedulers if name not in SCHEDULERS]
     if unknown:
         return _failed(f"no scheduler is called {unknown[0]!r}; the schedulers are {', '.join(sorted(SCHEDULERS))}", 2)

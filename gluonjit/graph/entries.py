@@ -19,7 +19,7 @@ _LARGEST: cython.Py_ssize_t = 2**62
 
 
 def rows_of(graph: GraphRows, entries: dict, numbers) -> tuple:
-    """Return the rows of the entries with these numbers; `entries` has the known ones, and gets the others."""
+    """Returns the rows of the entries with these numbers; `entries` has the known ones, and gets the others."""
     k: cython.Py_ssize_t
     rows: list = list(numbers)
     for k in range(len(rows)):
@@ -57,7 +57,7 @@ def _value(graph: GraphRows, rows, spec, taped: cython.bint, base):
 
 
 def entries_at(graph: GraphRows, entries: dict, numbers, size: cython.Py_ssize_t, spec: Spec, taped: cython.bint):
-    """Return the value of a look-up in a table of this many entries; None if a number is out of range.
+    """Returns the value of a look-up in a table of this many entries; None if a number is out of range.
 
     numbers: a list, or a single one, whose value is one entry by itself.
     """

@@ -45,7 +45,7 @@ def is_library(module: dict[str, Any]) -> bool:
 
 
 def user_line() -> Origin:
-    """Return the innermost place outside of libraries; None if there is none."""
+    """Returns the innermost place outside of libraries; None if there is none."""
     return _user_line()
 
 

@@ -52,7 +52,7 @@ class Graph(GraphRows):
         # (the row's number for x[i:i+1], ~number for x[i])
 
     def add_node(self, record: Record, operands: tuple[Rows, ...], depth: int) -> tuple[Value, ...]:
-        """Append a node at `depth`, called at the user's current line, and return its values."""
+        """Appends a node at `depth`, called at the user's current line, and returns its values."""
         return record.append(self, operands, depth, user_line())
 
     def add_leaf(self, key: Any, payload: Any, spec: Spec, taped: bool = False) -> Leaf:
@@ -74,7 +74,7 @@ class Graph(GraphRows):
         return entries
 
     def begin(self) -> None:
-        """Note the time of the first capture."""
+        """Notes the time of the first capture."""
         if not self.begun:
             self.begun = self.clock()
 

@@ -8,17 +8,17 @@ from typing import Any
 
 
 def number_at(of: array[int], k: int) -> int:
-    """Return the number at a place."""
+    """Returns the number at a place."""
     return of[k]
 
 
 def set_number(of: array[int], k: int, number: int) -> None:
-    """Put a number to a place."""
+    """Puts a number to a place."""
     of[k] = number
 
 
 def references(values: list[Any], k: int) -> int:
-    """Count the references to a value, with those that counting makes; 0 if it has not been made."""
+    """Counts the references to a value, with those that counting makes; 0 if it has not been made."""
     return 0 if values[k] is None else getrefcount(values[k])
 
 
@@ -27,5 +27,5 @@ UNREAD = references([object()], 0)
 
 
 def is_held(values: list[Any], k: int) -> bool:
-    """Tell whether a value is held outside of the graph."""
+    """Tells whether a value is held outside of the graph."""
     return references(values, k) > UNREAD

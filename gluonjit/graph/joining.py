@@ -24,7 +24,7 @@ class Copied:
 
 
 def joined(values, mode):
-    """Join values of one `mode` along axis 0; None if there are none, or one has another spec."""
+    """Joins values of one `mode` along axis 0; None if there are none, or one has another spec."""
     return _joined(list(values), mode)
 
 
@@ -35,7 +35,7 @@ def copied(value: Value):
 
 @cython.cfunc
 def _joined(given, mode):
-    """Do the same for C, with a list of Values."""
+    """Does the same for C, with a list of Values."""
     values: list = given
     value: Value = None
     spec: Spec
@@ -70,7 +70,7 @@ def _joined(given, mode):
 
 @cython.cfunc
 def _copied(given):
-    """Do the same for C, with a Value."""
+    """Does the same for C, with a Value."""
     value: Value = given
     value.graph.copies.append(value.row_list())
     return Value(value.rows, value.depth, value.spec, value.graph, value.taped, value)
@@ -78,6 +78,6 @@ def _copied(given):
 
 @cython.cfunc
 def _seen_as(given, spec):
-    """Return the rows of a Value as an array that looks like `spec`, with its own memory."""
+    """Returns the rows of a Value as an array that looks like `spec`, with its own memory."""
     value: Value = given
     return Value(value.rows, value.depth, spec, value.graph, value.taped, Copied(value))

@@ -23,7 +23,7 @@ class Output:
 
 
 def outputs_of(specs: Sequence[Spec]) -> tuple[tuple[Output, ...], int]:
-    """Return the outputs of a node with these specs, one after the other, and their number of rows."""
+    """Returns the outputs of a node with these specs, one after the other, and their number of rows."""
     outputs, offset = [], 0
     for spec in specs:
         outputs.append(Output(spec, offset))
@@ -117,7 +117,7 @@ class Kind:
             self.family = self
 
     def rest_by(self, rest: Kind) -> None:
-        """Run its split calls by another rest from now on; plans with the old one are no longer valid."""
+        """Runs its split calls by another rest from now on; plans with the old one are no longer valid."""
         assert self.split is not None
         if rest is not self.split.rest:
             self.split, self.program = self.split._replace(rest=rest), rest.program
@@ -136,7 +136,7 @@ class Kind:
 def split_kind(
     arguments: tuple[Spec, ...], rest: Kind, kept: tuple[int, ...], products: Sequence[tuple[int, Kind]]
 ) -> Kind:
-    """Return the kind of calls that run as products of arguments and the rest of the cell."""
+    """Returns the kind of calls that run as products of arguments and the rest of the cell."""
     before = sum([kind.rows for _, kind in products])
     work = [rest.work, *[kind.work for _, kind in products]]
     return Kind(

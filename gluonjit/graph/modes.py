@@ -6,7 +6,7 @@ TRAINING, RECORDING = 1, 2
 
 
 def mode_of(recording: bool, training: bool) -> int:
-    """Return the mode: whether operators are recorded for backward, and layers behave as in training."""
+    """Returns the mode: whether operators are recorded for backward, and layers behave as in training."""
     return RECORDING * bool(recording) + TRAINING * bool(training)
 
 

@@ -45,7 +45,7 @@ def is_own(item: Any) -> bool:
 
 
 def raised_at(trace: TracebackType | None) -> Line | None:
-    """Return the user's line nearest to where an error was raised."""
+    """Returns the user's line nearest to where an error was raised."""
     found: Origin = None
     while trace is not None:
         if not is_library(trace.tb_frame.f_globals):
@@ -68,7 +68,7 @@ def line_of(origin: Origin) -> Line | None:
 
 
 def clear_lines() -> None:
-    """Drop the cached lines of places; they are read anew."""
+    """Drops the cached lines of places; they are read anew."""
     _lines.clear()
     _texts.clear()
 

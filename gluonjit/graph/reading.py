@@ -31,7 +31,7 @@ def read(
     operands: cython_array,
     alive: cython_array,
 ):
-    """Read the nodes of these records, the first of which has this number, from node n and operand `at` on.
+    """Reads the nodes of these records, the first of which has this number, from node n and operand `at` on.
 
     `sizes` has for each record the rows of each of its operands. A node is alive if somebody outside the graph can read
     one of its values. Raises ValueError for half a node, and for an operand that has not as many rows as it should.
@@ -66,7 +66,7 @@ def read(
 
 
 def likeness(records: list, most: cython.Py_ssize_t):
-    """Return numbers that are equal for graphs of equal structure, given their records; at most `most` nodes.
+    """Returns numbers that are equal for graphs of equal structure, given their records; at most `most` nodes.
 
     They are in bytes, and in tuples of rows that operands are put together of. None where there are more nodes, or half
     a node.
@@ -113,7 +113,7 @@ def likeness(records: list, most: cython.Py_ssize_t):
 def _read_operands(
     record: Record, sizes: tuple, width: cython.Py_ssize_t, begin: cython.Py_ssize_t, operands: cython_array
 ) -> cython.int:
-    """Read the rows of the operands of a record's nodes, operand by operand."""
+    """Reads the rows of the operands of a record's nodes, operand by operand."""
     c: cython.Py_ssize_t
     i: cython.Py_ssize_t
     k: cython.Py_ssize_t

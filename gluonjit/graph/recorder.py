@@ -99,7 +99,7 @@ class Value:
 
 @cython.cfunc
 def _zeros(like: cython_array, count: cython.Py_ssize_t) -> cython_array:
-    """Make an array of this many zeros that the garbage collector skips: it refers to nothing."""
+    """Makes an array of this many zeros that the garbage collector skips: it refers to nothing."""
     if cython.compiled:
         found: cython_array = clone(like, count, True)
         PyObject_GC_UnTrack(cython.cast(cython.pointer(PyObject), found))
@@ -179,7 +179,7 @@ class Record:
         return len(self._bases)
 
     def complete(self):
-        """Forget half a node, left by an interrupt (Ctrl-C) in the middle of a capture."""
+        """Forgets half a node, left by an interrupt (Ctrl-C) in the middle of a capture."""
         whole = min(len(self._bases), len(self._origins), len(self._depths))
         if self.results:
             whole = min(whole, len(self._values) // self.results)
@@ -188,13 +188,13 @@ class Record:
         self.truncate(whole)
 
     def truncate(self, count: cython.Py_ssize_t):
-        """Forget all nodes but this many. Values go first: an interrupt leaves none of them as nodes."""
+        """Forgets all nodes but this many. Values go first: an interrupt leaves none of them as nodes."""
         del self._values[count * self.results :], self._origins[count:]
         del self._bases[count:], self._depths[count:], self._codes[count * self.arity :]
         self.base_rows = None
 
     def release(self):
-        """Release all values; numbers remain."""
+        """Releases all values; numbers remain."""
         self._values = []
         self._graph = None
         self._shares = Shares()
@@ -253,7 +253,7 @@ class Record:
             raise IndexError(f"there is no node {node} among {len(self._bases)}")
 
     def held(self, begin: cython.Py_ssize_t, end: cython.Py_ssize_t, own: cython.Py_ssize_t = 0):
-        """Tell whether a value of nodes from `begin` to `end` can be read outside of the graph.
+        """Tells whether a value of nodes from `begin` to `end` can be read outside of the graph.
 
         `own` are the caller's references to each value, which do not count.
         """
@@ -264,12 +264,12 @@ class Record:
         return False
 
     def append(self, graph: GraphRows, operands: tuple, depth: cython.longlong, origin):
-        """Append a node that was called at `origin`, and return its values."""
+        """Appends a node that was called at `origin`, and returns its values."""
         codes = self._coded(operands)
         return self.values(_append(self, graph, _numbers_in(codes), depth, origin))
 
     def capture(self, batch: BatchRoom, graph: GraphRows, operands: tuple, depth: cython.longlong, sharing):
-        """Return the values of the node on these operands: an existing one, or a new one at the program's current line.
+        """Returns the values of the node on these operands: an existing one, or a new one at the user's line.
 
         Only nodes of pure kinds are shared.
         """
@@ -285,7 +285,7 @@ class Record:
         return self.values(node)
 
     def put(self, operands: tuple, depth: cython.longlong, base: cython.longlong, origin, values: tuple):
-        """Append a node that has its rows and values already."""
+        """Appends a node that has its rows and values already."""
         if len(values) != self.results:
             raise ValueError(f"a node of {self._kind.name} has {self.results} values, not {len(values)}")
         codes = self._coded(operands)
@@ -293,14 +293,14 @@ class Record:
         self._values.extend(values)
 
     def like(self, kind):
-        """Make a record of another kind for the same calls, with the same depths, origins and values."""
+        """Makes a record of another kind for the same calls, with the same depths, origins and values."""
         found = Record(kind, self.mode, 0.0)
         found.calls, found._depths, found._bases = self.calls, self._depths, self._bases
         found._origins, found._values, found._graph = self._origins, self._values, self._graph
         return found
 
     def forget(self, node: cython.Py_ssize_t):
-        """Make equal calls separate nodes from now on."""
+        """Makes equal calls separate nodes from now on."""
         self._check(node)
         kept = [each for each in _known(self) if each != node]
         self._shares = Shares()
@@ -308,12 +308,12 @@ class Record:
             remember(self, each)
 
     def set_aside(self):
-        """Hide the present nodes from equal calls; returns the argument of `put_back`."""
+        """Hides the present nodes from equal calls; returns the argument of `put_back`."""
         found, self._shares = self._shares, Shares()
         return found
 
     def put_back(self, shares: Shares, keep: cython.bint):
-        """Let equal calls find the hidden nodes again; with `keep` also those that came since."""
+        """Lets equal calls find the hidden nodes again; with `keep` also those that came since."""
         since = _known(self) if keep else []
         self._shares = shares
         for node in since:
@@ -371,7 +371,7 @@ def code_of(record: Record, rows) -> cython.longlong:
 @cython.inline
 @cython.exceptval(-1)
 def _push(to: cython_array, number: cython.longlong) -> cython.int:
-    """Append a number."""
+    """Appends a number."""
     if cython.compiled:
         count: cython.Py_ssize_t = len(to)
         resize_smart(to, count + 1)
@@ -384,7 +384,7 @@ def _push(to: cython_array, number: cython.longlong) -> cython.int:
 @cython.cfunc
 @cython.exceptval(-1)
 def _put(record: Record, codes: cython.p_longlong, depth: cython.longlong, base: cython.longlong, origin) -> cython.int:
-    """Append a node but for its values."""
+    """Appends a node but for its values."""
     if not record.arity:
         pass
     elif cython.compiled:
@@ -419,7 +419,7 @@ def _value(rows, depth: cython.Py_ssize_t, spec, graph, taped: cython.bint) -> V
 def _append(
     record: Record, graph: GraphRows, codes: cython.p_longlong, depth: cython.longlong, origin
 ) -> cython.Py_ssize_t:
-    """Append a node: its number.
+    """Appends a node: its number.
 
     The collector of garbage does not look at its values, of which there are very many: they are in no circle but that
     with their graph, and a graph is always released (Batch.flush, Batch.discard, State.__del__).
@@ -444,7 +444,7 @@ def _append(
 
 @cython.cfunc
 def value_at(record: Record, place: cython.Py_ssize_t) -> Value:
-    """Return the value at a place among those of all nodes; it is made at the first request."""
+    """Returns the value at a place among those of all nodes; it is made at the first request."""
     if not 0 <= place < len(record._values):
         raise IndexError(f"there is no value {place} among {len(record._values)}")
     if record._values[place] is None:
@@ -465,7 +465,7 @@ def value_at(record: Record, place: cython.Py_ssize_t) -> Value:
 def append_unread(
     record: Record, graph: GraphRows, codes: cython.p_longlong, depth: cython.longlong, origin
 ) -> cython.Py_ssize_t:
-    """Append a node whose values nobody has requested yet; returns its number."""
+    """Appends a node whose values nobody has requested yet; returns its number."""
     base: cython.Py_ssize_t = graph.rows
     if base < 0 or base > MOST_ROWS - record.height:
         raise OverflowError(f"a batch has no {record.height} rows after {base}")
@@ -518,7 +518,7 @@ def find_equal(record: Record, codes: cython.p_longlong) -> cython.Py_ssize_t:
 @cython.cfunc
 @cython.exceptval(-1)
 def remember(record: Record, node: cython.Py_ssize_t) -> cython.int:
-    """Let equal calls find a node from now on."""
+    """Lets equal calls find a node from now on."""
     shares: Shares = record._shares
     if not cython.compiled:
         shares.slots[tuple(record._codes[node * record.arity : (node + 1) * record.arity])] = node
@@ -533,7 +533,7 @@ def remember(record: Record, node: cython.Py_ssize_t) -> cython.int:
 @cython.cfunc
 @cython.exceptval(-1)
 def _enter(record: Record, table: cython_array, node: cython.Py_ssize_t) -> cython.int:
-    """Put a node into a table that has room."""
+    """Puts a node into a table that has room."""
     slots: cython.p_int = table.data.as_ints
     last: cython.Py_ssize_t = len(table) - 1
     at: cython.Py_ssize_t = _hash(record._codes.data.as_longlongs + node * record.arity, record.arity) & last
@@ -546,7 +546,7 @@ def _enter(record: Record, table: cython_array, node: cython.Py_ssize_t) -> cyth
 @cython.cfunc
 @cython.exceptval(-1)
 def _grow(record: Record) -> cython.int:
-    """Let a table have twice the places."""
+    """Lets a table have twice the places."""
     old: cython_array = record._shares.slots
     new: cython_array = _zeros(_INT, 2 * len(old))
     k: cython.Py_ssize_t
@@ -568,7 +568,7 @@ def _known(record: Record) -> list:
 
 
 def mapped(item, visit):
-    """Apply `visit` to a structure's leaves but numbers, strings and None; returns `item` if nothing changes.
+    """Applies `visit` to a structure's leaves but numbers, strings and None; returns `item` if nothing changes.
 
     Structures are nested lists, tuples, named or not, and dictionaries.
     """
@@ -593,7 +593,7 @@ def mapped(item, visit):
 
 @cython.cfunc
 def _mapped_parts(items, visit) -> list:
-    """Return a list of these, mapped; None if nothing changes."""
+    """Returns a list of these, mapped; None if nothing changes."""
     k: cython.Py_ssize_t = 0
     made: list = None
     for part in items:
@@ -617,7 +617,7 @@ def _node_of(
     count: cython.int,
     sharing: cython.int,
 ) -> cython.Py_ssize_t:
-    """Return the node of a record on these values: an existing one, or a new one at the program's current line."""
+    """Returns the node of a record on these values: an existing one, or a new one at the user's line."""
     record: Record = cython.cast(Record, of)
     codes: cython.longlong[256]
     depth: cython.Py_ssize_t = 0

@@ -91,7 +91,7 @@ def reshaped(value: Value, shape: Shape) -> Value | None:
 
 
 def placed(base: Value, numbers: Sequence[int], source: Value) -> Value | None:
-    """Replace rows of `base` at these distinct numbers by those of `source`, in order."""
+    """Replaces rows of `base` at these distinct numbers by those of `source`, in order."""
     spec = base.spec
     if spec.mode != "rows" or source.spec is not spec.with_rows(len(numbers)) or len(set(numbers)) < len(numbers):
         return None
@@ -115,7 +115,7 @@ def table_rows(
 
 
 def leaves_out(value: Value) -> bool:
-    """Tell whether a reference has no row of some recorded part of what it refers to.
+    """Tells whether a reference has no row of some recorded part of what it refers to.
 
     Nothing would go back to that part, where an operator gives it zeros.
     """

@@ -24,7 +24,7 @@ OTHER, ARRAY, LAZY, LISTED, NAMED = range(5)
 
 
 def gather(item, ways: dict, way_of, arrays: list):
-    """Append the arrays in nested arguments; returns False if one of them was captured.
+    """Appends the arrays in nested arguments; returns False if one of them was captured.
 
     `ways` are those of the classes that were met, `way_of` finds that of another one.
     """
@@ -69,7 +69,7 @@ class Replay:
         self._codes = array("q", bytes(8 * 64))  # of one node's operands
 
     def begin(self, kinds: tuple, lookups: tuple):
-        """Begin a recording that has nodes of these kinds and first of all these rows: entries of tables, by number.
+        """Begins a recording that has nodes of these kinds and first of all these rows: entries of tables, by number.
 
         Gives -1; or where it is not known what a number stands for, or a kind's guards do not hold, the place of that
         among the kinds and then the tables.
@@ -95,11 +95,11 @@ class Replay:
         return -1
 
     def add(self, row: cython.longlong, count: cython.Py_ssize_t):
-        """Make this many rows from this one on the next ones of the recording."""
+        """Makes this many rows from this one on the next ones of the recording."""
         self._add(row, count)
 
     def capture(self, batch: BatchRoom, code: cython_array):
-        """Capture the nodes of a recording: existing ones, and new ones. Raises ValueError if it is no recording."""
+        """Captures the nodes of a recording: existing ones, and new ones. Raises ValueError if it is no recording."""
         at: cython.Py_ssize_t = 0
         end: cython.Py_ssize_t = len(code)
         deeper: cython.longlong = 0  # how much the deepest of the nodes that were there is deeper than it was recorded
@@ -163,7 +163,7 @@ class Replay:
         return 0
 
     def _look_up(self, entries: dict, indices: tuple):
-        """Make the rows of these entries of a table the next ones."""
+        """Makes the rows of these entries of a table the next ones."""
         graph: GraphRows = self.graph
         count: cython.Py_ssize_t = self._count
         if count + len(indices) > len(self._rows):
@@ -192,7 +192,7 @@ class Replay:
         return self.origins[number]
 
     def _note(self, kind: cython.longlong, node: cython.Py_ssize_t) -> cython.int:
-        """Note the next node of the recording."""
+        """Notes the next node of the recording."""
         if 2 * self._found + 2 > len(self._nodes):
             self._nodes = _longer(self._nodes, 2 * self._found + 2)
         set_number(self._nodes, 2 * self._found, kind)
@@ -201,7 +201,7 @@ class Replay:
         return 0
 
     def _read(self, code: cython_array, head: cython.Py_ssize_t, record: Record) -> cython.Py_ssize_t:
-        """Read the operands of a node, whose numbers begin at `head`; returns where those of the next one begin."""
+        """Reads the operands of a node, whose numbers begin at `head`; returns where those of the next one begin."""
         k: cython.Py_ssize_t
         at: cython.Py_ssize_t = head + 5
         number: cython.longlong
@@ -226,7 +226,7 @@ class Replay:
         return at
 
     def _listed(self, code: cython_array, at: cython.Py_ssize_t, count: cython.longlong) -> tuple:
-        """Return the rows that this many numbers from a place on stand for."""
+        """Returns the rows that this many numbers from a place on stand for."""
         k: cython.Py_ssize_t
         if at + count > len(code):
             raise ValueError("a recording ends within a node")
@@ -241,7 +241,7 @@ class Replay:
 
 @cython.cfunc
 def _longer(numbers: cython_array, count: cython.Py_ssize_t) -> cython_array:
-    """Make room for twice as many numbers, with those that are there."""
+    """Makes room for twice as many numbers, with those that are there."""
     return array("q", numbers.tobytes() + bytes(8 * (2 * count - len(numbers))))
 
 
@@ -260,7 +260,7 @@ def _number(code: cython_array, k: cython.Py_ssize_t) -> cython.longlong:
 @cython.inline
 @cython.exceptval(check=False)
 def _pointer(codes: cython_array, count: cython.Py_ssize_t) -> cython.p_longlong:
-    """Return the first numbers, as the functions of `recorder` take them."""
+    """Returns the first numbers, as the functions of `recorder` take them."""
     if cython.compiled:
         return codes.data.as_longlongs
     else:

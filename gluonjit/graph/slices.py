@@ -16,7 +16,7 @@ if not cython.compiled:
 
 
 def sliced(value: Value, key):
-    """Return `x[key]` for an integer or a slice of integers in range; None leaves the case to `references`."""
+    """Returns `x[key]` for an integer or a slice of integers in range; None leaves the case to `references`."""
     return _sliced(value, key)
 
 
@@ -26,7 +26,7 @@ def one_row(value: Value, row: cython.Py_ssize_t, spec: Spec, place):
 
 
 def picked(value: Value, numbers):
-    """Return `x[numbers]` for one or more integers. Raises IndexError if there is no such row."""
+    """Returns `x[numbers]` for one or more integers. Raises IndexError if there is no such row."""
     found = _picked(value, [int(number) for number in numbers])
     if found is None and numbers and value.spec.mode == "rows":
         count = value.spec.rows
@@ -37,7 +37,7 @@ def picked(value: Value, numbers):
 
 @cython.cfunc
 def _picked(given, numbers: list):
-    """Do the same for C, with a Value; also None for a row or number that does not exist."""
+    """Does the same for C, with a Value; also None for a row or number that does not exist."""
     value: Value = cython.cast(Value, given) if cython.compiled else given
     spec: Spec = value.spec
     k: cython.Py_ssize_t
@@ -61,7 +61,7 @@ def _picked(given, numbers: list):
 
 @cython.cfunc
 def _sliced(given, key):
-    """Do the same for C, with a Value."""
+    """Does the same for C, with a Value."""
     value: Value = cython.cast(Value, given) if cython.compiled else given
     spec: Spec = value.spec
     begin: cython.Py_ssize_t
@@ -111,7 +111,7 @@ def _single(value: Value, row: cython.Py_ssize_t, spec: Spec, place) -> Value:
 @cython.inline
 @cython.exceptval(check=False)
 def _clipped(number) -> cython.Py_ssize_t:
-    """Return an integer, or one that is out of any range."""
+    """Returns an integer, or one that is out of any range."""
     if cython.compiled:
         return PyNumber_AsSsize_t(number, cython.NULL)
     else:
@@ -137,7 +137,7 @@ def _row(value: Value, k: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.cfunc
 @cython.inline
 def _spec(spec: Spec, rows: cython.Py_ssize_t) -> Spec:
-    """Return the spec of this many rows of another, or for -1 of a single row."""
+    """Returns the spec of this many rows of another, or for -1 of a single row."""
     found = spec.of_rows.get(rows)
     if found is None:
         found = spec.one_row() if rows < 0 else spec.with_rows(rows)

@@ -34,7 +34,7 @@ class Spec:
         self.bodies: Any = None  # an engine's arrays of this look that have ended and may be used again
 
     def with_rows(self, rows: int) -> Spec:
-        """Return the spec of this many rows of this one's shape."""
+        """Returns the spec of this many rows of this one's shape."""
         spec = self.of_rows.get(rows)
         if spec is None:
             spec = intern_spec((rows, *self.row_shape), self.dtype, self.device, ROWS)
@@ -42,14 +42,14 @@ class Spec:
         return spec
 
     def one_row(self) -> Spec:
-        """Return the spec of a single row: an array of one axis less, which is not a single number."""
+        """Returns the spec of a single row: an array of one axis less, which is not a single number."""
         spec = self.of_rows.get(-1)
         if spec is None:
             spec = self.of_rows[-1] = intern_spec(self.row_shape, self.dtype, self.device, STACK)
         return spec
 
     def stacked(self, count: int) -> Spec:
-        """Return the spec of this many arrays of this one's shape, each one row."""
+        """Returns the spec of this many arrays of this one's shape, each one row."""
         spec = self.of_rows.get(~count)
         if spec is None:
             spec = self.of_rows[~count] = intern_spec((count, *self.shape), self.dtype, self.device, ROWS)
@@ -80,7 +80,7 @@ def spec_count() -> int:
 
 
 def clear_specs() -> None:
-    """Forget all specs; live ones stay valid, but are not shared with later ones."""
+    """Forgets all specs; live ones stay valid, but are not shared with later ones."""
     for spec in _specs.values():
         spec.bodies = None
     _specs.clear()

@@ -82,7 +82,7 @@ class Options:
         return all(getattr(self, name) == default for name, default in _WAYS.items())
 
     def updated(self, call: str, changes: dict[str, Any]) -> Options:
-        """Return these options with `changes`; `call` is the user's call, for the error.
+        """Returns these options with `changes`; `call` is the user's call, for the error.
 
         Raises OptionError for an unknown name or an unusable value.
         """
@@ -109,7 +109,7 @@ SWITCH = "dynamic_batch"
 
 
 def _unknown(name: str, value: Any) -> str:
-    """Say what is wrong with an unknown option, and what to type."""
+    """Says what is wrong with an unknown option, and what to type."""
     if name == SWITCH:
         return f"{SWITCH} is not an option here, as this call turns dynamic batching on by itself: leave it out"
     meant = near_option(name)
@@ -151,7 +151,7 @@ def near_option(name: str) -> str:
 
 
 def refuse_without_switch(call: str, names: Mapping[str, Any], backend: bool) -> None:
-    """Raise OptionError if a framework's own call is given options of dynamic batching, which is off.
+    """Raises OptionError if a framework's own call is given options of dynamic batching, which is off.
 
     backend: whether what the framework does not know is an option of a compiler's, and no other.
     """

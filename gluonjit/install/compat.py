@@ -48,7 +48,7 @@ _loaded: list[ctypes.CDLL] = []
 
 
 def prepare_mxnet() -> None:
-    """Prepare for ``import mxnet``, or raise with the reason why it cannot work. A second call changes nothing."""
+    """Prepares for ``import mxnet``, or raises with the reason why it cannot work. A second call changes nothing."""
     numpy = importlib.import_module("numpy")
     problem = python_problem(sys.version_info[:2], has_distutils()) or numpy_problem(numpy.__version__)
     if problem:
@@ -75,7 +75,7 @@ def needs_numpy_bool(version: str) -> bool:
 
 
 def restore_numpy_bool(numpy: ModuleType) -> None:
-    """Give numpy 1.24-1.26 the name ``bool`` that MXNet reads; numpy 2 has it again with the same meaning."""
+    """Gives numpy 1.24-1.26 the name ``bool`` that MXNet reads; numpy 2 has it again with the same meaning."""
     if needs_numpy_bool(numpy.__version__) and "bool" not in vars(numpy):
         numpy.bool = numpy.bool_  # type: ignore[attr-defined]
 
@@ -102,7 +102,7 @@ def has_distutils() -> bool:
 
 
 def load_cuda_libraries() -> list[str]:
-    """Load the CUDA 11 libraries of the installed nvidia-*-cu11 wheels for all to see; returns their names.
+    """Loads the CUDA 11 libraries of the installed nvidia-*-cu11 wheels for all to see; returns their names.
 
     The dynamic linker takes a library that is loaded already before it searches folders, and the folders of
     these wheels are not among those it would search. A wheel that is not there, or a library that does not

@@ -76,7 +76,7 @@ class ProbedFramework:
 
 
 def main() -> int:
-    """Print the report; 0 if an engine works or none is installed, 1 if an installed one does not work."""
+    """Prints the report; 0 if an engine works or none is installed, 1 if an installed one does not work."""
     engines = [examine(name) for name in _DISTRIBUTIONS]
     problems = [problem for engine in engines for problem in engine.problems]
     problems += [*_thread_problems(), *_python_problems(engines)]
@@ -101,7 +101,7 @@ def gluonjit_version() -> str:
 
 
 def examine(name: str) -> ProbedFramework:
-    """Find the package of a framework, and try it in a separate process."""
+    """Finds the package of a framework, and tries it in a separate process."""
     engine = ProbedFramework(name, supported=_has_engine(name))
     found = ((distribution, _version_of(distribution)) for distribution in _DISTRIBUTIONS[name])
     engine.distributions = [(distribution, version) for distribution, version in found if version]
@@ -128,7 +128,7 @@ def _is_found(name: str) -> bool:
 
 
 def read_probe(engine: ProbedFramework, output: str, ending: str) -> None:
-    """Put the output of a probe into ``engine``; ``ending`` says how the process failed, if it did."""
+    """Puts the output of a probe into ``engine``; ``ending`` says how the process failed, if it did."""
     stages = list(_json_lines(output))
     for stage in stages:
         _read_stage(engine, stage)

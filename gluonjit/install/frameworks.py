@@ -43,7 +43,7 @@ _lock = threading.Lock()
 
 
 def when_imported(name: str, install: Install) -> None:
-    """Call ``install(module)`` when the import of ``name`` has finished, which may be now."""
+    """Calls ``install(module)`` when the import of ``name`` has finished, which may be now."""
     _watch(name, install=install)
     module = sys.modules.get(name)
     if module is None:
@@ -58,7 +58,7 @@ def when_imported(name: str, install: Install) -> None:
 
 
 def before_import(name: str, prepare: Prepare) -> None:
-    """Call ``prepare()`` just before ``name`` is executed, if it has not been yet."""
+    """Calls ``prepare()`` just before ``name`` is executed, if it has not been yet."""
     _watch(name, prepare=prepare)
 
 
@@ -93,7 +93,7 @@ def _call_installs(name: str, module: ModuleType) -> None:
 
 
 def _claim_installs(name: str, module: ModuleType) -> list[Install]:
-    """Return the hooks not yet called for this module object; the caller calls them."""
+    """Returns the hooks not yet called for this module object; the caller calls them."""
     with _lock:
         watch = _watches[name]
         done = [install for install, for_module in watch.installed if for_module is module]

@@ -17,7 +17,7 @@ from gluonjit.errors import GluonJITWarning
 
 
 def main(framework: str) -> None:
-    """Import the framework as a user of gluonjit does, compute on its CPU, and then on each GPU."""
+    """Imports the framework as a user of gluonjit does, computes on its CPU, and then on each GPU."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GluonJITWarning)
         try:

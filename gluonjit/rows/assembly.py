@@ -76,7 +76,7 @@ class CallingConvention(NamedTuple):
 
 
 def compiled(program: RowProgram, way: CallingConvention, ops: dict[str, int]) -> Compiled:
-    """Assemble a program, and its derivative where something learns. Raises NotFusable."""
+    """Assembles a program, and its derivative where something learns. Raises NotFusable."""
     derivative = None
     if (way.operands or way.consts) and way.results:
         derivative = derive(program, way.operands, way.consts, way.results)
@@ -119,19 +119,19 @@ class _Assembling:
         self._homes: dict[int, tuple[int, int]] = {}
 
     def operands(self, wanted: Collection[int], direct: Collection[int]) -> list[Instr]:
-        """Place operands that already lie together; returns instructions that gather the others."""
+        """Places operands that already lie together; returns instructions that gather the others."""
         for reg in wanted:
             if reg in direct:
                 self.place(reg, Slot("operand", reg))
         return [Instr("GATHER", View(reg, 0, self._widths[reg]), operand=reg) for reg in wanted if reg not in direct]
 
     def results(self, stored: dict[int, int]) -> None:
-        """Place registers that are results."""
+        """Places registers that are results."""
         for reg, number in stored.items():
             self.place(reg, Slot("result", number))
 
     def saved(self, kept: Sequence[int]) -> None:
-        """Place registers that are kept."""
+        """Places registers that are kept."""
         for number, reg in enumerate(kept):
             self._homes[reg] = (SAVED, self._slot(Slot("saved", number)))
 
@@ -167,7 +167,7 @@ class _Assembling:
         )
 
     def _allot(self, code: Sequence[Instr]) -> None:
-        """Give registers scratch memory from their first mention to their last."""
+        """Gives registers scratch memory from their first mention to their last."""
         last: dict[int, int] = {}
         for position, instr in enumerate(code):
             for reg in _registers(instr):

@@ -40,7 +40,7 @@ class BlockForm:
         self.renew(slots)
 
     def renew(self, slots: Any) -> None:
-        """Take the slots of another flush: the same but for addresses of weights."""
+        """Takes the slots of another flush: the same but for addresses of weights."""
         self.slots = slots or array("q", (0,))  # a view of Cython's is of something
 
 
@@ -87,7 +87,7 @@ class Blocks:
     at: cython.Py_ssize_t
 
     def __init__(self, tables: list, rows: list, strides: list, packed: Any) -> None:
-        """Join the tables of `rows.tables`, the rows and bytes of a row of each arena, and packed indices."""
+        """Joins the tables of `rows.tables`, the rows and bytes of a row of each arena, and packed indices."""
         k: cython.Py_ssize_t
         arenas: cython.Py_ssize_t = len(rows)
         found: list = [*tables, rows, strides, [0] * (arenas + 1)]
@@ -123,7 +123,7 @@ class Blocks:
 
     @cython.cfunc
     def _begin(self) -> None:
-        """Make room for what belongs to each flush: places of arenas, and what steps save."""
+        """Makes room for what belongs to each flush: places of arenas, and what steps save."""
         arenas: cython.Py_ssize_t = len(self.offsets)
         steps: cython.Py_ssize_t = len(self.program)
         own: cython.longlong[::1] = array("q", (0,)) * (arenas + steps + 1)
@@ -143,12 +143,12 @@ class Blocks:
         return found
 
     def forget(self, arenas: list) -> None:
-        """Ask anew where these arenas lie."""
+        """Asks anew where these arenas lie."""
         for number in arenas:
             self.addresses[number] = 0
 
     def clear(self) -> None:
-        """Forget what a flush has of its own: the next one begins."""
+        """Forgets what a flush has of its own: the next one begins."""
         k: cython.Py_ssize_t
         for k in range(len(self.addresses)):
             self.addresses[k] = 0
@@ -166,7 +166,7 @@ class Blocks:
         marks: list,
         make: Any,
     ) -> list:
-        """Find in which way each step is called, up to one that has none; returns their numbers.
+        """Finds in which way each step is called, up to one that has none; returns their numbers.
 
         A way is found in `ways[program]` by bytes: 1 where the step is recorded, then for each operand 1 where its rows
         follow each other, 2 where one of them learns, or both. `make(step, bytes)` makes one, -1 for none. Rows that
@@ -206,7 +206,7 @@ class Blocks:
 
     @cython.cfunc
     def _learns(self, k: cython.Py_ssize_t, learned: cython.uchar[::1], read: cython.uchar[::1]) -> cython.bint:
-        """Note that the rows of an operand are read; tells whether one of them learns."""
+        """Notes that the rows of an operand are read; tells whether one of them learns."""
         i: cython.longlong
         row: cython.longlong
         found: cython.bint = False
@@ -219,7 +219,7 @@ class Blocks:
         return found
 
     def room(self, steps: list, forms: list) -> tuple:
-        """Count the slots, and saved numbers, in blocks of these steps, each of this form."""
+        """Counts the slots, and saved numbers, in blocks of these steps, each of this form."""
         k: cython.Py_ssize_t
         slots: cython.longlong = 0
         floats: cython.longlong = 0
@@ -231,7 +231,7 @@ class Blocks:
         return slots, floats
 
     def save(self, steps: list, forms: list, address: cython.longlong) -> None:
-        """Set the address from which on steps save what backward needs."""
+        """Sets the address from which on steps save what backward needs."""
         k: cython.Py_ssize_t
         for k in range(len(steps)):
             form: BlockForm = forms[k]
@@ -249,7 +249,7 @@ class Blocks:
         arena: Any,
         gradient: Any,
     ) -> None:
-        """Fill in blocks of steps, each of its form, and their launches.
+        """Fills in blocks of steps, each of its form, and their launches.
 
         The address of each arena is requested once.
         """
@@ -307,7 +307,7 @@ class Blocks:
         args: cython.longlong[::1],
         slot: cython.Py_ssize_t,
     ) -> None:
-        """Fill in a launch, and what each block begins with: the first child of each node, and room to save."""
+        """Fills in a launch, and what each block begins with: the first child of each node, and room to save."""
         launches[at] = form.program
         launches[at + 1] = slot // 2
         launches[at + 2] = form.count
@@ -318,7 +318,7 @@ class Blocks:
         args[slot + 3] = 4 * (form.node_columns * self.nodes[step] + form.child_columns * self.children[step])
 
     def filled(self) -> int:
-        """Return the step whose block was filled in last, or failed to be."""
+        """Returns the step whose block was filled in last, or failed to be."""
         return self.at
 
     @cython.cfunc
@@ -331,7 +331,7 @@ class Blocks:
         addresses: cython.longlong[::1],
         ask: Any,
     ) -> None:
-        """Fill in a slot with the rows of an arena, or of its gradients, from one row on."""
+        """Fills in a slot with the rows of an arena, or of its gradients, from one row on."""
         if addresses[number] == 0:
             addresses[number] = ask(number)
         args[slot] = addresses[number] + begin * self.strides[number]
@@ -340,7 +340,7 @@ class Blocks:
     def reach(
         self, steps: list, ways: list, reached: cython.uchar[::1], passed: Any, known: dict, make: Any, other: Any
     ) -> list:
-        """Go back through steps from their reached results to their operands.
+        """Goes back through steps from their reached results to their operands.
 
         `known` has by way and results, a byte each that is 1 where it has been reached, numbers of results with those
         of the operands that their gradients go to, and something else, which `make(step, way, bytes)` makes where it
@@ -398,7 +398,7 @@ class Blocks:
 
     @cython.cfunc
     def _spread(self, step: cython.Py_ssize_t, results: tuple, operands: tuple, reached: cython.uchar[::1]) -> None:
-        """Note which rows of operands are reached: those of reached nodes, or all if it is not known which."""
+        """Notes which rows of operands are reached: those of reached nodes, or all if it is not known which."""
         r: cython.Py_ssize_t
         o: cython.Py_ssize_t
         i: cython.longlong
@@ -438,7 +438,7 @@ class Blocks:
 
     @cython.cfunc
     def _complete(self, step: cython.Py_ssize_t, reached: cython.uchar[::1]) -> None:
-        """Count all rows of a node as reached of which one is."""
+        """Counts all rows of a node as reached of which one is."""
         r: cython.Py_ssize_t
         i: cython.longlong
         place: cython.longlong

@@ -68,7 +68,7 @@ class _Deriving:
             self.seeds.append(seed)
 
     def _needing(self) -> set[int]:
-        """Find the registers through which gradients go to the requested ones."""
+        """Finds the registers through which gradients go to the requested ones."""
         needs = set(self.operands)
         for position, instr in enumerate(self.program.code):
             if position in self.program.stops or instr.out is None or instr.op in CONSTANT:
@@ -121,7 +121,7 @@ class _Deriving:
         return weight is not None and weight.const in self.consts
 
     def add(self, target: View | None, instr: Instr) -> None:
-        """Add the result of an instruction (without `out`) to the gradient of a view, if that is needed."""
+        """Adds the result of an instruction (without `out`) to the gradient of a view, if that is needed."""
         if target is None or not self.wants(target):
             return
         known = self.gradients.setdefault(target.reg, _Gradient())
@@ -151,7 +151,7 @@ class _Deriving:
         return known.own
 
     def _fill(self, known: _Gradient, begin: int, end: int) -> None:
-        """Write zeros to the columns in [begin, end) that nothing has been written to."""
+        """Writes zeros to the columns in [begin, end) that nothing has been written to."""
         assert known.own is not None
         place = begin
         for first, last in sorted([span for span in known.written if span[0] < end and begin < span[1]]):

@@ -130,7 +130,7 @@ class Builder:
         return self.spaces[view.reg]
 
     def emit(self, op: str, a: View, b: View | None = None, width: int | None = None, number: float = 0.0) -> View:
-        """Emit an instruction whose result is as wide as its first operand, unless `width` is given."""
+        """Emits an instruction whose result is as wide as its first operand, unless `width` is given."""
         if b is not None and self.space(a) != self.space(b):
             raise NotFusable(f"{op} of a node and a child")
         out = self.register(self.space(a), a.width if width is None else width)
@@ -161,7 +161,7 @@ class Builder:
         return self.emit(name, a, number=given(number))
 
     def combined(self, op: str, a: View, b: View) -> View:
-        """Combine two matrices elementwise; one of them may be a column."""
+        """Combines two matrices elementwise; one of them may be a column."""
         if a.width == b.width:
             return self.emit(op, a, b)
         if a.width == 1 and op in COMMUTATIVE:
@@ -171,13 +171,13 @@ class Builder:
         raise NotFusable(f"{op} of rows of {a.width} and of {b.width}")
 
     def filled(self, like: View, number: float) -> View:
-        """Fill as many rows and columns as a matrix has with one number."""
+        """Fills as many rows and columns as a matrix has with one number."""
         out = self.register(self.space(like), like.width)
         self.code.append(Instr("FILL", out, number=number))
         return out
 
     def pick(self, a: View, number: View, operand: int) -> View:
-        """Pick the column of a matrix given by an integer, which is read from this operand."""
+        """Picks the column of a matrix given by an integer, which is read from this operand."""
         self.limits.append((operand, a.width))
         return self.emit("PICK", a, number, width=1)
 
@@ -210,12 +210,12 @@ class Builder:
         return out
 
     def stop(self, a: View) -> View:
-        """Return the same numbers without a gradient."""
+        """Returns the same numbers without a gradient."""
         self.stops.add(len(self.code))
         return self.emit("COPY", a)
 
     def finish(self, results: Sequence[View]) -> RowProgram:
-        """Return the program with these results: each is a separate register, and no operand."""
+        """Returns the program with these results: each is a separate register, and no operand."""
         taken: set[int] = set(range(self.operands))
         stored = []
         for view in results:

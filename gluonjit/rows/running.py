@@ -111,7 +111,7 @@ class Template:
                 self.slots.extend((what, *self._weight(slot.what, slot.weight, consts[slot.weight.const].shape)))
 
     def _weight(self, what: str, weight: Weight, shape: Sequence[int]) -> tuple[int, int]:
-        """Return an address, as far as it is known, and the bytes there, or a number and 0."""
+        """Returns an address, as far as it is known, and the bytes there, or a number and 0."""
         stride, at = int(shape[-1]), len(self.slots) + 1
         if what == "stride":
             return stride, 0
@@ -160,7 +160,7 @@ class Launches:
         self.under_way = -1  # the step that is run, or ran last
 
     def form(self, template: Template, consts: Sequence[Any], memory: FlushMemory, own: bool = False) -> BlockForm:
-        """Return the form of blocks of a program, with the current addresses of weights, or of their gradients.
+        """Returns the form of blocks of a program, with the current addresses of weights, or of their gradients.
 
         own: no weights but copies, which nobody writes to.
         """
@@ -194,7 +194,7 @@ class Launches:
     def launch(
         self, steps: list[int], forms: list[BlockForm], saves: bool, memory: FlushMemory
     ) -> tuple[npt.NDArray[np.float32] | None, list[int]]:
-        """Run steps, each by its form; returns what they save for backward, and the nanoseconds of each.
+        """Runs steps, each by its form; returns what they save for backward, and the nanoseconds of each.
 
         saves: whether this is the forward pass, which asks for no gradients.
         """
@@ -213,7 +213,7 @@ class Launches:
     def start(
         self, steps: list[int], forms: list[BlockForm], memory: FlushMemory, arrays: list[Any]
     ) -> tuple[Any, npt.NDArray[np.int64]]:
-        """Run steps, which save nothing, while Python goes on; one core is left to Python.
+        """Runs steps, which save nothing, while Python goes on; one core is left to Python.
 
         `arrays` are all that they read and write, once they begin. Returns a `Flight` and the launches.
         """
@@ -223,14 +223,14 @@ class Launches:
         return ROWS.start(self._programs, own.rows, own.args, _BLOCK, threads, (self, *arrays)), own.rows
 
     def _arguments(self, steps: list[int], forms: list[BlockForm]) -> _Arguments:
-        """Make room for what `_rows` takes."""
+        """Makes room for what `_rows` takes."""
         slots, floats = self._blocks.room(steps, forms)
         launches = np.zeros(5 * len(steps), dtype=np.int64)
         args, gradients = np.empty(2 * slots, dtype=np.int64), np.zeros(self._arenas + 1, dtype=np.int64)
         return _Arguments(steps, forms, launches, launches.reshape(-1, 5), args, gradients, floats)
 
     def _fill(self, given: _Arguments, saves: bool, memory: FlushMemory) -> npt.NDArray[np.float32] | None:
-        """Fill arguments in; the array of what steps save."""
+        """Fills arguments in; the array of what steps save."""
         blocks, saved = self._blocks, None
         if saves and given.floats:
             saved = np.empty(given.floats, dtype=np.float32)
@@ -245,18 +245,18 @@ class Launches:
         return saved
 
     def __del__(self) -> None:
-        """Leave the memory of packed weights to the next flush: the system's own takes longer than packing."""
+        """Leaves the memory of packed weights to the next flush: the system's own takes longer than packing."""
         self.forget_weights()
 
     def forget_weights(self) -> None:
-        """Pack weights anew from here on: they may have been written to."""
+        """Packs weights anew from here on: they may have been written to."""
         for parts in self._packed.values():
             for _, packed in parts:
                 _given_back(packed)
         self._packed.clear()
 
     def _copy(self, address: int, size: int) -> int:
-        """Return the address of a copy of this many bytes, which is kept."""
+        """Returns the address of a copy of this many bytes, which is kept."""
         copy = np.frombuffer(string_at(address, size), dtype=np.uint8)
         self._copies.append(copy)
         return copy.ctypes.data
@@ -291,12 +291,12 @@ def _taken(size: int) -> _Memory:
 
 
 def _given_back(memory: _Memory) -> None:
-    """Keep an array for the next flush, if the kept ones are not too large."""
+    """Keeps an array for the next flush, if the kept ones are not too large."""
     size = memory[0].size
     if sum([size * len(spare) for size, spare in list(_SPARE.items())]) + size <= _MOST_SPARE:
         _SPARE.setdefault(size, []).append(memory)
 
 
 def clear_spare() -> None:
-    """Release memory that is kept for packed weights: 64 MB at most."""
+    """Releases memory that is kept for packed weights: 64 MB at most."""
     _SPARE.clear()

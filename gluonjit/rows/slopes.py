@@ -23,7 +23,7 @@ class Deriving(Protocol):
         """Tells whether the gradient of a constant is needed."""
 
     def add(self, target: View | None, instr: Instr) -> None:
-        """Add the result of an instruction (without `out`) to the gradient of a view, if that is needed."""
+        """Adds the result of an instruction (without `out`) to the gradient of a view, if that is needed."""
 
 
 Rule = Callable[[Deriving, Instr, View], None]
@@ -117,7 +117,7 @@ def _x_log_y(to: Deriving, instr: Instr, dy: View) -> None:
 
 
 def _chosen(first: str, other: str, swapped: bool) -> Rule:
-    """Pass the gradient where a comparison of the two operands holds, `other` being its opposite."""
+    """Passes the gradient where a comparison of the two operands holds, `other` being its opposite."""
 
     def rule(to: Deriving, instr: Instr, dy: View) -> None:
         a, b = (instr.b, instr.a) if swapped else (instr.a, instr.b)
@@ -130,7 +130,7 @@ def _chosen(first: str, other: str, swapped: bool) -> Rule:
 
 
 def _limited(above: bool) -> Rule:
-    """Pass the gradient where the operand lies on its side of the number, or on it."""
+    """Passes the gradient where the operand lies on its side of the number, or on it."""
 
     def rule(to: Deriving, instr: Instr, dy: View) -> None:
         if to.wants(instr.a):
@@ -200,7 +200,7 @@ def _none(to: Deriving, instr: Instr, dy: View) -> None:
 
 
 def unknown(to: Deriving, instr: Instr, dy: View) -> None:
-    """Raise NotFusable for an instruction without a rule."""
+    """Raises NotFusable for an instruction without a rule."""
     raise NotFusable(f"{instr.op} has no derivative")
 
 

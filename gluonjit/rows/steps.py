@@ -64,7 +64,7 @@ class _Read(NamedTuple):
     workspaces: list[_Workspace]
 
     def workspace(self, arenas: int) -> _Workspace | None:
-        """Return the workspace that a flush runs steps with; None where no step runs in C."""
+        """Returns the workspace that a flush runs steps with; None where no step runs in C."""
         if self.blocks is None:
             return None
         try:
@@ -124,7 +124,7 @@ class Steps:
         self.done()
 
     def done(self) -> None:
-        """Leave blocks and launches to a later flush: nothing runs from here on, nor goes backward."""
+        """Leaves blocks and launches to a later flush: nothing runs from here on, nor goes backward."""
         workspace, self._workspace = self._workspace, None
         if workspace is None or not self._keeps:
             return
@@ -134,7 +134,7 @@ class Steps:
             self._read.workspaces.append(workspace)
 
     def _found(self, make: Callable[[Kind], RowProgram]) -> _Read:
-        """Read the steps that may run in C."""
+        """Reads the steps that may run in C."""
         by_kind: dict[int, _PlannedProgram | str] = {}
         programs: list[tuple[int, tuple[int, ...]] | None] = []
         unfit: list[tuple[int, str]] = []
@@ -182,7 +182,7 @@ class Steps:
     def choose(
         self, begin: int, end: int, learned: Flags, read: Flags, learner: Learner, memory: FlushMemory
     ) -> list[int]:
-        """Choose how steps are called, up to one without a derivative; if none is, the first one runs otherwise.
+        """Chooses how steps are called, up to one without a derivative; if none is, the first one runs otherwise.
 
         learned, read: `row_flags`, of rows that were computed from something that learns, and of rows that were read.
         """
@@ -240,7 +240,7 @@ class Steps:
         return True
 
     def _way(self, kind: Kind, look: bytes, learner: Learner, memory: FlushMemory) -> int:
-        """Return the number of a new way, -1 if there is none."""
+        """Returns the number of a new way, -1 if there is none."""
         fused: Fused = kind.program.fused
         weights = None
         if look[0]:
@@ -264,13 +264,13 @@ class Steps:
         return len(self.ways) - 1
 
     def run(self, begin: int, ways: list[int], memory: FlushMemory) -> StepStretch:
-        """Run the steps from one on, each in its way."""
+        """Runs the steps from one on, each in its way."""
         steps = list(range(begin, begin + len(ways)))
         saved, took = self._launches.launch(steps, [self._forms[way] for way in ways], True, memory)
         return StepStretch(steps, ways, saved, took)
 
     def start(self, begin: int, ways: list[int], memory: FlushMemory, arrays: list[Any]) -> Ahead:
-        """Start steps, none of them recorded, while Python goes on. They read copies of the current weights."""
+        """Starts steps, none of them recorded, while Python goes on. They read copies of the current weights."""
         self._keeps = False  # it is theirs, as long as they run
         steps = list(range(begin, begin + len(ways)))
         forms = {}
@@ -292,7 +292,7 @@ class Steps:
         passed: Collection[int] | None,
         make: Callable[[int, int, tuple[int, ...]], BlockForm | None],
     ) -> list[tuple[int, BlockForm | None]]:
-        """Go back through steps, the last one first, from their reached results.
+        """Goes back through steps, the last one first, from their reached results.
 
         reached: `row_flags`; operands are reached by it. passed: steps that are not gone through. `make` gives the form
         of a step's backward pass in a way, given the results that have been reached, each way once.
@@ -315,7 +315,7 @@ class Steps:
         operands: Callable[[int, int], tuple[int, ...]],
         other: Callable[[int], Any],
     ) -> list[tuple[int, int]]:
-        """Do the same where a node is reached with all its results or none; returns the steps, each with its way.
+        """Does the same where a node is reached with all its results or none; returns the steps, each with its way.
 
         `operands` tells to which of them gradients of a result of a step go; `other` goes through a step whose nodes
         have any number of rows.
@@ -329,14 +329,14 @@ class Steps:
         return found
 
     def backward_form(self, number: int, way: int, memory: FlushMemory) -> BlockForm | None:
-        """Return the form of blocks of a step's backward pass; None if nothing is to be done."""
+        """Returns the form of blocks of a step's backward pass; None if nothing is to be done."""
         template = self.ways[way].backward
         if template is None:
             return None
         return self._launches.form(template, self.plan.steps[number].kind.program.consts, memory)
 
     def backward(self, steps: list[tuple[int, BlockForm | None]], memory: FlushMemory) -> float:
-        """Add the gradients of steps' results to those of their sources, step by step; returns milliseconds."""
+        """Adds the gradients of steps' results to those of their sources, step by step; returns milliseconds."""
         found = [(number, form) for number, form in steps if form is not None]
         if not found:
             return 0.0
@@ -344,17 +344,17 @@ class Steps:
         return sum(took) / 1e6
 
     def forget(self, arenas: Sequence[int]) -> None:
-        """Ask anew where arenas lie."""
+        """Asks anew where arenas lie."""
         if self._workspace is not None:
             self._blocks.forget(list(arenas))
 
     def forget_weights(self) -> None:
-        """Read weights anew from here on: they may have been written to."""
+        """Reads weights anew from here on: they may have been written to."""
         self._launches.forget_weights()
 
 
 def _program(kind: Kind, make: Callable[[Kind], RowProgram], number: int) -> _PlannedProgram | str:
-    """Return the program of a kind, under this number, or the reason why there is none; "" if its nodes run alone."""
+    """Returns the program of a kind, under this number, or the reason why there is none; "" if its nodes run alone."""
     if kind.lone is not None:
         return ""
     try:

@@ -23,7 +23,7 @@ class Ahead(NamedTuple):
     launches: Any
 
     def wait(self) -> tuple[float, float, str | None]:
-        """Wait until they have run; returns when that began and ended, and the fault of the step under way, if any."""
+        """Waits until they have run; returns when that began and ended, and the fault of the step under way, if any."""
         found: tuple[float, float, str | None] = self.flight.wait()
         return found
 

@@ -20,7 +20,7 @@ from gluonjit.rows.program import ANY_ROWS, APART
 
 
 def read(steps: tuple, programs: list, unfit: Any) -> tuple:
-    """Read steps, each with the number of its program and the spaces of its operands, or None.
+    """Reads steps, each with the number of its program and the spaces of its operands, or None.
 
     Steps whose rows are not one a node or one a child are given to `unfit`, with why. Returns the first 15 tables of
     `Blocks`, and its packed indices.
@@ -74,7 +74,7 @@ def read(steps: tuple, programs: list, unfit: Any) -> tuple:
 
 @cython.cfunc
 def _leave_out(tables: list) -> None:
-    """Note that a step runs as no program."""
+    """Notes that a step runs as no program."""
     program, nodes, children, counts, apart, first, operand_at = tables[:7]
     for table in (nodes, children, counts, apart):
         table.append(0)
@@ -88,7 +88,7 @@ def _leave_out(tables: list) -> None:
 def _read_gathers(
     groups: tuple, gathers: tuple, tables: list, wanted: list, packed: cython.longlong
 ) -> cython.longlong:
-    """Note where the operands of a step lie; their indices go into `wanted`. Returns the length of all indices."""
+    """Notes where the operands of a step lie; their indices go into `wanted`. Returns the length of all indices."""
     arenas: list = tables[7]
     begins: list = tables[8]
     sizes: list = tables[9]
@@ -115,7 +115,7 @@ def _read_gathers(
 
 @cython.cfunc
 def _total(arities: Any) -> cython.longlong:
-    """Count the children of all nodes; 0 if there are none."""
+    """Counts the children of all nodes; 0 if there are none."""
     k: cython.Py_ssize_t
     found: cython.longlong = 0
     if arities is None:
@@ -128,7 +128,7 @@ def _total(arities: Any) -> cython.longlong:
 
 @cython.cfunc
 def _packed(steps: tuple, wanted: list, packed: cython.longlong, parents: list, tables: list) -> Any:
-    """Join the indices, and after them the place where the children of each node of `parents` begin."""
+    """Joins the indices, and after them the place where the children of each node of `parents` begin."""
     k: cython.Py_ssize_t
     at: cython.Py_ssize_t = packed
     begin: cython.longlong
@@ -162,7 +162,7 @@ def _packed(steps: tuple, wanted: list, packed: cython.longlong, parents: list, 
 
 @cython.cfunc
 def _why_not(step: Any, spaces: tuple) -> str:
-    """Say why a program cannot take the rows of a step, if it cannot."""
+    """Says why a program cannot take the rows of a step, if it cannot."""
     k: cython.Py_ssize_t
     place = step.places[0]
     nodes: cython.longlong = place.end - place.begin

@@ -46,7 +46,7 @@ class Way(NamedTuple):
 
 @lru_cache(maxsize=_MOST_ASSEMBLIES)
 def _assembled(program: RowProgram, way: CallingConvention, numbers: bytes) -> Compiled:
-    """Assemble a program once for all kinds that have it, as equal layers do; `numbers` tells 0.0 from -0.0."""
+    """Assembles a program once for all kinds that have it, as equal layers do; `numbers` tells 0.0 from -0.0."""
     return compiled(program, way, ROWS.OPS)
 
 
@@ -56,7 +56,7 @@ def assembly_count() -> int:
 
 
 def clear_assemblies() -> None:
-    """Forget them."""
+    """Forgets them."""
     _assembled.cache_clear()
 
 
@@ -69,7 +69,7 @@ class Fused:
         self.sources: dict[tuple[int, ...], tuple[frozenset[int], frozenset[int]]] = {}  # of gradients, by results
 
     def way(self, look: bytes, learning: Learning, consts: Sequence[Any]) -> Way | str:
-        """Assemble a way of calling the program, given its signs (see `Blocks.choose`); or say why there is none."""
+        """Assembles a way of calling the program, given its signs (see `Blocks.choose`); or says why there is none."""
         direct, operands = (frozenset([k for k, sign in enumerate(look[1:]) if sign & flag]) for flag in (1, 2))
         weights, results = frozenset(learning.weights), frozenset(learning.results)
         numbers = array("d", [instr.number for instr in self.program.code]).tobytes()
@@ -86,7 +86,7 @@ class Learner(Protocol):
     """Tells what learns in steps that are recorded."""
 
     def weights(self, kind: Kind) -> Hashable:
-        """Return the weights of a kind that learn, in the engine's own terms. Called once a flush."""
+        """Returns the weights of a kind that learn, in the engine's own terms. Called once a flush."""
 
     def learning(self, kind: Kind, operands: frozenset[int], weights: Any) -> Learning:
         """Finds what learns, given operands and weights that do: the same in every flush."""

@@ -81,18 +81,18 @@ class Coefficients:
     wait: float = 10e-6
 
     def with_changes(self, found: Mapping[str, float], analysis: Mapping[str, Analysis]) -> Coefficients:
-        """Return these coefficients with measured ones replaced."""
+        """Returns these coefficients with measured ones replaced."""
         return replace(self, **found, analysis={**self.analysis, **analysis})
 
     def save(self, path: Path, made: Mapping[str, Any]) -> None:
-        """Write them to a file atomically, with a description of their origin."""
+        """Writes them to a file atomically, with a description of their origin."""
         path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"version": VERSION, "made": dict(made), "seconds": asdict(self)}, indent=2)
         write_whole(path, (text + "\n").encode())
 
     @classmethod
     def load(cls, path: Path) -> Coefficients:
-        """Read them. Raises CoefficientsError for a damaged file or another version, OSError for a missing file."""
+        """Reads them. Raises CoefficientsError for a damaged file or another version, OSError for a missing file."""
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:

@@ -39,7 +39,7 @@ class Curve:
         return sum(map(len, self._buckets.values()))
 
     def add(self, size: float, seconds: float, expected: float) -> None:
-        """Note a measurement."""
+        """Notes a measurement."""
         number = round(2 * log2(max(size, 1e-12)))
         if number not in self._buckets and len(self._buckets) >= _BUCKETS:
             return

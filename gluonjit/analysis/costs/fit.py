@@ -59,7 +59,7 @@ def _within(matrix: Array, target: Array, active: npt.NDArray[np.bool_], found: 
 
 
 def fit_named(rows: Sequence[Mapping[str, float]], seconds: Sequence[float]) -> dict[str, float]:
-    """Fit named amounts; names that have no amount in any measurement are left out."""
+    """Fits named amounts; names that have no amount in any measurement are left out."""
     names = list(rows[0]) if rows else []
     matrix = np.array([[row[name] for name in names] for row in rows], dtype=np.float64).reshape(len(rows), len(names))
     found = fit(matrix, np.array(seconds, dtype=np.float64)) if rows else np.zeros(0)

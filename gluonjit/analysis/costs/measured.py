@@ -43,11 +43,11 @@ class Measured(CostModel):
         self.wait = 0.0
 
     def observe(self, seen: Observed) -> None:
-        """Record a profiled flush."""
+        """Records a profiled flush."""
         self._observed.append(seen)
 
     def observe_backward(self, seen: ObservedBackward) -> None:
-        """Record a profiled backward."""
+        """Records a profiled backward."""
         self._backward.append(seen)
 
     def waits(self) -> int:
@@ -57,7 +57,7 @@ class Measured(CostModel):
         ) + sum(len(seen.steps) + 1 for seen in self._backward)
 
     def settle(self) -> None:
-        """Process the recorded measurements. Not while anything is timed: it takes a while."""
+        """Processes the recorded measurements. Not while anything is timed: it takes a while."""
         for flush in self._observed:
             self._read(flush)
         for backward in self._backward:
@@ -65,7 +65,7 @@ class Measured(CostModel):
         self.drop()
 
     def drop(self) -> None:
-        """Drop the measurements since `settle`."""
+        """Drops the measurements since `settle`."""
         self._observed.clear()
         self._backward.clear()
 

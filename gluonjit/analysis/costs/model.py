@@ -98,7 +98,7 @@ class CostModel:
         return launches + gathers + rest + self.analysis(scheduler, 0, len(plan.steps))
 
     def observe(self, seen: Observed) -> None:
-        """Learn from a profiled flush."""
+        """Learns from a profiled flush."""
         plan, wait = seen.plan, self.coefficients.wait
         with self._lock:
             curves = self._curves(workload(plan))
@@ -113,7 +113,7 @@ class CostModel:
                 self._add(step, _phase(step), features.compute(step), compute - wait)
 
     def observe_backward(self, seen: ObservedBackward) -> None:
-        """Learn from a profiled backward."""
+        """Learns from a profiled backward."""
         plan, wait = seen.plan, self.coefficients.wait
         with self._lock:
             expected = self._priced(features.backward_rest(plan))
@@ -125,7 +125,7 @@ class CostModel:
                 self._add(step, "backward", features.backward(plan, step), seconds - wait)
 
     def forget(self) -> None:
-        """Forget all curves; the coefficients stay."""
+        """Forgets all curves; the coefficients stay."""
         with self._lock:
             self._families.clear()
             self._workloads.clear()
@@ -136,7 +136,7 @@ class CostModel:
         return sum(map(len, [*self._families.values(), *self._workloads.values()]))
 
     def _whole(self, plan: Plan, calls: int, scheduler: str, granularity: str) -> dict[str, tuple[str, float]]:
-        """Return the name of the curve of each part of a flush, and the prediction of the coefficients."""
+        """Returns the name of the curve of each part of a flush, and the prediction of the coefficients."""
         _, nodes, steps = features.analysis(plan)
         way = scheduler if granularity != "graph" else f"{scheduler} of samples"
         return {
@@ -182,7 +182,7 @@ def _phase(step: Step) -> str:
 
 
 def _size(phase: str, step: Step, expected: float) -> float:
-    """Return the size that a curve is drawn against: rows; for gathers the seconds that they should take."""
+    """Returns the size that a curve is drawn against: rows; for gathers the seconds that they should take."""
     return expected * 1e6 if phase == "gather" else features.totals(step).rows
 
 

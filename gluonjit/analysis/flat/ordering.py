@@ -24,7 +24,7 @@ def produced(
     keep: cython.longlong[::1],
     producer: cython.longlong[::1],
 ) -> None:
-    """Note for each row the number of the node to `keep` that yields it, plus one."""
+    """Notes for each row the number of the node to `keep` that yields it, plus one."""
     n: cython.Py_ssize_t
     row: cython.Py_ssize_t
     for n in range(count):
@@ -46,7 +46,7 @@ def needed(
     keep: cython.longlong[::1],
     producer: cython.longlong[::1],
 ) -> cython.Py_ssize_t:
-    """Keep, of the nodes to `keep`, those that are alive or impure and what they depend on; returns their number.
+    """Keeps, of the nodes to `keep`, those that are alive or impure and what they depend on; returns their number.
 
     `producer` has for each row of theirs one more than the number of the node, and 0 for others.
     """
@@ -88,7 +88,7 @@ def uses(
     keep: cython.longlong[::1],
     producer: cython.longlong[::1],
 ) -> list:
-    """Find the families whose results the nodes of each family read, in order; among nodes to `keep` only."""
+    """Finds the families whose results the nodes of each family read, in order; among nodes to `keep` only."""
     n: cython.Py_ssize_t
     i: cython.Py_ssize_t
     made: cython.longlong
@@ -116,7 +116,7 @@ def uses(
 
 @cython.ccall
 def components(uses: list, phase: cython.longlong[::1], recursive: cython.longlong[::1]) -> cython.Py_ssize_t:
-    """Number strongly connected components so that each comes after those that it uses; returns their number.
+    """Numbers strongly connected components so that each comes after those that it uses; returns their number.
 
     `phase` has then for each family the number of its component, and `recursive` whether its nodes depend on each
     other. Tarjan's algorithm without recursion.
@@ -190,7 +190,7 @@ def levels(
     producer: cython.longlong[::1],
     found: cython.longlong[::1],
 ) -> None:
-    """Find the longest way to each node, in nodes to `keep` of its own phase; 0 without recursion.
+    """Finds the longest way to each node, in nodes to `keep` of its own phase; 0 without recursion.
 
     It goes into `found`.
     """
@@ -229,7 +229,7 @@ def sort(
     level: cython.longlong[::1],
     order: cython.longlong[::1],
 ) -> list:
-    """Put the nodes to `keep` in `order`: by phase, level and family, and those of one family record by record.
+    """Puts the nodes to `keep` in `order`: by phase, level and family, and those of one family record by record.
 
     `ranked` are the numbers of records, those of a family one after the other, in the order of families; the nodes of
     record k are those from `begins[k]` to `begins[k + 1]`. Nodes of one phase, level and family are a step: returns
@@ -290,7 +290,7 @@ def by_depth(
     producer: cython.longlong[::1],
     order: cython.longlong[::1],
 ) -> list:
-    """Do all of this: `sort` says what comes into `order`, and what is returned."""
+    """Does all of this: `sort` says what comes into `order`, and what is returned."""
     used: list = uses(families, family_count, count, widths, kinds, firsts, operands, keep, producer)
     phase: cython.longlong[::1] = room(family_count)
     recursive: cython.longlong[::1] = room(family_count)

@@ -24,7 +24,7 @@ def depths(
     producer: cython.longlong[::1],
     found: cython.longlong[::1],
 ) -> None:
-    """Find for each node to `keep` the longest way to it, itself counted. It goes into `found`."""
+    """Finds for each node to `keep` the longest way to it, itself counted. It goes into `found`."""
     n: cython.Py_ssize_t
     i: cython.Py_ssize_t
     row: cython.Py_ssize_t
@@ -56,7 +56,7 @@ def longest_chains(
     operands: cython.longlong[::1],
     producer: cython.longlong[::1],
 ) -> cython.longlong:
-    """Add up, over the wanted families, the most nodes of each that lie on one path."""
+    """Adds up, over the wanted families, the most nodes of each that lie on one path."""
     n: cython.Py_ssize_t
     i: cython.Py_ssize_t
     k: cython.Py_ssize_t

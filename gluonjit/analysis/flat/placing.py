@@ -177,7 +177,7 @@ def place_inputs(
     arena: cython.longlong[::1],
     position: cython.longlong[::1],
 ) -> None:
-    """Give places to rows from before the batch: `given` has pairs of an arena and a list of rows."""
+    """Gives places to rows from before the batch: `given` has pairs of an arena and a list of rows."""
     number: cython.longlong
     row: cython.longlong
     k: cython.Py_ssize_t
@@ -194,7 +194,7 @@ def place_inputs(
 
 
 def first_records(starts: list, order: cython.longlong[::1], kinds: cython.longlong[::1]) -> dict:
-    """Find the records of steps' first nodes, in order, and the number of steps of each."""
+    """Finds the records of steps' first nodes, in order, and the number of steps of each."""
     step: cython.Py_ssize_t
     begin: cython.Py_ssize_t
     found: dict = {}
@@ -224,7 +224,7 @@ def lay_out(
     laid: Laid,
     index: list,
 ) -> tuple:
-    """Give places to the results of all steps, find the rows that each step reads, and return the steps.
+    """Gives places to the results of all steps, finds the rows that each step reads, and returns the steps.
 
     Step k has the nodes from `starts[k]` to `starts[k + 1]` of `order`. Of each record `arenas` says in which arena
     each of its results lies, where it is the first of a step, and `forms` has, from `form_at` on, the numbers of
@@ -322,7 +322,7 @@ def _cut(
     arities: cython.longlong[::1],
     cuts: list,
 ) -> None:
-    """Count the nodes of a step from the first of their record, and note in `cuts` where those of each record are."""
+    """Counts the nodes of a step from the first of their record, and notes in `cuts` where those of each record are."""
     i: cython.Py_ssize_t
     first: cython.longlong
     arity: cython.longlong
@@ -340,7 +340,7 @@ def _cut(
 
 
 def again(steps: tuple, kinds: list, laid: Laid) -> tuple:
-    """Make the same steps of other records of the same structure: `laid` has these, `kinds` the kind of each."""
+    """Makes the same steps of other records of the same structure: `laid` has these, `kinds` the kind of each."""
     k: cython.Py_ssize_t
     found: list = []
     cuts: list = laid.cuts
@@ -358,7 +358,7 @@ def living(
     keep: cython.longlong[::1],
     found: cython.longlong[::1],
 ) -> list:
-    """Find the nodes to `keep` that are alive, counted from the first of their record, in `found`.
+    """Finds the nodes to `keep` that are alive, counted from the first of their record, in `found`.
 
     Returns for each record that has any (record, from where in `found`, to where).
     """
@@ -392,7 +392,7 @@ def _gather(
     indices: cython.longlong[::1],
     used: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Append the rows of a group of operands to `indices`, role by role; returns where they end."""
+    """Appends the rows of a group of operands to `indices`, role by role; returns where they end."""
     role: cython.Py_ssize_t
     i: cython.Py_ssize_t
     c: cython.Py_ssize_t
@@ -424,7 +424,7 @@ def _gather(
 def _position(
     indices: cython.longlong[::1], begin: cython.Py_ssize_t, end: cython.Py_ssize_t, position: cython.longlong[::1]
 ) -> cython.bint:
-    """Replace rows by their positions; tells whether these increase one by one."""
+    """Replaces rows by their positions; tells whether these increase one by one."""
     i: cython.Py_ssize_t
     place: cython.longlong
     expected: cython.longlong = position[indices[begin]]
@@ -453,7 +453,7 @@ def _place(
     arena: cython.longlong[::1],
     position: cython.longlong[::1],
 ) -> cython.longlong:
-    """Give places in an arena to one result of a step's nodes; returns the first."""
+    """Gives places in an arena to one result of a step's nodes; returns the first."""
     i: cython.Py_ssize_t
     row: cython.longlong
     at: cython.longlong

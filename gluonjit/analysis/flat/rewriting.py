@@ -25,7 +25,7 @@ def cut(
     firsts: cython.longlong[::1],
     operands: cython.longlong[::1],
 ) -> None:
-    """Give nodes `begin` to `end` operands of this width, from `at` on, beginning with the kept ones of theirs.
+    """Gives nodes `begin` to `end` operands of this width, from `at` on, beginning with the kept ones of theirs.
 
     Their results begin `shift` rows later than they did.
     """
@@ -58,7 +58,7 @@ def products(
     stamps: cython.longlong[::1],
     origins: list,
 ) -> cython.Py_ssize_t:
-    """Make the nodes of the products of one kind that calls have, from node n on; returns the new number of nodes.
+    """Makes the nodes of the products of one kind that calls have, from node n on; returns the new number of nodes.
 
     `calls` has for each record of calls (first and last node, where in `operands` the first of the arguments is and
     how far the next one is from it, how many rows before the call's result the product's is, where among its operands
@@ -120,7 +120,7 @@ def _numbers(calls: list) -> cython.longlong[::1]:
 def _earliest(
     table: cython.longlong[::1], heads: cython.longlong[::1], bases: cython.longlong[::1]
 ) -> cython.Py_ssize_t:
-    """Find the record of the remaining call that was captured first, -1 if none remains."""
+    """Finds the record of the remaining call that was captured first, -1 if none remains."""
     part: cython.Py_ssize_t
     call: cython.longlong
     base: cython.longlong
@@ -149,7 +149,7 @@ def chains(
     alive: cython.longlong[::1],
     keep: cython.longlong[::1],
 ) -> list:
-    """Find the sums in chains of additions: of each the node of its last addition, and the rows of all its terms.
+    """Finds the sums in chains of additions: of each the node of its last addition, and the rows of all its terms.
 
     Additions of records that are alike have the same number in `like`, others 0. Their nodes are no longer to `keep`.
     A chain goes on through additions that nobody can read and that one other addition of their like uses, once.
@@ -219,7 +219,7 @@ def _count_uses(
     added: cython.longlong[::1],
     adders: cython.longlong[::1],
 ) -> None:
-    """Count how often each row is read, and note by first row the additions that read it, and which nodes add."""
+    """Counts how often each row is read, and notes by first row the additions that read it, and which nodes add."""
     n: cython.Py_ssize_t
     i: cython.Py_ssize_t
     k: cython.Py_ssize_t
@@ -257,7 +257,7 @@ def _terms(
     inner: cython.longlong[::1],
     keep: cython.longlong[::1],
 ) -> tuple:
-    """Return the rows of the terms of a chain, from left to right; its nodes are no longer kept."""
+    """Returns the rows of the terms of a chain, from left to right; its nodes are no longer kept."""
     i: cython.longlong
     k: cython.longlong
     begin: cython.longlong

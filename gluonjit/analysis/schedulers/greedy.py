@@ -37,7 +37,7 @@ def schedule(nodes: Nodes) -> Schedule:
 
 
 def _same_type(nodes: Nodes) -> tuple[Index, Lists]:
-    """Count for each node the nearest earlier nodes of its type, and list the later ones that it is nearest to."""
+    """Counts for each node the nearest earlier nodes of its type, and lists the later ones that it is nearest to."""
     sources, targets = nodes.edges
     steps = [step for _, step in by_key(_levels(nodes)[targets], np.arange(len(targets)))]
     earlier, later = [], []

@@ -42,7 +42,7 @@ class Fields:
         return found
 
     def text(self, name: str, *known: str) -> str:
-        """Return a string, which must be one of `known` if given."""
+        """Returns a string, which must be one of `known` if given."""
         found = self._get(name, str, "a string")
         if known and found not in known:
             raise Damaged(f"{self._prefix}{name} is {found!r}, not one of {', '.join(map(repr, known))}")
@@ -101,7 +101,7 @@ def _shown(value: Any) -> str:
 
 
 def check(trace: BatchTrace) -> None:
-    """Raise Damaged if rows are made twice, read before they are made, or do not fit their kind."""
+    """Raises Damaged if rows are made twice, read before they are made, or do not fit their kind."""
     for number, (kind, nodes) in enumerate(zip(trace.kinds, trace.nodes)):
         _check_kind(kind, f"kinds[{number}]")
         if not len(nodes.bases):
@@ -134,7 +134,7 @@ class _Looks:
 
 
 def _made(trace: BatchTrace) -> tuple[Index, _Looks]:
-    """Return the depth of each row's node (inputs: 0; nothing: -1), and its spec."""
+    """Returns the depth of each row's node (inputs: 0; nothing: -1), and its spec."""
     total = sum(leaf.spec.rows for leaf in trace.leaves) + sum(len(table.rows) for table in trace.tables)
     total += sum(len(nodes.bases) * kind.rows for kind, nodes in zip(trace.kinds, trace.nodes))
     if not total <= trace.rows <= 2 * total + 1000:  # an interrupted capture leaves rows that nothing makes
@@ -174,7 +174,7 @@ def _check_kind(kind: TraceKind, where: str) -> None:
 
 
 def _check_children(kind: TraceKind, where: str) -> None:
-    """Check that each role of children has equally many operands of one spec."""
+    """Checks that each role of children has equally many operands of one spec."""
     listed = [position for role in kind.children for position in role]
     if any(position >= len(kind.operands) for position in listed) or len(set(listed)) != len(listed):
         raise Damaged(f"{where}.children are {kind.children}, not different ones of {len(kind.operands)} operands")
@@ -185,7 +185,7 @@ def _check_children(kind: TraceKind, where: str) -> None:
 
 
 def _check_families(trace: BatchTrace) -> None:
-    """Check that kinds that run together have compatible operands and results."""
+    """Checks that kinds that run together have compatible operands and results."""
     first: dict[int, TraceKind] = {}
     for number, kind in enumerate(trace.kinds):
         if _form(kind) != _form(first.setdefault(kind.family, kind)):

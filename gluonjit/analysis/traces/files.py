@@ -26,7 +26,7 @@ _AGAIN = "Next: write it again with batch.save_trace(path) inside of `with gluon
 
 
 def write_trace(trace: BatchTrace, path: str | Path) -> None:
-    """Write a trace atomically. Raises TraceError if the folder does not exist."""
+    """Writes a trace atomically. Raises TraceError if the folder does not exist."""
     path = Path(path)
     if not path.parent.is_dir():
         raise TraceError(f"{path}: the folder {path.parent} does not exist. Next: create it.")
@@ -35,7 +35,7 @@ def write_trace(trace: BatchTrace, path: str | Path) -> None:
 
 
 def read_trace(path: str | Path) -> BatchTrace:
-    """Read and check a trace. Raises TraceError that names the file, the fault, and the next step."""
+    """Reads and checks a trace. Raises TraceError that names the file, the fault, and the next step."""
     path = Path(path)
     try:
         data = read_regular(path, MOST_BYTES)

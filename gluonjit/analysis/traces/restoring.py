@@ -140,7 +140,7 @@ def _kind(traced: TraceKind, family: Kind | None) -> Kind:
 
 
 def _fill(record: Record, nodes: TraceNodes, graph: Graph) -> list[Value]:
-    """Put the nodes into their record and return the live values."""
+    """Puts the nodes into their record and returns the live values."""
     taped = is_recorded(record.mode)
     bases, depths = nodes.bases.tolist(), nodes.depths.tolist()
     operands = _operands(nodes.operands, record.kind.operands)

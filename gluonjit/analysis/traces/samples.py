@@ -55,7 +55,7 @@ class RowOwners:
 
 
 def owners_of(trace: BatchTrace) -> RowOwners:
-    """Find the owners of all nodes; nodes outside of samples, such as losses, belong to the one sample they depend on.
+    """Finds the owners of all nodes; nodes outside of samples, such as losses, belong to the one sample they depend on.
 
     Raises TraceError if a sample uses what another one, or several together, have computed.
     """
@@ -156,7 +156,7 @@ class _Made:
         self.additions: dict[TraceKind, int] = {}
 
     def add_sample(self, owner: int, number: int) -> None:
-        """Add a copy of all nodes of an owner, and of the inputs that it alone reads."""
+        """Adds a copy of all nodes of an owner, and of the inputs that it alone reads."""
         own = self.shared if owner == COMMON else {}
         for kind, position in self.owners.nodes.get(owner, []):
             old = self.old.nodes[kind]
@@ -170,7 +170,7 @@ class _Made:
         self.copies.setdefault(owner, []).append(own)
 
     def add_joint(self, kind: int, position: int) -> None:
-        """Add nodes that depend on several samples: a sum over those present, or if possible the node itself."""
+        """Adds nodes that depend on several samples: a sum over those present, or if possible the node itself."""
         old = self.old.nodes[kind]
         read: list[int] = old.operands[position].tolist()
         self._add_inputs(read, self.shared)
@@ -279,7 +279,7 @@ class _Made:
         return 1 + max(self.depth[row] for row in operands)
 
     def _keep(self, rows: Iterable[int]) -> None:
-        """Mark rows as read."""
+        """Marks rows as read."""
         for row in rows:
             if row in self.maker:
                 kind, position = self.maker[row]

@@ -20,7 +20,7 @@ from gluonjit.graph.recorder import Record
 
 
 def trace_of(graph: Graph, granularity: str, sharing: bool) -> BatchTrace:
-    """Return everything captured in `graph`, which is unchanged."""
+    """Returns everything captured in `graph`, which is unchanged."""
     families: dict[Any, int] = {}
     captured = captured_nodes(graph, "batch" if sharing else "none")
     return BatchTrace(
@@ -38,7 +38,7 @@ def trace_of(graph: Graph, granularity: str, sharing: bool) -> BatchTrace:
 
 
 def save_graph(graph: Graph, path: str | Path, granularity: str, sharing: bool) -> None:
-    """Write the trace of an open batch's graph. Raises TraceError if it is empty or the folder does not exist."""
+    """Writes the trace of an open batch's graph. Raises TraceError if it is empty or the folder does not exist."""
     for record in graph.records.values():
         record.complete()
     if not graph.nodes:
@@ -85,7 +85,7 @@ def _nodes(captured: Captured, marks: list[Mark]) -> tuple[TraceNodes, ...]:
 
 
 def _samples(bases: Index, marks: list[Mark]) -> Index:
-    """Return by first row the sample during whose call each node was captured."""
+    """Returns by first row the sample during whose call each node was captured."""
     numbers = [NO_SAMPLE, *(NO_SAMPLE if sample is None else sample for _, sample in marks)]
     rows = np.array([row for row, _ in marks], dtype=np.int64)
     found: Index = np.array(numbers, dtype=np.int64)[np.searchsorted(rows, bases, side="right")]

@@ -85,7 +85,7 @@ def is_view(key: Any, shape: tuple[int, ...]) -> bool:
 
 
 def apart(spec: Spec) -> Value:
-    """Return a value of an existing array that has no history in a batch, and shares its memory with others."""
+    """Returns a value of an existing array that has no history in a batch, and shares its memory with others."""
     return Value(-1, 0, spec, None, False, None)
 
 
@@ -111,7 +111,7 @@ def is_stale(array: Any) -> bool:
 
 
 def renew(array: Any) -> None:
-    """Make a view one of the memory of what it is a view of; with a history in MXNet if it was recorded."""
+    """Makes a view one of the memory of what it is a view of; with a history in MXNet if it was recorded."""
     value, found = array._v, array._b._c
     with UNCAPTURED, as_captured(2 if value.taped and has_history(found) else 0):
         for part in keys_of(array._k):
@@ -122,7 +122,7 @@ def renew(array: Any) -> None:
 
 
 def in_memory(array: Any) -> NDArray | None:
-    """Return a view of an existing array, such as an input, without history; None for other views."""
+    """Returns a view of an existing array, such as an input, without history; None for other views."""
     base = array._b
     if base is None or base._c is None or LOCAL.state.trace is not None:
         return None

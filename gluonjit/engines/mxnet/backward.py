@@ -143,7 +143,7 @@ def _finish(through: bool) -> None:
 
 
 def _in_batch(head: Any) -> bool:
-    """Tell whether backward begins in a batch's own history."""
+    """Tells whether backward begins in a batch's own history."""
     return isinstance(head, Lazy) and unlinked(head)
 
 
@@ -156,7 +156,7 @@ def _total(losses: Sequence[Any]) -> Any:
 def _through_batches(
     heads: Sequence[Any], head_grads: Sequence[Any], retain_graph: bool, train_mode: bool
 ) -> tuple[list[NDArray], list[NDArray | None], list[Pass]]:
-    """Go backward through every batch that the heads come from, the latest first.
+    """Goes backward through every batch that the heads come from, the latest first.
 
     Returns what MXNet's own backward has to go on with, arrays and their gradients, and what was gone through. What of
     its history is freed there is the program's own, so that it is kept for `retain_graph` alone.
@@ -210,7 +210,7 @@ def _ones(spec: Spec) -> NDArray:
 def _through(
     tape: Tape, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool, begin: float
 ) -> tuple[list[Target], Pass]:
-    """Run backward through a batch's tape; what has happened since `begin` is reported with it."""
+    """Runs backward through a batch's tape; what has happened since `begin` is reported with it."""
     last = begin
     found = tape.gradients(seeds, retain, train_mode, hold)
     rest = 0.0
@@ -224,14 +224,14 @@ def _through(
 
 
 def _write_statistics(passes: Sequence[Pass]) -> None:
-    """Write running statistics, after those of later calls that ran eagerly, as a look was given up."""
+    """Writes running statistics, after those of later calls that ran eagerly, as a look was given up."""
     with as_captured(0):
         for passed in passes:
             passed.tape.statistics.write()
 
 
 def _account(passes: Sequence[Pass]) -> None:
-    """Report the time of what came after the batches, and let the cost model learn."""
+    """Reports the time of what came after the batches, and lets the cost model learn."""
     last = passes[-1]
     after = _took(last.tape, "gradients", last.end, _end(last.tape))
     for tape, laps, rest, _ in passes:
@@ -254,7 +254,7 @@ def _took(tape: Tape, name: str, begin: float, end: float) -> float:
 
 
 def _note_head(tape: Tape, head: Any, retain_graph: bool) -> bool:
-    """Raise where backward has been here before; returns whether to keep the history for an equal head."""
+    """Raises where backward has been here before; returns whether to keep the history for an equal head."""
     result = head._v.result
     key = (id(head._v.graph), hash(head._v.rows)) if result is None else (result.arena, result.position)
     if tape.freed or key in tape.done:
@@ -270,7 +270,7 @@ def _note_head(tape: Tape, head: Any, retain_graph: bool) -> bool:
 
 
 def _note_call(tape: Tape) -> None:
-    """Warn where minibatches are differentiated, or even captured, one sample at a time."""
+    """Warns where minibatches are differentiated, or even captured, one sample at a time."""
     tape.backwards += 1
     if LOCAL.state.one_at_a_time(tape.samples, tape.backwards == 1):
         _warn(ONE_AT_A_TIME)

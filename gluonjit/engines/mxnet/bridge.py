@@ -35,7 +35,7 @@ class Bridge:
 
 
 def finish() -> bool:
-    """Wait until MXNet's threads have gone back through bridges; tells whether there were any.
+    """Waits until MXNet's threads have gone back through bridges; tells whether there were any.
 
     There they read weights. If the program wrote to one before (by the step of an optimizer), they would wait for it,
     and it for the gradient.
@@ -47,7 +47,7 @@ def finish() -> bool:
 
 
 def _with_axes(array: NDArray) -> NDArray:
-    """Return an array with at least one axis: backward runs in MXNet's thread, where scalars are unknown."""
+    """Returns an array with at least one axis: backward runs in MXNet's thread, where scalars are unknown."""
     return array if array.shape else array.reshape((1,))
 
 

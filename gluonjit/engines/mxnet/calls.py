@@ -193,7 +193,7 @@ def _node(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
 
 
 def _note_parameters(batch: Any, block: gluon.Block) -> None:
-    """Let the batch know the arrays of this block's parameters, once."""
+    """Lets the batch know the arrays of this block's parameters, once."""
     if id(block) in batch.noted:
         return
     batch.noted[id(block)] = block

@@ -70,7 +70,7 @@ class Cell:
         return len(self.kinds) + len(self.products) + len(self.expanded)
 
     def clear(self) -> None:
-        """Forget what was traced."""
+        """Forgets what was traced."""
         self.kinds.clear()
         self.variants.clear()
         self.families.clear()

@@ -1,4 +1,4 @@
-"""Capture of a whole call as one node."""
+"""Captures of a whole call as one node."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CONSTANTS = (type(None), bool, int, float, str, ModuleType, gluon.Block, type)
 
 
 def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: tuple[Any, ...]) -> Any:
-    """Capture `run(*args)` as one node; where that cannot be, run it and capture what it calls.
+    """Captures `run(*args)` as one node; where that cannot be, runs it and captures what it calls.
 
     `owner` is the Block whose parameters it may use, or None; without `run` it is the owner's `forward`.
     """
@@ -109,7 +109,7 @@ def rebuild(structure: Any, values: tuple[Value, ...]) -> Any:
 
 
 def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: list[Value]) -> bool:
-    """Append an argument's values and plain constants; False where it holds something else."""
+    """Appends an argument's values and plain constants; False where it holds something else."""
     kind = arg.__class__
     if kind is tuple or kind is list:
         signature.append(kind)
@@ -212,7 +212,7 @@ def _record(
 def _trace_again(
     cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, key: tuple[Any, ...]
 ) -> None:
-    """Compare a call that was found with what it would be traced to now. Raises StateError where that is another."""
+    """Compares a call that was found with what it would be traced to now. Raises StateError where that is another."""
     record = batch.records[key]
     variants = cell.variants.get((batch.options.without, *key), ())
     variant = next((variant for variant in variants if variant.guards is record.guards), None)
@@ -269,7 +269,7 @@ def asked_for(owner: Any, batch: Batch) -> str:
 def expand(
     cell: Cell, owner: Any, run: Callable[..., Any] | None, args: tuple[Any, ...], reason: str, batch: Batch
 ) -> Any:
-    """Run the call itself and capture the operators and inner cells it calls."""
+    """Runs the call itself and captures the operators and inner cells it calls."""
     state = LOCAL.state
     state.inside += 1
     try:

@@ -107,7 +107,7 @@ def hybridize(original: Any) -> Any:
 
 
 def flushing(original: Any, name: str) -> Any:
-    """Wrap a function so that everything pending runs before it."""
+    """Wraps a function so that everything pending runs before it."""
 
     @wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -143,7 +143,7 @@ def replacing(original: Any, name: str) -> Any:
 
 
 def forgetting(original: Any) -> Any:
-    """Wrap a function after which a plain block may call other functions than before."""
+    """Wraps a function after which a plain block may call other functions than before."""
 
     @wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -48,7 +48,7 @@ def read(array: Any) -> NDArray:
 
 
 def compute(array: Any) -> NDArray:
-    """Run what the array waits for, and keep its numbers."""
+    """Runs what the array waits for, and keeps its numbers."""
     value = array._v
     if isinstance(value.graph, Trace):
         raise NeedsValue()
@@ -84,7 +84,7 @@ def unlinked(array: Any) -> bool:
 
 
 def link(array: Any) -> NDArray:
-    """Let MXNet's own recording go on from an array: something eager uses it under recording."""
+    """Lets MXNet's own recording go on from an array: something eager uses it under recording."""
     if array._c is None and seen_through(array):
         return concrete(array)
     concrete(array)
@@ -97,7 +97,7 @@ def link(array: Any) -> NDArray:
 
 
 def own(array: Any, refusing: bool = True) -> NDArray:
-    """Give a computed array memory of its own, shared with its views, to be written to.
+    """Gives a computed array memory of its own, shared with its views, to be written to.
 
     Raises CaptureError if MXNet refuses the write, which it does for operators that write to a result (`refusing`).
     """
@@ -124,7 +124,7 @@ def own(array: Any, refusing: bool = True) -> NDArray:
 
 
 def _open(array: Any, written: Value, refusing: bool, by_view: bool = False) -> None:
-    """Give an array that is no view its own memory; `written` is its value, or that of a view of it."""
+    """Gives an array that is no view its own memory; `written` is its value, or that of a view of it."""
     value = array._v
     owned = value.base.__class__ is Owned
     if not owned and seen_through(array, True):
@@ -144,7 +144,7 @@ def _open(array: Any, written: Value, refusing: bool, by_view: bool = False) -> 
 
 
 def _run_views(array: Any) -> None:
-    """Run what waits and may hold views of an array that was there before, or that was made from nothing."""
+    """Runs what waits and may hold views of an array that was there before, or that was made from nothing."""
     state, value = LOCAL.state, array._v
     for batch in {state.batch, *state.explicit}:
         if batch is None:

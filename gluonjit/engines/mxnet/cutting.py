@@ -27,7 +27,7 @@ from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 
 def referred(lazy: Any, key: Any, scalar: tuple[int, ...] = (1,)) -> Value | None:
-    """Find the rows of a lazy array's value that an index picks, if it is in the open batch."""
+    """Finds the rows of a lazy array's value that an index picks, if it is in the open batch."""
     value, state = lazy._v, LOCAL.state
     if isinstance(value.graph, Trace):
         return None
@@ -75,5 +75,5 @@ def _number(number: int, context: Context) -> NDArray:
 
 
 def clear_numbers() -> None:
-    """Forget the arrays of numbers."""
+    """Forgets the arrays of numbers."""
     _number.cache_clear()

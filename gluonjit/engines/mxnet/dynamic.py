@@ -49,7 +49,7 @@ def _described(block: gluon.Block) -> BlockDescription:
 
 
 def disable(block: gluon.Block) -> None:
-    """Give back exactly the block there was, also where what waits, which runs first, fails."""
+    """Gives back exactly the block there was, also where what waits, which runs first, fails."""
     forget_recordings()
     parts = [inner for inner in blocks_of(block) if KEY in inner.__dict__]
     try:
@@ -63,7 +63,7 @@ def disable(block: gluon.Block) -> None:
 
 
 def automatic_cell(block: gluon.HybridBlock, args: tuple[Any, ...]) -> Cell | None:
-    """Return the cell of a HybridBlock that was not hybridized, such as a loss, called on arrays of the open batch.
+    """Returns the cell of a HybridBlock that was not hybridized, such as a loss, called on arrays of the open batch.
 
     Where a program makes such blocks anew for each call, each cell would be traced and run by itself: then calls are
     captured by their operators until a block is called in a second flush.

@@ -49,7 +49,7 @@ class MXNetEngine(Adapter):
         return current_mode()
 
     def wait(self) -> None:
-        """Wait for what MXNet's engine has been given."""
+        """Waits for what MXNet's engine has been given."""
         mx.nd.waitall()
 
     def sum_kind(self, spec: Spec, count: int) -> Kind:
@@ -61,7 +61,7 @@ class MXNetEngine(Adapter):
         return AddressRanges()
 
     def session(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> Session:
-        """Make room for a flush."""
+        """Makes room for a flush."""
         return Session(plan, report, options, samples, provenance)
 
     def force(self, value: Value) -> NDArray:
@@ -79,7 +79,7 @@ class MXNetEngine(Adapter):
         return any_lazy(args)
 
     def call_cell(self, function: CellFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Capture a call of a function declared with `gluonjit.cell`."""
+        """Captures a call of a function declared with `gluonjit.cell`."""
         cell = function.caches.get(self.name)
         if cell is None:
             cell = function.caches[self.name] = Cell(function.name, LOCAL.state.options)
@@ -107,13 +107,13 @@ class MXNetEngine(Adapter):
         return isinstance(net, mx.gluon.Block)
 
     def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:
-        """Turn dynamic batching of a block on or off."""
+        """Turns dynamic batching of a block on or off."""
         net.hybridize(dynamic_batch=dynamic_batch, **options)
 
     def verify(
         self, net: Any, samples: Sequence[Any], loss: Any, rtol: float | None, train_mode: bool, options: dict[str, Any]
     ) -> Report:
-        """Compare eager and batched execution."""
+        """Compares eager and batched execution."""
         return verify(net, samples, loss, rtol, train_mode, options)
 
     def add_n(self, arrays: Sequence[NDArray]) -> NDArray:
@@ -123,7 +123,7 @@ class MXNetEngine(Adapter):
         return mx.nd.add_n(*[array.as_nd_ndarray() for array in arrays]).as_np_ndarray()
 
     def calibrate(self, seconds: float, progress: Progress) -> Measured:
-        """Measure what work costs here."""
+        """Measures what work costs here."""
         from gluonjit.engines.mxnet.calibration import BENCH  # nobody else needs its programs
 
         return measure(BENCH, seconds, progress)
@@ -143,7 +143,7 @@ class MXNetEngine(Adapter):
         }
 
     def clear_caches(self) -> None:
-        """Forget all kinds."""
+        """Forgets all kinds."""
         super().clear_caches()
         clear_kinds()
         clear_inferred()

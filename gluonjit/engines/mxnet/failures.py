@@ -21,7 +21,7 @@ _NEXT = "hybridize(dynamic_batch=False) runs the same code eagerly."
 
 
 def failed(provenance: Provenance, rows: Rows, number: int, error: Exception, again: Callable[[], None]) -> Exception:
-    """Return the error of a step that failed: it names the first node that fails when run alone.
+    """Returns the error of a step that failed: it names the first node that fails when run alone.
 
     again: runs the step once more.
     """
@@ -30,7 +30,7 @@ def failed(provenance: Provenance, rows: Rows, number: int, error: Exception, ag
 
 
 def _run_alone(provenance: Provenance, rows: Rows, record: Record, node: int) -> None:
-    """Run one node alone and wait for it."""
+    """Runs one node alone and waits for it."""
     kind = record.kind
     operands = gathered(provenance, rows, record, node)
     results = [room_for(output.spec, output.spec.rows) for output in kind.outputs]

@@ -18,7 +18,7 @@ _zeros_like = operator_handle("zeros_like")
 
 
 def fill_zero(array: NDArray) -> None:
-    """Let an array hold zeros, in less time than `array[:] = 0`, which looks at its shape first."""
+    """Lets an array hold zeros, in less time than `array[:] = 0`, which looks at its shape first."""
     original_invoke(_zeros_like, [array], [], [], array, False, False)
 
 

@@ -53,7 +53,7 @@ class _MXNetObjects(FrameworkObjects):
 
 
 def followed(trace: Trace, owner: Any, run: Callable[..., Any], args: Any, noted: Noted) -> Any:
-    """Trace a call and return its result and what it has read. Raises Refused if it is not a node."""
+    """Traces a call and returns its result and what it has read. Raises Refused if it is not a node."""
     follower = Follower(_MXNetObjects(), args)
     own = isinstance(owner, gluon.Block) and getattr(run, "__self__", None) is owner
     function: Callable[..., Any] = (lambda *given: called(follower, owner, given)) if own else run

@@ -25,7 +25,7 @@ _numbers = count()
 def differentiable(
     output: NDArray, inputs: Sequence[NDArray], backward: Callable[[NDArray, bool], Sequence[NDArray]]
 ) -> None:
-    """Let the history of an array go on with inputs.
+    """Lets the history of an array go on with inputs.
 
     backward: gives their gradients from that of the output, and the mode of training. It is called in another thread.
     """

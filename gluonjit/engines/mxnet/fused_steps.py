@@ -75,7 +75,7 @@ class FusedSteps:
         return self._steps.under_way
 
     def run(self, begin: int, end: int) -> StepStretch | None:
-        """Run steps up to one without a derivative, which runs as a graph; None if that is the first."""
+        """Runs steps up to one without a derivative, which runs as a graph; None if that is the first."""
         tape: Any = None if self._tape is None else self._history()
         learned = NO_FLAGS if tape is None else tape.learned_rows
         ways = self._steps.choose(begin, end, learned, self._read, tape, self)
@@ -86,7 +86,7 @@ class FusedSteps:
         return any([self._steps.ways[way].learning.marks for way in set(stretch.ways)])
 
     def begin_backward(self) -> None:
-        """Read weights anew, as MXNet's own backward does, after pending writes to them."""
+        """Reads weights anew, as MXNet's own backward does, after pending writes to them."""
         self._constants.clear()
         self._steps.forget_weights()
 
@@ -97,7 +97,7 @@ class FusedSteps:
         operands: Callable[[int, int], tuple[int, ...]],
         other: Callable[[int], Any],
     ) -> list[tuple[int, int]]:
-        """Go back through steps from what has been reached; those that gradients go through, each with its way."""
+        """Goes back through steps from what has been reached; those that gradients go through, each with its way."""
         ways = self._steps.ways
         pairs = [(n, way) for n, way in zip(stretch.steps, stretch.ways) if ways[way].learning.marks]
         steps, by = [n for n, _ in pairs[::-1]], [way for _, way in pairs[::-1]]
@@ -105,7 +105,7 @@ class FusedSteps:
         return [(number, way) for number, way in going if ways[way].learning.learns]
 
     def backward(self, going: Sequence[tuple[int, int]]) -> float:
-        """Add to the gradients of the operands and weights of these steps, one after the other; the milliseconds."""
+        """Adds to the gradients of the operands and weights of these steps, one after the other; the milliseconds."""
         forms = {way: self._steps.backward_form(number, way, self) for way, number in {w: n for n, w in going}.items()}
         return self._steps.backward([(number, forms[way]) for number, way in going], self)
 

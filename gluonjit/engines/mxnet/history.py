@@ -76,7 +76,7 @@ def has_history(array: NDArray) -> bool:
 
 
 def _history(array: NDArray) -> Symbol | None:
-    """Return the symbol of an array's history in autograd; its inputs have the names that autograd gives to arrays."""
+    """Returns the symbol of an array's history in autograd; its inputs have the names that autograd gives to arrays."""
     handle = SymbolHandle()
     if _LIB.MXAutogradGetSymbol(array.handle, ctypes.byref(handle)):  # there is none; most arrays have none
         return None

@@ -35,7 +35,7 @@ class Cut(NamedTuple):
 
 
 def cut(trace: Trace, results: Sequence[int], leaves: Sequence[bool]) -> Cut | None:
-    """Cut the products of leaf operands out of a trace; None if there are none, or nothing else.
+    """Cuts the products of leaf operands out of a trace; None if there are none, or nothing else.
 
     `leaves` says which operands are rows of inputs.
     """

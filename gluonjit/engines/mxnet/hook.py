@@ -149,6 +149,6 @@ PATCHES: list[tuple[Any, str, Any]] = [
 
 
 def install(module: Any = None) -> None:
-    """Patch MXNet. Called when its import has finished."""
+    """Patches MXNet. Called when its import has finished."""
     if register_engine(ENGINE, PATCHES):
         note_semantics()

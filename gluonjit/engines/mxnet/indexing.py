@@ -40,7 +40,7 @@ class Gathering(NamedTuple):
     wrapped: Callable[[Value], Any]
 
     def numbers(self, position: int, axes: int) -> Any:
-        """Return the numbers of an int64 operand with this many axes; None if they are not known."""
+        """Returns the numbers of an int64 operand with this many axes; None if they are not known."""
         found = whole_numbers(self.batch, self.arrays[position])
         return found if found is not None and found.ndim == axes else None
 
@@ -60,7 +60,7 @@ Way = Callable[[Gathering], Optional[Value]]
 def by_numbers(
     batch: Batch, name: str, arrays: Sequence[Any], attrs: Any, wrapped: Callable[[Value], Any]
 ) -> Value | None:
-    """Return an operator's result by known numbers; None if it must be captured unchanged."""
+    """Returns an operator's result by known numbers; None if it must be captured unchanged."""
     way = _WAYS.get(name)
     return None if way is None else way(Gathering(batch, arrays, Attributes(dict(attrs)), wrapped))
 
@@ -177,7 +177,7 @@ def _gather_nd(call: Gathering) -> Value | None:
 
 
 def _entries(call: Gathering, rows: Value, numbers: list[int], keepdims: bool = False) -> Value:
-    """Take one entry of each row, by the row's number; all are in range."""
+    """Takes one entry of each row, by the row's number; all are in range."""
     index = host_numbers(call.batch, numbers, "int32", rows.spec.device)
     return call.operator("pick", rows, index, axis=1, keepdims=keepdims)
 

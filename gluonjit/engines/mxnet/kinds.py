@@ -46,7 +46,7 @@ class _Found(NamedTuple):
 def make_kind(
     cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, noted: Noted
 ) -> Kind | str:
-    """Trace a call and build its batched program. A string says why the call cannot be one node."""
+    """Traces a call and builds its batched program. A string says why the call cannot be one node."""
     found = _traced(owner, run, args, batch, noted)
     if isinstance(found, str):
         return found
@@ -187,7 +187,7 @@ def _product(cell: Cell, trace: Trace, without: tuple[str, ...], operand: int, o
 
 
 def _join_family(cell: Cell, trace: Trace, results: list[int], without: tuple[str, ...], kind: Kind) -> None:
-    """Let kinds with the same program run together, whatever the calls looked like and however many rows they have.
+    """Lets kinds with the same program run together, whatever the calls looked like and however many rows they have.
 
     What a call is given, a list or a tuple, two rows or five, may or may not change what it does: the trace knows.
     """
@@ -207,7 +207,7 @@ def _join_family(cell: Cell, trace: Trace, results: list[int], without: tuple[st
 
 
 def _note_lookup(cell: Cell, owner: Any, trace: Trace, results: list[int]) -> None:
-    """Remember a cell that is nothing but a look-up in one of its parameters."""
+    """Remembers a cell that is nothing but a look-up in one of its parameters."""
     if len(trace.ops) != 1 or trace.ops[0].name != "Embedding" or len(trace.consts) != 1:
         return
     op = trace.ops[0]

@@ -21,7 +21,7 @@ _NO_LOOK_UP = "it picks rows by numbers of an array that is not a look-up's"
 
 
 def known(item: Any) -> NDArray | None:
-    """Return the array behind an operand if nothing must run for it; None if it is pending, or no dense array."""
+    """Returns the array behind an operand if nothing must run for it; None if it is pending, or no dense array."""
     if not isinstance(item, NDArray) or isinstance(item, BaseSparseNDArray):
         return None
     if getattr(item, "_v", None) is None:
@@ -85,7 +85,7 @@ def _whole(numbers: Any) -> Any:
 
 
 def note_read(batch: Batch, item: Any, value: Value) -> None:
-    """Note that a recorded call has read an index: MXNet refuses to write to that where the call is in a graph."""
+    """Notes that a recorded call has read an index: MXNet refuses to write to that where the call is in a graph."""
     array = known(item) if value.taped else None
     if array is None or not _is_kept(item, array):
         return

@@ -35,11 +35,11 @@ class Table:
         self.known: dict[int, tuple[Any, Value]] = {}  # looked up before, by the index array's address
 
     def entries(self, index: NDArray) -> NDArray:
-        """Look entries up, by indices of their own: MXNet forgets about these after a backward pass."""
+        """Looks entries up, by indices of their own: MXNet forgets about these after a backward pass."""
         return run_operator(_EMBEDDING, [index.detach(), classic(self.weight)], self.attrs)[0]
 
     def forget(self) -> None:
-        """Release values, whose graph refers to this: what runs is freed without the garbage collector."""
+        """Releases values, whose graph refers to this: what runs is freed without the garbage collector."""
         self.known.clear()
 
 
@@ -53,7 +53,7 @@ class Integers:
         self.device = device
 
     def forget(self) -> None:
-        """Do nothing: no value is known."""
+        """Does nothing: no value is known."""
 
 
 def table_of(batch: Batch, weight: Any, attrs: Attrs, taped: bool) -> Table:

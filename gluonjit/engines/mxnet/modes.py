@@ -12,7 +12,7 @@ from gluonjit.hybrid.run.state import LOCAL
 
 @contextmanager
 def as_captured(mode: int) -> Iterator[None]:
-    """Run under the recording and training flags under which something was captured, and capture nothing."""
+    """Runs under the recording and training flags under which something was captured, and captures nothing."""
     state = LOCAL.state
     before = state.mode  # which MXNet's functions of autograd, called in here, set
     recording, training = original_set_recording(is_recorded(mode)), original_set_training(is_training(mode))

@@ -37,7 +37,7 @@ class Empty(Exception):
 
 
 def owned(value: Value, array: NDArray) -> Value:
-    """Return this value for an array with its own memory."""
+    """Returns this value for an array with its own memory."""
     return Value(value.rows, value.depth, value.spec, value.graph, value.taped, Owned(array))
 
 
@@ -60,7 +60,7 @@ def value_of(batch: Batch, array: Any) -> Value:
 
 
 def seen_through(array: Any, write: bool = False) -> bool:
-    """Make a slice of an array from before the batch the view that it is in MXNet: nothing runs for it.
+    """Makes a slice of an array from before the batch the view that it is in MXNet: nothing runs for it.
 
     What an operator gave is a copy: no help to who wants to `write`, and once the batch has run as it was then.
     """
@@ -112,7 +112,7 @@ def leaf(batch: Batch, array: NDArray) -> Value:
 
 
 def _copied(batch: Batch, array: NDArray, spec: Spec) -> Value:
-    """Return a leaf with the current numbers of an array that may be written to: leaves of equal numbers are equal."""
+    """Returns a leaf with the current numbers of an array that may be written to: leaves of equal numbers are equal."""
     if spec.dtype in _INTEGERS and len(spec.shape) == 1:
         return host_rows(batch, array, spec.dtype, spec.device)
     key = ("shared", spec, array.asnumpy().tobytes())

@@ -186,7 +186,7 @@ def _in_segments(kind: Kind) -> Kind:
 
 
 def clear_kinds() -> int:
-    """Forget every operator's kind; returns how many there were."""
+    """Forgets every operator's kind; returns how many there were."""
     count = len(_kinds)
     _kinds.clear()
     _families.clear()

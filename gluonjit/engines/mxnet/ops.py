@@ -1,4 +1,4 @@
-"""Capture of single operators: a program's operators on arrays outside any cell."""
+"""Captures of single operators: a program's operators on arrays outside any cell."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _WITHOUT_GRADIENT = {"_contrib_getnnz", "_npx_nonzero", "_npi_unique", "_npi_bin
 def capture_op(
     handle: int, arrays: Sequence[Any], keys: Sequence[str], vals: Sequence[Any], is_np: bool, as_list: bool
 ) -> Any:
-    """Capture an operator on arrays; what cannot be captured runs at once. C does the same for what it was told of."""
+    """Captures an operator on arrays; what cannot be captured runs at once. C does the same for what it was told of."""
     state = LOCAL.state
     batch = state.batch
     if batch is None or batch.engine.name != "mxnet":
@@ -97,7 +97,7 @@ def capture_op(
 
 
 def _takes(record: Record, values: Sequence[Value | None]) -> bool:
-    """Tell whether the nodes of a record take these values without conversion."""
+    """Tells whether the nodes of a record take these values without conversion."""
     return len(record.kind.operands) == sum(value is not None for value in values)
 
 
@@ -224,7 +224,7 @@ def _sum_of(batch: Batch, operands: Sequence[Value], mode: int) -> tuple[Record,
 
 
 def is_pending(arrays: Sequence[Any]) -> bool:
-    """Tell whether an operator on these arrays must be captured."""
+    """Tells whether an operator on these arrays must be captured."""
     for array in arrays:
         if (array.__class__ is LazyArray or array.__class__ is LazyNumpy) and waits(array):
             return True

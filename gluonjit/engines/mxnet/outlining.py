@@ -102,7 +102,7 @@ def _is_layer(block: Any) -> bool:
 
 
 def _is_plain(block: Any) -> bool:
-    """Tell whether a call of a block does what its class says: nothing was replaced."""
+    """Tells whether a call of a block does what its class says: nothing was replaced."""
     return not block._forward_hooks and not block._forward_pre_hooks and "forward" not in block.__dict__
 
 

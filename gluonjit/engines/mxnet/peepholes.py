@@ -42,7 +42,7 @@ _ENLARGING = ("log", "div", "reciprocal", "rsqrt", "rcbrt", "power", "digamma", 
 
 
 def _activations(trace: Trace, results: Sequence[int]) -> list[TraceOp]:
-    """Run sigmoid and tanh by oneDNN, in float32. (relu stays: Activation makes 0 of a NaN.)"""
+    """Runs sigmoid and tanh by oneDNN, in float32. (relu stays: Activation makes 0 of a NaN.)"""
     if not trace.device.startswith("cpu"):
         return trace.ops
     users = _users(trace.ops)
@@ -66,7 +66,7 @@ _MOST_SLICES = 8
 
 
 def _splits(trace: Trace, results: Sequence[int]) -> list[TraceOp]:
-    """Cut rows of gates apart in blocks.
+    """Cuts rows of gates apart in blocks.
 
     MXNet's SliceChannel along the last axis goes elementwise. Without backward a slice_axis for each part is
     faster; with it, a SliceChannel of blocks: slices write one gradient of the whole for each part, and add them up.

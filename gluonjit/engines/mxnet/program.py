@@ -55,7 +55,7 @@ class Program(BatchedProgram):
         besides: Sequence[Any] = (),
         sizes: Sizes = (),
     ) -> None:
-        """Compute `count` nodes into `results`; an operand here is a group of the kind's operands.
+        """Computes `count` nodes into `results`; an operand here is a group of the kind's operands.
 
         besides: what tells children apart; sizes: the rows of each operand, where they do not follow from `count`.
         """

@@ -28,7 +28,7 @@ class Reach(reach.Reach):
         self.constants: set[int] = set()
 
     def through(self, step: Step) -> bool:
-        """Go on from a step's results to its operands; False if none of the results has been reached."""
+        """Goes on from a step's results to its operands; False if none of the results has been reached."""
         program: Any = step.kind.program  # a `program.Program`
         if all([place.end > place.begin and self.reaches_all(place) for place in step.places]):
             self._through_all(step, program)
@@ -55,7 +55,7 @@ class Reach(reach.Reach):
             self.at(place)[:] |= True if nodes is None else nodes[owners_of_result(step, number)]
 
     def _through_all(self, step: Step, program: Any) -> None:
-        """Go on from all results of a step, as is usual, with fewer arrays."""
+        """Goes on from all results of a step, as is usual, with fewer arrays."""
         used = set().union(*program.depends)
         for position, gather in enumerate(step.gathers):
             if position in used:
@@ -66,7 +66,7 @@ class Reach(reach.Reach):
 
 
 def entered_waiting(graph: Graph, begun: Iterable[int], learned: Callable[[Any], bool]) -> Any:
-    """Do what `entered` does for a graph that waits to run; calls that nobody reads count too, as they do eagerly."""
+    """Does what `entered` does for a graph that waits to run; calls that nobody reads count too, as they do eagerly."""
     since = np.full(graph.rows, np.inf)
     since[list(begun)] = -1
     calls = []
@@ -92,7 +92,7 @@ def entered_waiting(graph: Graph, begun: Iterable[int], learned: Callable[[Any],
 
 
 def entered(plan: Plan, begun: Iterable[Place], learned: Callable[[Any], bool]) -> list[Any]:
-    """Find in each arena of a plan the rows that autograd would have in a computational graph after the run.
+    """Finds in each arena of a plan the rows that autograd would have in a computational graph after the run.
 
     These are the results of recorded nodes that go back to a row of `begun` or to a `learned` weight, and all that such
     nodes have read. What a node has read counts for those alone that were captured after it.
@@ -134,7 +134,7 @@ class _Entering:
 
 
 def _enter(step: Step, since: list[Any], entering: _Entering) -> None:
-    """Note what the nodes of a step let in."""
+    """Notes what the nodes of a step let in."""
     numbers = np.concatenate([base_rows(record)[nodes] for record, nodes in step.parts])
     reads, inside = [], {}
     for number, (gather, group) in enumerate(zip(step.gathers, step.kind.groups)):

@@ -70,7 +70,7 @@ def _tape(value: Value) -> Tape:
 
 
 def _want(found: dict[Tape, _Again], value: Value) -> Tape:
-    """Have the flush of a value give it; returns the flush."""
+    """Has the flush of a value give it; returns the flush."""
     tape = _tape(value)
     if tape not in found:
         found[tape] = _Again(tape)
@@ -102,7 +102,7 @@ class _Again:
         self._parts: dict[int, tuple[NDArray, Spec, int]] = {}  # by row: a row of which array
 
     def want(self, rows: Iterable[int]) -> None:
-        """Let rows be computed."""
+        """Lets rows be computed."""
         self._pending += rows
 
     def trace_back(self) -> list[Value]:
@@ -134,7 +134,7 @@ class _Again:
         return self._records[self._nodes[number][0]]
 
     def _learned_inputs(self) -> dict[int, Leaf | LookupChunk]:
-        """Return by row the inputs that gradients go on to."""
+        """Returns by row the inputs that gradients go on to."""
         found: dict[int, Leaf | LookupChunk] = {}
         for chunk in self._plan.inputs:
             if isinstance(chunk, LookupChunk):
@@ -155,7 +155,7 @@ class _Again:
         return rows[np.argsort(position[rows])].tolist()  # type: ignore[no-any-return]
 
     def run(self, others: dict[Tape, _Again]) -> None:
-        """Run the calls, in their order, as they were captured."""
+        """Runs the calls, in their order, as they were captured."""
         for given in self._given.values():
             if isinstance(given, Leaf):
                 self._note(range(given.base, given.base + given.spec.rows), _leaf(given, others), given.spec)

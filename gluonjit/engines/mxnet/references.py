@@ -57,7 +57,7 @@ def _plus_nothing(values: Sequence[Value], attrs: Attributes, shape: Shape) -> V
 
 
 def _float_plus_nothing(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
-    """Tell the same for floats; integers would become floats."""
+    """Tells the same for floats; integers would become floats."""
     return _plus_nothing(values, attrs, shape) if values[0].spec.dtype.startswith("float") else None
 
 

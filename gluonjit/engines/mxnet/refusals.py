@@ -18,7 +18,7 @@ from gluonjit.hybrid.run.state import LOCAL
 
 
 def refuse_recorded(value: Value, shape: tuple[int, ...]) -> None:
-    """Raise where MXNet, recording, refuses to write to an array of this shape, whose value has been computed."""
+    """Raises where MXNet, recording, refuses to write to an array of this shape, whose value has been computed."""
     state = LOCAL.state
     if not state.mode & RECORDING or state.paused != state.eagerly or _is_one_of_several(value):
         return
@@ -27,7 +27,7 @@ def refuse_recorded(value: Value, shape: tuple[int, ...]) -> None:
 
 
 def refuse_waiting(value: Value) -> None:
-    """Raise where MXNet, recording, refuses to write to an array of this value, which waits to be computed."""
+    """Raises where MXNet, recording, refuses to write to an array of this value, which waits to be computed."""
     state = LOCAL.state
     graph = value.graph
     if not state.mode & RECORDING or state.paused != state.eagerly or state.batch is None:
@@ -63,7 +63,7 @@ def _is_new(value: Value) -> bool:
 
 
 def refuse_variable(array: Any) -> None:
-    """Raise where MXNet refuses to write to an array because it has a gradient, and it is recording."""
+    """Raises where MXNet refuses to write to an array because it has a gradient, and it is recording."""
     if LOCAL.state.mode & RECORDING and array.grad is not None:
         _refuse(array.shape)
 

@@ -44,7 +44,7 @@ class _MXNetReusing(Reusing):
         return spec_of(array)
 
     def watched(self, batch: Batch, net: Any, arrays: list[Any]) -> Any:
-        """Return a plain region: operators report themselves what is not part of a graph."""
+        """Returns a plain region: operators report themselves what is not part of a graph."""
         return nullcontext()
 
     def wrapped(self, value: Value, kind: type) -> Any:
@@ -52,7 +52,7 @@ class _MXNetReusing(Reusing):
         return wrap(value) if kind is LazyArray else wrap_np(value)
 
     def link(self, view: Any, base: Any, key: Any) -> None:
-        """Let an array be this view of another, which has views from then on."""
+        """Lets an array be this view of another, which has views from then on."""
         base._k = True
         view._b, view._k = base, key
 
@@ -81,7 +81,7 @@ class _MXNetReusing(Reusing):
         return ArraySource("array", payload)
 
     def keeps(self, batch: Batch, array: Any) -> None:
-        """Raise NotReusable for an array that learns: a later call has another one."""
+        """Raises NotReusable for an array that learns: a later call has another one."""
         if id(array) not in batch.parameters and is_learned(array):
             raise NotReusable("it uses an array with a gradient that is neither an argument nor a parameter")
 

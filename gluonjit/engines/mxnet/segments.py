@@ -37,7 +37,7 @@ class Segments:
         self._columns = most + 1
 
     def of(self, step: int) -> list[Any]:
-        """Return the owner of each child in a step, and a matrix (children, nodes) of ones there."""
+        """Returns the owner of each child in a step, and a matrix (children, nodes) of ones there."""
         children, nodes, first = self._children[step], self._nodes[step], self._first[step]
         types = [np.int64, np.int64]
         shapes = [(children + 1,), (children,)]
@@ -51,5 +51,5 @@ class Segments:
 
 
 def _copy(matrix: CSRNDArray, part: NDArray, number: int) -> None:
-    """Fill one of the arrays of a sparse matrix: -1 its entries, 0 where rows begin, 1 their columns."""
+    """Fills one of the arrays of a sparse matrix: -1 its entries, 0 where rows begin, 1 their columns."""
     check_call(_LIB.MXNDArraySyncCopyFromNDArray(matrix.handle, part.handle, ctypes.c_int(number)))

@@ -25,13 +25,13 @@ ARRAYS = 2  # Gluon's blocks call the operators of mx.np and mx.npx
 
 
 def note_semantics() -> None:
-    """Let the thread's state know which semantics hold, after they may have changed."""
+    """Lets the thread's state know which semantics hold, after they may have changed."""
     LOCAL.state.numpy = SHAPES * bool(is_np_shape()) + ARRAYS * bool(is_np_array())
 
 
 @contextmanager
 def shapes(numpy: bool) -> Iterator[None]:
-    """Run with numpy's or with classic shapes. Where they hold already this costs nothing."""
+    """Runs with numpy's or with classic shapes. Where they hold already this costs nothing."""
     state = LOCAL.state
     before = state.numpy
     if bool(before & SHAPES) == numpy:
@@ -47,7 +47,7 @@ def shapes(numpy: bool) -> Iterator[None]:
 
 
 def _set_shapes(numpy: bool) -> None:
-    """Stand in for mxnet.util.set_np_shape, which refuses while arrays are numpy's."""
+    """Stands in for mxnet.util.set_np_shape, which refuses while arrays are numpy's."""
     check_call(_LIB.MXSetIsNumpyShape(ctypes.c_int(numpy), ctypes.byref(ctypes.c_int())))
 
 

@@ -71,7 +71,7 @@ class Session(ArraySession):
         self._besides = _besides(plan, graphs)  # at once, as making them waits for what the engine was given before
 
     def put_lookup(self, chunk: LookupChunk) -> None:
-        """Look the entries up; under recording the table is learned."""
+        """Looks the entries up; under recording the table is learned."""
         table = chunk.table
         table.forget()
         learned = self.tape is not None and table.weight is not None and table.taped and table.weight.grad is not None
@@ -95,7 +95,7 @@ class Session(ArraySession):
         self._put(chunk.place, rows, RecordedInput(rows, chunk.place, None, again=again) if learned else None, None)
 
     def _copied(self, chunk: LookupChunk) -> bool:
-        """Copy entries of a table in the host's memory, where MXNet's engine takes longer; False where that is not."""
+        """Copies entries of a table in the host's memory, where MXNet's engine takes longer; False elsewhere."""
         table = chunk.table
         if len(chunk.indices) <= _FEW and self._copied_few(chunk):
             return True
@@ -131,7 +131,7 @@ class Session(ArraySession):
         return True
 
     def put_leaves(self, chunk: LeafChunk) -> None:
-        """Concatenate arrays that were there before the batch; gradients go on from them."""
+        """Concatenates arrays that were there before the batch; gradients go on from them."""
         taped = self.tape is not None
         own = [not isinstance(leaf.payload, Imported) for leaf in chunk.leaves]
         learned = [taped and plain and is_learned(leaf.payload) for leaf, plain in zip(chunk.leaves, own)]
@@ -150,7 +150,7 @@ class Session(ArraySession):
         self._put(chunk.place, rows, RecordedInput(rows, chunk.place, None, tuple(parts)) if parts else None, room)
 
     def _put(self, place: Place, rows: NDArray, source: RecordedInput | None, room: NDArray | None) -> None:
-        """Put rows of an input into their place, if they have not been computed in its `room`."""
+        """Puts rows of an input into their place, if they have not been computed in its `room`."""
         if source is not None and self.tape is not None:
             self.tape.sources.append(source)
         self._fused.written([place.arena])
@@ -160,7 +160,7 @@ class Session(ArraySession):
             self.finite.inputs(place.arena, place.begin, rows)
 
     def as_arena(self, rows: NDArray, own: bool) -> NDArray:
-        """Detach rows from their history: steps must not go back into it by themselves."""
+        """Detaches rows from their history: steps must not go back into it by themselves."""
         return rows if own else rows.detach()
 
     def room(self, arena: Arena) -> NDArray:
@@ -172,12 +172,12 @@ class Session(ArraySession):
         return slice_rows(array, begin, end)
 
     def copy(self, rows: NDArray, to: NDArray) -> None:
-        """Copy rows into others."""
+        """Copies rows into others."""
         with as_captured(0):
             rows.copyto(to)
 
     def run(self, number: int) -> None:
-        """Gather the operands of a step, run it, and put its results into their places."""
+        """Gathers the operands of a step, runs it, and puts its results into their places."""
         try:
             self._run(number)
         except GluonJITError:
@@ -186,12 +186,12 @@ class Session(ArraySession):
             self._fail(number, error)
 
     def _fail(self, number: int, error: Exception) -> None:
-        """Raise for a step that failed."""
+        """Raises for a step that failed."""
         with as_captured(self.plan.steps[number].mode & TRAINING):
             raise failed(self.provenance, self.rows, number, error, partial(self._again, number)) from error
 
     def run_from(self, number: int) -> int:
-        """Run a step, or all from it on that run in C, at once; returns the number of the next one."""
+        """Runs a step, or all from it on that run in C, at once; returns the number of the next one."""
         if self.profile or self.finite is not None or number not in self._fused:
             return super().run_from(number)
         end = number
@@ -204,7 +204,7 @@ class Session(ArraySession):
         return end if end > number else super().run_from(number)
 
     def _again(self, number: int) -> None:
-        """Run a step once more, and wait for it."""
+        """Runs a step once more, and waits for it."""
         self._run(number)
         for place in self.plan.steps[number].places:
             self.at(place).wait_to_read()
@@ -245,7 +245,7 @@ class Session(ArraySession):
             self.finite.results(number, results)
 
     def _run_fused(self, begin: int, end: int) -> int:
-        """Run steps in C, and return how many have run so: up to one for which that cannot be."""
+        """Runs steps in C, and returns how many have run so: up to one for which that cannot be."""
         if begin not in self._fused:
             return 0
         since = perf_counter()
@@ -266,7 +266,7 @@ class Session(ArraySession):
         return len(stretch.steps)
 
     def _track(self) -> None:
-        """Let the tape decide which arenas get gradients, once all inputs are in place."""
+        """Lets the tape decide which arenas get gradients, once all inputs are in place."""
         if self.tape is not None and not self._tracked:
             self._tracked = True
             self.tape.track(self.arrays)
@@ -310,12 +310,12 @@ class Session(ArraySession):
         return mx.nd.take(array, mx.nd.array(np.array(positions), ctx=array.context, dtype="int32"))
 
     def wait(self) -> None:
-        """Wait for the engine where the parts are timed."""
+        """Waits for the engine where the parts are timed."""
         if self.profile:
             mx.nd.waitall()
 
     def finish(self) -> None:
-        """Forget what only the run needed."""
+        """Forgets what only the run needed."""
         self._track()
         self._indices = {}
         self._besides = {}
@@ -353,7 +353,7 @@ def _joined(leaves: Sequence[Leaf], learned: Sequence[bool], out: NDArray | None
 
 
 def _besides(plan: Plan, steps: Sequence[int]) -> dict[int, list[Any]]:
-    """Return the owners of the children in each of these steps that has any number of them."""
+    """Returns the owners of the children in each of these steps that has any number of them."""
     by_device: dict[str, list[tuple[int, Any]]] = {}
     for number in steps:
         step = plan.steps[number]

@@ -31,7 +31,7 @@ SHARED = frozenset(_SHARED.values())
 
 
 def noting(original: Any) -> Any:
-    """Wrap a function of MXNet's after which its result, or its argument, shares memory with others."""
+    """Wraps a function of MXNet's after which its result, or its argument, shares memory with others."""
 
     @wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:

@@ -57,5 +57,5 @@ def sized_count() -> int:
 
 
 def clear_sized() -> None:
-    """Forget them."""
+    """Forgets them."""
     _own.clear()

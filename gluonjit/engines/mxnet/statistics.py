@@ -51,23 +51,23 @@ class Statistics:
         return consts
 
     def lend(self) -> None:
-        """Show the running statistics themselves to a backward pass that is not in training, which keeps them."""
+        """Shows the running statistics themselves to a backward pass that is not in training, which keeps them."""
         for rooms in self._rooms.values():
             for room in rooms:
                 mx.nd.broadcast_to(room.running.expand_dims(0), shape=room.rows.shape, out=room.rows)
 
     def take_back(self) -> None:
-        """Let the next pass begin with zeros again."""
+        """Lets the next pass begin with zeros again."""
         for rooms in self._rooms.values():
             for room in rooms:
                 fill_zero(room.rows)
 
     def passed(self, numbers: Iterable[int], reach: Reach) -> None:
-        """Note the steps that a backward pass has gone through, which is over when `write` is called."""
+        """Notes the steps that a backward pass has gone through, which is over when `write` is called."""
         self._passed += [(number, reach) for number in numbers if number in self._rooms]
 
     def write(self) -> None:
-        """Write what was mixed in, and let the next pass begin with zeros again."""
+        """Writes what was mixed in, and lets the next pass begin with zeros again."""
         found: dict[int, list[tuple[int, _Room, int]]] = {}
         for number, reach in self._passed:
             step = self._plan.steps[number]
@@ -82,7 +82,7 @@ class Statistics:
 
 
 def _write(calls: list[tuple[int, _Room, int]]) -> None:
-    """Write the statistics of these calls, in the order of capture."""
+    """Writes the statistics of these calls, in the order of capture."""
     left, weights = 1.0, {}
     for _, room, node in calls:
         if id(room) not in weights:

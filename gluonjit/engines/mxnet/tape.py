@@ -76,7 +76,7 @@ class Tape(History):
         self._begun = self.learned_rows  # rows that no step computes, or without gradients
 
     def track(self, arrays: Sequence[Any]) -> None:
-        """Decide which arenas get gradients: those that steps write to under recording, and those of sources."""
+        """Decides which arenas get gradients: those that steps write to under recording, and those of sources."""
         self.arrays = arrays
         wanted = {source.place.arena for source in self.sources}
         for source in self.sources:
@@ -170,7 +170,7 @@ class Tape(History):
         return bool(self._learned_rows[place.arena][rows].any())
 
     def note(self, number: int, results: list[NDArray]) -> None:
-        """Remember a step that was recorded; one without anything learned before it was not."""
+        """Remembers a step that was recorded; one without anything learned before it was not."""
         step = self.plan.steps[number]
         program = program_of(step.kind)
         learned = any(used and self.learns(gather) for gather, used in zip(step.gathers, program.used))
@@ -206,7 +206,7 @@ class Tape(History):
         return Learning([k for k in range(count) if weights[k]], results, marks, learns)
 
     def note_fused(self, fused: FusedSteps, stretch: StepStretch) -> None:
-        """Remember steps that ran in C, where rows learn by them."""
+        """Remembers steps that ran in C, where rows learn by them."""
         if fused.marks(stretch):
             self._fused = fused
             self._steps.append(stretch)
@@ -367,7 +367,7 @@ class Tape(History):
         return slice_rows(gradient, place.begin, place.end)
 
     def free(self) -> None:
-        """Forget the history, and with it the arenas."""
+        """Forgets the history, and with it the arenas."""
         self.freed = True
         self.arrays = ()
         self._steps = []

@@ -23,7 +23,7 @@ def threads() -> int:
 
 
 def _whole_cores() -> int:
-    """Count the cores that this process may use; those that share one are one."""
+    """Counts the cores that this process may use; those that share one are one."""
     try:
         return len({Path(_SIBLINGS.format(core)).read_text() for core in os.sched_getaffinity(0)})
     except (OSError, AttributeError):  # not on Linux

@@ -79,7 +79,7 @@ class Trace:
         return Value(position, 0, spec, self, False)
 
     def call(self, results: Sequence[int]) -> CallOperators:
-        """Return what was recorded, with these results."""
+        """Returns what was recorded, with these results."""
         return CallOperators(tuple(self.ops), tuple(self.consts), tuple(results))
 
     def position(self, array: Any) -> int:
@@ -97,7 +97,7 @@ class Trace:
         return found
 
     def op(self, name: str, attrs: Attrs, inputs: Sequence[Any]) -> list[Value]:
-        """Record an operator and return its results."""
+        """Records an operator and returns its results."""
         rule = RULES.get(name)
         if rule is not None and rule.at_once:
             raise NeedsValue()
@@ -195,7 +195,7 @@ def inferred_count() -> int:
 
 
 def clear_inferred() -> None:
-    """Forget them."""
+    """Forgets them."""
     _inferred.clear()
 
 
@@ -247,7 +247,7 @@ _RESHAPES = {"Reshape", "_np_reshape", "_npx_reshape", "reshape_like"}
 def _refused(
     name: str, attrs: Attrs, inputs: tuple[Shaped, ...], why: str, fits: bool = False, theirs: Any = mx.base.MXNetError
 ) -> CaptureError:
-    """Return the error of an operator that does not take such operands; also MXNet's own error, as in eager execution.
+    """Returns the error of an operator that does not take such operands; also MXNet's own error, as in eager execution.
 
     fits: whether the shapes are right, so that it has to be the dtypes.
     """
@@ -284,12 +284,12 @@ _CHECKED = re.compile(r".*?Check failed: .*?[^:]: (?P<message>.*)")
 
 
 def map_structure(result: Any, visit: Callable[[Any], Any]) -> Any:
-    """Apply `visit` to every array in nested lists and tuples; no call gives a dictionary as a node."""
+    """Applies `visit` to every array in nested lists and tuples; no call gives a dictionary as a node."""
     return structure.map_structure(result, visit, tables=False)
 
 
 def let_in(trace: Trace) -> list[int]:
-    """Find, as bits, which operands and constants in a computational graph let each operand into it.
+    """Finds, as bits, which operands and constants in a computational graph let each operand into it.
 
     MXNet records an operator that reads something that is in, which lets in what else it reads, and its results.
     """

@@ -52,7 +52,7 @@ def _probed(array: Any) -> tuple[Any, Any]:
 
 @contextmanager
 def observed(log: Log) -> Iterator[None]:
-    """Note every call of a cell, and of an operator outside of cells, on this thread."""
+    """Notes every call of a cell, and of an operator outside of cells, on this thread."""
     global _log
     thread = LOCAL.state
     invoke, call, function = register._imperative_invoke, gluon.Block.__call__, CellFunction.__call__
@@ -177,7 +177,7 @@ def _numbers(array: Any) -> Any:
 
 
 def _write(array: Any, numbers: Any) -> None:
-    """Put numbers back where they were written over."""
+    """Puts numbers back where they were written over."""
     if not np.array_equal(_numbers(array), numbers):
         with UNCAPTURED, autograd.pause():
             array[:] = numbers
@@ -211,7 +211,7 @@ def _gradients(net: gluon.Block, samples: Sequence[Any]) -> Iterator[tuple[str, 
 
 @contextmanager
 def _kept_gradients(net: gluon.Block, samples: Sequence[Any]) -> Iterator[None]:
-    """Save what backward writes to, and restore it at the end."""
+    """Saves what backward writes to, and restores it at the end."""
     kept = [(array, array.copy()) for _, array in _gradients(net, samples)]
     try:
         yield

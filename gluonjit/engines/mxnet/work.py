@@ -56,7 +56,7 @@ _FLOPS: dict[str, Callable[[Shapes, Shapes], float]] = {
 
 
 def work_of(trace: Trace, operators: int) -> Work:
-    """Return the work of one node of a traced program, which runs as this many operators."""
+    """Returns the work of one node of a traced program, which runs as this many operators."""
     consts = {position for position, _ in trace.consts}
     flops, moved = 0.0, 0
     for op in trace.ops:

@@ -34,7 +34,7 @@ class AddressRanges:
         self._graph: Callable[[], Any] = lambda: None  # not kept: a batch that has run lets go of its graph
 
     def note(self, batch: Batch) -> None:
-        """Take in what has come since the last time; all of it for a new graph."""
+        """Takes in what has come since the last time; all of it for a new graph."""
         if self._graph() is not batch.graph:
             self.__init__()  # type: ignore[misc]
             self._graph = ref(batch.graph)
@@ -83,7 +83,7 @@ def _address(array: NDArray) -> int:
 
 
 def before_write(array: Any) -> None:
-    """Run what waits on this thread if it has read this array or one that shares its memory."""
+    """Runs what waits on this thread if it has read this array or one that shares its memory."""
     state = LOCAL.state
     if state.batch is None or state.paused != state.eagerly:
         return

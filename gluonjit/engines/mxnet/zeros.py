@@ -124,7 +124,7 @@ class _Rewriting:
         return op._replace(inputs=(*inputs, op.inputs[2]))
 
     def _sum(self, op: TraceOp) -> TraceOp:
-        """Drop the terms of an addition that are zero, if another gives its shape."""
+        """Drops the terms of an addition that are zero, if another gives its shape."""
         shape = self.trace.shapes[op.outputs[0]]
         terms = [position for position in op.inputs if position not in self.zero]
         alike = [position for position in terms if self.trace.shapes[position] == shape]
@@ -144,7 +144,7 @@ def _activation(op: TraceOp) -> str:
 
 
 def _needed(ops: Sequence[TraceOp], results: Sequence[int]) -> list[TraceOp]:
-    """Drop operators whose results are not read and which have no other effect."""
+    """Drops operators whose results are not read and which have no other effect."""
     needed, kept = set(results), []
     for op in reversed(ops):
         rule = RULES.get(op.name)
@@ -156,7 +156,7 @@ def _needed(ops: Sequence[TraceOp], results: Sequence[int]) -> list[TraceOp]:
 
 
 def _dependence(ops: Sequence[TraceOp], results: Sequence[int]) -> list[set[int]]:
-    """Find the operands and constants that each result depends on."""
+    """Finds the operands and constants that each result depends on."""
     found: dict[int, set[int]] = {}
     for op in ops:
         of: set[int] = set()

@@ -99,12 +99,12 @@ def look_of(tensor: Any) -> TensorTraits:
 
 
 def clear_looks() -> None:
-    """Forget all traits, whose specs no longer equal new ones."""
+    """Forgets all traits, whose specs no longer equal new ones."""
     _looks.clear()
 
 
 def bytes_of(look: TensorTraits, tensor: Any) -> bytes:
-    """Return the current numbers of a small tensor as bytes, in order."""
+    """Returns the current numbers of a small tensor as bytes, in order."""
     # PyTorch's own `numpy` would let others write to its memory, for all that PyTorch knows from then on.
     if look.bytes_at is not None and tensor.is_contiguous() and not tensor.is_neg():
         address = tensor.data_ptr()
@@ -114,7 +114,7 @@ def bytes_of(look: TensorTraits, tensor: Any) -> bytes:
 
 
 def of_bytes(raw: bytes, spec: Spec) -> Any:
-    """Make a tensor of rows like those of `spec`, with its own memory, from these bytes."""
+    """Makes a tensor of rows like those of `spec`, with its own memory, from these bytes."""
     return torch.frombuffer(bytearray(raw), dtype=dtype_named(spec.dtype)).reshape(-1, *spec.row_shape)
 
 
@@ -144,7 +144,7 @@ def room_for(spec: Spec, rows: int) -> Any:
 
 
 def by_one_thread(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
-    """Call something short, after which PyTorch's other threads would look for more for milliseconds, on cores that
+    """Calls something short, after which PyTorch's other threads would look for more for milliseconds, on cores that
     steps in C want."""
     threads = torch.get_num_threads()
     if threads == 1:
@@ -157,7 +157,7 @@ def by_one_thread(function: Callable[..., Any], *given: Any, **named: Any) -> An
 
 
 def sent(numbers: npt.NDArray[np.int64], device: Any) -> Any:
-    """Send integers of the host to a device as a tensor, without waiting for the copy."""
+    """Sends integers of the host to a device as a tensor, without waiting for the copy."""
     found = torch.from_numpy(numbers)
     if device.type != "cuda":
         return found if device.type == "cpu" else found.to(device)

@@ -19,7 +19,7 @@ _modes = torch._C._len_torch_dispatch_stack
 
 
 def traced_otherwise() -> bool:
-    """Tell whether torch.jit.trace, torch.export, make_fx or another mode watches operators."""
+    """Tells whether torch.jit.trace, torch.export, make_fx or another mode watches operators."""
     return _tracing() is not None or _modes() > 0
 
 
@@ -63,7 +63,7 @@ def _function_call(model: Any, compiled: Any) -> Any:
 
 
 def script_function(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Call a function that was scripted or traced; inside of a sample the original of a scripted one runs.
+    """Calls a function that was scripted or traced; inside of a sample the original of a scripted one runs.
 
     One that was traced is another function than what it was traced from: that runs by itself.
     """
@@ -75,7 +75,7 @@ def script_function(self: Any, /, *args: Any, **kwargs: Any) -> Any:
 
 
 def script_method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """Call a method of a module that was scripted or traced, which runs alone."""
+    """Calls a method of a module that was scripted or traced, which runs alone."""
     return _script_by_itself(hooked.original_script_method, self, args, kwargs)
 
 

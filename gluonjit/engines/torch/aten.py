@@ -71,7 +71,7 @@ def name_of(func: Any) -> str:
 
 
 def without_rule(func: Any, apart: bool = False) -> Any:
-    """Find a function that does the same as an operator without a rule by other operators, if PyTorch has one.
+    """Finds a function that does the same as an operator without a rule by other operators, if PyTorch has one.
 
     apart: whether to take an operator with a rule apart, too.
     """

@@ -37,14 +37,14 @@ class Account:
 
 
 def note_version(batch: Batch, tensor: Any) -> None:
-    """Remember how often a weight had been written to when the first call that uses it was captured."""
+    """Remembers how often a weight had been written to when the first call that uses it was captured."""
     versions = batch.own.versions
     if id(tensor) not in versions:
         versions[id(tensor)] = (tensor, version_of(tensor), tensor.data_ptr())
 
 
 def note_written(tensor: Any) -> None:
-    """Remember a buffer that a program writes to."""
+    """Remembers a buffer that a program writes to."""
     if tensor.__class__ is torch.Tensor and not tensor.requires_grad:
         place = id(tensor)
         _written[place] = ref(tensor, lambda gone: _written.pop(place, None))

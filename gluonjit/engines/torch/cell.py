@@ -99,7 +99,7 @@ class Cell:
         return len(self.kinds) + len(self.products) + len(self.expanded) + len(self.plain)
 
     def clear(self) -> None:
-        """Forget traces; refusals remain, and recordings of what the cell calls."""
+        """Forgets traces; refusals remain, and recordings of what the cell calls."""
         self.kinds.clear()
         self.variants.clear()
         self.families.clear()

@@ -1,4 +1,4 @@
-"""Capture of a whole call as one node: of a cell, or of a single operator, PyTorch's or our own."""
+"""Captures of a whole call as one node: of a cell, or of a single operator, PyTorch's or our own."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def open_batch(options: Options | None = None) -> Batch:
 def capture(
     cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], batch: Batch
 ) -> Any:
-    """Capture `run(*args, **kwargs)` as one node of the batch. Raises NotOneNode where that cannot be.
+    """Captures `run(*args, **kwargs)` as one node of the batch. Raises NotOneNode where that cannot be.
 
     `owner` is the module whose parameters it may use, or None.
     """
@@ -156,7 +156,7 @@ def _result(place: Any, values: Sequence[Value], results: tuple[Value, ...]) -> 
 
 
 def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: list[Value]) -> None:
-    """Append an argument's values and plain constants. Raises NotOneNode where it holds something else."""
+    """Appends an argument's values and plain constants. Raises NotOneNode where it holds something else."""
     kind = arg.__class__
     if kind is tuple or kind is list or kind is torch.Size:
         signature.append(kind)
@@ -240,7 +240,7 @@ def captured_lookup(cell: Cell, batch: Batch, indices: Any, learning: bool) -> A
 
 
 def expand(cell: Cell, run: Callable[..., Any], args: Any, kwargs: Any, reason: str, batch: Batch) -> Any:
-    """Run the call itself and capture the operators and inner cells it calls."""
+    """Runs the call itself and captures the operators and inner cells it calls."""
     state = LOCAL.state
     state.inside += 1
     try:
@@ -276,7 +276,7 @@ def captured_operator(func: Any, args: tuple[Any, ...]) -> Any:
 
 
 def capturing(func: Any) -> Callable[..., Any]:
-    """Make a function that captures each call of `func` as one node, or raises NotOneNode."""
+    """Makes a function that captures each call of `func` as one node, or raises NotOneNode."""
     open_batch()
     cell = cell_of(func, func.__name__)
     quick = None if FAST is None else FAST.capture

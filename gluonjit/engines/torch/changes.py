@@ -174,7 +174,7 @@ def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def enter_saved(self: Any) -> None:
-    """Enter a region whose hooks see what is saved for backward, such as torch.utils.checkpoint's: it runs alone.
+    """Enters a region whose hooks see what is saved for backward, such as torch.utils.checkpoint's: it runs alone.
 
     They are to see that which is computed inside, all of it, and nothing else.
     """
@@ -239,14 +239,14 @@ def grad(
 
 
 def _keep_where_asked(inputs: Any) -> None:
-    """Keep a program eager that asks for gradients of results inside of it."""
+    """Keeps a program eager that asks for gradients of results inside of it."""
     for item in () if inputs is None else _tensors_of(inputs):
         if item.__class__ is torch.Tensor and item.grad_fn is not None:
             keep_eager()
 
 
 def _end_minibatch() -> None:
-    """End the minibatch, unless a sample is being captured."""
+    """Ends the minibatch, unless a sample is being captured."""
     if not LOCAL.state.inside:
         MINIBATCH.end()
 
@@ -269,7 +269,7 @@ def _as_tuple(tensors: Any) -> tuple[Any, ...]:
 
 
 def _listed(tensors: Any) -> Any:
-    """Return tensors that can be iterated twice: a tuple for a generator such as `net.parameters()`."""
+    """Returns tensors that can be iterated twice: a tuple for a generator such as `net.parameters()`."""
     return tensors if tensors is None or isinstance(tensors, Mapping) else _as_tuple(tensors)
 
 
@@ -278,13 +278,13 @@ def _tensors_of(listed: Any) -> Any:
 
 
 def _nodes_of(inputs: Any) -> list[Any]:
-    """Return the nodes of the history that give these tensors."""
+    """Returns the nodes of the history that give these tensors."""
     listed = [] if inputs is None else _tensors_of(inputs)
     return [item.node if isinstance(item, GradientEdge) else item.grad_fn for item in listed]
 
 
 def _run_heads(tensors: tuple[Any, ...]) -> None:
-    """Run what backward begins with; in a trace `computed` refuses that."""
+    """Runs what backward begins with; in a trace `computed` refuses that."""
     if LOCAL.state.trace is None:
         for tensor in tensors:
             if tensor.__class__ is LazyTensor:

@@ -31,11 +31,11 @@ class Readers:
         self.given: dict[int, Any] = {}
 
     def rows_given(self, count: int) -> Any:
-        """Make the flags of the rows that the backward pass comes from, to be filled in."""
+        """Makes the flags of the rows that the backward pass comes from, to be filled in."""
         return self.given.setdefault(current_backward(), np.zeros(count, dtype=bool))
 
     def take_given(self, count: int) -> Any:
-        """Take the flags of the rows that the backward pass comes from; all rows if nobody has set them."""
+        """Takes the flags of the rows that the backward pass comes from; all rows if nobody has set them."""
         found = self.given.pop(current_backward(), None)
         return np.ones(count, dtype=bool) if found is None else found
 
@@ -123,14 +123,14 @@ class Taken(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(ctx: Any, rows: Any, index: Any, offsets: Sequence[int], readers: Readers) -> Any:
-        """Take them."""
+        """Takes them."""
         ctx.set_materialize_grads(False)
         ctx.shape, ctx.index, ctx.offsets, ctx.readers = rows.shape, index, offsets, readers
         return rows[index]
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
-        """Put their gradient into one of the chunk."""
+        """Puts their gradient into one of the chunk."""
         if gradient is None:
             return None, None, None, None
         ctx.readers.rows_given(ctx.shape[0])[list(ctx.offsets)] = True
@@ -142,14 +142,14 @@ class Pieces(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(ctx: Any, rows: Any, size: int, readers: Readers) -> Any:
-        """Take it apart."""
+        """Takes it apart."""
         ctx.set_materialize_grads(False)
         ctx.shape, ctx.size, ctx.readers = rows.shape, size, readers
         return tuple([part.clone() for part in rows.split(size)])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        """Put the gradients together."""
+        """Puts the gradients together."""
         given = [number for number, gradient in enumerate(gradients) if gradient is not None]
         if not given:  # as below a backward hook, where none of a call's results has a gradient
             return None, None, None
@@ -215,7 +215,7 @@ def telling(keep: bool, asked: Collection[Any] = ()) -> Iterator[None]:
 
 
 def told() -> bool:
-    """Tell the same where PyTorch does not say it (2.4): on the host backward runs on the thread that called it."""
+    """Tells the same where PyTorch does not say it (2.4): on the host backward runs on the thread that called it."""
     return _TOLD.keep
 
 

@@ -52,7 +52,7 @@ _METHODS = (
 
 
 def admit(func: Any, cell: Cell, besides: Callable[[Any], tuple[Any, ...]]) -> None:
-    """Give a function a door, where there are doors. `besides` tells what else is captured in its place."""
+    """Gives a function a door, where there are doors. `besides` tells what else is captured in its place."""
     if FAST is not None and func not in DOORS:
         DOORS[func] = (cell, SORTS.get(func, FREE), *besides(func))
 
@@ -85,7 +85,7 @@ class _Probe(torch.Tensor):  # type: ignore[misc]
 
 
 def build() -> None:
-    """Put doors in place of methods of lazy tensors."""
+    """Puts doors in place of methods of lazy tensors."""
     assert FAST is not None
     LazyTensor.__torch_function__ = staticmethod(FAST.main_door())  # type: ignore[method-assign]
     plain = torch.empty(1)
@@ -125,7 +125,7 @@ def overridden() -> bool:
 
 
 def find_modes() -> None:
-    """Let C read PyTorch's modes in its libraries, where they are found and say what its functions say."""
+    """Lets C read PyTorch's modes in its libraries, where they are found, and says what its functions say."""
     keys = torch._C.DispatchKey.__members__
     casting = 0
     for name in keys:

@@ -65,7 +65,7 @@ def _described(named: tuple[str, Any]) -> BlockDescription:
 
 
 def disable(module: Any) -> None:
-    """Give back exactly the module there was, also where what waits, which runs first, fails."""
+    """Gives back exactly the module there was, also where what waits, which runs first, fails."""
     forget_recordings()
     parts = [inner for inner in module.modules() if KEY in inner.__dict__]
     try:
@@ -120,14 +120,14 @@ def _paced(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
 
 
 def _aside(module: Any, args: Any, kwargs: Any) -> Any:
-    """Call as without batching, because something else traces the call."""
+    """Calls as without batching, because something else traces the call."""
     given, named = computed((args, kwargs))
     with UNCAPTURED:
         return hooked.original_call(module, *given, **named)
 
 
 def _automatic_cell(module: Any, args: Any, kwargs: Any) -> Cell | None:
-    """Return the cell of a module that was not hybridized, such as a loss, called on tensors of the open batch."""
+    """Returns the cell of a module that was not hybridized, such as a loss, called on tensors of the open batch."""
     state = LOCAL.state
     batch: Any = state.batch
     inside = state.inside and batch.engine is engine_of("torch")
@@ -177,7 +177,7 @@ def _alike(module: Any) -> Cell | None:
 
 
 def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
-    """Capture a call as one node, or else what it calls; an outermost call is then a sample."""
+    """Captures a call as one node, or else what it calls; an outermost call is then a sample."""
     state = LOCAL.state
     batch = state.batch
     if batch is None or batch.room < 0 or batch.engine is not engine_of("torch"):
@@ -203,7 +203,7 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
 def _node_or_parts(
     module: Any, cell: Cell, args: Any, kwargs: Any, batch: Batch, noted: _Noted, in_sample: bool = False
 ) -> Any:
-    """Capture a call as one node, or what it calls; an outermost call that is not in a sample is one."""
+    """Captures a call as one node, or what it calls; an outermost call that is not in a sample is one."""
     state = LOCAL.state
     _, hooks_inside, passes = noted
     hooks = hooks_inside or module._forward_hooks or module._forward_pre_hooks
@@ -258,12 +258,12 @@ def expanded(batch: Batch, cell: Cell, module: Any, why: str) -> None:
 
 
 def _is_fine(batch: Batch, module: Any, why: str) -> bool:
-    """Tell whether it is expected that a call is not a node: nobody can change it."""
+    """Tells whether it is expected that a call is not a node: nobody can change it."""
     return is_own(module) or why == LOOPS or why in batch.foreign.values()
 
 
 def _parts(module: Any, args: Any, kwargs: Any, batch: Batch, hooks_inside: bool) -> Any:
-    """Call an outermost module, and capture what it calls."""
+    """Calls an outermost module, and captures what it calls."""
     if id(module) not in batch.placed:
         place(batch, module, module.modules, KNOWN)
     known = batch.foreign  # classes in which there is no tensor
@@ -289,7 +289,7 @@ def _hooked(module: Any) -> bool:
 
 
 def _noted(batch: Batch, module: Any, cell: Cell) -> _Noted:
-    """Let the batch know this module, once: its parameters and buffers, and whether anything in it has hooks.
+    """Lets the batch know this module, once: its parameters and buffers, and whether anything in it has hooks.
 
     The last is whether its calls run as they are, with PyTorch's own `__call__`, where operators are the nodes.
     """

@@ -110,7 +110,7 @@ _USUAL_PLAIN, _USUAL_HOLDERS = {*PLAIN} - {float}, {dict, OrderedDict, set}
 
 
 def attributes(owner: Any) -> Any:
-    """Collect what a module's program depends on besides arguments: its plain attributes and parts, and theirs."""
+    """Collects what a module's program depends on besides arguments: its plain attributes and parts, and theirs."""
     if not isinstance(owner, torch.nn.Module):
         return ()
     found: list[Any] = []

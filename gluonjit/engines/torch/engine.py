@@ -57,12 +57,12 @@ class TorchEngine(Adapter):
         return current_mode()
 
     def wait(self) -> None:
-        """Wait for what GPUs have been given."""
+        """Waits for what GPUs have been given."""
         if torch.cuda.is_initialized():
             torch.cuda.synchronize()
 
     def may_choose(self) -> bool:
-        """Tell whether this process may choose how calls run; not if several processes train together."""
+        """Tells whether this process may choose how calls run; not if several processes train together."""
         return not (torch.distributed.is_available() and torch.distributed.is_initialized())
 
     def sum_kind(self, spec: Spec, count: int) -> Kind:
@@ -74,11 +74,11 @@ class TorchEngine(Adapter):
         return Account()
 
     def running(self) -> plain:
-        """Return a context in which operators run at once, unrecorded."""
+        """Returns a context in which operators run at once, unrecorded."""
         return plain()
 
     def session(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> Session:
-        """Make room for a flush."""
+        """Makes room for a flush."""
         snapshots, lost = check_constants(report, plan)
         if snapshots:  # whose numbers are there while a step runs
             options = replace(options, executor="stepwise")
@@ -95,7 +95,7 @@ class TorchEngine(Adapter):
         return numbers_of(value)
 
     def renew(self, lazy: Any) -> None:
-        """Find the value of a view anew."""
+        """Finds the value of a view anew."""
         renew(lazy)
 
     def data_step(self) -> Any:
@@ -103,11 +103,11 @@ class TorchEngine(Adapter):
         return data_step()
 
     def opened(self, lazy: Any) -> Any:
-        """Return a computed tensor with its own memory, which may be written to unnoticed."""
+        """Returns a computed tensor with its own memory, which may be written to unnoticed."""
         return opened(lazy, False)
 
     def put_data(self, lazy: Any, value: Any) -> None:
-        """Give a computed tensor the memory of another, as `tensor.data = value` does."""
+        """Gives a computed tensor the memory of another, as `tensor.data = value` does."""
         put_data(lazy, value)
 
     def refused(self, func: Any, args: tuple[Any, ...], error: Exception) -> Exception:
@@ -122,7 +122,7 @@ class TorchEngine(Adapter):
             raise self.error_of(func, args, kwargs, error)  # noqa: B904 (it has its cause)
 
     def read_by(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run an operator that C++ calls on a lazy tensor on its numbers. Raises CaptureError if it has a history."""
+        """Runs an operator that C++ calls on a lazy tensor on its numbers. Raises CaptureError if it has a history."""
         return read_by(func, args, kwargs)
 
     def error_of(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Exception:
@@ -136,7 +136,7 @@ class TorchEngine(Adapter):
         return waits(args)
 
     def call_cell(self, function: CellFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Capture a call of a function declared with `gluonjit.cell`."""
+        """Captures a call of a function declared with `gluonjit.cell`."""
         cell = function.caches.get(self.name)
         if cell is None:
             cell = function.caches[self.name] = Cell(function.name, LOCAL.state.options)
@@ -161,7 +161,7 @@ class TorchEngine(Adapter):
         return isinstance(net, torch.nn.Module)
 
     def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:
-        """Turn dynamic batching of a module on or off."""
+        """Turns dynamic batching of a module on or off."""
         if dynamic_batch:
             enable(net, options)
         else:
@@ -172,7 +172,7 @@ class TorchEngine(Adapter):
     def verify(
         self, net: Any, samples: Sequence[Any], loss: Any, rtol: float | None, train_mode: bool, options: dict[str, Any]
     ) -> Report:
-        """Compare eager and batched execution."""
+        """Compares eager and batched execution."""
         return verify(net, samples, loss, rtol, train_mode, options, (enable, disable))
 
     def add_n(self, arrays: Sequence[Any]) -> Any:
@@ -180,7 +180,7 @@ class TorchEngine(Adapter):
         return torch.stack(list(arrays)).sum(0)
 
     def calibrate(self, seconds: float, progress: Progress) -> Measured:
-        """Measure what work costs here."""
+        """Measures what work costs here."""
         from gluonjit.engines.torch.calibration import BENCH  # nobody else needs its programs
 
         return measure(BENCH, seconds, progress)
@@ -199,7 +199,7 @@ class TorchEngine(Adapter):
         }
 
     def clear_caches(self) -> None:
-        """Forget all kinds."""
+        """Forgets all kinds."""
         super().clear_caches()
         clear_kinds()
         like.forget()

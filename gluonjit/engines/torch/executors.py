@@ -52,7 +52,7 @@ def _on_cuda(plan: Plan) -> bool:
 
 
 def _looks_at_steps(options: Options) -> str:
-    """Say why steps must be seen one by one, if they must."""
+    """Says why steps must be seen one by one, if they must."""
     if options.check_finite:
         return "check_finite checks the results of each step"
     return "a profiled flush waits after each step" if options.profile else ""

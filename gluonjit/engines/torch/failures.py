@@ -45,13 +45,13 @@ def unfit(func: Any, args: Any, kwargs: Any, error: Exception) -> Exception:
 
 
 def failed(provenance: Provenance, rows: Rows, number: int, error: Exception) -> Exception:
-    """Return the error of a step that failed: it names the first node that fails when run alone."""
+    """Returns the error of a step that failed: it names the first node that fails when run alone."""
     alone = partial(_run_alone, provenance, rows)
     return failures.failed(provenance, number, error, alone, str, _NEXT)
 
 
 def _run_alone(provenance: Provenance, rows: Rows, record: Record, node: int) -> None:
-    """Run the traced call; for any number of children, whose trace has another number, the batched one."""
+    """Runs the traced call; for any number of children, whose trace has another number, the batched one."""
     kind, program = record.kind, program_of(record.kind)
     operands = pieces(kind.groups, gathered(provenance, rows, record, node))
     if kind.children:

@@ -65,7 +65,7 @@ class _TorchObjects(FrameworkObjects):
 def followed(
     recorder: Tracer, owner: Any, run: Callable[..., Any], args: Any, kwargs: dict[str, Any], noted: Noted
 ) -> Any:
-    """Record a call and return its result and what it has read. Raises Refused if it is not a node."""
+    """Records a call and returns its result and what it has read. Raises Refused if it is not a node."""
     follower = Follower(_TorchObjects(owner), (args, kwargs))
     if type(run) is MethodType and run.__self__ is owner:
         run = follower.get(owner, run.__name__)

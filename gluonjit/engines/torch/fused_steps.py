@@ -103,7 +103,7 @@ class FusedSteps:
         return self._steps.under_way
 
     def run(self, begin: int, end: int, tape: StepHistory | None) -> RanFused | None:
-        """Run steps, up to one that has to run otherwise; None if that is the first."""
+        """Runs steps, up to one that has to run otherwise; None if that is the first."""
         if tape is None:
             ways = self._steps.choose(begin, end, NO_FLAGS, NO_FLAGS, _UNTAPED, self)
             return RanFused(self._steps.run(begin, ways, self), {}) if ways else None
@@ -118,7 +118,7 @@ class FusedSteps:
         return RanFused(self._steps.run(begin, ways, self), versions)
 
     def start(self, begin: int) -> Ahead | None:
-        """Run all steps from one on, without recording, while Python goes on; None if one has to run otherwise."""
+        """Runs all steps from one on, without recording, while Python goes on; None if one has to run otherwise."""
         ways = self._steps.choose(begin, len(self.plan.steps), NO_FLAGS, NO_FLAGS, _UNTAPED, self)
         if begin + len(ways) < len(self.plan.steps):
             return None
@@ -136,7 +136,7 @@ class FusedSteps:
         gradient: Callable[[int], Any],
         learned: Callable[[Any, bool], Any],
     ) -> tuple[list[int], float]:
-        """Add to the gradients of arenas and weights, which are made when they are asked for.
+        """Adds to the gradients of arenas and weights, which are made when they are asked for.
 
         Returns the steps that were gone through, and the milliseconds in C.
 

@@ -56,7 +56,7 @@ def two(builder: Builder, op: str, a: Anything, b: Anything, shape: Shape) -> An
 
 
 def _as_wide(a: RowMatrix, view: View, shape: Shape) -> RowMatrix:
-    """Check that the result of an operator is as wide as its shape says: (2, 1) and (1, 2) make (2, 2)."""
+    """Checks that the result of an operator is as wide as its shape says: (2, 1) and (1, 2) make (2, 2)."""
     found = a._replace(view=view, shape=shape)
     if prod(found.inner) != view.width or (a.lead and shape[:1] != a.shape[:1]):
         raise NotFusable(f"rows of {a.inner} are broadcast to {shape}")

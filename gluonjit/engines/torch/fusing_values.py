@@ -45,7 +45,7 @@ Rule = Callable[[Builder, Args, Sequence[Shape]], Any]
 
 
 def rows_in(value: Anything) -> RowMatrix:
-    """Return a value as rows. Raises NotFusable for any other."""
+    """Returns a value as rows. Raises NotFusable for any other."""
     if not isinstance(value, RowMatrix):
         raise NotFusable(f"{type(value).__name__} where rows are needed")
     return value

@@ -46,7 +46,7 @@ class Held:
 
     @property
     def stale(self) -> bool:
-        """Tell whether its numbers have changed since they were captured."""
+        """Tells whether its numbers have changed since they were captured."""
         return self._rows is self.tensor and version_of(self.tensor) != self.version
 
     @property

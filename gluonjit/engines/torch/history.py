@@ -69,7 +69,7 @@ def leads(node: Any, output: int, depth: int = 0) -> bool:
 
 
 def joined_history(tape: Tape, chunks: Mapping[Place, Chunk]) -> None:
-    """Give what can be read its history in PyTorch's autograd; inside of `plain`."""
+    """Gives what can be read its history in PyTorch's autograd; inside of `plain`."""
     outputs, sources = tape.begin(chunks), tape.sources()
     if outputs and sources:
         with LEARNING:

@@ -47,7 +47,7 @@ class Cut(NamedTuple):
 
 
 def cut(trace: Trace, results: Sequence[int], leaves: Sequence[bool]) -> Cut | None:
-    """Cut what is computed of leaf operands out of a trace; None if there is none of it, or nothing else.
+    """Cuts what is computed of leaf operands out of a trace; None if there is none of it, or nothing else.
 
     `leaves` says which operands are rows of inputs.
     """
@@ -79,7 +79,7 @@ def used_alone(trace: Trace, results: Sequence[int]) -> Cut | None:
 
 
 def _owners(trace: Trace, wanted: set[int]) -> dict[int, int | None]:
-    """Find the leaf operand that each position is computed from, None for constants alone; others are left out."""
+    """Finds the leaf operand that each position is computed from, None for constants alone; others are left out."""
     of: dict[int, int | None] = {position: None for position, _ in trace.consts}
     of.update({operand: operand for operand in wanted})
     for op in trace.ops:
@@ -90,7 +90,7 @@ def _owners(trace: Trace, wanted: set[int]) -> dict[int, int | None]:
 
 
 def _may_be_cut(name: str) -> bool:
-    """Tell whether an operator may be cut out: not if it makes more rows of one, as a node does for its children."""
+    """Tells whether an operator may be cut out: not if it makes more rows of one, as a node does for its children."""
     return name in _PRODUCTS | _VIEWS or torch.Tag.pointwise in operator_named(name).tags
 
 

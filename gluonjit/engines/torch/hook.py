@@ -99,6 +99,6 @@ PATCHES: list[tuple[Any, str, Any]] = [
 
 
 def install(module: Any = None) -> None:
-    """Patch PyTorch. Called when its import has finished."""
+    """Patches PyTorch. Called when its import has finished."""
     if register_engine(ENGINE, PATCHES):
         register_optimizer_step_pre_hook(changes.before_step)

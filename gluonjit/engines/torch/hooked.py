@@ -70,7 +70,7 @@ def hooks_everywhere() -> bool:
 
 
 def applied(function: Any, *args: Any) -> Any:
-    """Apply a function of this package's own for autograd, without the checks for those of users."""
+    """Applies a function of this package's own for autograd, without the checks for those of users."""
     if torch._C._are_functorch_transforms_active():
         return function.apply(*args)
     return own_apply.__get__(None, function)(*args)

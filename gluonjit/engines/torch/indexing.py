@@ -30,7 +30,7 @@ _EVERYTHING = slice(None)
 
 
 def opened(key: Any) -> Any:
-    """Return a key of `[]` with integers for known tensors, or computed tensors of one axis or more.
+    """Returns a key of `[]` with integers for known tensors, or computed tensors of one axis or more.
 
     Truth values are the places where they hold. None where something in it waits.
     """
@@ -74,7 +74,7 @@ def _number(end: Any) -> Any:
 
 
 def index(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return `tensor[key]` by what is known; None if it must be captured unchanged."""
+    """Returns `tensor[key]` by what is known; None if it must be captured unchanged."""
     if len(args) != 2 or kwargs:
         return None
     tensor, given = args
@@ -97,7 +97,7 @@ def index(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _has_input_that_learns(batch: Batch) -> bool:
-    """Tell whether the gradient of an input may be asked for, which is zeros if nothing of it is used."""
+    """Tells whether the gradient of an input may be asked for, which is zeros if nothing of it is used."""
     held = [leaf.payload for leaf in batch.graph.leaves.values() if leaf.taped and leaf.payload.__class__ is Held]
     return any(known.tensor.is_leaf and not isinstance(known.tensor, torch.nn.Parameter) for known in held)
 
@@ -136,7 +136,7 @@ def _rows(batch: Batch, value: Value, key: tuple[Any, ...]) -> Any:
 
 
 def _view(batch: Batch, tensor: Any, value: Value, key: tuple[Any, ...], changed: bool) -> Any:
-    """Take a row by integers and slices, and of that an entry."""
+    """Takes a row by integers and slices, and of that an entry."""
     found = indexed(value, key, ())
     if found is not None:
         return noted(wrap(found), tensor, key[0] if len(key) == 1 and key[0].__class__ is int else Key(key))
@@ -169,7 +169,7 @@ def entry(tensor: Any, number: Any) -> Any:
 
 
 def entry_of_each(rows: Any, numbers: Any) -> Any:
-    """Take one entry of each row, by the row's number."""
+    """Takes one entry of each row, by the row's number."""
     rest = rows.shape[2:]
     return rows.gather(1, numbers.reshape(-1, 1, *[1] * len(rest)).expand(-1, 1, *rest)).squeeze(1)
 

@@ -25,7 +25,7 @@ class Indices(NamedTuple):
     besides: dict[int, tuple[Any, ...]]
 
     def upload(self, plan: Plan, steps: Sequence[int]) -> None:
-        """Add those of these steps. They travel as one."""
+        """Adds those of these steps. They travel as one."""
         listed = plan.indices(steps)
         for number in steps:
             step = plan.steps[number]

@@ -21,7 +21,7 @@ class _LookedUp(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(ctx: Any, weight: Any, index: Any, attrs: Mapping[str, Any]) -> Any:
-        """Look them up. What autograd saved it would free."""
+        """Looks them up. What autograd saved it would free."""
         ctx.set_materialize_grads(False)
         ctx.given = index, weight.shape[0], attrs
         return torch.embedding(weight, index, **attrs)
@@ -60,5 +60,5 @@ class AsItWas(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
-        """Put their gradient into one of the tensor."""
+        """Puts their gradient into one of the tensor."""
         return gradient.new_zeros(ctx.shape).index_add_(0, ctx.index, gradient), None, None

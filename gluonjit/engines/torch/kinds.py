@@ -53,7 +53,7 @@ MADE: dict[Callable[..., Any], Callable[[Call], Kind]] = {}
 
 
 def trace_call(call: Call) -> str:
-    """Trace a call, which is noted, unless that of a like one is. Says why it cannot be one node; "" if it may be.
+    """Traces a call, which is noted, unless that of a like one is. Says why it cannot be one node; "" if it may be.
 
     Raises ResultWithoutTensors.
     """
@@ -69,7 +69,7 @@ def trace_call(call: Call) -> str:
 
 
 def make_kind(call: Call) -> Kind | str:
-    """Build the batched program of a call that `trace_call` has traced. A string says why it cannot be one node."""
+    """Builds the batched program of a call that `trace_call` has traced. A string says why it cannot be one node."""
     cell, owner, _, args, kwargs, values, batch, noted = call
     if call.run in MADE:
         return MADE[call.run](call)
@@ -355,7 +355,7 @@ def _terms(trace: Trace, places: list[int]) -> int:
 
 
 def _join_family(cell: Cell, kind: Kind) -> None:
-    """Let kinds with the same program run together, whatever the calls looked like and however many rows they have."""
+    """Lets kinds with the same program run together, whatever the calls looked like and however many rows they have."""
     program = program_of(kind)
     key = (
         kind.poly,

@@ -64,7 +64,7 @@ def may_be_known(tensor: Any) -> bool:
 
 
 def known(item: Any) -> Any:
-    """Return the tensor of integers behind an argument if nothing must run for it; else None."""
+    """Returns the tensor of integers behind an argument if nothing must run for it; else None."""
     if item.__class__ is not LazyTensor:
         return item if item.__class__ is torch.Tensor and is_whole(item) else None
     spec = current(item).spec

@@ -20,7 +20,7 @@ def is_layer(module: Any) -> bool:
 
 
 def is_plain(module: Any) -> bool:
-    """Tell whether a call of a module does what its class says: nothing was replaced."""
+    """Tells whether a call of a module does what its class says: nothing was replaced."""
     space = module.__dict__
     return (
         not any(map(len, map(space.__getitem__, _HOOKS)))

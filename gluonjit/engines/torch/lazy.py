@@ -78,7 +78,7 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run for PyTorch's C++, for functions that do not dispatch on classes: `torch.tensor([x])`."""
+        """Runs for PyTorch's C++, for functions that do not dispatch on classes: `torch.tensor([x])`."""
         return _engine().read_by(func, args, kwargs or {})
 
     @property
@@ -264,7 +264,7 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
 
 
 def item_of(lazy: LazyTensor, key: Any) -> Any:
-    """Return `lazy[key]`: rows of captured values are references. The class has no such method in Python.
+    """Returns `lazy[key]`: rows of captured values are references. The class has no such method in Python.
 
     With one PyTorch would take a tensor for a sequence, and one without axes, in a list, for one that has no length.
     """

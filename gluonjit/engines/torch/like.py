@@ -29,7 +29,7 @@ _traced: WeakKeyDictionary[Any, dict[Any, list[tuple[Any, Any]]]] = WeakKeyDicti
 
 
 def remember(call: Call) -> None:
-    """Remember the module of a call that was traced."""
+    """Remembers the module of a call that was traced."""
     function = _function(call)
     if function is None or call.noted.traced is None:
         return
@@ -43,12 +43,12 @@ def remember(call: Call) -> None:
 
 
 def forget() -> None:
-    """Forget all of them."""
+    """Forgets all of them."""
     _traced.clear()
 
 
 def take(call: Call, wanted: tuple[Any, ...], looks_of: Callable[[Cell, Any], Any]) -> None:
-    """Let a call have the trace of a like module's call, and what it has read, if there is one.
+    """Lets a call have the trace of a like module's call, and what it has read, if there is one.
 
     `looks_of` gives what the program of a module depends on, as it is now.
     """
@@ -99,7 +99,7 @@ class Pairs:
         self._here: dict[int, Any] = {}
 
     def add(self, one: Any, other: Any) -> bool:
-        """Note two of them. False if one of them already has another counterpart."""
+        """Notes two of them. False if one of them already has another counterpart."""
         return self._there.setdefault(id(one), other) is other and self._here.setdefault(id(other), one) is one
 
     def of(self, item: Any) -> Any:
@@ -167,7 +167,7 @@ def _are_weights(one: Any, other: Any) -> bool:
 
 
 def _take(call: Call, variant: Variant, pairs: Pairs) -> bool:
-    """Let a call have a variant's trace and reads, if these are found at its own module's places."""
+    """Lets a call have a variant's trace and reads, if these are found at its own module's places."""
     found: TraceFindings | None = variant.traced
     if found is None:
         return False
@@ -185,7 +185,7 @@ def _take(call: Call, variant: Variant, pairs: Pairs) -> bool:
 
 
 def _there(fact: Fact, pairs: Pairs) -> Fact:
-    """Return the same fact about the other module. Raises KeyError if that cannot be told."""
+    """Returns the same fact about the other module. Raises KeyError if that cannot be told."""
     found = fact.found
     if isinstance(found, tuple):
         if any(pairs.of(item) is not item for item in _within(found)):

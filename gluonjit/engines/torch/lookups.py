@@ -71,7 +71,7 @@ def table_of(batch: Batch, weight: Any, attrs: tuple[tuple[str, Any], ...], tape
 
 
 def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
-    """Return the entries at these indices, an existing tensor; None if it has no dimension, or two or more.
+    """Returns the entries at these indices, an existing tensor; None if it has no dimension, or two or more.
 
     Raises CaptureError for an index outside of the table.
     """
@@ -111,7 +111,7 @@ def wholes(batch: Batch, *numbers: int | list[int]) -> list[Any]:
 
 
 def begin_wholes(batch: Batch) -> None:
-    """Let the batch's graph have integers of the host as rows, if it has none yet."""
+    """Lets the batch's graph have integers of the host as rows, if it has none yet."""
     if batch.graph.wholes is None:
         row = intern_spec((), "int64", "cpu", "stack")
         batch.graph.wholes = batch.graph.entries(integers_of(batch, "int64", "cpu"), row), row

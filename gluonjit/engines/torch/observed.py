@@ -20,7 +20,7 @@ class HookedResult(NamedTuple):
     last: list[Callable[[Any], None]]
 
     def run(self, rows: Any) -> None:
-        """Run the hooks on the rows' gradient, which the program sees as anywhere else; they may replace it."""
+        """Runs the hooks on the rows' gradient, which the program sees as anywhere else; they may replace it."""
         state = LOCAL.state
         before, state.paused = state.paused, 0
         try:
@@ -33,7 +33,7 @@ class HookedResult(NamedTuple):
 
 
 def apart(steps: list[Any], observed: dict[int, list[HookedResult]]) -> Iterator[tuple[Any, int, list[HookedResult]]]:
-    """Give what ran, the last first, with the number of its last step and what is observed of that step's results.
+    """Gives what ran, the last first, with the number of its last step and what is observed of that step's results.
 
     Steps that ran in C in one go are parted after each of those.
     """

@@ -66,7 +66,7 @@ def observe(lazy: LazyTensor, hook: Any = None, *, name: str) -> Any:
 
 
 def _tape_of(value: Value) -> Any:
-    """Return the history that a result is of; None if the gradient of its rows is not its own."""
+    """Returns the history that a result is of; None if the gradient of its rows is not its own."""
     if value.result is None or value.result.chunk.readers.shared or is_used_inside(value):
         return None
     tape = getattr(value.result.chunk.tensor.grad_fn, "tape", None)
@@ -87,7 +87,7 @@ def _observed(tape: Any, value: Value) -> HookedResult:
 
 
 def _retained(tensor: Any) -> Callable[[Any], None]:
-    """Let a tensor retain its gradient: the part from outside of the batch, as PyTorch does it, becomes all of it."""
+    """Lets a tensor retain its gradient: the part from outside of the batch, as PyTorch does it, becomes all of it."""
     before: dict[int, Any] = {}  # what was known, by the pass that adds to it
 
     def note(gradient: Any) -> None:

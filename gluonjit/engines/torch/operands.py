@@ -51,12 +51,12 @@ def value_of(batch: Batch, tensor: Any) -> Value:
 
 
 def is_input(lazy: Any) -> bool:
-    """Tell whether this stands for a tensor of the program, or one that is known, unchanged."""
+    """Tells whether this stands for a tensor of the program, or one that is known, unchanged."""
     return lazy._c is not None and lazy._v.base is lazy._c
 
 
 def current(lazy: Any) -> Value:
-    """Return the value of a lazy tensor; a view of what has been written to since is taken anew."""
+    """Returns the value of a lazy tensor; a view of what has been written to since is taken anew."""
     base = lazy._b
     if base is not None and base._n is not lazy._n:
         engine_of("torch").renew(lazy)  # type: ignore[attr-defined]
@@ -80,7 +80,7 @@ def concrete(lazy: Any) -> Any:
 
 
 def in_memory(lazy: Any) -> Any:
-    """Return the tensor of a view of an existing one, such as an input: nothing runs for it. Else None."""
+    """Returns the tensor of a view of an existing one, such as an input: nothing runs for it. Else None."""
     base = lazy._b
     if base is None and not lazy._n and lazy._v.depth == 0 and lazy._v.base.__class__ is torch.Tensor:
         return lazy._v.base  # it was made for it
@@ -172,7 +172,7 @@ def _copied(tensor: Any, version: int) -> Held:
 
 
 def _as_it_is(batch: Batch, tensor: Any) -> Held:
-    """Return a tensor with its current numbers: PyTorch counts no writes to one made in inference mode."""
+    """Returns a tensor with its current numbers: PyTorch counts no writes to one made in inference mode."""
     place = ("copied", id(tensor))
     known: Held | None = batch.created.get(place)
     if known is None or not torch.equal(known.rows, tensor):

@@ -45,7 +45,7 @@ def _make_sum(spec: Spec, count: int) -> Kind:
 
 
 def clear_kinds() -> None:
-    """Forget them."""
+    """Forgets them."""
     _kinds.clear()
 
 

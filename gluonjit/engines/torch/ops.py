@@ -1,4 +1,4 @@
-"""Capture of single operators: a program's operators on lazy tensors outside of any cell."""
+"""Captures of single operators: a program's operators on lazy tensors outside of any cell."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def _besides(func: Any) -> tuple[Any, ...]:
-    """Return what is captured in place of a function by known numbers: a cell, and its further argument or the next
+    """Returns what is captured in place of a function by known numbers: a cell, and its further argument or the next
     cell.
     """
     return in_place_of(getattr(func, "__name__", "")) if func in BY_NUMBERS else ()

@@ -43,7 +43,7 @@ def _rows_of(call: Call) -> int:
 
 
 def note_traced(call: Call, wanted: tuple[Any, ...], key: Any, kind: Kind) -> None:
-    """Remember where the kind of an operator or a layer is that may be one for any number of rows."""
+    """Remembers where the kind of an operator or a layer is that may be one for any number of rows."""
     rows = _rows_of(call) if call.cell.operator or is_layer(call.owner) else 0
     if not rows or not kind.pure or kind.apart or kind.lone or kind.split or call.noted.facts:
         return

@@ -25,7 +25,7 @@ _MOST_NODES = 4096  # that are looked at for one write
 
 
 def note_write(graph: Graph, value: Value, captured: int, learning: bool = True) -> None:
-    """Remember the nodes that save what a write to this value changes: those before this row, and what writes."""
+    """Remembers the nodes that save what a write to this value changes: those before this row, and what writes."""
     rows = value.rows
     if not value.taped or not value.depth or isinstance(rows, tuple):
         return
@@ -65,12 +65,12 @@ def note_write(graph: Graph, value: Value, captured: int, learning: bool = True)
 
 
 def _apart(record: Record, node: int) -> None:
-    """Make equal calls separate nodes from now on: what they save is not written over."""
+    """Makes equal calls separate nodes from now on: what they save is not written over."""
     record.forget(node)
 
 
 def note_written_result(value: Value) -> None:
-    """Note that the numbers of a value whose batch has run have changed."""
+    """Notes that the numbers of a value whose batch has run have changed."""
     if value.taped and value.result is not None and not value.result.chunk.readers.shared:
         chunk, row = value.result
         first = chunk.place.begin + row
@@ -80,7 +80,7 @@ def note_written_result(value: Value) -> None:
 def savers(
     plan: Plan, learns: Callable[[Place, Any], bool], arena: int, first: int, count: int
 ) -> Iterator[tuple[int, int]]:
-    """Find results of the nodes whose backward pass needs rows of an arena that were overwritten.
+    """Finds results of the nodes whose backward pass needs rows of an arena that were overwritten.
 
     learns: whether gradients go through any of these rows: those of an index, or where that is None of a place.
     """
@@ -125,7 +125,7 @@ def _flags(step: Step, learns: Callable[[Place, Any], bool]) -> tuple[bool, ...]
 
 
 def _copies_of(graph: Graph, rows: range) -> list[list[int]]:
-    """Return the rows of other tensors that are joined of these and have their own memory."""
+    """Returns the rows of other tensors that are joined of these and have their own memory."""
     return [list(joined) for joined in graph.copies if not set(rows).isdisjoint(joined)]
 
 

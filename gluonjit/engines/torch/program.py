@@ -139,7 +139,7 @@ class Lone(Program):
 
 
 def interpret(trace: Trace, results: Sequence[int], operands: Sequence[Any], consts: Sequence[Any]) -> list[Any]:
-    """Run a trace, operator by operator, on one sample's tensors."""
+    """Runs a trace, operator by operator, on one sample's tensors."""
     known: dict[int, Any] = dict(enumerate(operands))
     known.update((position, tensor) for (position, _), tensor in zip(trace.consts, consts))
     for op in trace.ops:
@@ -241,7 +241,7 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
 
 @contextmanager
 def checking(device: str, names: Iterable[str] = ()) -> Iterator[None]:
-    """Return a region in which operators of these names are noted and run on examples; draws are undone."""
+    """Returns a region in which operators of these names are noted and run on examples; draws are undone."""
     draws = any(RANDOM in operator_named(name).tags for name in set(names))
     devices = [] if device == "cpu" else [device_named(device)]
     with plain(), torch.random.fork_rng(devices) if draws else nullcontext():
@@ -270,7 +270,7 @@ def pieces(kind_groups: Sequence[Group], gathered: Sequence[Any]) -> list[Any]:
 
 
 def write(op: TraceOp, values: dict[int, Val], trace: Trace, writer: Writer) -> list[Val]:
-    """Write down an operator, and note its results, which are returned, among the values."""
+    """Writes down an operator, and notes its results, which are returned, among the values."""
     inputs = [values[position] for position in op.inputs]
     args = {name: placed(value, inputs) for name, value in op.attrs}
     outputs = [trace.shapes[position] for position in op.outputs]

@@ -43,7 +43,7 @@ def is_inference(input: Any) -> bool:
 
 
 def read_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run an operator that C++ calls on lazy tensors, as `torch.tensor([x])` does, on their numbers.
+    """Runs an operator that C++ calls on lazy tensors, as `torch.tensor([x])` does, on their numbers.
 
     Autograd has been passed by then, and is begun again. Raises CaptureError if gradients would get lost: of views.
     """

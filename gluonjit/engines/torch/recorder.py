@@ -103,7 +103,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Leave torch.compile alone; returning True would import all of it, which takes seconds."""
+        """Leaves torch.compile alone; returning True would import all of it, which takes seconds."""
         return False
 
     def placeholders(self) -> list[TraceTensor]:
@@ -130,7 +130,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         return tensor.__class__ is TraceTensor and tensor.recorder is self
 
     def place_of(self, tensor: TraceTensor) -> int:
-        """Return the position of a tensor; a view of what has been written to since is taken anew."""
+        """Returns the position of a tensor; a view of what has been written to since is taken anew."""
         base = tensor.base
         if base is not None and base.writes != tensor.writes:
             with torch.set_grad_enabled(tensor.learning), self:
@@ -142,7 +142,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         return int(tensor.position)
 
     def close(self) -> None:
-        """Let go of what views refer to: PyTorch's own references between them are not seen by the collector."""
+        """Lets go of what views refer to: PyTorch's own references between them are not seen by the collector."""
         for view in self._views:
             view.base, view.path = None, ()
         self._views.clear()
@@ -215,7 +215,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         return len(self._shapes) - 1
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Record an operator and return placeholders of its results."""
+        """Records an operator and returns placeholders of its results."""
         schema = func._schema
         if (
             keeps_statistics(func, args)
@@ -256,7 +256,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         return True
 
     def _new_numbers(self, func: Any, named: dict[str, Any], written: TraceTensor) -> int:
-        """Return the position of what an operator writes, as a separate tensor."""
+        """Returns the position of what an operator writes, as a separate tensor."""
         assign = ASSIGNING.get(func)
         if assign is not None:
             with self:
@@ -347,12 +347,12 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         return type(found)(results) if isinstance(found, (list, tuple)) else results[0]
 
     def _stays(self, device: Any) -> bool:
-        """Tell whether a result on this device is where the operands are; else it is no node's."""
+        """Tells whether a result on this device is where the operands are; else it is no node's."""
         here = device_named(self.trace.device)
         return device is None or (device.type == here.type and device.index in (None, here.index))
 
     def _note_views(self, func: Any, named: dict[str, Any], results: list[TraceTensor], several: bool) -> None:
-        """Remember what these are views of."""
+        """Remembers what these are views of."""
         (first, *_) = func._schema.arguments
         parent = named[first.name]
         rest = {name: value for name, value in named.items() if name != first.name}
@@ -401,7 +401,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             return int(torch.where(torch.ones_like(new, dtype=torch.bool), new, self._tensor(before)).position)
 
     def _as_before(self, target: TraceTensor, position: int) -> int:
-        """Cast what is written to the dtype of its target. Raises NeedsValue if PyTorch refuses."""
+        """Casts what is written to the dtype of its target. Raises NeedsValue if PyTorch refuses."""
         (shape, _), (before, dtype) = self.trace.shapes[position], self.trace.shapes[target.position]
         wanted = dtype_named(dtype)
         if shape != before or not torch.can_cast(self._shapes[position].dtype, wanted):

@@ -45,7 +45,7 @@ class NotOneNode(Exception):
 
 @contextmanager
 def noting(batch: Batch, name: str, why: NotOneNode) -> Iterator[None]:
-    """Run an operator that is no node, and let the report say why it is none.
+    """Runs an operator that is no node, and lets the report say why it is none.
 
     Where tracing it has raised an error it says so when the operator has run: what PyTorch refuses says why by itself.
     """
@@ -142,7 +142,7 @@ def record_again(batch: Batch, cell: Cell, owner: Any, key: tuple[Any, ...]) -> 
 
 
 def _put(batch: Batch, key: tuple[Any, ...], kind: Kind, variant: Variant, found_by: tuple[Any, Any] | None) -> Record:
-    """Let calls of a signature find this kind in the open batch.
+    """Lets calls of a signature find this kind in the open batch.
 
     `found_by` is what finds it in another; None where `signature_of` makes that of the key.
     """
@@ -217,7 +217,7 @@ def _pattern_of(call: Call) -> Pattern:
 
 
 def _is_nested(call: Call) -> bool:
-    """Tell whether an argument is nested: numbers in a list, or more than a list of some tensors."""
+    """Tells whether an argument is nested: numbers in a list, or more than a list of some tensors."""
     given = (*call.args, *call.kwargs.values())
     return max(map(_depth, given), default=0) > _CHILDREN or any(map(_lists_numbers, given))
 
@@ -236,7 +236,7 @@ def _depth(arg: Any) -> int:
 
 
 def _refused_before(call: Call, wanted: tuple[Any, ...]) -> str | None:
-    """Say why a new signature is no node, if earlier ones tell."""
+    """Says why a new signature is no node, if earlier ones tell."""
     if not call.cell.patterns or wanted in call.cell.variants:
         return None
     pattern = _pattern_of(call)
@@ -250,7 +250,7 @@ def _refused_before(call: Call, wanted: tuple[Any, ...]) -> str | None:
 
 
 def _note_refusal(call: Call, reason: str) -> None:
-    """Remember why a signature is no node: where several are none for one reason, no other is tried."""
+    """Remembers why a signature is no node: where several are none for one reason, no other is tried."""
     if call.cell.operator or reason.startswith(RAISED):
         return
     pattern = _pattern_of(call)
@@ -262,7 +262,7 @@ def _note_refusal(call: Call, reason: str) -> None:
 
 
 def _note_record(call: Call, record: Record) -> None:
-    """Remember calls that are one node, whose structure may or may not come again."""
+    """Remembers calls that are one node, whose structure may or may not come again."""
     pattern = _pattern_of(call)
     if any(other.kind.family is record.kind.family for other in pattern.records):
         pattern.again = True
@@ -377,7 +377,7 @@ def _kind(call: Call) -> Kind | str:
 
 
 def trace_again(call: Call, key: tuple[Any, ...], record: Record) -> None:
-    """Compare a call that was found with what it would be traced to now. Raises StateError where that is another."""
+    """Compares a call that was found with what it would be traced to now. Raises StateError where that is another."""
     cell, batch = call.cell, call.batch
     training = getattr(call.owner, "training", None)
     variants = cell.variants.get(_wanted(call, key, training), ())
@@ -399,7 +399,7 @@ def _wanted(call: Call, key: tuple[Any, ...], training: Any) -> tuple[Any, ...]:
 
 
 def _note_lookup(cell: Cell, kind: Kind, owner: Any) -> None:
-    """Remember a cell that is nothing but a look-up in one of its parameters."""
+    """Remembers a cell that is nothing but a look-up in one of its parameters."""
     trace = program_of(kind).trace
     if cell.operator or kind.split is not None:
         return

@@ -21,12 +21,12 @@ from gluonjit.hybrid.run.state import settle as run
 
 
 def outside_of_transforms() -> Any:
-    """Return a context in which no transform of torch.func is active."""
+    """Returns a context in which no transform of torch.func is active."""
     return nullcontext() if peek_interpreter_stack() is None else temporarily_clear_interpreter_stack()
 
 
 def settle(value: Value, backward: bool = False) -> None:
-    """Run the batch of a value if that has not run."""
+    """Runs the batch of a value if that has not run."""
     with outside_of_transforms():
         run(value, backward)
 
@@ -41,7 +41,7 @@ def numbers_of(value: Value) -> Any:
 
 
 def refuse_used(item: Any, call: str) -> None:
-    """Raise if the gradient of a computed result is requested that captured calls of the same batch have used.
+    """Raises if the gradient of a computed result is requested that captured calls of the same batch have used.
 
     Or the call that it is a result of, on its way to another.
     """

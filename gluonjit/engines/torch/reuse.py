@@ -121,7 +121,7 @@ class _PyTorch(Reusing):
 
     @contextmanager
     def watched(self, batch: Batch, net: Any, arrays: list[Any]) -> Iterator[None]:
-        """Return a region in which functions of existing tensors are seen, and draws are noticed."""
+        """Returns a region in which functions of existing tensors are seen, and draws are noticed."""
         own = {id(array): array for array in arrays if not is_whole(array)}
         before = _drawn()
         with _FunctionWatch({**batch.parameters, **own}):
@@ -142,7 +142,7 @@ class _PyTorch(Reusing):
         return wrap(value)
 
     def link(self, view: Any, base: Any, key: Any) -> None:
-        """Let a tensor be this view of another."""
+        """Lets a tensor be this view of another."""
         view._b, view._k, view._n = base, key, base._n
 
     def signature(self, batch: Batch, key: Any, record: Record) -> Any:
@@ -174,7 +174,7 @@ class _PyTorch(Reusing):
         return ArraySource("array", payload.tensor)
 
     def keeps(self, batch: Batch, array: Any) -> None:
-        """Raise NotReusable for a tensor that learns, and is no weight."""
+        """Raises NotReusable for a tensor that learns, and is no weight."""
         if array.requires_grad and id(array) not in batch.parameters:
             raise NotReusable("it uses a tensor with a gradient that is neither an argument nor a parameter")
 

@@ -145,13 +145,13 @@ def put(batch: Batch, way: str, base: Any, index: Any, source: Any, *settings: A
 
 
 def _with_none(base: Any, source: Any) -> Any:
-    """Return the tensor with no rows put into it; what none were taken from has a gradient of zeros."""
+    """Returns the tensor with no rows put into it; what none were taken from has a gradient of zeros."""
     learns = source.requires_grad and torch.is_grad_enabled()
     return base + source.sum(0) if learns else base * 1
 
 
 def _as_rows(batch: Batch, value: Value, tensor: Any) -> Value:
-    """Return a vector of the program's own as this many rows of one number; another value unchanged."""
+    """Returns a vector of the program's own as this many rows of one number; another value unchanged."""
     spec = intern_spec(value.spec.shape, value.spec.dtype, value.spec.device, "rows")
     given = tensor if tensor.__class__ is not LazyTensor else tensor._c
     if given is None or value.depth or value.taped or given.requires_grad:
@@ -161,7 +161,7 @@ def _as_rows(batch: Batch, value: Value, tensor: Any) -> Value:
 
 
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any], *names: str) -> list[Any] | None:
-    """Return the arguments by name, None for missing ones; None if there are others."""
+    """Returns the arguments by name, None for missing ones; None if there are others."""
     if len(args) > len(names) or (kwargs and set(kwargs) - set(names)):
         return None
     return [*args, *[kwargs.get(name) for name in names[len(args) :]]]
@@ -247,7 +247,7 @@ def mean(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def in_place_of(name: str) -> tuple[Any, ...]:
-    """Return what C captures for a function's usual calls: a cell, and its second argument or the next cell."""
+    """Returns what C captures for a function's usual calls: a cell, and its second argument or the next cell."""
     if name == "index_add":
         return cell_of(into_rows, into_rows.__name__), "index_add", 1  # C tells texts apart by where they are
     if name == "mean":

@@ -76,7 +76,7 @@ class Session(ArraySession):
         self._prepare(options, samples)
 
     def _prepare(self, options: Options, samples: int) -> None:
-        """Make room for rows, and find out how each step runs."""
+        """Makes room for rows, and finds out how each step runs."""
         plan = self.plan
         self.make_room()
         taped = any(plan.recorded)
@@ -98,7 +98,7 @@ class Session(ArraySession):
         return found
 
     def put_lookup(self, chunk: LookupChunk) -> None:
-        """Look the entries up; where the table is learned, gradients go on to it."""
+        """Looks the entries up; where the table is learned, gradients go on to it."""
         table = chunk.table
         if table.weight is None:
             if self._wanted(chunk):
@@ -121,7 +121,7 @@ class Session(ArraySession):
             self._note_inputs(chunk.place, [rows])
 
     def _moved(self, place: Place, rows: Any) -> bool:
-        """Copy a few rows of numbers as they are in the host's memory, for which PyTorch makes three calls."""
+        """Copies a few rows of numbers as they are in the host's memory, for which PyTorch makes three calls."""
         spec, count = self.plan.arenas[place.arena].spec, place.end - place.begin
         if spec.dtype != "float32" or spec.device != "cpu" or count > _FEW or not self._has_room(place):
             return False
@@ -132,7 +132,7 @@ class Session(ArraySession):
         return True
 
     def _copied(self, chunk: LookupChunk) -> bool:
-        """Copy entries of a table in the host's memory, where a call of PyTorch takes longer; False where that is not.
+        """Copies entries of a table in the host's memory, where a call of PyTorch takes longer; False elsewhere.
 
         Capture has seen to it that there are such entries.
         """
@@ -150,7 +150,7 @@ class Session(ArraySession):
         return True
 
     def _wanted(self, chunk: LookupChunk) -> bool:
-        """Tell whether a step reads numbers of the program; else they are put in place on request.
+        """Tells whether a step reads numbers of the program; else they are put in place on request.
 
         Of most programs they are indices, which are known.
         """
@@ -168,7 +168,7 @@ class Session(ArraySession):
         return sent(np.array(chunk.indices, dtype=np.int64), device_named(chunk.spec.device))
 
     def put_leaves(self, chunk: LeafChunk) -> None:
-        """Put tensors together that were there before the batch; gradients go on to those that learn."""
+        """Puts tensors together that were there before the batch; gradients go on to those that learn."""
         spec = chunk.leaves[0].spec
         raws = [leaf.payload.raw for leaf in chunk.leaves]
         tensors = [leaf.payload.rows for leaf in chunk.leaves] if None in raws else []
@@ -189,7 +189,7 @@ class Session(ArraySession):
                 self._note_inputs(chunk.place, tensors if spec.mode == "rows" else [x.unsqueeze(0) for x in tensors])
 
     def put_numbers(self, place: Place, raw: bytes, spec: Spec) -> None:
-        """Put rows of an input, as bytes in the host's memory, into their place."""
+        """Puts rows of an input, as bytes in the host's memory, into their place."""
         if not self._has_room(place):
             self.put(place, of_bytes(raw, spec))
             return
@@ -201,7 +201,7 @@ class Session(ArraySession):
         return self.finite is None and not self.plan.arenas[place.arena].sole
 
     def _written_to(self, place: Place, leaf: Leaf) -> None:
-        """Refuse reads of rows whose tensor has been written to."""
+        """Refuses reads of rows whose tensor has been written to."""
         text = (
             f"a tensor of shape {tuple(leaf.payload.tensor.shape)} was written to after captured calls had read "
             "it and before they ran. Write to a copy (tensor.clone()), or first read a result of these calls, "
@@ -213,7 +213,7 @@ class Session(ArraySession):
         self.lost = [*self.lost, (place, error)]
 
     def as_arena(self, rows: Any, own: bool) -> Any:
-        """Detach rows, and copy them unless `own`: later writes of the program to its own tensor must not show."""
+        """Detaches rows, and copies them unless `own`: later writes of the program to its own tensor must not show."""
         return rows.detach() if own else rows.detach().clone()
 
     def room(self, arena: Arena) -> Any:
@@ -221,11 +221,11 @@ class Session(ArraySession):
         return room_for(arena.spec, arena.rows)
 
     def copy(self, rows: Any, to: Any) -> None:
-        """Copy rows into others, without their history."""
+        """Copies rows into others, without their history."""
         to.copy_(rows.detach())
 
     def _note_inputs(self, place: Place, tensors: Sequence[Any]) -> None:
-        """Note the tensors of these rows, each separately: unused ones may be gone later."""
+        """Notes the tensors of these rows, each separately: unused ones may be gone later."""
         begin, found = place.begin, self._inputs.setdefault(place, [])
         for tensor in tensors:
             end = begin + tensor.shape[0]
@@ -235,7 +235,7 @@ class Session(ArraySession):
                 self.tape.note_input(found[-1].place, tensor)
 
     def run(self, number: int) -> None:
-        """Gather the operands of a step, run it, and put its results into their places."""
+        """Gathers the operands of a step, runs it, and puts its results into their places."""
         try:
             with as_captured(self.snapshots) if self.snapshots else _NOW:
                 if not self._run_fused(number, number + 1):
@@ -246,7 +246,7 @@ class Session(ArraySession):
             raise failed(self.provenance, self.rows, number, error) from error
 
     def run_from(self, number: int) -> int:
-        """Run a step, or all from it on that run in C, at once; returns the number of the next one."""
+        """Runs a step, or all from it on that run in C, at once; returns the number of the next one."""
         if self._fused is None or self.profile or self.finite is not None or number not in self._fused:
             return super().run_from(number)
         try:
@@ -259,7 +259,7 @@ class Session(ArraySession):
         return end if end > number else super().run_from(number)
 
     def start(self, number: int) -> bool:
-        """Let all steps from one on run while Python goes on, if they run in C and nothing is recorded."""
+        """Lets all steps from one on run while Python goes on, if they run in C and nothing is recorded."""
         fused = self._fused
         if fused is None or self.tape is not None or self.profile or self.finite is not None or self.snapshots:
             return False
@@ -289,7 +289,7 @@ class Session(ArraySession):
             self.finite.results(number, results)
 
     def _run_fused(self, begin: int, end: int) -> int:
-        """Run steps in C, and return how many have run so: up to one for which that cannot be."""
+        """Runs steps in C, and returns how many have run so: up to one for which that cannot be."""
         fused = self._fused
         if fused is None or begin not in fused:
             return 0
@@ -362,7 +362,7 @@ class Session(ArraySession):
         return self._rows_at(place)
 
     def _note_nodes(self, chunk: Chunk, place: Place) -> None:
-        """Tell a chunk that may get a history of the nodes that it is from."""
+        """Tells a chunk that may get a history of the nodes that it is from."""
         if self._makers is None:
             common = self.plan.common
             self._makers = common.makers
@@ -406,7 +406,7 @@ class Session(ArraySession):
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _put_unread(self) -> None:
-        """Put numbers into their place that no step has read."""
+        """Puts numbers into their place that no step has read."""
         unread, self._unread = self._unread, None
         for chunk in unread or ():
             self.put(chunk.place, self._lookup_index(chunk).to(dtype_named(chunk.spec.dtype)))
@@ -431,12 +431,12 @@ class Session(ArraySession):
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def wait(self) -> None:
-        """Wait for the device where the parts are timed."""
+        """Waits for the device where the parts are timed."""
         if self.profile and torch.cuda.is_available():
             torch.cuda.synchronize()
 
     def finish(self) -> None:
-        """Give readable values their history, and forget what only the run needed."""
+        """Gives readable values their history, and forgets what only the run needed."""
         self._indices = Session._indices
         if self.tape is not None:
             joined_history(self.tape, self._chunks)

@@ -115,7 +115,7 @@ class Tape:
         return bool(count_nonzero(self._learned[place.arena][rows]))
 
     def run(self, number: int, operands: list[Any], indices: list[Any], besides: tuple[Any, ...]) -> list[Any]:
-        """Run a step and record it; `indices` are those that its operands were gathered by, on the device."""
+        """Runs a step and records it; `indices` are those that its operands were gathered by, on the device."""
         step = self.plan.steps[number]
         program = program_of(step.kind)
         given, learned = [], []
@@ -144,7 +144,7 @@ class Tape:
         return results
 
     def note_fused(self, ran: RanFused) -> None:
-        """Remember steps that ran in C, where something learns."""
+        """Remembers steps that ran in C, where something learns."""
         assert self.fused is not None
         if self.fused.learns(ran):
             self._steps.append(ran)
@@ -170,7 +170,7 @@ class Tape:
         return [(place, head) for place, head in zip(self._places, heads) if head is not None]
 
     def begin(self, chunks: Mapping[Place, Chunk]) -> list[Chunk]:
-        """Note which rows can be read; returns those that gradients go through."""
+        """Notes which rows can be read; returns those that gradients go through."""
         # What no step has read may have a history that is gone.
         self._inputs = [
             (place, rows)
@@ -256,7 +256,7 @@ class Tape:
         self._held.append((place, held))
 
     def _refuse_overwritten(self, reached: Reach, way: Route | None) -> None:
-        """Raise where backward has come through a node that needs what the program has written over."""
+        """Raises where backward has come through a node that needs what the program has written over."""
         nodes, rewritten = list(self.plan.overwritten), list(self.plan.rewritten)
         for place, held in self._held:
             if held.rewritten:
@@ -293,7 +293,7 @@ class Tape:
         free: bool,
         way: Route | None,
     ) -> bool:
-        """Go backward through a step; False if nothing depends on its results."""
+        """Goes backward through a step; False if nothing depends on its results."""
         step = self.plan.steps[ran.number]
         given = [(k, result) for k, result in ran.results if reached.reaches(step.places[k])]
         if not given:
@@ -332,7 +332,7 @@ class Tape:
     def _backward_fused(
         self, ran: RanFused, arenas: list[Any], reached: Any, found: dict[int, Any], way: Route | None
     ) -> list[int]:
-        """Go backward through steps that ran in C; returns those that anything depends on."""
+        """Goes backward through steps that ran in C; returns those that anything depends on."""
         assert self.fused is not None
 
         def learned(tensor: Any, reaches: bool) -> Any:
@@ -364,7 +364,7 @@ class Tape:
         arena.index_add_(0, operand.sent, gradient)
 
     def _note_backward(self) -> None:
-        """Warn where minibatches are captured and differentiated one sample at a time."""
+        """Warns where minibatches are captured and differentiated one sample at a time."""
         self.backwards += 1
         self.gone = True
         MINIBATCH.gone = True
@@ -383,7 +383,7 @@ class Tape:
             cost_model("torch", VERSIONS).observe_backward(ObservedBackward(self.plan, laps, rest))
 
     def free(self) -> None:
-        """Forget the history."""
+        """Forgets the history."""
         self.freed = True
         self._steps = []
         self._held = []

@@ -93,7 +93,7 @@ class Trace:
 
 
 def renumbered(trace: Trace, new: Trace, sources: Sequence[int], results: list[int]) -> Trace:
-    """Fill a trace, whose operands are these positions of another, with what the results need; they count anew."""
+    """Fills a trace, whose operands are these positions of another, with what the results need; they count anew."""
     place = {position: number for number, position in enumerate(sources)}
     needed: set[int] = set(results)
     ops: list[TraceOp] = []
@@ -154,12 +154,12 @@ class Loops:
         self._passed: dict[int, int] = {}  # the bits of weights that a result depends on, where there are some
 
     def add_constant(self, position: int, tensor: Any) -> None:
-        """Note a constant."""
+        """Notes a constant."""
         if isinstance(tensor, torch.nn.Parameter) and tensor.dim() >= 2:
             self._weights[position] = 1 << position
 
     def add(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        """Note an operator. A weight is used in products alone: to add one, as a learned query, makes no loop."""
+        """Notes an operator. A weight is used in products alone: to add one, as a learned query, makes no loop."""
         used = through = weights = 0
         for position in inputs:
             weight = self._weights.get(position, 0)

@@ -37,7 +37,7 @@ def _probed(tensor: Any) -> tuple[Any, Any]:
 
 @contextmanager
 def observed(log: Log) -> Iterator[None]:
-    """Note every call of a module or a declared cell on this thread."""
+    """Notes every call of a module or a declared cell on this thread."""
     thread = LOCAL.state
     call, function = _Module.__call__, CellFunction.__call__
 
@@ -113,7 +113,7 @@ def _run(
 
 
 def _write(tensor: Any, numbers: Any) -> None:
-    """Put numbers back where they were written over; a number of writes is left alone else."""
+    """Puts numbers back where they were written over; a number of writes is left alone else."""
     if isinstance(tensor, np.ndarray):
         tensor[...] = numbers
     elif tensor.__class__ is not LazyTensor and tensor.shape == numbers.shape and not torch.equal(tensor, numbers):
@@ -175,7 +175,7 @@ def _learned(net: Any, samples: Sequence[Any]) -> Iterator[tuple[str, Any]]:
 
 @contextmanager
 def _kept_gradients(net: Any, samples: Sequence[Any]) -> Iterator[None]:
-    """Save what backward writes to, and restore it at the end."""
+    """Saves what backward writes to, and restores it at the end."""
     kept = [(tensor, tensor.grad) for _, tensor in _learned(net, samples)]
     try:
         yield
@@ -186,7 +186,7 @@ def _kept_gradients(net: Any, samples: Sequence[Any]) -> Iterator[None]:
 
 @contextmanager
 def _in_mode(net: Any, train_mode: bool) -> Iterator[None]:
-    """Set all parts of the net to training or inference; at the end each returns to its own mode."""
+    """Sets all parts of the net to training or inference; at the end each returns to its own mode."""
     before = [(module, module.training) for module in net.modules()]
     net.train(train_mode)
     try:

@@ -25,7 +25,7 @@ class ViewStep(NamedTuple):
 
 
 def through(path: tuple[ViewStep, ...], base: Any, part: Any) -> Any:
-    """Return a base with `part` in place of its view. Raises NeedsValue if that is not known of this view."""
+    """Returns a base with `part` in place of its view. Raises NeedsValue if that is not known of this view."""
     parents = [base]
     for step in path[:-1]:
         parents.append(step.of(parents[-1]))

@@ -20,7 +20,7 @@ _SIZES = {"float16": 2, "bfloat16": 2, "float64": 8, "int64": 8, "int16": 2, "in
 
 
 def work_of(trace: Trace, operators: int) -> Work:
-    """Return the work of one node of a traced program, which runs as this many operators."""
+    """Returns the work of one node of a traced program, which runs as this many operators."""
     consts = {position for position, _ in trace.consts}
     flops, moved = 0.0, 0
     for op in trace.ops:

@@ -75,7 +75,7 @@ _places: dict[Any, int] = {}
 
 
 def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run or capture a call that writes to a lazy tensor; returns what it gives, mostly the tensor itself."""
+    """Runs or captures a call that writes to a lazy tensor; returns what it gives, mostly the tensor itself."""
     base, path = base_of(target)
     batch = LOCAL.state.batch
     at_once = name in _RESHAPING or any(step.func is DATA for step in path)  # which autograd does not notice
@@ -92,7 +92,7 @@ def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict
 
 
 def base_of(lazy: Any) -> tuple[Any, tuple[ViewCall, ...]]:
-    """Find the base of a lazy tensor that is a view, and the path to it; otherwise the tensor itself."""
+    """Finds the base of a lazy tensor that is a view, and the path to it; otherwise the tensor itself."""
     base = lazy._b
     if base is None:
         return lazy, ()
@@ -108,7 +108,7 @@ def _count(base: Any) -> None:
 
 
 def renew(lazy: Any) -> None:
-    """Find the value of a view anew, of what has been written to since it was taken."""
+    """Finds the value of a view anew, of what has been written to since it was taken."""
     base, path = base_of(lazy)
     if base is lazy:
         return
@@ -129,7 +129,7 @@ def renew(lazy: Any) -> None:
 
 
 def _apart(value: Value, computed: Any) -> Value:
-    """Return the value of an existing tensor that is not part of a graph."""
+    """Returns the value of an existing tensor that is not part of a graph."""
     return Value(value.rows, 0, spec_of(computed), None, bool(computed.requires_grad), None)
 
 
@@ -147,7 +147,7 @@ def _captured(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """Capture the write as a node that gives all of the base. Raises NotOneNode."""
+    """Captures the write as a node that gives all of the base. Raises NotOneNode."""
     by_out = kwargs.get("out") is target
     taped = base._v.taped
     quiet = taped and not torch.is_grad_enabled()
@@ -180,7 +180,7 @@ def _captured(
 
 
 def _by_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the arguments of a write by a key with integers for known tensors.
+    """Returns the arguments of a write by a key with integers for known tensors.
 
     Not for masks of bytes, some of which PyTorch refuses.
     """
@@ -229,7 +229,7 @@ def _constant(
 
 
 def _writer(func: Any, path: tuple[ViewCall, ...], by_out: bool, quiet: bool, taped: bool) -> Callable[..., Any]:
-    """Make a function that gives a tensor after a write to a view of it."""
+    """Makes a function that gives a tensor after a write to a view of it."""
 
     def write(base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         with torch.set_grad_enabled(torch.is_grad_enabled() and not quiet):
@@ -266,7 +266,7 @@ def _stand_in(item: Any) -> Any:
 
 
 def _at_once(func: Any, base: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Write to computed tensors, by PyTorch itself."""
+    """Writes to computed tensors, by PyTorch itself."""
     refuse(WRITES)
     given, named = map_structure((args, kwargs), _waiting)  # what waits runs before there is other memory
     opened(base)
@@ -293,7 +293,7 @@ def _waiting(item: Any) -> Any:
 
 
 def concrete_item(item: Any) -> Any:
-    """Return the computed tensor of a lazy one, also within a slice; anything else unchanged."""
+    """Returns the computed tensor of a lazy one, also within a slice; anything else unchanged."""
     if item.__class__ is LazyTensor:
         return concrete(item)
     if item.__class__ is slice:
@@ -323,7 +323,7 @@ def opened(lazy: Any, written: bool = True) -> Any:
 
 
 def put_data(lazy: Any, value: Any) -> None:
-    """Let a tensor have the memory of another from now on; what it was a view of, and its views, keep theirs."""
+    """Lets a tensor have the memory of another from now on; what it was a view of, and its views, keep theirs."""
     computed = opened(lazy, False)
     computed.data = concrete_item(value)
     lazy._b = lazy._k = lazy._n = None
@@ -331,7 +331,7 @@ def put_data(lazy: Any, value: Any) -> None:
 
 
 def _run_readers(tensor: Any) -> None:
-    """Run pending calls that read an input before it is written to, unless it was copied."""
+    """Runs pending calls that read an input before it is written to, unless it was copied."""
     batch = LOCAL.state.batch
     known = None if batch is None else batch.imports.get(id(tensor))
     if batch is not None and known is not None and known[0].rows is tensor:

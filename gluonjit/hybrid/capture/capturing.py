@@ -15,12 +15,12 @@ from gluonjit.hybrid.run.state import LOCAL
 
 
 def room_of(kind: Kind, options: Options) -> float:
-    """Return the fraction of a batch's room that a node of this kind takes."""
+    """Returns the fraction of a batch's room that a node of this kind takes."""
     return max(1.0 / options.max_nodes, kind.bytes / options.max_bytes)
 
 
 def open_batch(engine: Engine, options: Options | None = None) -> Batch:
-    """Return the open batch of this thread, with room for one more node."""
+    """Returns the open batch of this thread, with room for one more node."""
     state = LOCAL.state
     batch = state.batch
     if batch is None or batch.engine is not engine:
@@ -32,14 +32,14 @@ def open_batch(engine: Engine, options: Options | None = None) -> Batch:
 
 
 def captured(batch: Batch, record: Record, values: Sequence[Value]) -> tuple[Value, ...]:
-    """Return the results of a call on these values: those of a new node, or if it is pure of an equal one."""
+    """Returns the results of a call on these values: those of a new node, or if it is pure of an equal one."""
     rows = tuple([value.rows for value in values])
     depth = max([value.depth for value in values], default=0) + 1
     return record.capture(batch, batch.graph, rows, depth, batch.sharing)
 
 
 def outermost_batch(engine: Engine, options: Options) -> Batch:
-    """Return the open batch for an outermost model with these options; in `batching` the scope's options hold."""
+    """Returns the open batch for an outermost model with these options; in `batching` the scope's options hold."""
     LOCAL.state.mode = engine.current_mode()
     batch = open_batch(engine, options)
     if not batch.explicit and batch.options is not options and batch.options != options:
@@ -50,7 +50,7 @@ def outermost_batch(engine: Engine, options: Options) -> Batch:
 
 
 def sampled(batch: Batch, run: Callable[..., Any], *args: Any) -> Any:
-    """Call an outermost model on one sample: the calls of `run` are captured in the batch."""
+    """Calls an outermost model on one sample: the calls of `run` are captured in the batch."""
     state = LOCAL.state
     begin = perf_counter()
     batch.begin_sample()

@@ -11,7 +11,7 @@ from gluonjit.hybrid.run.state import LOCAL, State
 
 
 def configure() -> None:
-    """Configure the fast path, if it was built. Engines call this before they add their own data."""
+    """Configures the fast path, if it was built. Engines call this before they add their own data."""
     if FAST is not None:
         FAST.configure(
             "package",

@@ -69,7 +69,7 @@ def _engines_of(args: Any) -> list[Engine]:
 
 
 def cell(function: Callable[..., Any] | None = None, **options: Any) -> CellFunction:
-    """Declare a function or method as a cell: under dynamic batching each call is one node.
+    """Declares a function or method as a cell: under dynamic batching each call is one node.
 
     Used as a decorator, without options; pass options to `hybridize(dynamic_batch=True, ...)` or `batching(...)`.
     Raises OptionError for any option, and TypeError if `function` is not callable.

@@ -42,7 +42,7 @@ class Here:
         )
 
     def gather(self, item: Any, arrays: list[Any]) -> bool:
-        """Append the arrays in nested arguments; False if one of them was captured."""
+        """Appends the arrays in nested arguments; False if one of them was captured."""
         return gather(item, self._ways, self._way_of, arrays)
 
     def _way_of(self, kind: type) -> int:
@@ -53,7 +53,7 @@ class Here:
         return LISTED if issubclass(kind, (list, tuple)) else OTHER
 
     def capture(self, batch: Batch, template: CaptureTemplate, arrays: list[Any]) -> None:
-        """Capture a template, for a call with these arrays among its arguments. Raises NotReusable."""
+        """Captures a template, for a call with these arrays among its arguments. Raises NotReusable."""
         replay, kinds, lookups = self._replay, template.kinds, template.lookups
         place = replay.begin(kinds, lookups)
         if place >= 0:
@@ -69,7 +69,7 @@ class Here:
             batch.graph.copies.append([replay.row(number) for number in template.copies])
 
     def result(self, batch: Batch, template: CaptureTemplate, number: int) -> Any:
-        """Return the value of an array that the last captured call returns."""
+        """Returns the value of an array that the last captured call returns."""
         return made(template.results[number], self._replay, batch.graph)
 
     def returned(self, batch: Batch, template: CaptureTemplate) -> Any:
@@ -94,7 +94,7 @@ class Here:
         return found
 
     def _find(self, batch: Batch, kinds: Any, lookups: Any, place: int) -> None:
-        """Find the records of kinds and the tables in this graph, from a position on. Raises NotReusable."""
+        """Finds the records of kinds and the tables in this graph, from a position on. Raises NotReusable."""
         for _ in range(len(kinds) + len(lookups)):
             if place < len(kinds):
                 self._find_record(batch, kinds[place])
@@ -106,7 +106,7 @@ class Here:
         raise NotReusable("its inputs change while it is captured")
 
     def _find_record(self, batch: Batch, number: int) -> None:
-        """Find the record of a kind. Raises NotReusable if calls of this signature now are of another kind."""
+        """Finds the record of a kind. Raises NotReusable if calls of this signature now are of another kind."""
         known = self.shared.kinds.things[number]
         record = self.reusing.record(batch, known)
         if record is None or layout_of(record.kind) != known.layout:
@@ -114,13 +114,13 @@ class Here:
         _put(self._replay.records, number, record)
 
     def _find_table(self, batch: Batch, number: int) -> None:
-        """Find the rows of a table's entries."""
+        """Finds the rows of a table's entries."""
         known, spec = self.shared.tables.things[number]
         entries = batch.graph.entries(self.reusing.found_table(batch, known), spec)
         _put(self._replay.entries, number, entries)
 
     def take_in(self, batch: Batch) -> None:
-        """Note new inputs since the last time."""
+        """Notes new inputs since the last time."""
         graph = batch.graph
         for table, entries in graph.lookups.items():
             new = len(entries) - self._seen.get(table, 0)
@@ -133,6 +133,6 @@ class Here:
 
 
 def _put(things: list[Any], number: int, thing: Any) -> None:
-    """Set the object of a number."""
+    """Sets the object of a number."""
     things.extend([None] * (number + 1 - len(things)))
     things[number] = thing

@@ -49,7 +49,7 @@ def packed(nodes: Iterable[Node], local: Mapping[int, int]) -> array[int]:
 
 
 def unpacked(code: array[int]) -> Iterator[Node]:
-    """Return the nodes packed into these numbers."""
+    """Returns the nodes packed into these numbers."""
     numbers = iter(code)
 
     def operands(count: int) -> tuple[Rows, ...]:
@@ -62,10 +62,10 @@ def unpacked(code: array[int]) -> Iterator[Node]:
 
 
 def relocated(operands: Iterable[Rows], table: Any) -> tuple[Rows, ...]:
-    """Return operands with renumbered rows, by `table`. Raises KeyError or IndexError for a row without a number."""
+    """Returns operands with renumbered rows, by `table`. Raises KeyError or IndexError for a row without a number."""
     return tuple([tuple([table[row] for row in rows]) if isinstance(rows, tuple) else table[rows] for rows in operands])
 
 
 def rows_in(operands: Iterable[Rows]) -> Iterator[int]:
-    """Yield all rows of operands, one by one."""
+    """Yields all rows of operands, one by one."""
     return chain.from_iterable([rows if isinstance(rows, tuple) else (rows,) for rows in operands])

@@ -65,19 +65,19 @@ class Reusing:
         return ()
 
     def parts(self, net: Any) -> list[Any]:
-        """Return the objects that a model consists of, if their changes are not reported."""
+        """Returns the objects that a model consists of, if their changes are not reported."""
         return []
 
     def why_not(self, net: Any) -> str:
-        """Return why no call of this model can be reused; "" if calls can."""
+        """Returns why no call of this model can be reused; "" if calls can."""
         raise NotImplementedError
 
     def key_of(self, array: Any) -> Any:
-        """Return everything about an array that distinguishes calls."""
+        """Returns everything about an array that distinguishes calls."""
         raise NotImplementedError
 
     def watched(self, batch: Batch, net: Any, arrays: list[Any]) -> Any:
-        """Return a context in which a call with these arrays runs to be recorded; it passes reasons to `refuse`."""
+        """Returns a context in which a call with these arrays runs to be recorded; it passes reasons to `refuse`."""
         raise NotImplementedError
 
     def value_of(self, array: Any, batch: Batch) -> Value | None:
@@ -90,11 +90,11 @@ class Reusing:
         raise NotImplementedError
 
     def link(self, view: Any, base: Any, key: Any) -> None:
-        """Make an array this view of another."""
+        """Makes an array this view of another."""
         raise NotImplementedError
 
     def signature(self, batch: Batch, key: Any, record: Record) -> Any:
-        """Return the key of a record in any batch. Raises NotReusable if its calls must not be reused."""
+        """Returns the key of a record in any batch. Raises NotReusable if its calls must not be reused."""
         return key
 
     def record(self, batch: Batch, known: TemplateSignature) -> Record | None:
@@ -110,11 +110,11 @@ class Reusing:
         raise NotImplementedError
 
     def source(self, batch: Batch, payload: Any) -> ArraySource:
-        """Return the source of a leaf, argument or not. Raises NotReusable if later calls could not find it."""
+        """Returns the source of a leaf, argument or not. Raises NotReusable if later calls could not find it."""
         raise NotImplementedError
 
     def keeps(self, batch: Batch, array: Any) -> None:
-        """Raise NotReusable for an array, not an argument, that later calls must not read instead of their own."""
+        """Raises NotReusable for an array, not an argument, that later calls must not read instead of their own."""
         raise NotImplementedError
 
     def leaf(self, batch: Batch, source: ArraySource) -> Value:

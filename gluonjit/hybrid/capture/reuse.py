@@ -62,7 +62,7 @@ class Names:
         self._lock = Lock()
 
     def number(self, key: Hashable, thing: Any) -> int:
-        """Return the number of an object, assigned when its key is new."""
+        """Returns the number of an object, assigned when its key is new."""
         found = self._numbers.get(key)
         if found is None:
             with self._lock:
@@ -94,7 +94,7 @@ class Recordings:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Forgets all of them."""
         with self.lock:
             self.entries: OrderedDict[Hashable, Known] = OrderedDict()
             self.bytes = 0
@@ -103,7 +103,7 @@ class Recordings:
             self.shared = RecordingTables(Names(), Names(), Names(), Names())
 
     def hold_for(self, parts: list[Any]) -> RecordingTables:
-        """Drop all recordings if the model has other parts than before; return the common part of those left."""
+        """Drops all recordings if the model has other parts than before; returns the common part of those left."""
         if len(parts) != len(self.parts) or any(map(is_not, parts, self.parts)):
             self.clear()
             self.parts = parts
@@ -121,7 +121,7 @@ class Recordings:
         return found
 
     def store(self, key: Hashable, known: Known, shared: RecordingTables) -> None:
-        """Store the template or refusal of a key, evicting others if necessary; not if all were dropped meanwhile."""
+        """Stores the template or refusal of a key, evicting others if necessary; not if all were dropped meanwhile."""
         with self.lock:
             if shared is not self.shared:
                 return
@@ -134,12 +134,12 @@ class Recordings:
             self.clear()
 
     def drop(self, key: Hashable) -> None:
-        """Forget one."""
+        """Forgets one."""
         with self.lock:
             self._drop(key)
 
     def due(self) -> bool:
-        """Count a hit, and tell whether to check it."""
+        """Counts a hit, and tells whether to check it."""
         self.hits += 1
         return self.check is not None and self.hits % self.check == 0
 
@@ -149,7 +149,7 @@ class Recordings:
 
 
 class Apart:
-    """Capture in isolation: it shares nothing with earlier captures, so everything that a call captures is new.
+    """Captures in isolation: it shares nothing with earlier captures, so everything that a call captures is new.
 
     number: tells it from others; copies: the number of `graph.copies` before it.
     """
@@ -194,7 +194,7 @@ class Apart:
         return record.calls - self._before.get(record, (0, 0))[1]
 
     def undo(self) -> None:
-        """Remove the new nodes. Rows of inputs stay. Values go first, so that an interrupt leaves no nodes."""
+        """Removes the new nodes. Rows of inputs stay. Values go first, so that an interrupt leaves no nodes."""
         for record in self.batch.records.values():
             first, record.calls, shares = self._before.get(record, (0, 0, None))
             record.truncate(first)
@@ -207,7 +207,7 @@ class Apart:
         self._leave()
 
     def keep(self) -> None:
-        """Keep the new nodes like any others. Does nothing after `keep` or `undo`."""
+        """Keeps the new nodes like any others. Does nothing after `keep` or `undo`."""
         if not self.open:
             return
         if self.batch.graph is self.graph:
@@ -221,7 +221,7 @@ class Apart:
 
 
 def refuse(reason: str) -> None:
-    """Note that the call being recorded, if any, cannot be repeated without running it."""
+    """Notes that the call being recorded, if any, cannot be repeated without running it."""
     apart = LOCAL.state.recorded
     if apart is not None:
         apart.reason = apart.reason or reason

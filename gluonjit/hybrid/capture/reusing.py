@@ -27,7 +27,7 @@ from gluonjit.hybrid.run.batch import FULL, Batch
 def reused(
     reusing: Reusing, batch: Batch, net: Any, cache: Recordings, args: Any, name: Any, run: Callable[[], Any]
 ) -> Any:
-    """Return the result of a call of a model with these arguments and the key `name`: run, or from its template."""
+    """Returns the result of a call of a model with these arguments and the key `name`: run, or from its template."""
     if batch.room < 0:
         batch.flush(FULL)
     here = batch.reused.get(cache)
@@ -56,14 +56,14 @@ def reused(
 
 
 def _looks(reusing: Reusing, arrays: list[Any]) -> list[Any]:
-    """Return the part of a key made from array arguments: the spec of each, and which are identical."""
+    """Returns the part of a key made from array arguments: the spec of each, and which are identical."""
     places = list(map(id, arrays))
     same = tuple(map(places.index, places)) if len(set(places)) < len(places) else ()
     return [same, *map(reusing.key_of, arrays)]
 
 
 def _known(cache: Recordings, key: Any, here: Here, net: Any, name: Any) -> CaptureTemplate | ReuseRefusal | None:
-    """Return the template or refusal of calls of this key. Raises OptionError if it cannot be a key."""
+    """Returns the template or refusal of calls of this key. Raises OptionError if it cannot be a key."""
     try:
         return cache.get(key, here.shared)
     except TypeError as error:
@@ -75,7 +75,7 @@ def _known(cache: Recordings, key: Any, here: Here, net: Any, name: Any) -> Capt
 
 
 def _refuse(batch: Batch, reason: str) -> None:
-    """Count a call that is not reused."""
+    """Counts a call that is not reused."""
     refused = batch.report.reuse.refused
     refused[reason] = refused.get(reason, 0) + 1
 
@@ -117,7 +117,7 @@ class _Call:
             self.apart.keep()
 
     def _end(self, out: Any) -> Any:
-        """Record the captures of the call, which returns `out`, and return its result."""
+        """Records the captures of the call, which returns `out`, and returns its result."""
         apart, report = self.apart, self.batch.report.reuse
         lazies: list[Any] = []
         try:
@@ -151,7 +151,7 @@ class _Call:
         return out
 
     def _look(self, apart: Apart) -> None:
-        """Raise NotReusable if something is known to have interfered."""
+        """Raises NotReusable if something is known to have interfered."""
         if apart.ran:
             raise NotReusable(f"the batch ran in the middle of it: {self.batch.reason}")
         if apart.reason or self.reusing.modes() != self.key[1]:

@@ -28,13 +28,13 @@ class Signatures:
         self.expanded: dict[Any, str] = {}
 
     def clear(self) -> None:
-        """Forget all of it."""
+        """Forgets all of it."""
         self.kinds.clear()
         self.variants.clear()
         self.expanded.clear()
 
     def record(self, batch: Batch, key: tuple[Any, ...], make: Callable[[Noted], Kind | str]) -> Record | str:
-        """Return the record of a signature in the open batch, or why its calls are not one node.
+        """Returns the record of a signature in the open batch, or why its calls are not one node.
 
         `make` traces a call whose signature is new, and has its follower's facts noted.
         """
@@ -87,7 +87,7 @@ _CONSTANTS = (type(None), bool, int, float, str, bytes, type, type(Ellipsis), Fu
 
 
 def signature_of(item: Any, known: Callable[[Any], Any]) -> list[Any]:
-    """Return the signature of these arguments, nested in lists, tuples, dictionaries and slices.
+    """Returns the signature of these arguments, nested in lists, tuples, dictionaries and slices.
 
     `known` gives what stands for an array, or for another object of the framework, and None for anything else: plain
     constants stand for themselves. Raises Refused for what is neither.

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def map_structure(item: Any, visit: Callable[[Any], Any], tables: bool = True) -> Any:
-    """Apply `visit` to the leaves of nested lists, tuples and, with `tables`, dictionaries."""
+    """Applies `visit` to the leaves of nested lists, tuples and, with `tables`, dictionaries."""
     kind = type(item)
     if kind is list:
         return [map_structure(part, visit, tables) for part in item]

@@ -29,7 +29,7 @@ class TemplateMaker:
         self.arrays = arrays
 
     def template(self, apart: Apart, structure: Any, lazies: list[Any]) -> CaptureTemplate:
-        """Return the template of the captures since, and of these arrays."""
+        """Returns the template of the captures since, and of these arrays."""
         found, kinds = self._nodes(apart)
         values = [of for _, _, of, _ in found]
         own = {row: number for number, (base, rows, *_) in enumerate(found) for row in range(base, base + rows)}
@@ -175,7 +175,7 @@ def _held(apart: Apart, lazies: list[Any], results: list[Any], values: list[tupl
 
 
 def _forget_bases(views: list[Any]) -> None:
-    """Drop the bases of views that nothing else holds."""
+    """Drops the bases of views that nothing else holds."""
     for view in views:
         base, view._b = view._b, None
         others = sum(other._b is base for other in views)
@@ -184,7 +184,7 @@ def _forget_bases(views: list[Any]) -> None:
 
 
 def first_difference(one: CaptureTemplate, other: CaptureTemplate) -> tuple[int, Node | None, Node | None] | None:
-    """Return the number of the first differing node, and both nodes; source lines do not count."""
+    """Returns the number of the first differing node, and both nodes; source lines do not count."""
     for number, both in enumerate(zip_longest(unpacked(one.code), unpacked(other.code))):
         was, now = both
         if was is None or now is None or was._replace(origin=0) != now._replace(origin=0):

@@ -63,7 +63,7 @@ class Chooser:
         return any([study.explores(captured) for study in self._last.values()])
 
     def give_up(self, training: bool) -> None:
-        """End the current trial of a way to capture: it is far off."""
+        """Ends the current trial of a way to capture: it is far off."""
         study = self._last.get(training)
         if study is not None:
             study.give_up()
@@ -78,7 +78,7 @@ class Chooser:
         ]
 
     def restore(self, state: list[dict[str, Any]], origin: str) -> None:
-        """Start from the state of an earlier process; see `Study.restore`."""
+        """Starts from the state of an earlier process; see `Study.restore`."""
         for known in state:
             study = Study(self._allowed)
             study.restore(known)
@@ -99,7 +99,7 @@ class Chooser:
         samples: int,
         model: Callable[[], CostModel],
     ) -> Plan:
-        """Return the plan of a flush, by the best known scheduler."""
+        """Returns the plan of a flush, by the best known scheduler."""
         capture = captured.capture
         training = False
         for record in records:
@@ -143,7 +143,7 @@ class Chooser:
     def _compare(
         self, study: Study, planner: Planner, capture: Capture, seen: Seen, model: CostModel
     ) -> dict[tuple[str, ...], Plan]:
-        """Compare the schedulers on this graph, and return their plans."""
+        """Compares the schedulers on this graph, and returns their plans."""
 
         def plan_by(*way: str) -> Plan:
             if way not in plans:
@@ -173,7 +173,7 @@ _lock = Lock()
 
 
 def chooser_of(options: Options, region: Hashable = None) -> Chooser:
-    """Return the chooser of a region; without one, of these very options, which belong to a block."""
+    """Returns the chooser of a region; without one, of these very options, which belong to a block."""
     key = id(options) if region is None else (region, options)
     with _lock:
         known = _choosers.get(key)
@@ -186,6 +186,6 @@ def chooser_of(options: Options, region: Hashable = None) -> Chooser:
 
 
 def clear_choices() -> None:
-    """Drop all choices; studies start anew."""
+    """Drops all choices; studies start anew."""
     with _lock:
         _choosers.clear()

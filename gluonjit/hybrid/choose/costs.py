@@ -21,7 +21,7 @@ _THREADS = ("OMP_NUM_THREADS", "MXNET_CPU_WORKER_NTHREADS", "MXNET_ENGINE_TYPE")
 
 
 def cost_model(engine: str, versions: Mapping[str, str]) -> CostModel:
-    """Return the model of an engine with these versions, made at the first call from the calibration or defaults."""
+    """Returns the model of an engine with these versions, made at the first call from the calibration or defaults."""
     with _lock:
         model = _models.get(engine)
         if model is None:
@@ -30,13 +30,13 @@ def cost_model(engine: str, versions: Mapping[str, str]) -> CostModel:
 
 
 def use_model(engine: str, model: CostModel) -> None:
-    """Set the model of an engine."""
+    """Sets the model of an engine."""
     with _lock:
         _models[engine] = model
 
 
 def clear_curves() -> None:
-    """Drop the measurements of this process; coefficients stay."""
+    """Drops the measurements of this process; coefficients stay."""
     with _lock:
         for model in _models.values():
             model.forget()

@@ -46,7 +46,7 @@ class ChoiceFile:
         self._chooser = chooser
 
     def load(self) -> None:
-        """Start from the state of an earlier process."""
+        """Starts from the state of an earlier process."""
         try:
             known = json.loads(read_regular(self._path, _LARGEST))
             if known["form"] == _FORM:
@@ -57,7 +57,7 @@ class ChoiceFile:
             pass  # it is learned anew, and written over
 
     def save(self) -> None:
-        """Write the current state. Other processes may write at the same time: the last one wins."""
+        """Writes the current state. Other processes may write at the same time: the last one wins."""
         known = {
             "form": _FORM,
             "model": self._model,
@@ -72,7 +72,7 @@ class ChoiceFile:
 
 
 def recall(paces: Paces, options: Options, engine: Any, blocks_of: Callable[[], Iterable[BlockDescription]]) -> None:
-    """Start from the stored state of a model, and store what this process learns."""
+    """Starts from the stored state of a model, and stores what this process learns."""
     if not paces.open or paces.named:
         return
     blocks = list(blocks_of())
@@ -100,7 +100,7 @@ def _forget_old(folder: Path) -> None:
 
 
 def _signature(options: Options, engine: Any, blocks: Sequence[BlockDescription]) -> str:
-    """Return the digest of everything that a choice depends on and that is known before the first call."""
+    """Returns the digest of everything that a choice depends on and that is known before the first call."""
     facts = [sys.version, engine.name, repr(sorted(engine.versions.items())), *machine()]
     facts.append(repr(options))
     facts += [f"{block.name} {_name(block.type)} {block.parameters}" for block in blocks]
@@ -116,7 +116,7 @@ def _name(type_: type) -> str:
 
 
 def _code(type_: type) -> Iterator[bytes]:
-    """Return the code of a class's own methods: an edited model is another one."""
+    """Returns the code of a class's own methods: an edited model is another one."""
     for name, item in vars(type_).items():
         if isinstance(item, FunctionType):
             code = item.__code__

@@ -53,13 +53,13 @@ class Paces:
         return [pace.saved_state() for pace in self.phases]
 
     def restore(self, state: list[dict[str, Any] | None], origin: str) -> None:
-        """Start from the state of an earlier process; see `Pace.restore`."""
+        """Starts from the state of an earlier process; see `Pace.restore`."""
         for pace, known in zip(self.phases, state):
             if known is not None:
                 pace.restore(known, origin)
 
     def tell(self, told: Callable[[], None]) -> None:
-        """Register a function to call at each decision."""
+        """Registers a function to call at each decision."""
         for pace in self.phases:
             pace.told = told
 
@@ -73,14 +73,14 @@ NO_CHOICE = Paces(False)
 
 
 def paces_for(options: Options) -> Paces:
-    """Return the paces of a block with these options."""
+    """Returns the paces of a block with these options."""
     drop()
     named = options.granularity == EAGER
     return Paces(named or (options.leave_the_way_open and not PINNED), named)
 
 
 def clear_paces() -> None:
-    """Drop the times of eager and batched calls."""
+    """Drops the times of eager and batched calls."""
     drop()
     for paces in _known:
         paces.phases = (Pace(False), Pace(True))
@@ -158,7 +158,7 @@ class CallStretch:
         self.last = perf_counter()
 
     def enter(self) -> None:
-        """Begin work: a call, a flush or a backward pass, possibly nested."""
+        """Begins work: a call, a flush or a backward pass, possibly nested."""
         self.inside += 1
         if self.inside == 1:
             now = perf_counter()
@@ -168,7 +168,7 @@ class CallStretch:
             self.last = now
 
     def leave(self) -> None:
-        """End work."""
+        """Ends work."""
         self.inside -= 1
         if not self.inside:
             now = perf_counter()
@@ -176,13 +176,13 @@ class CallStretch:
             self.last = now
 
     def count(self) -> None:
-        """Count the calls that bypassed this function; from now on all come here."""
+        """Counts the calls that bypassed this function; from now on all come here."""
         if self.given:
             self.calls += self.given - self.state.spare
             self.given = self.state.spare = 0
 
     def end(self) -> None:
-        """End the stretch at the next call."""
+        """Ends the stretch at the next call."""
         self.count()
         self.ended = True
 
@@ -197,7 +197,7 @@ class CallStretch:
         return self.others > (_BETWEEN + self.calls // 2 if self.pace.training else 0)
 
     def abandon(self) -> None:
-        """Continue in the kept way, or eagerly: in training up to the minibatch's end, as backward is still to come."""
+        """Continues in the kept way, or eagerly: in training to the minibatch's end, as backward is still to come."""
         self.whole, self.rate, self.few = False, self._rate(), self.calls < _FEW
         self.loses = self.pace.loses(self.took)
         if self.explores is not None:
@@ -215,7 +215,7 @@ class CallStretch:
         return self.pace.loses(self.took) or self.pace.spent(self._so_far() + coming, self.calls)
 
     def mark(self) -> None:
-        """Note what the call that ends here took, before the next one of a trial begins."""
+        """Notes what the call that ends here took, before the next one of a trial begins."""
         seconds, traces = self.marked
         self.marked = self.seconds, self.traces
         if self.calls and traces == self.traces:
@@ -228,7 +228,7 @@ class CallStretch:
         return (self._so_far() - self.traced) / self.calls
 
     def close(self) -> None:
-        """Add its time."""
+        """Adds its time."""
         if not self.calls or not self.free:
             return
         if self.timed and self.pace.compares:
@@ -249,7 +249,7 @@ class CallStretch:
 
 
 def begin(state: Any, paces: Paces, training: bool, engine: Any) -> CallStretch:
-    """Return the stretch of an outermost call that begins now; `state` is the thread's."""
+    """Returns the stretch of an outermost call that begins now; `state` is the thread's."""
     stretch, batch = HERE.stretch, state.batch
     waits = batch is not None and not batch.empty
     if stretch is not None and not stretch.inside:
@@ -305,7 +305,7 @@ def compares() -> bool:
 
 
 def note_flush(way: Setting, named: bool, unlike: bool) -> None:
-    """Add a flush to the stretch; one with a named way belongs to another block, whose report shows no paces.
+    """Adds a flush to the stretch; one with a named way belongs to another block, whose report shows no paces.
 
     unlike: whether schedulers were compared in it, or its steps profiled.
     """
@@ -318,7 +318,7 @@ def note_flush(way: Setting, named: bool, unlike: bool) -> None:
 
 
 def note_trial(chooser: Any) -> None:
-    """Note that a batch starts as a trial of another way, by its `chooser`."""
+    """Notes that a batch starts as a trial of another way, by its `chooser`."""
     stretch = HERE.stretch
     if stretch is not None:
         stretch.explores = chooser
@@ -336,7 +336,7 @@ HERE = _Here()
 
 
 def close() -> None:
-    """End a stretch, at an optimizer's step or the end of a scope."""
+    """Ends a stretch, at an optimizer's step or the end of a scope."""
     stretch = HERE.stretch
     if stretch is not None and not stretch.inside:
         HERE.stretch = None
@@ -345,7 +345,7 @@ def close() -> None:
 
 
 def drop() -> None:
-    """End a stretch without counting it."""
+    """Ends a stretch without counting it."""
     stretch, HERE.stretch = HERE.stretch, None
     if stretch is not None:
         stretch.count()

@@ -55,7 +55,7 @@ _streaks = _Streaks()
 
 
 def advise(category: type[GluonJITWarning], key: Hashable, message: str, line: Line | None) -> None:
-    """Warn, once for each key, as if from the user's line."""
+    """Warns, once for each key, as if from the user's line."""
     if (category, key) in _given:
         return
     _given.add((category, key))
@@ -64,14 +64,14 @@ def advise(category: type[GluonJITWarning], key: Hashable, message: str, line: L
 
 
 def forget() -> None:
-    """Give all advice again."""
+    """Gives all advice again."""
     _given.clear()
     _shown.clear()
     _streaks.__init__()  # type: ignore[misc]
 
 
 def one_at_a_time(message: str, line: Line | None) -> None:
-    """Warn that samples are differentiated one by one; a warning about small batches is then unnecessary."""
+    """Warns that samples are differentiated one by one; a warning about small batches is then unnecessary."""
     _streaks.told = True
     file, number = (line.file, line.number) if line is not None else ("<unknown>", 0)
     warnings.warn_explicit(message, BackwardWarning, file, number, registry=_shown)
@@ -179,7 +179,7 @@ def _operator(reason: str) -> str:
 
 
 def _small(flush: Provenance, samples: int, reason: str, line: Line | None) -> None:
-    """Warn of one sample per batch, or of batches in which hardly anything runs together."""
+    """Warns of one sample per batch, or of batches in which hardly anything runs together."""
     plan = flush.plan
     launches = plan.launches
     asked = "flush_at=" in reason or "max_nodes" in reason  # options
@@ -235,7 +235,7 @@ def _thrashing(report: Report, flush: Provenance, line: Line | None) -> None:
 
 
 def _operators(flush: Provenance) -> None:
-    """Warn of functions whose operators are captured one by one, call after call."""
+    """Warns of functions whose operators are captured one by one, call after call."""
     nodes: dict[CodeType, dict[int, int]] = {}
     for step in flush.plan.steps:
         if not step.kind.operator or step.count < _CALLS:

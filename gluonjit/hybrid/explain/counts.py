@@ -55,11 +55,11 @@ class Executed:
     captures: int = 0
 
     def count(self, name: str) -> None:
-        """Count a plan run by this executor."""
+        """Counts a plan run by this executor."""
         self.ran[name] = self.ran.get(name, 0) + 1
 
     def decline(self, reason: str) -> None:
-        """Count a plan that another executor ran than requested."""
+        """Counts a plan that another executor ran than requested."""
         self.declined[reason] = self.declined.get(reason, 0) + 1
 
 
@@ -158,20 +158,20 @@ class Counts:
         return self.calls - self.nodes - self.dropped
 
     def miss(self, cell: Any, owner: Any) -> None:
-        """Count a call of a cell, of its `owner` if not None, with a new signature."""
+        """Counts a call of a cell, of its `owner` if not None, with a new signature."""
         self.missed = cell.name
         self.anew = "" if cell.met or owner is None else type(owner).__name__
         cell.met = True
 
     def took(self, name: str, part: str, begin: float, end: float, step: int | None = None) -> None:
-        """Record the time of something, in seconds of `time.perf_counter`."""
+        """Records the time of something, in seconds of `time.perf_counter`."""
         self.ms[part] += (end - begin) * 1e3
         if step is not None:
             self._step_seconds[part][step] += end - begin
         self._events.append((name, part, begin, end))
 
     def note(self, name: str | int, part: str, begin: float, end: float) -> None:
-        """Add an entry to the timeline that is counted elsewhere; a number is that of a sample."""
+        """Adds an entry to the timeline that is counted elsewhere; a number is that of a sample."""
         self._events.append((name, part, begin, end))
 
     @property

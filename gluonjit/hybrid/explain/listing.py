@@ -24,14 +24,14 @@ class Page(NamedTuple):
 
 
 def of_kind(rows: Iterable[ListedRule], kind: str | None, kinds: Iterable[str]) -> list[ListedRule]:
-    """Return the lines of one kind, or all. Raises LookupError with the known kinds for an unknown one."""
+    """Returns the lines of one kind, or all. Raises LookupError with the known kinds for an unknown one."""
     if kind is not None and kind not in kinds:
         raise LookupError(f"--kind {kind!r}: the kinds are {', '.join(kinds)}")
     return [row for row in rows if kind in (None, row.kind)]
 
 
 def unknown(name: str, framework: str, known: Iterable[str]) -> LookupError:
-    """Return the error for an unknown operator, with similar names."""
+    """Returns the error for an unknown operator, with similar names."""
     close = [other for other in known if name.strip("_").lower() in other.lower()]
     hint = f"Did you mean {', '.join(sorted(close)[:5])}?" if close else "Without a name, all are listed."
     return LookupError(f"{name!r} is not an operator of {framework}. {hint}")

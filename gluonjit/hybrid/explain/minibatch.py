@@ -73,7 +73,7 @@ class Minibatch(threading.local):
         self.ended, self._recent = True, []
 
     def ran(self, batch: Any, carried: bool, history: Any) -> None:
-        """Note a flush; `carried` if it used earlier results; `history` differentiates it."""
+        """Notes a flush; `carried` if it used earlier results; `history` differentiates it."""
         report, ended = batch.report, self.ended
         piece = None
         if not ended:
@@ -107,7 +107,7 @@ class Minibatch(threading.local):
     def came_early(
         self, plan: Plan, samples: int, apart: int, middle: str, line: Line | None, caller: str
     ) -> Early | None:
-        """Note a flush in the `middle` of something; returns the earlier one that has cost something, or None.
+        """Notes a flush in the `middle` of something; returns the earlier one that has cost something, or None.
 
         Of `samples` samples that were begun, `apart` use no earlier results: they could have run earlier. Only later
         flushes show whether anything was lost: if all samples had reached this one, nothing was.
@@ -124,7 +124,7 @@ class Minibatch(threading.local):
         return before if before.middle == "sample" or little else None
 
     def report(self, batch: Any) -> Report:
-        """Return the report of the minibatch: all its pieces, and that of an open `batch` with pending calls."""
+        """Returns the report of the minibatch: all its pieces, and that of an open `batch` with pending calls."""
         pieces = self.pieces
         if batch is not None and not batch.empty:
             if not self._goes_on(batch, bool(batch.carried)):
@@ -167,7 +167,7 @@ def counts_now(report: Report) -> Report:
 
 
 def _add(whole: Report, part: Report, sign: int) -> None:
-    """Add a report's counts to another's, or take them away."""
+    """Adds a report's counts to another's, or takes them away."""
     for name in _NUMBERS:
         setattr(whole, name, getattr(whole, name) + sign * getattr(part, name))
     for name in _NOTES:

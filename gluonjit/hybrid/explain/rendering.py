@@ -204,7 +204,7 @@ def _html_table(head: Sequence[str], rows: Table) -> str:
 
 
 def write_trace(report: ReportView, path: Path) -> None:
-    """Write the timeline in the Trace Event Format."""
+    """Writes the timeline in the Trace Event Format."""
     events = [
         {
             "name": event.name,
@@ -221,7 +221,7 @@ def write_trace(report: ReportView, path: Path) -> None:
 
 
 def write_dot(report: ReportView, path: Path) -> None:
-    """Write the last flush's steps as boxes; arrows are labelled with the numbers of rows passed."""
+    """Writes the last flush's steps as boxes; arrows are labelled with the numbers of rows passed."""
     lines = ["digraph steps {", "  node [shape=box];"]
     if report.last is not None:
         plan = report.last.plan

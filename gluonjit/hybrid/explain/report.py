@@ -63,7 +63,7 @@ class Report(Counts):
     _bound: int = field(default=0, repr=False)
 
     def predicted(self, training: bool) -> Costs | None:
-        """Return the cost model's prediction of the last flush, in seconds by part, including capture.
+        """Returns the cost model's prediction of the last flush, in seconds by part, including capture.
 
         With `training` it includes backward. None before the first flush.
         """
@@ -96,7 +96,7 @@ class Report(Counts):
         return rows
 
     def add_plan(self, plan: Plan, reason: str, line: Line | None, provenance: Provenance) -> None:
-        """Count a plan's steps, and what made it run.
+        """Counts a plan's steps, and what made it run.
 
         The last few plans are kept to compute the lower bound only on request.
         """
@@ -134,7 +134,7 @@ class Report(Counts):
         self._plans.append(self.last.plan)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as numbers, strings, lists and dictionaries."""
+        """Returns everything as numbers, strings, lists and dictionaries."""
         names = [name for name, entry in self.__dataclass_fields__.items() if entry.repr]
         known: dict[str, Any] = {name: getattr(self, name) for name in names}
         known["reasons"] = self.reasons
@@ -147,15 +147,15 @@ class Report(Counts):
         return known
 
     def to_json(self) -> str:
-        """Return the report as JSON."""
+        """Returns the report as JSON."""
         return rendering.to_json(self)
 
     def to_chrome_trace(self, path: str | Path) -> None:
-        """Write a timeline of the host to a file for chrome://tracing or Perfetto."""
+        """Writes a timeline of the host to a file for chrome://tracing or Perfetto."""
         rendering.write_trace(self, Path(path))
 
     def to_dot(self, path: str | Path) -> None:
-        """Write the steps of the last flush and their dependencies as a graph for Graphviz."""
+        """Writes the steps of the last flush and their dependencies as a graph for Graphviz."""
         rendering.write_dot(self, Path(path))
 
     def __str__(self) -> str:
@@ -166,7 +166,7 @@ class Report(Counts):
 
 
 def _counted(plan: Plan) -> _Counted:
-    """Count a plan's steps."""
+    """Counts a plan's steps."""
     ran: dict[str, tuple[int, int]] = {}
     alone: dict[str, str] = {}
     gathered = 0

@@ -91,7 +91,7 @@ class Batch(BatchRoom):
         self.reset()
 
     def reset(self) -> None:
-        """Begin an empty graph."""
+        """Begins an empty graph."""
         self.graph = Graph(self, _outside_flushes)
         self.records = self.graph.records
         self.begun = 0  # the rows there were when samples began to be numbered
@@ -127,7 +127,7 @@ class Batch(BatchRoom):
         self.sample += 1
 
     def _number_anew(self) -> None:
-        """Number samples anew after a failure: the next one begins a minibatch if earlier results cannot be read.
+        """Numbers samples anew after a failure: the next one begins a minibatch if earlier results cannot be read.
 
         What the failed sample has captured itself does not count: its error holds that.
         """
@@ -138,7 +138,7 @@ class Batch(BatchRoom):
         self.sample, self.begun = 0, self.graph.rows
 
     def end_sample(self) -> None:
-        """End the sample: captures from here on, such as losses, belong to none."""
+        """Ends the sample: captures from here on, such as losses, belong to none."""
         graph = self.graph
         graph.marks.append((graph.rows, None))
         self._flush_at()
@@ -152,13 +152,13 @@ class Batch(BatchRoom):
             self._flush_at()
 
     def _flush_at(self) -> None:
-        """Run a batch that holds as many samples as it may."""
+        """Runs a batch that holds as many samples as it may."""
         flush_at = self.flush_at
         if flush_at is not None and self.samples >= flush_at:
             self.flush(f"{self.samples} samples, as flush_at={self.options.flush_at!r} says")
 
     def discard(self, reason: str) -> None:
-        """Forget what was captured; its values then raise BatchClosedError with this reason."""
+        """Forgets what was captured; its values then raise BatchClosedError with this reason."""
         graph = self.graph
         self.take_out()
         self.reset()
@@ -166,12 +166,12 @@ class Batch(BatchRoom):
         release(graph)
 
     def take_out(self) -> None:
-        """Give methods back the code that they were written with."""
+        """Gives methods back the code that they were written with."""
         while self.placed:
             self.placed.popitem()[1].swap_out()
 
     def flush(self, reason: str = "batch.flush()", middle: str = "", wait: bool = True) -> None:
-        """Run what was captured; in the `middle` of a "sample" or, for a value, of a "scope" of `batching`.
+        """Runs what was captured; in the `middle` of a "sample" or, for a value, of a "scope" of `batching`.
 
         Without `wait` steps in C run while the program continues, if nothing is recorded and only such steps remain; a
         read of a value waits for them. After an error the batch is empty, and values of the failed graph say why.
@@ -183,7 +183,7 @@ class Batch(BatchRoom):
             self.join()
 
     def join(self, left: int = 0) -> None:
-        """Wait for flushes without `wait`, all but the last `left`."""
+        """Waits for flushes without `wait`, all but the last `left`."""
         while len(self.ahead) > left:
             self.ahead.pop(0).join()
 
@@ -212,7 +212,7 @@ class Batch(BatchRoom):
     # Told by `flush`
 
     def choose(self, begins: bool = False) -> None:
-        """Decide how to capture what comes next; `begins` where a sample does."""
+        """Decides how to capture what comes next; `begins` where a sample does."""
         raise NotImplementedError
 
     @property
@@ -221,12 +221,12 @@ class Batch(BatchRoom):
         raise NotImplementedError
 
     def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None, wait: bool) -> None:
-        """Run a graph that was captured in so many seconds."""
+        """Runs a graph that was captured in so many seconds."""
         raise NotImplementedError
 
 
 def release(graph: Graph, planned: Sequence[Record] = ()) -> None:
-    """Let go of everything but rows and numbers, which the report needs for the lower bound."""
+    """Lets go of everything but rows and numbers, which the report needs for the lower bound."""
     for record in (*graph.records.values(), *planned):
         record.release()
     graph.records.clear()

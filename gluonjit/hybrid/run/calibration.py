@@ -65,7 +65,7 @@ def _chain(random: np.random.RandomState, width: int) -> tuple[Any, Any]:
 
 
 def _block(random: np.random.RandomState, width: int) -> tuple[Any, Any]:
-    """Draw so much arithmetic that the time of its launches does not count."""
+    """Draws so much arithmetic that the time of its launches does not count."""
     return _features(random, random.randint(8, 40), width), random.randint(1, 5)
 
 
@@ -95,7 +95,7 @@ class _Run(NamedTuple):
 
 
 def measure(bench: Bench, seconds: float, progress: Progress) -> Measured:
-    """Run programs for about so long, each of them at least once; `progress` is told the share that is over."""
+    """Runs programs for about so long, each of them at least once; `progress` is told the share that is over."""
     begin = perf_counter()
     measured = Measured()
     random = np.random.RandomState(0)
@@ -140,7 +140,7 @@ def _runs(bench: Bench, random: np.random.RandomState) -> list[_Run]:
 
 
 def _compare(bench: Bench, run: _Run, measured: Measured) -> None:
-    """Run it profiled, with caches as cold as in a new minibatch; then once more, with waits and without."""
+    """Runs it profiled, with caches as cold as in a new minibatch; then once more, with waits and without."""
     _perform(bench, run, True)
     waits = measured.waits()
     measured.settle()

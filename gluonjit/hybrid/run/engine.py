@@ -30,11 +30,11 @@ class Engine:
     # What the framework is doing on this thread
 
     def current_mode(self) -> int:
-        """Return the framework's recording and training flags, as a number made by `graph.modes.mode_of`."""
+        """Returns the framework's recording and training flags, as a number made by `graph.modes.mode_of`."""
         return 0
 
     def wait(self) -> None:
-        """Wait until the framework has finished its work."""
+        """Waits until the framework has finished its work."""
 
     def may_choose(self) -> bool:
         """Tells whether this process may run calls eagerly while others that train with it run them batched."""
@@ -57,19 +57,19 @@ class Engine:
     # Capture
 
     def call_cell(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Capture a call of a CellFunction; its `caches` hold the engine's data about it."""
+        """Captures a call of a CellFunction; its `caches` hold the engine's data about it."""
         raise NotImplementedError
 
     def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:
-        """Turn dynamic batching of a model on or off. Raises OptionError before anything has changed."""
+        """Turns dynamic batching of a model on or off. Raises OptionError before anything has changed."""
         raise NotImplementedError
 
     def account(self) -> Any:
-        """Return the engine's own data for an open batch: `Batch.own` until the batch is closed."""
+        """Returns the engine's own data for an open batch: `Batch.own` until the batch is closed."""
         return None
 
     def check(self, call: str, options: Options) -> None:
-        """Raise OptionError if the engine does not support an option; `call` is the user's call."""
+        """Raises OptionError if the engine does not support an option; `call` is the user's call."""
         if options.executor not in self.executors:
             usable = " or ".join(map(repr, self.executors))
             raise OptionError(f"{call}: executor={options.executor!r}, but on {self.title} it must be {usable}")
@@ -84,7 +84,7 @@ class Engine:
         return self.name
 
     def add_n(self, arrays: Sequence[Any]) -> Any:
-        """Return the sum of arrays of one shape: by default in pairs, so that a batch needs few launches for it."""
+        """Returns the sum of arrays of one shape: by default in pairs, so that a batch needs few launches for it."""
         listed = list(arrays)
         while len(listed) > 1:
             pairs = [left + right for left, right in zip(listed[::2], listed[1::2])]
@@ -96,15 +96,15 @@ class Engine:
     def verify(
         self, net: Any, samples: Sequence[Any], loss: Any, rtol: float | None, train_mode: bool, options: dict[str, Any]
     ) -> Any:
-        """Compare eager and batched execution and return the report of the batched run; see `gluonjit.verify`."""
+        """Compares eager and batched execution and returns the report of the batched run; see `gluonjit.verify`."""
         raise EngineError(f"gluonjit.verify(): the engine of {self.title} does not support verify")
 
     def calibrate(self, seconds: float, progress: Any) -> Any:
-        """Measure costs for about `seconds` (`Measured`); `progress` is called with the fraction done."""
+        """Measures costs for about `seconds` (`Measured`); `progress` is called with the fraction done."""
         raise EngineError(f"calibrate: the engine of {self.title} does not support calibration")
 
     def cache_info(self) -> dict[str, int]:
-        """Return the number of entries in each of the engine's caches."""
+        """Returns the number of entries in each of the engine's caches."""
         return {"specs": spec_count()}
 
     def clear_caches(self) -> None:
@@ -118,7 +118,7 @@ ENGINES: list[Engine] = []
 
 
 def register(engine: Engine, patches: Sequence[tuple[Any, str, Any]]) -> bool:
-    """Register an engine whose framework has been imported, and apply its patches (owner, name, replacement).
+    """Registers an engine whose framework has been imported, and applies its patches (owner, name, replacement).
 
     Returns False if it was registered before.
     """
@@ -132,7 +132,7 @@ def register(engine: Engine, patches: Sequence[tuple[Any, str, Any]]) -> bool:
 
 
 def engine_of(name: str | None = None) -> Engine:
-    """Return the engine of this name, or the only one. Raises EngineError if no framework has been imported."""
+    """Returns the engine of this name, or the only one. Raises EngineError if no framework has been imported."""
     for engine in ENGINES:
         if name in (None, engine.name):
             return engine

@@ -21,7 +21,7 @@ _kinds: dict[tuple[type[GluonJITError], type[BaseException]], Any] = {}
 
 
 def both(ours: type[_Ours], theirs: type[BaseException], text: str) -> _Ours:
-    """Return an error of the library's class `ours` that is also one of the framework's class `theirs`.
+    """Returns an error of the library's class `ours` that is also one of the framework's class `theirs`.
 
     So handlers for either find it. To who reads it, it is `ours`; it can be pickled.
     """
@@ -35,7 +35,7 @@ def both(ours: type[_Ours], theirs: type[BaseException], text: str) -> _Ours:
 
 
 def refused(theirs: type[BaseException], text: str) -> CaptureError:
-    """Return the error of a call that cannot be captured because of the program; `theirs` is its eager error.
+    """Returns the error of a call that cannot be captured because of the program; `theirs` is its eager error.
 
     It says on which line, where the call is in no sample, of which `of_sample` says that.
     """
@@ -62,7 +62,7 @@ def of_framework(error: Exception) -> bool:
 
 
 def of_sample(error: Exception, batch: Batch) -> Exception:
-    """Return the error to raise if a sample has raised `error`: a CaptureError names the sample and the line.
+    """Returns the error to raise if a sample has raised `error`: a CaptureError names the sample and the line.
 
     So does what the framework itself has raised, or this library in its place, which becomes a CaptureError too. What
     the user's own code raises is left as it is.
@@ -96,7 +96,7 @@ def _joint(ours: type[GluonJITError], theirs: type[BaseException]) -> Any:
 
 
 def _restored(ours: type[GluonJITError], theirs: type[BaseException], args: tuple[Any, ...]) -> Any:
-    """Return an error from its pickle."""
+    """Returns an error from its pickle."""
     return _joint(ours, theirs)(*args)
 
 
@@ -109,7 +109,7 @@ def failed(
     advice: str,
     again: Callable[[], None] | None = None,
 ) -> Exception:
-    """Return the error of a step that failed: its nodes `run` again, one by one, until one of them fails.
+    """Returns the error of a step that failed: its nodes `run` again, one by one, until one of them fails.
 
     reason: what an error of the framework's says; advice: what to do next; again: runs the step once more, where the
     framework may tell of an error later than it happens. It tells once: a step that runs now has met an older one.
@@ -140,7 +140,7 @@ def _failing(
     reason: Callable[[Exception], str],
     advice: str,
 ) -> Exception | None:
-    """Return the error of the first node of a step that fails when run alone."""
+    """Returns the error of the first node of a step that fails when run alone."""
     for record, nodes in provenance.plan.steps[number].parts:
         for node in nodes.tolist():
             try:
@@ -161,7 +161,7 @@ def _runs(again: Callable[[], None]) -> bool:
 
 
 def _older(error: Exception) -> Exception:
-    """Return the framework's own error, of a call before the batch ran."""
+    """Returns the framework's own error, of a call before the batch ran."""
     text = (
         f"{error}\n\nNo call of the batch has failed: this happened before it ran, to an input or a weight that "
         "the batch reads, in work that the framework was given earlier. Wait for that array where it is computed."
@@ -173,7 +173,7 @@ def _older(error: Exception) -> Exception:
 
 
 def gathered(provenance: Provenance, rows: Rows, record: Record, node: int) -> list[Any]:
-    """Return the operands of one node like those of a step: for each group of its kind the rows of its roles."""
+    """Returns the operands of one node like those of a step: for each group of its kind the rows of its roles."""
     plan, given = provenance.plan, rows_read(record, node)
     found = []
     for group in record.kind.groups:

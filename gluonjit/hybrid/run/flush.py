@@ -58,7 +58,7 @@ class FlushingBatch(Batch):
         super().__init__(engine, options, Report(), explicit)
 
     def choose(self, begins: bool = False) -> None:
-        """Take the setting of the open way: whether it is training is known when the batch begins."""
+        """Takes the setting of the open way: whether it is training is known when the batch begins."""
         chooser = self.chooser
         setting = self.setting = chooser.setting(is_recorded(self.engine.current_mode()))
         self.sharing, self.fine = setting.sharing, setting.granularity == "op"
@@ -71,7 +71,7 @@ class FlushingBatch(Batch):
         return self.chooser.flush_at
 
     def save_trace(self, path: str | Path) -> None:
-        """Write the captured calls that have not run, for `python -m gluonjit simulate` (see docs/traces.md).
+        """Writes the captured calls that have not run, for `python -m gluonjit simulate` (see docs/traces.md).
 
         A name that ends in .gz is compressed. Nothing runs. Raises TraceError if nothing is pending.
         """
@@ -112,7 +112,7 @@ class FlushingBatch(Batch):
                 self._observe(plan, calls, self.chooser.choice, times)
 
     def _start_over(self, graph: Graph) -> _Held:
-        """Begin an empty graph; this one is complete."""
+        """Begins an empty graph; this one is complete."""
         captured, samples, carried = self.setting, self.samples, self.carried
         self.reset()
         for record in graph.records.values():
@@ -123,7 +123,7 @@ class FlushingBatch(Batch):
         return _Held(captured, samples, range(self.sample - samples, self.sample), carried)
 
     def _plan(self, graph: Graph, planner: Planner, held: _Held) -> Plan:
-        """Plan what was captured, and tell the report and the stretch how the plan was chosen."""
+        """Plans what was captured, and tells the report and the stretch how the plan was chosen."""
         report = self.report
         if report.model is None:
             report.model = partial(_model_of, self.engine)  # no method, which would be a circle with the report
@@ -137,7 +137,7 @@ class FlushingBatch(Batch):
         return plan
 
     def _run_options(self) -> Options:
-        """Return the options of a run, which is also profiled if its costs are to be learned."""
+        """Returns the options of a run, which is also profiled if its costs are to be learned."""
         options = self.options
         profile = (options.profile or self.chooser.choice.profiled) and not _called_back()
         return options if profile == options.profile else replace(options, profile=profile)
@@ -145,7 +145,7 @@ class FlushingBatch(Batch):
     def _advise(
         self, plan: Plan, provenance: Provenance, held: _Held, reason: str, middle: str, line: Line | None
     ) -> None:
-        """Warn of possible improvements to the user's program."""
+        """Warns of possible improvements to the user's program."""
         carried = held.carried
         apart = len(held.numbers) - sum([n in held.numbers for n in carried]) if self.sample else int(not carried)
         early = MINIBATCH.came_early(plan, held.samples, apart, middle, line, self.caller)
@@ -154,7 +154,7 @@ class FlushingBatch(Batch):
             after_flush(self.report, provenance, held.samples, reason, line, early)
 
     def _observe(self, plan: Plan, calls: int, choice: Choice, times: dict[str, float]) -> None:
-        """Let the cost model learn from a profiled flush; a time of 0 was not measured."""
+        """Lets the cost model learn from a profiled flush; a time of 0 was not measured."""
         report = self.report
         if report.cache["misses"] > self.misses:  # what was traced in it does not come again
             times["capture"] = 0.0
@@ -186,7 +186,7 @@ class FlushingBatch(Batch):
         times: dict[str, float],
         wait: bool,
     ) -> Any:
-        """Run a plan; returns the tape that can differentiate its results, or None."""
+        """Runs a plan; returns the tape that can differentiate its results, or None."""
         begin = perf_counter()
         self.engine.check("batching()", options)
         session = self.engine.session(plan, self.report, options, samples, provenance)
@@ -221,7 +221,7 @@ class FlushingBatch(Batch):
         return session.tape
 
     def _took(self, name: str, part: str, begin: float) -> float:
-        """Note the time from then to now; returns the seconds."""
+        """Notes the time from then to now; returns the seconds."""
         end = perf_counter()
         self.report.took(name, part, begin, end)
         return end - begin
@@ -235,7 +235,7 @@ def _shared(captured: Setting) -> Sharing:
 
 
 def _called_back() -> bool:
-    """Tell whether a framework's own thread runs this: waiting there for the framework would never end."""
+    """Tells whether a framework's own thread runs this: waiting there for the framework would never end."""
     return isinstance(threading.current_thread(), threading._DummyThread)
 
 

@@ -16,7 +16,7 @@ _seen: dict[Spec, set[Any]] = {}
 
 
 def are_many(spec: Spec, place: Any) -> bool:
-    """Tell whether so many places of such arrays were taken that a kind for this one would be too many."""
+    """Tells whether so many places of such arrays were taken that a kind for this one would be too many."""
     if len(_seen) > _MOST:
         _seen.clear()
     places = _seen.setdefault(spec, set())
@@ -26,5 +26,5 @@ def are_many(spec: Spec, place: Any) -> bool:
 
 
 def clear_places() -> None:
-    """Forget which places were taken."""
+    """Forgets which places were taken."""
     _seen.clear()

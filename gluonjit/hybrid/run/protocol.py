@@ -38,11 +38,11 @@ class Adapter(Engine):
     """
 
     def running(self) -> AbstractContextManager[Any]:
-        """Return a context for a flush, whatever contexts the program has open."""
+        """Returns a context for a flush, whatever contexts the program has open."""
         return nullcontext()
 
     def session(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> Session:
-        """Make room for a flush of `samples` samples. Times go into the report. All of it is inside of `running`.
+        """Makes room for a flush of `samples` samples. Times go into the report. All of it is inside of `running`.
 
         With `options.profile` the engine waits for each part, with `check_finite` it checks every number. A failure
         raises FlushError, or NotFiniteError, that names the node by `provenance`.
@@ -50,7 +50,7 @@ class Adapter(Engine):
         raise NotImplementedError
 
     def sum_kind(self, spec: Spec, count: int) -> Kind:
-        """Return the kind with one operand, `count` stacked arrays of this spec, whose result is their sum.
+        """Returns the kind with one operand, `count` stacked arrays of this spec, whose result is their sum.
 
         Called only if the engine's own kinds declare that they are sums (`Kind.sum_of`).
         """

@@ -17,12 +17,12 @@ from gluonjit.graph import Kind
 
 
 def rows_at(place: Place, index: Any) -> Any:
-    """Return rows of an arena: those of an index, or without one of a place."""
+    """Returns rows of an arena: those of an index, or without one of a place."""
     return slice(place.begin, place.end) if index is None else index
 
 
 def part_of(gather: Gather, begin: int, size: int) -> tuple[Place, Any]:
-    """Take a part of the gathered rows."""
+    """Takes a part of the gathered rows."""
     place = gather.place
     if gather.index is None:
         return Place(place.arena, place.begin + begin, place.begin + begin + size), None
@@ -30,12 +30,12 @@ def part_of(gather: Gather, begin: int, size: int) -> tuple[Place, Any]:
 
 
 def owners_of_result(step: Step, number: int) -> Index:
-    """Return the node that each row of a step's result belongs to."""
+    """Returns the node that each row of a step's result belongs to."""
     return _owners(step, [record.kind.outputs[number].spec.rows for record, _ in step.parts])
 
 
 def owners_of_operand(step: Step, number: int, role: int) -> Index:
-    """Return the node for which each row of a gather's role is taken."""
+    """Returns the node for which each row of a gather's role is taken."""
 
     def rows(kind: Kind) -> int:
         return kind.rows_of(kind.groups[number][role])
@@ -61,11 +61,11 @@ class Reach:
         self.rows = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas] if rows is None else rows
 
     def at(self, place: Place) -> Any:
-        """Return the flags of these rows, to be read and written: whether each is reached."""
+        """Returns the flags of these rows, to be read and written: whether each is reached."""
         return self.rows[place.arena][place.begin : place.end]
 
     def start(self, place: Place) -> None:
-        """Begin at these rows."""
+        """Begins at these rows."""
         self.at(place)[:] = True
 
     def reaches(self, place: Place, index: Any = None) -> bool:
@@ -77,21 +77,21 @@ class Reach:
         return bool(self.at(place).all())
 
     def add(self, other: Reach) -> None:
-        """Count what another one has reached as reached."""
+        """Counts what another one has reached as reached."""
         for rows, more in zip(self.rows, other.rows):
             rows |= more
 
     def pass_over(self, step: Step) -> None:
-        """Count no result of a step as reached: the pass does not go through it."""
+        """Counts no result of a step as reached: the pass does not go through it."""
         for place in step.places:
             self.at(place)[:] = False
 
     def results(self, step: Step) -> list[int]:
-        """Return the results of a step, by number, that have reached rows."""
+        """Returns the results of a step, by number, that have reached rows."""
         return [number for number, place in enumerate(step.places) if self.reaches(place)]
 
     def nodes(self, step: Step, results: Iterable[int]) -> Any:
-        """Tell for each node of a step whether any of these results is reached; None if all are."""
+        """Tells for each node of a step whether any of these results is reached; None if all are."""
         found = np.zeros(step.count, dtype=bool)
         for number in results:
             rows = self.at(step.places[number])
@@ -113,7 +113,7 @@ class Reach:
         self.rows[place.arena][taken] = True
 
     def go(self, step: Step, results: Iterable[int], operands: Collection[int]) -> None:
-        """Go on from these results of a step to operands of its nodes: roles of gathers, counted in their order."""
+        """Goes on from these results of a step to operands of its nodes: roles of gathers, counted in their order."""
         nodes = self.nodes(step, results)
         for operand, (number, role) in enumerate(roles_of(step.kind)):
             if operand in operands:
@@ -121,7 +121,7 @@ class Reach:
 
 
 def roles_of(kind: Kind) -> list[tuple[int, int]]:
-    """Return the number of a gather and of its role for each operand of a program."""
+    """Returns the number of a gather and of its role for each operand of a program."""
     return [(number, role) for number, group in enumerate(kind.groups) for role in range(len(group))]
 
 

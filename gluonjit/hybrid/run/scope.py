@@ -21,7 +21,7 @@ from gluonjit.hybrid.run.state import LOCAL
 
 @contextmanager
 def batching(**options: Any) -> Iterator[FlushingBatch]:
-    """Capture everything in this region and run it at its end, or when a value is needed.
+    """Captures everything in this region and runs it at its end, or when a value is needed.
 
     options: those of `hybridize(dynamic_batch=True, ...)`, for this region.
 
@@ -81,7 +81,7 @@ def _task() -> Any:
 
 
 def explain() -> Report:
-    """Return the report of the last minibatch on this thread, in one flush or several (empty if none has run)."""
+    """Returns the report of the last minibatch on this thread, in one flush or several (empty if none has run)."""
     report = MINIBATCH.report(LOCAL.state.batch)
     report.ways = measured()
     return report

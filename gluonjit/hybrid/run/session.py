@@ -42,7 +42,7 @@ class Session:
         self.flush = report.flushes  # its number
 
     def place_of(self, arena: int, position: int) -> Place:
-        """Return the place of the input, or of the step's result, that a row of an arena belongs to."""
+        """Returns the place of the input, or of the step's result, that a row of an arena belongs to."""
         plan = self.plan
         known = plan.common.places
         found = known.get(arena)
@@ -54,14 +54,14 @@ class Session:
         return places[bisect_right(begins, position) - 1]
 
     def lap(self, number: int, part: str, begin: float) -> float:
-        """Record that a part of a step, "gather" or "compute", took from `begin` to now, and return now."""
+        """Records that a part of a step, "gather" or "compute", took from `begin` to now, and returns now."""
         self.wait()
         now = perf_counter()
         self.report.took(self.plan.steps[number].kind.name, part, begin, now, number)
         return now
 
     def laps(self, stretch: StepStretch, begin: float, end: float | None = None) -> None:
-        """Record steps that ran in one call since `begin`; time outside of them counts with the first."""
+        """Records steps that ran in one call since `begin`; time outside of them counts with the first."""
         self.wait()
         report, steps, took = self.report, self.plan.steps, stretch.took
         report.fused += len(took)
@@ -77,31 +77,31 @@ class Session:
                 report.gathers += gather.is_copied
 
     def put_lookup(self, chunk: LookupChunk) -> None:
-        """Put entries of a table into their place."""
+        """Puts entries of a table into their place."""
         raise NotImplementedError
 
     def put_leaves(self, chunk: LeafChunk) -> None:
-        """Put arrays into their place."""
+        """Puts arrays into their place."""
         raise NotImplementedError
 
     def run(self, number: int) -> None:
-        """Run a step of the plan: gather its operands, run its program, put the results into their places."""
+        """Runs a step of the plan: gather its operands, runs its program, puts the results into their places."""
         raise NotImplementedError
 
     def run_from(self, number: int) -> int:
-        """Run a step, or several from it on if the engine runs them together, and return the number of the next."""
+        """Runs a step, or several from it on if the engine runs them together, and returns the number of the next."""
         self.run(number)
         return number + 1
 
     def start(self, number: int) -> bool:
-        """Run all steps from `number` on while Python continues; False if the engine does not run them this way.
+        """Runs all steps from `number` on while Python continues; False if the engine does not run them this way.
 
         From then on, reading a result waits for them, by `join`.
         """
         return False
 
     def join(self) -> None:
-        """Wait for steps that were started. Raises FlushError if one has failed, each time."""
+        """Waits for steps that were started. Raises FlushError if one has failed, each time."""
         ahead = self.ahead
         if ahead is None:
             return
@@ -125,10 +125,10 @@ class Session:
         raise NotImplementedError
 
     def wait(self) -> None:
-        """Wait for all work that was handed over, if `options.profile` has it timed."""
+        """Waits for all work that was handed over, if `options.profile` has it timed."""
 
     def finish(self) -> None:
-        """End the flush, after every result has been requested."""
+        """Ends the flush, after every result has been requested."""
 
 
 class ArraySession(Session):
@@ -151,7 +151,7 @@ class ArraySession(Session):
         raise NotImplementedError
 
     def slice_rows(self, array: Any, begin: int, end: int) -> Any:
-        """Return consecutive rows of an array, in its memory."""
+        """Returns consecutive rows of an array, in its memory."""
         return array[begin:end]
 
     def take(self, array: Any, index: Any) -> Any:
@@ -159,31 +159,31 @@ class ArraySession(Session):
         return array[index]
 
     def copy(self, rows: Any, to: Any) -> None:
-        """Copy rows into others."""
+        """Copies rows into others."""
         to[...] = rows
 
     def as_arena(self, rows: Any, own: bool) -> Any:
-        """Return the array of an arena that these rows of an input fill; own: nothing else writes to them."""
+        """Returns the array of an arena that these rows of an input fill; own: nothing else writes to them."""
         return rows
 
     def launch(self, number: int, operands: Sequence[Any]) -> Sequence[Any]:
-        """Return the results of a step, given its gathered operands."""
+        """Returns the results of a step, given its gathered operands."""
         raise NotImplementedError
 
     def make_room(self) -> None:
-        """Make room for all rows, but for those of single inputs, which are arrays already."""
+        """Makes room for all rows, but for those of single inputs, which are arrays already."""
         arenas = self.plan.arenas
         self.arrays[:] = [None if arena.sole else self.room(arena) for arena in arenas]
 
     def at(self, place: Place) -> Any:
-        """Return these rows, in the memory of their arena."""
+        """Returns these rows, in the memory of their arena."""
         array = self.arrays[place.arena]
         if array is None:
             array = self.arrays[place.arena] = self.room(self.plan.arenas[place.arena])
         return self.slice_rows(array, place.begin, place.end)
 
     def put(self, place: Place, rows: Any, own: bool = True) -> None:
-        """Put rows of an input into their place."""
+        """Puts rows of an input into their place."""
         if self.finite is not None:
             self.finite.inputs(place.arena, place.begin, rows)
         if self.plan.arenas[place.arena].sole:
@@ -199,7 +199,7 @@ class ArraySession(Session):
             begin += leaf.spec.rows
 
     def run(self, number: int) -> None:
-        """Gather the operands of a step, run it, and put its results into their places."""
+        """Gathers the operands of a step, runs it, and puts its results into their places."""
         step = self.plan.steps[number]
         begin = perf_counter()
         operands = []
@@ -216,7 +216,7 @@ class ArraySession(Session):
         self.lap(number, "compute", middle)
 
     def write_result(self, place: Place, rows: Any) -> None:
-        """Copy a result of a step into its place, after a check of its shape."""
+        """Copies a result of a step into its place, after a check of its shape."""
         there = self.at(place)
         if rows.shape != there.shape:
             raise RuntimeError(f"a result has shape {tuple(rows.shape)}, expected {tuple(there.shape)}")

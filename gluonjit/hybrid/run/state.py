@@ -56,7 +56,7 @@ class State(StateNumbers):
         self.spare_of: Paces | None = None
 
     def one_at_a_time(self, samples: int, first: bool, number: int = -1) -> bool:
-        """Note a backward pass through a batch of this many samples, the first being `first`; tells whether to warn.
+        """Notes a backward pass through a batch of this many samples, the first being `first`; tells whether to warn.
 
         number: that of the framework's pass, where one may go through several batches, which is no fault.
         Batches of one sample are meant; where weights change between them, these are minibatches, which is no fault.
@@ -70,18 +70,18 @@ class State(StateNumbers):
         return False
 
     def run_eagerly(self, by: int) -> None:
-        """Run what the program calls eagerly from here on (1), or as before (-1)."""
+        """Runs what the program calls eagerly from here on (1), or as before (-1)."""
         self.paused += by
         self.eagerly += by
 
     def __del__(self) -> None:
-        """Release what an ended thread has captured and not run."""
+        """Releases what an ended thread has captured and not run."""
         for batch in [*self.explicit, self.batch]:
             if batch is not None and not is_finalizing():
                 batch.discard("its thread ended before it had run; read values in the thread that captured them")
 
     def open(self, engine: Engine, options: Options | None = None) -> Batch:
-        """Return the open batch; an implicit one is opened if there is none."""
+        """Returns the open batch; an implicit one is opened if there is none."""
         batch = self.batch
         if batch is not None and batch.engine is not engine:  # a batch is of one framework
             batch.flush("a call of another framework")
@@ -94,14 +94,14 @@ class State(StateNumbers):
         return batch
 
     def close(self) -> None:
-        """Forget the implicit batch, whose work has run; an explicit one stays open."""
+        """Forgets the implicit batch, whose work has run; an explicit one stays open."""
         batch = self.batch
         if batch is not None and not batch.explicit:
             self.batch = None
             batch.graph.owner = "its batch was closed"  # else both would wait for the collector of garbage
 
     def flush(self, reason: str) -> None:
-        """Run what waits on this thread, the outermost batch first."""
+        """Runs what waits on this thread, the outermost batch first."""
         for batch in [*self.explicit, self.batch]:
             if batch is not None:
                 batch.flush(reason, "sample" if self.inside else "")
@@ -150,7 +150,7 @@ def abandoned_trial() -> bool:
 
 
 def left_call(stretch: CallStretch) -> None:
-    """Note that an outermost call has ended."""
+    """Notes that an outermost call has ended."""
     if stretch.timed:
         stretch.leave()
     if stretch.pauses:
@@ -159,7 +159,7 @@ def left_call(stretch: CallStretch) -> None:
 
 
 def settle(value: Value, backward: bool = False) -> None:
-    """Run the batch of a value that has not run: to read it, or to go `backward`, which is no fault between samples."""
+    """Runs the batch of a value that has not run: to read it, or to go `backward`, no fault between samples."""
     if value.graph is not None and isinstance(value.graph.owner, Batch):
         state = LOCAL.state
         middle = "sample" if state.inside else "scope" if state.explicit and not backward else ""
@@ -169,7 +169,7 @@ def settle(value: Value, backward: bool = False) -> None:
 
 
 def _leave_to_parent() -> None:
-    """Close what was captured before a fork, in the child. Its values can still be read."""
+    """Closes what was captured before a fork, in the child. Its values can still be read."""
     state = LOCAL.state
     state.batch = None
     state.explicit = []

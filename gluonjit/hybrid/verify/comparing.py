@@ -42,7 +42,7 @@ class Printed:
         self._parts: list[str] = []
 
     def write(self, text: str) -> int:
-        """Pass a text on."""
+        """Passes a text on."""
         self._parts.append(text)
         return int(self._through.write(text) or 0)
 
@@ -92,7 +92,7 @@ class Mode(NamedTuple):
 
 
 def compared(runs: Runs, rtol: float | None, train_mode: bool, present: bool) -> Report:
-    """Return the report of the batched run. Raises VerifyError, with the call, if it differs from the eager one.
+    """Returns the report of the batched run. Raises VerifyError, with the call, if it differs from the eager one.
 
     All runs start from the program's current state, which is restored at the end.
     """
@@ -121,7 +121,7 @@ def compared(runs: Runs, rtol: float | None, train_mode: bool, present: bool) ->
 
 @contextmanager
 def as_nodes(cells: Sequence[Any]) -> Iterator[None]:
-    """Return a context in which calls are nodes wherever possible, if the options leave the choice open.
+    """Returns a context in which calls are nodes wherever possible, if the options leave the choice open.
 
     The batch may be captured otherwise at first, operator by operator, while it is the calls that are traced and kept.
     """
@@ -152,7 +152,7 @@ def run_reusing(cell: Any, run: Callable[[], RunOutcome]) -> RunOutcome:
 
 @contextmanager
 def run_whole(cell: Any) -> Iterator[None]:
-    """Return a context in which no call is reused: calls that do not run cannot be watched."""
+    """Returns a context in which no call is reused: calls that do not run cannot be watched."""
     reuse, cell.reuse = cell.reuse, None
     try:
         yield
@@ -161,7 +161,7 @@ def run_whole(cell: Any) -> Iterator[None]:
 
 
 def _compare(runs: Runs, eager: RunOutcome, left: StateAfter, rtol: float | None) -> Report:
-    """Return the report of a batched run. Raises VerifyError if it differs from the eager one."""
+    """Returns the report of a batched run. Raises VerifyError if it differs from the eager one."""
     try:
         batched, left_batched = _ran(runs, False)
     except GluonJITError:
@@ -180,7 +180,7 @@ def _compare(runs: Runs, eager: RunOutcome, left: StateAfter, rtol: float | None
 
 
 def _ran(runs: Runs, eager: bool) -> tuple[RunOutcome, StateAfter]:
-    """Run from the saved state, and return the state that it leaves behind."""
+    """Runs from the saved state, and returns the state that it leaves behind."""
     runs.left.restore()
     printed = Printed(sys.stdout)
     with redirect_stdout(printed):
@@ -220,7 +220,7 @@ def _stale(runs: Runs, rtol: float | None) -> str:
 
 
 def _compare_left(runs: Runs, eager: StateAfter, batched: StateAfter) -> None:
-    """Raise VerifyError if the batched run leaves different state behind."""
+    """Raises VerifyError if the batched run leaves different state behind."""
     apart = _left_apart(eager.state, batched.state)
     if runs.left.cut:  # then the two may have been followed to different places
         apart = {path: both for path, both in apart.items() if not any(item is ABSENT for item in both)}

@@ -64,7 +64,7 @@ class Leftovers:
         self.cut = False  # whether there was more than is followed
 
     def save(self) -> None:
-        """Save the current state."""
+        """Saves the current state."""
         self._saved, self._arrays = [], []
         for found in self._places():
             if isinstance(found, Container):
@@ -74,7 +74,7 @@ class Leftovers:
         self._draws = random.getstate(), np.random.get_state(), self._framework.draws()
 
     def restore(self) -> None:
-        """Restore the saved state."""
+        """Restores the saved state."""
         for place, items in self._saved:
             place.put({key: _own(item) for key, item in items.items()})
         for array, numbers in self._arrays:
@@ -132,7 +132,7 @@ class Leftovers:
 
 
 def _own(item: Any) -> Any:
-    """Return a copy of an `itertools.count`, and any other item itself."""
+    """Returns a copy of an `itertools.count`, and any other item itself."""
     return copy(item) if type(item) is count else item
 
 

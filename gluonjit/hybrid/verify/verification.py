@@ -56,7 +56,7 @@ class Log:
         self._probed = probed
 
     def call(self, name: str, operands: Any, run: Callable[[], Any]) -> Any:
-        """Make a call and log it."""
+        """Makes a call and log it."""
         addresses = tuple([id(array) for array in items_of(operands, self._array)])
         event = CallEvent(name, self.sample, line_of(user_line()), addresses)
         (self._open[-1].inside if self._open else self.events).append(event)
@@ -88,7 +88,7 @@ class RunOutcome(NamedTuple):
 def called(
     net: Any, samples: Sequence[Any], loss: Loss | None, array: type, log: Log | None, weighted: Callable[[Any], Any]
 ) -> tuple[list[list[Any]], list[Any]]:
-    """Return the output arrays of each call of the net, and the start of backward: losses, or `weighted` outputs."""
+    """Returns the output arrays of each call of the net, and the start of backward: losses, or `weighted` outputs."""
     outputs: list[list[Any]] = []
     losses: list[Any] = []
     for number, sample in enumerate(samples):
@@ -104,7 +104,7 @@ def called(
 def batched_with(
     net: Any, key: str, options: dict[str, Any], enable: Callable[[Any, Any], None], disable: Callable[[Any], None]
 ) -> Iterator[None]:
-    """Return a context in which the net is batched with these options, or its own, wherever possible."""
+    """Returns a context in which the net is batched with these options, or its own, wherever possible."""
     cell = net.__dict__.get(key)
     if cell is not None and not options:
         with BATCHED:

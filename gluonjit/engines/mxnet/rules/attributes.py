@@ -71,7 +71,7 @@ class Attributes(Mapping[str, str]):
         return tuple(int(entry) for entry in entries if entry is not None)
 
     def entries(self, key: str) -> tuple[int | None, ...] | None:
-        """Read a tuple that may hold None, such as the ends of a slice; otherwise like `axes`."""
+        """Reads a tuple that may hold None, such as the ends of a slice; otherwise like `axes`."""
         if key not in self._items:
             return None
         value = literal(self._items[key])

@@ -38,7 +38,7 @@ def remaining(shape: Shape, axes: tuple[int, ...], keepdims: bool) -> Shape:
 
 
 def reduction(key: str = "axis", one_is_itself: bool = True) -> Emit:
-    """Reduce over axes. With `one_is_itself` an axis of length 1 among several need not be reduced, so the
+    """Reduces over axes. With `one_is_itself` an axis of length 1 among several need not be reduced, so the
     usual (1, C) stays in rows even when axis 0 is."""
 
     def emit(call: OperatorCall) -> list[Val]:
@@ -92,7 +92,7 @@ def _unflattened(symbol: object, shape: Shape, dtype: str) -> Val:
 
 
 def along_axis(key: str = "axis", default: int | None = -1, keeps: bool = True) -> Emit:
-    """Work along one axis; further inputs (a length, an index) go along with the data.
+    """Works along one axis; further inputs (a length, an index) go along with the data.
 
     `keeps` says that the axis stays in the result, or that `keepdims` decides.
     """

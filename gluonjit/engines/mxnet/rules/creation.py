@@ -17,7 +17,7 @@ def constant(call: OperatorCall) -> list[Val]:
 
 
 def arange_like(call: OperatorCall) -> list[Val]:
-    """Emit as many numbers as the data, or one of its axes, has entries."""
+    """Emits as many numbers as the data, or one of its axes, has entries."""
     if call.data.poly:
         raise NotBatchable("arange_like of rows of varying length")
     count = math.prod(call.shape)

@@ -17,7 +17,7 @@ def unary(call: OperatorCall) -> list[Val]:
 
 
 def aligned(values: Sequence[Val], shape: Shape) -> Together:
-    """Bring the operands of a broadcasting operator to one layout; `shape` is one sample's result.
+    """Brings the operands of a broadcasting operator to one layout; `shape` is one sample's result.
 
     MXNet aligns shapes on the right. Rows do for values whose leading axis is the result's, and for
     shared ones that have no such axis or one of length 1. Otherwise everything is stacked, and axes of
@@ -51,7 +51,7 @@ def _padded(value: Val, ndim: int) -> mx.sym.Symbol:
 
 
 def broadcast(call: OperatorCall) -> list[Val]:
-    """Emit an operator that itself broadcasts its operands."""
+    """Emits an operator that itself broadcasts its operands."""
     operands = aligned(call.inputs, call.shape)
     return call.deliver(call.same(operands.symbols), operands.layout, operands.poly)
 
@@ -72,7 +72,7 @@ def equal_shapes(sibling: str | None = None) -> Emit:
 
 
 def add_n(call: OperatorCall) -> list[Val]:
-    """Sum the batched operands, sum the shared ones, and add the two once."""
+    """Sums the batched operands, sums the shared ones, and adds the two once."""
     batched, constant = call.batched, [value for value in call.inputs if value.shared]
     if constant and any(value.poly for value in batched):
         raise NotBatchable("add_n: a shared operand has a fixed number of rows, the others vary")
@@ -87,7 +87,7 @@ def add_n(call: OperatorCall) -> list[Val]:
 
 
 def where(call: OperatorCall) -> list[Val]:
-    """Pick between two; the condition has the data's shape, or one entry for each of its rows."""
+    """Picks between two; the condition has the data's shape, or one entry for each of its rows."""
     condition, left, _right = call.inputs
     if condition.ndim == left.ndim:
         operands = together(call.inputs, rows_exact=True)
@@ -127,7 +127,7 @@ def prelu(call: OperatorCall) -> list[Val]:
 
 
 def dropout(call: OperatorCall) -> list[Val]:
-    """Draw for every element; along `axes` one draw is shared, so those move with the layout."""
+    """Draws for every element; along `axes` one draw is shared, so those move with the layout."""
     axes = call.attrs.axes("axes") or ()
     data = call.data
     if not axes:

@@ -88,7 +88,7 @@ def _offset(indices: mx.sym.Symbol, count: int, ndim: int) -> mx.sym.Symbol:
 
 
 def batch_take(call: OperatorCall) -> list[Val]:
-    """Emit `pick`: a graph of batch_take itself fails, because it has no gradient and does not say so."""
+    """Emits `pick`: a graph of batch_take itself fails, because it has no gradient and does not say so."""
     operands = together(call.inputs, rows_exact=True)
     data, indices = operands.symbols
     picked = apply("pick", [apply("BlockGrad", [data], {}), indices], {"axis": -1, "mode": "clip"})

@@ -62,7 +62,7 @@ def slice_(call: OperatorCall) -> list[Val]:
 
 
 def sliced(call: OperatorCall, begin: Ends, end: Ends, step: Ends) -> list[Val]:
-    """Emit `slice` on the first input; further inputs do not matter."""
+    """Emits `slice` on the first input; further inputs do not matter."""
     data = call.data
     if data.rows and (not begin or takes_all(data.shape[0], data.poly, begin[0], end[0], step[0])):
         ends = {"begin": (None, *begin[1:]), "end": (None, *end[1:]), "step": (None, *step[1:])}
@@ -94,7 +94,7 @@ def slice_axis(call: OperatorCall) -> list[Val]:
 
 
 def slice_like(call: OperatorCall) -> list[Val]:
-    """Cut to the known shape of the other value."""
+    """Cuts to the known shape of the other value."""
     if any(value.poly for value in call.inputs):
         raise NotBatchable("slice_like with rows of varying length")
     size = len(call.shape)

@@ -9,7 +9,7 @@ from .values import ROWS, STACK, NotBatchable, Val, convert, reshape, together
 
 
 def matrices(core: int = 2, scalar: bool = False) -> Emit:
-    """Make a rule for inputs that end in `core` axes; with `scalar` the result has none of them."""
+    """Makes a rule for inputs that end in `core` axes; with `scalar` the result has none of them."""
 
     def emit(call: OperatorCall) -> list[Val]:
         if call.attrs.integer("axis", -2) != -2:

@@ -53,7 +53,7 @@ def _plus_bias(call: OperatorCall, product: Val, *bias: Val) -> list[Val]:
 
 
 def dot(call: OperatorCall) -> list[Val]:
-    """Sum over the left one's last axis and the right one's first; the transposes swap which."""
+    """Sums over the left one's last axis and the right one's first; the transposes swap which."""
     left, right = call.inputs
     if call.attrs.text("forward_stype", "None") not in ("None", "default"):
         raise NotBatchable("dot with a sparse result")
@@ -66,7 +66,7 @@ def dot(call: OperatorCall) -> list[Val]:
 
 
 def contract(call: OperatorCall, left: Val, right: Val) -> list[Val]:
-    """Sum over the left one's last axis and the right one's first, for each sample."""
+    """Sums over the left one's last axis and the right one's first, for each sample."""
     if right.shared:
         return _dot_shared_right(call, left, right)
     if any(value.poly for value in call.inputs):

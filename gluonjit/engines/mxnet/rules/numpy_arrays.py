@@ -166,7 +166,7 @@ def stacking(axis: int, least: int) -> Emit:
 
 
 def _padded(shape: Shape, least: int) -> Shape:
-    """Pad a shape like numpy: up to two axes in front, a third one behind."""
+    """Pads a shape like numpy: up to two axes in front, a third one behind."""
     if len(shape) < min(least, 2):
         shape = (1,) * (min(least, 2) - len(shape)) + shape
     return shape if len(shape) >= least else (*shape, 1)

@@ -17,7 +17,7 @@ from .values import STACK, NotBatchable, Shape, Val, convert, reshape, reshaped,
 
 
 def dot(call: OperatorCall) -> list[Val]:
-    """Sum over the left one's last axis and the right one's last but one; a scalar multiplies."""
+    """Sums over the left one's last axis and the right one's last but one; a scalar multiplies."""
     left, right = call.inputs
     if not left.ndim or not right.ndim:
         operands = aligned(call.inputs, call.shape)

@@ -46,14 +46,14 @@ class OperatorCall:
         return apply(self.name, symbols, {**self.attrs, **changes})
 
     def deliver(self, result: mx.sym.Symbol | Sequence[mx.sym.Symbol], layout: str, poly: bool = False) -> list[Val]:
-        """Name the results: each symbol with its output's per-sample shape and dtype."""
+        """Names the results: each symbol with its output's per-sample shape and dtype."""
         if isinstance(result, mx.sym.Symbol):
             count = len(self.outputs)
             result = [result] if count == 1 and len(result) == 1 else [result[i] for i in range(count)]
         return [Val(symbol, shape, dtype, layout, poly) for symbol, (shape, dtype) in zip(result, self.outputs)]
 
     def deliver_each(self, result: mx.sym.Symbol, natural: Shape) -> list[Val]:
-        """Deliver (N, *natural). Classic operators say (1,) where nothing is left: (N,) is its rows."""
+        """Delivers (N, *natural). Classic operators say (1,) where nothing is left: (N,) is its rows."""
         if self.shape == natural:
             return self.deliver(result, STACK)
         if natural == () and self.shape == (1,):
@@ -114,7 +114,7 @@ class Rule:
 def alone(
     reason: str, random: bool = False, stateful: bool = False, writes: bool = False, unsized: bool = False
 ) -> Rule:
-    """Make a rule for an operator that runs for each sample alone."""
+    """Makes a rule for an operator that runs for each sample alone."""
 
     def refuse(call: OperatorCall) -> list[Val]:
         raise NotBatchable(f"{call.name}: {reason}")

@@ -76,7 +76,7 @@ def sequence(keeps_time: bool) -> Emit:
 
 
 def _whole(call: OperatorCall) -> list[Val]:
-    """Emit the operator without lengths: a mask keeps all, a reversal is a flip and the last step a slice.
+    """Emits the operator without lengths: a mask keeps all, a reversal is a flip and the last step a slice.
 
     MXNet's SequenceLast ends the process where it has no lengths.
     """

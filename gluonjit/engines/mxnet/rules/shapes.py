@@ -156,7 +156,7 @@ def repeat(call: OperatorCall) -> list[Val]:
 
 
 def broadcast_to(call: OperatorCall) -> list[Val]:
-    """Repeat axes of length 1 up to the known shape; 0 leaves the samples' axis as it is."""
+    """Repeats axes of length 1 up to the known shape; 0 leaves the samples' axis as it is."""
     return broadcast_to_shape(call, call.shape, keeps_rows=(call.attrs.axes("shape") or (1,))[0] == 0)
 
 

@@ -55,7 +55,7 @@ def apply(name: str, inputs: Sequence[mx.sym.Symbol], attrs: Mapping[str, Any]) 
 
 
 def _fresh(name: str) -> str:
-    """Make a unique name; using MXNet's counter would change the names of blocks that the program makes later."""
+    """Makes a unique name; using MXNet's counter would change the names of blocks that the program makes later."""
     return f"{name.lower().lstrip('_')}{next(_numbers)}"
 
 

@@ -60,7 +60,7 @@ RULES: Mapping[str, Rule] = marked(
 def batch_op(
     name: str, attrs: Mapping[str, str], inputs: Sequence[Val], outputs: Sequence[Spec], learning: bool = False
 ) -> list[Val]:
-    """Emit operator `name` for all samples at once.
+    """Emits operator `name` for all samples at once.
 
     `outputs` are the shapes and dtypes that one sample's call has. Raises NotBatchable if the call
     has to run for each sample alone.
@@ -91,7 +91,7 @@ def _shapes(call: OperatorCall) -> list[Shape]:
 
 
 def _verify(call: OperatorCall, results: Sequence[Val]) -> None:
-    """Check what every rule must satisfy, whatever the operator."""
+    """Checks what every rule must satisfy, whatever the operator."""
     if [(value.shape, value.dtype) for value in results] != list(call.outputs):
         raise NotBatchable(f"{call.name}: its rule delivers {results} instead of {call.outputs}")
     numbers = {value.shape[0] for value in (*call.inputs, *results) if value.poly}

@@ -80,7 +80,7 @@ def convert(value: Val, layout: str) -> Val:
 
 
 def reshape(symbol: mx.sym.Symbol, rest: Sequence[int]) -> mx.sym.Symbol:
-    """Reshape to (-1, *rest). The caller has checked that `rest` divides a sample's elements."""
+    """Reshapes to (-1, *rest). The caller has checked that `rest` divides a sample's elements."""
     if any(size <= 0 for size in rest):
         raise NotBatchable(f"zero-size arrays: {tuple(rest)}")
     return apply("Reshape", [symbol], {"shape": (-1, *rest)})
@@ -121,7 +121,7 @@ class Together(NamedTuple):
 
 
 def together(values: Sequence[Val], rows_exact: bool) -> Together:
-    """Bring values to one layout, shared ones repeated for each sample.
+    """Brings values to one layout, shared ones repeated for each sample.
 
     Rows if the operator is exact on them and any value is stored so; else a stack.
     """
@@ -139,7 +139,7 @@ def together(values: Sequence[Val], rows_exact: bool) -> Together:
 
 
 def all_rows(values: Sequence[Val]) -> tuple[list[mx.sym.Symbol], bool]:
-    """Bring values with equal leading axes to rows, shared ones repeated; and say whether they are poly."""
+    """Brings values with equal leading axes to rows, shared ones repeated; and says whether they are poly."""
     if any(not value.ndim or value.shape[0] != values[0].shape[0] for value in values):
         raise NotBatchable(f"values with different leading axes: {[value.shape for value in values]}")
     reference = next(value for value in values if not value.shared)

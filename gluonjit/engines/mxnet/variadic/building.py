@@ -71,7 +71,7 @@ def _operands(variadic: Variadic, operands: Sequence[Spec], children: Sequence[t
 
 
 def _apply(variadic: Variadic, op: VariadicOp, values: dict[int, Val], training: bool) -> bool:
-    """Emit an operator; returns whether it may fail when it runs."""
+    """Emits an operator; returns whether it may fail when it runs."""
     name, attrs = op.name, dict(op.attrs)
     if name == ADD_UP:
         name, attrs = "add_n", {"num_args": str(len(op.inputs))}

@@ -34,7 +34,7 @@ class MXNetDialect:
 
 
 def _folded(op: TraceOp, trace: Trace, known: Mapping[int, Known], value: Value) -> Known | None:
-    """Return the result of an operator that need not run."""
+    """Returns the result of an operator that need not run."""
     name = canonical(op.name)
     shaped = trace.shapes[op.outputs[0]]
     alike = all(trace.shapes[position] == shaped for position in op.inputs)

@@ -60,7 +60,7 @@ class Stages:
     """
 
     def __init__(self, form: Form) -> None:
-        """Decide which operators run on the rows of all nodes. Raises NotBatchable."""
+        """Decides which operators run on the rows of all nodes. Raises NotBatchable."""
         self.form = form
         self.stages: list[RowStage | LengthStage] = []
         trace = form.trace
@@ -140,7 +140,7 @@ class Stages:
         return found
 
     def _place(self, packer: Packer, number: int) -> None:
-        """Let an operator run on rows if that can be, else for each length."""
+        """Lets an operator run on rows if that can be, else for each length."""
         op, code, levels = self.form.trace.ops[number], self._writer.code, self._levels
         before = [levels.get(position, 0) for position in op.inputs]
         length = len(code)
@@ -163,7 +163,7 @@ class Stages:
         levels.update(dict.fromkeys(op.outputs, level))
 
     def _finish(self) -> None:
-        """Make the stages, and see what each of them gives."""
+        """Makes the stages, and sees what each of them gives."""
         writer = self._writer
         self.wide = tuple([bool(self.form.axes(position)) for position in self.form.results])
         finals = []

@@ -23,7 +23,7 @@ class Form:
     """
 
     def __init__(self, trace: Trace, results: Sequence[int], other: Trace, its: Sequence[int]) -> None:
-        """Compare two traces. Raises OtherForm."""
+        """Compares two traces. Raises OtherForm."""
         self.trace = trace
         self.results = tuple(results)
         self.own: set[int] = set()
@@ -65,7 +65,7 @@ class Form:
 
 
 def _compare(form: Form, other: Trace, its: Sequence[int]) -> None:
-    """Note what differs between a form's trace and another. Raises OtherForm where that is more than sizes."""
+    """Notes what differs between a form's trace and another. Raises OtherForm where that is more than sizes."""
     trace = form.trace
     if len(trace.ops) != len(other.ops) or form.results != tuple(its) or trace.device != other.device:
         raise OtherForm("they have other operators or results")

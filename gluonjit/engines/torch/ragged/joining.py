@@ -53,7 +53,7 @@ class _Found:
     recipes: dict[Any, Recipe] = field(default_factory=dict)
 
     def note(self, noted: Noted, traced: TraceFindings, lengths: tuple[int, ...]) -> None:
-        """Note a call that was traced; not of size 1, which PyTorch may treat like one that is broadcast."""
+        """Notes a call that was traced; not of size 1, which PyTorch may treat like one that is broadcast."""
         listed = self.calls.setdefault(noted.signature, [])
         if len(listed) < _MOST and min(lengths) > 1:
             listed.append(SizedCall(traced.trace, lengths, noted.facts, noted.kept, traced.asked))

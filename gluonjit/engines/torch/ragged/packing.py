@@ -59,7 +59,7 @@ class Packer:
         self._sizes = sizes
 
     def write(self, number: int, op: TraceOp, values: Mapping[int, Packed]) -> list[Packed]:
-        """Write an operator down; `number` is its place in the trace. Raises NotBatchable if it mixes rows."""
+        """Writes an operator down; `number` is its place in the trace. Raises NotBatchable if it mixes rows."""
         given = [values[position] for position in op.inputs]
         outputs = [self._output(position) for position in op.outputs]
         lengths = {value.length for value in given if value.axis is not None}

@@ -67,7 +67,7 @@ class Ragged(Program):
 def _run_alone(
     stage: LengthStage, members: Members, found: dict[int, Any], lists: dict[int, list[Any]], consts: Sequence[Any]
 ) -> None:
-    """Run a stage for the nodes of each member, and put its results together."""
+    """Runs a stage for the nodes of each member, and puts its results together."""
     given = [_pieces(source, members, found, lists) for source in stage.sources]
     alike: dict[Any, list[int]] = {}
     for number, (member, _) in enumerate(members):

@@ -89,11 +89,11 @@ class Padding:
         return whole and all(size <= room for size, room in zip(sized.sizes, self.sizes))
 
     def padded(self, sized: SizedSkeleton) -> int:
-        """Count the padding nodes in all steps."""
+        """Counts the padding nodes in all steps."""
         return sum([self.sizes[step.nodes] - sized.sizes[step.nodes] for step in sized.steps])
 
     def pack(self, plan: Plan, sized: SizedSkeleton, packed: Index) -> None:
-        """Write the indices of a plan, as those of padded rows."""
+        """Writes the indices of a plan, as those of padded rows."""
         moved = self._moved(plan, sized)
         for (number, position), at in self.index.items():
             gather, group = plan.steps[number].gathers[position], sized.steps[number].groups[position]
@@ -111,7 +111,7 @@ class Padding:
             nodes[step.count :] = 0
 
     def _moved(self, plan: Plan, sized: SizedSkeleton) -> list[Index]:
-        """Find the place in the static arenas of each row of the plan's."""
+        """Finds the place in the static arenas of each row of the plan's."""
         moved = [np.arange(arena.rows) for arena in plan.arenas]
         for place, span in zip(sized.places, self.spans):
             if place.begin != span.begin:

@@ -89,7 +89,7 @@ def plan_count() -> int:
 
 
 def clear_plans() -> None:
-    """Forget them."""
+    """Forgets them."""
     for number, _ in _known():
         _drop(number)
 
@@ -141,7 +141,7 @@ def _work(sizes: tuple[int, ...], sized: SizedSkeleton) -> int:
 
 
 def _make_room(new: StaticPlan) -> None:
-    """Forget the least recently used plans if there are too many."""
+    """Forgets the least recently used plans if there are too many."""
     held = sum([static.bytes for _, skeleton in _known() for static in skeleton.plans])
     for _, skeleton in _known():
         for static in [static for static in skeleton.plans if static is not new]:

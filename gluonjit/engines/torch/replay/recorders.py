@@ -24,10 +24,10 @@ class Replayer(Protocol):
         """Begins to use the memory, after whatever the last runs do with it."""
 
     def forward(self, run: Run, memory: Memory) -> None:
-        """Run the forward function, which writes to this memory."""
+        """Runs the forward function, which writes to this memory."""
 
     def backward(self, key: Hashable, run: Run, memory: Memory) -> None:
-        """Run a backward function, the same for the same key, of the last forward run."""
+        """Runs a backward function, the same for the same key, of the last forward run."""
 
 
 class HostRecorder:
@@ -40,11 +40,11 @@ class HostRecorder:
         """Everything is done in its order."""
 
     def forward(self, run: Run, memory: Memory) -> None:
-        """Run the forward function."""
+        """Runs the forward function."""
         run()
 
     def backward(self, key: Hashable, run: Run, memory: Memory) -> None:
-        """Run a backward function."""
+        """Runs a backward function."""
         run()
 
 
@@ -69,11 +69,11 @@ class CudaRecorder:
         self._open()
 
     def begin(self) -> None:
-        """Let the current stream wait for the one on which the last runs were."""
+        """Lets the current stream wait for the one on which the last runs were."""
         self._turn()
 
     def forward(self, run: Run, memory: Memory) -> None:
-        """Run the forward function. Raises RuntimeError if a graph gives other numbers than its operators."""
+        """Runs the forward function. Raises RuntimeError if a graph gives other numbers than its operators."""
         if not self._warm:
             self._warm = True
             self._aside(run)
@@ -87,7 +87,7 @@ class CudaRecorder:
         self._wanted.clear()
 
     def backward(self, key: Hashable, run: Run, memory: Memory) -> None:
-        """Run a backward function, the same for the same key, of the last forward run."""
+        """Runs a backward function, the same for the same key, of the last forward run."""
         graph = self._backwards.get(key)
         if graph is not None:
             self._replay(graph)
@@ -115,7 +115,7 @@ class CudaRecorder:
         return graph
 
     def _capture(self, run: Run) -> Any:
-        """Record what a function launches, without running it."""
+        """Records what a function launches, without running it."""
         self.captures += 1
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(self._device), _graph(graph, self._pool, self._stream):
@@ -123,7 +123,7 @@ class CudaRecorder:
         return graph
 
     def _aside(self, run: Run) -> None:
-        """Run on the stream on which captures are made: autograd's nodes remember their stream."""
+        """Runs on the stream on which captures are made: autograd's nodes remember their stream."""
         current = self._turn()
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):

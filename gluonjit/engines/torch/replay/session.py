@@ -69,7 +69,7 @@ class ReplaySession(Session):
         return True
 
     def put(self, place: Place, rows: Any, own: bool = True) -> None:
-        """Put rows of an input into the static plan."""
+        """Puts rows of an input into the static plan."""
         static = self._static
         if static is None:
             super().put(place, rows, own)
@@ -85,7 +85,7 @@ class ReplaySession(Session):
         return self._static is None and super()._has_room(place)
 
     def run(self, number: int) -> None:
-        """Run the whole plan in place of its first step."""
+        """Runs the whole plan in place of its first step."""
         if self._static is None:
             super().run(number)
         elif number == 0:
@@ -111,7 +111,7 @@ class ReplaySession(Session):
         report.took("static plan", "compute", begin, perf_counter())
 
     def _fall_back(self, reason: str) -> None:
-        """Run the plan step by step: an error then names the call, and everything is supported."""
+        """Runs the plan step by step: an error then names the call, and everything is supported."""
         static, self._static = self._static, None
         assert static is not None
         static.release()
@@ -142,7 +142,7 @@ class ReplaySession(Session):
         return self._static is None and super()._stays(arena)
 
     def finish(self) -> None:
-        """Give results their history. The static plan is free from here on, or the tape's."""
+        """Gives results their history. The static plan is free from here on, or the tape's."""
         if self._static is None:
             super().finish()
             return
@@ -243,7 +243,7 @@ class ReplayTape(Tape):
                     raise modified("a weight", tensor)
 
     def free(self) -> None:
-        """Forget the history, and let the static plan run again."""
+        """Forgets the history, and lets the static plan run again."""
         super().free()
         if self._static is not None:
             self._static.release()
@@ -261,7 +261,7 @@ def _copies(rooms: Sequence[Any]) -> list[Any]:
 
 
 def learned_inputs(plan: Plan) -> list[bool]:
-    """Tell for each input of a plan whether gradients go to it."""
+    """Tells for each input of a plan whether gradients go to it."""
     found = []
     for chunk in plan.inputs:
         if isinstance(chunk, LeafChunk):

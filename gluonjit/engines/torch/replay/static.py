@@ -83,12 +83,12 @@ class StaticPlan:
 
     @property
     def busy(self) -> bool:
-        """Tell whether a backward pass may still go through the last run."""
+        """Tells whether a backward pass may still go through the last run."""
         tape = None if self._user is None else self._user()
         return tape is not None and not tape.freed
 
     def claim(self, tape: Any) -> None:
-        """Let this tape be who goes backward through what runs next."""
+        """Lets this tape be who goes backward through what runs next."""
         self._user = None if tape is None else ref(tape)
 
     def release(self) -> None:
@@ -98,7 +98,7 @@ class StaticPlan:
             self._ran = {}
 
     def load(self, plan: Plan, sized: SizedSkeleton, extra: Sequence[Any] = ()) -> list[Any]:
-        """Take over a plan's indices, and send more index arrays along; returns those on the device."""
+        """Takes over a plan's indices, and sends more index arrays along; returns those on the device."""
         self.recorder.begin()
         sizes = [self.padding.packed, *map(len, extra)]
         pinned = self.device.type == "cuda"
@@ -118,7 +118,7 @@ class StaticPlan:
         return self.arenas[span.arena][span.begin : span.begin + count]
 
     def put(self, place: int, rows: Any) -> None:
-        """Fill the place of an input; if a step takes all of it, the padding is like its first row."""
+        """Fills the place of an input; if a step takes all of it, the padding is like its first row."""
         span = self.padding.spans[place]
         room = self.arenas[span.arena][span.begin : span.end]
         room[: len(rows)].copy_(rows)
@@ -129,7 +129,7 @@ class StaticPlan:
     # --- forward --------------------------------------------------------------------------------------------------
 
     def forward(self) -> None:
-        """Run all steps."""
+        """Runs all steps."""
         self.runs += 1
         self.recorder.forward(self._forward, self.arenas)
 
@@ -188,7 +188,7 @@ class StaticPlan:
     # --- backward -------------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
-        """Set the gradients of rows to zero."""
+        """Sets the gradients of rows to zero."""
         self.recorder.begin()
         torch._foreach_zero_([room for room in self.gradients if room is not None])
 
@@ -204,7 +204,7 @@ class StaticPlan:
         return self.gradients[span.arena][span.begin : span.begin + count]
 
     def backward(self, way: tuple[Back, ...]) -> set[int]:
-        """Go backward through these steps, in this order; returns which weights, by identity, have a gradient now."""
+        """Goes backward through these steps, in this order; returns which weights, by identity, have a gradient now."""
         written = [room for room in [*self.gradients, *self.learned.values()] if room is not None]
         self.recorder.backward(way, partial(self._backward, way), written)
         return {id(self.steps[back.step].program.consts[const]) for back in way for const in back.consts}

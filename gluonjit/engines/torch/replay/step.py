@@ -81,7 +81,7 @@ class StaticStep:
 
     @property
     def busy(self) -> bool:
-        """Tell whether a backward pass may still go through the last run."""
+        """Tells whether a backward pass may still go through the last run."""
         return self._lease is not None and self._lease() is not None
 
     def fits(self, sizes: Sizes) -> bool:
@@ -102,7 +102,7 @@ class StaticStep:
         return [room[: sizes[axis.dim] * axis.unit].data for room, (axis, *_) in zip(self.results, self.form.results)]
 
     def _own(self, owners: Any, nodes: int) -> None:
-        """Set the owners like `Padding.pack`: a padding child is like the first, and counts to no sum that is read."""
+        """Sets the owners like `Padding.pack`: a padding child is like the first, and counts to no sum that is read."""
         _fill(self._owners.spread, owners, 1)
         self._owners.sums[: len(owners)].copy_(owners)
         self._owners.sums[len(owners) :].fill_(self.sizes[NODES])
@@ -126,7 +126,7 @@ class StaticStep:
             self._ran = LastRun(inputs, list(results))
 
     def _constant(self, tensor: Any) -> Any:
-        """Return a constant like `StaticPlan`."""
+        """Returns a constant like `StaticPlan`."""
         alias = tensor.data if self.recorder.remembers else tensor.detach()
         return alias.requires_grad_(self.form.taped and tensor.requires_grad)
 
@@ -176,7 +176,7 @@ class StaticStepFunction(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(ctx: Any, static: StaticStep, sizes: Sizes, owners: Any, operands: int, *given: Any) -> Any:
-        """Run it."""
+        """Runs it."""
         ctx.lease, ctx.static, ctx.sizes = Lease(), static, [len(rows) for rows in given[:operands]]
         ctx.set_materialize_grads(False)
         ctx.needed = [number for number, tensor in enumerate(given) if tensor.requires_grad]

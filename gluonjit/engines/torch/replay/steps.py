@@ -35,7 +35,7 @@ class StaticSteps:
         _known.add(self)
 
     def take(self, program: Any, form: StaticStepForm, sizes: Sizes) -> StaticStep | None:
-        """Take the smallest free one that fits, or a new one; None if there are too many."""
+        """Takes the smallest free one that fits, or a new one; None if there are too many."""
         self.steps = [step for step in self.steps if step.busy or step.form.consts == form.consts]
         free = [step for step in self.steps if step.form == form and step.fits(sizes) and not step.busy]
         if free:
@@ -68,7 +68,7 @@ def step_count() -> int:
 
 
 def clear_steps() -> None:
-    """Forget them."""
+    """Forgets them."""
     for known in _known:
         known.steps.clear()
 

@@ -33,7 +33,7 @@ class Examples:
             self._tensors[owners] = torch.arange(self.children, device=device) % self.nodes
 
     def add(self, val: Val, tensor: Any = None, child: bool = False) -> None:
-        """Put an operand into its slot, or the tensor that is the same for all nodes."""
+        """Puts an operand into its slot, or the tensor that is the same for all nodes."""
         if tensor is None:
             assert val.lead is not None
             if val.lead == ANY:
@@ -43,7 +43,7 @@ class Examples:
         self._tensors[val.slot] = tensor
 
     def run(self, step: Instruction) -> None:
-        """Run what has been written down. Raises NotBatchable if it fails."""
+        """Runs what has been written down. Raises NotBatchable if it fails."""
         counts = [self._count(step.counts)] if step.counts else []
         try:
             found = step.function(*counts, *[self._tensors[slot] for slot in step.inputs])
@@ -59,7 +59,7 @@ class Examples:
     def check(
         self, found: Sequence[Val], outputs: Sequence[Shaped], used: Sequence[bool] = (), count: str = NODES
     ) -> None:
-        """Raise NotBatchable unless results are those of one node, and lie as they say for all of them.
+        """Raises NotBatchable unless results are those of one node, and lie as they say for all of them.
 
         used: which results anything is made of; of others engines give what they like (statistics of norms).
         """

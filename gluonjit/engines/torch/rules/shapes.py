@@ -53,7 +53,7 @@ def _permute(tensor: Any, order: tuple[int, ...]) -> Any:
 
 
 def expanded(call: OperatorCall) -> list[Val]:
-    """Broadcast to a shape."""
+    """Broadcasts to a shape."""
     val, shape = call["self"], call.outputs[0][0]
     if shape == val.shape:
         return [val]

@@ -101,7 +101,7 @@ def rule_of(name: str) -> Rule | None:
 
 
 def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writer: Writer) -> list[Val]:
-    """Write down one operator for all nodes; tensors among `args` are Val. Raises NotBatchable.
+    """Writes down one operator for all nodes; tensors among `args` are Val. Raises NotBatchable.
 
     outputs: shapes and dtypes of one node's results.
     """

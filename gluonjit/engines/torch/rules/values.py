@@ -61,7 +61,7 @@ class Writer:
     def emit(
         self, function: Callable[..., Any], inputs: Sequence[int], text: str, outputs: int = 1, counts: bool = False
     ) -> tuple[int, ...]:
-        """Add an instruction; returns the slots of its results."""
+        """Adds an instruction; returns the slots of its results."""
         made = tuple(range(self.slots, self.slots + outputs))
         self.slots += outputs
         self.code.append(Instruction(function, tuple(inputs), made, text, self.count if counts else ""))
@@ -103,7 +103,7 @@ class OperatorCall:
         return found
 
     def emit(self, function: Callable[..., Any], inputs: Sequence[Val], *static: Any, outputs: int = 1) -> Any:
-        """Add `function(*inputs, *static)`; returns its slot, or several."""
+        """Adds `function(*inputs, *static)`; returns its slot, or several."""
         text = f"{_name_of(function)}{static!r}"
         if static:
             made = self.writer.emit(_with(function, static), [val.slot for val in inputs], text, outputs)
@@ -112,7 +112,7 @@ class OperatorCall:
         return made[0] if outputs == 1 else made
 
     def again(self, change: Mapping[str, Any], outputs: int = 1) -> Any:
-        """Add the operator itself with some arguments changed; tensors are Val, and are passed as they lie."""
+        """Adds the operator itself with some arguments changed; tensors are Val, and are passed as they lie."""
         return call_operator(self.writer, self.func, {**self.args, **change}, outputs)
 
     def form(self, val: Val, lead: int, rest: Shape) -> Val:
@@ -166,7 +166,7 @@ class OperatorCall:
 
 
 def call_operator(writer: Writer, func: Any, args: Mapping[str, Any], outputs: int = 1) -> Any:
-    """Add an operator of ATen with these arguments, tensors as Val."""
+    """Adds an operator of ATen with these arguments, tensors as Val."""
     slots: list[int] = []
     template: dict[str, Any] = {}
     for name, value in args.items():

@@ -22,7 +22,7 @@ class Again:
         self.resting = 0.0  # until when none is, in seconds of `perf_counter`
 
     def due(self) -> bool:
-        """Count a cache hit, and tell whether to trace it again; C counts its own hits."""
+        """Counts a cache hit, and tells whether to trace it again; C counts its own hits."""
         self.found += 1
         if self.found < EVERY and not (FAST is not None and FAST.due()):
             return False
@@ -53,7 +53,7 @@ class _Never:
 
 
 def changed(name: str, difference: str, record: Record) -> StateError:
-    """Return the error for a call that now differs from its trace; its record is no longer found."""
+    """Returns the error for a call that now differs from its trace; its record is no longer found."""
     record.guards = _Never()
     return StateError(
         f"{name}: a call that was traced before now does something else: {difference}. It depends on something "

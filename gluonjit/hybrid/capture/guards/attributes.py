@@ -62,12 +62,12 @@ class AttributeReader:
                 self._give(part)
 
     def refuse(self, reason: str) -> NoReturn:
-        """Give up: the call is not a node. The program's handlers may catch this, so it is noted as well."""
+        """Gives up: the call is not a node. The program's handlers may catch this, so it is noted as well."""
         self.refusal = self.refusal or reason
         raise Refused(self.refusal)
 
     def new(self, item: Any) -> Any:
-        """Note an object that the call itself has made, and may write to."""
+        """Notes an object that the call itself has made, and may write to."""
         kind = type(item)
         if kind in CONTAINERS or isinstance(item, (*CONTAINERS, Iterator)):
             self.made[id(item)] = item
@@ -82,7 +82,7 @@ class AttributeReader:
         return id(item) in self.made or id(item) in self.given
 
     def named(self, item: Any, name: str) -> Any:
-        """Return the object, and note the program's name for it, for reasons shown to users."""
+        """Returns the object, and notes the program's name for it, for reasons shown to users."""
         if not isinstance(item, SIMPLE):
             self.names.setdefault(id(item), name)
         return item
@@ -92,7 +92,7 @@ class AttributeReader:
         return self.names.get(id(item), f"a {type(item).__name__}")
 
     def fact(self, way: int, container: Any, key: Any, found: Any, name: str) -> None:
-        """Note a value found in a container, once."""
+        """Notes a value found in a container, once."""
         place = (way, id(container), key)
         before = self.facts.get(place)
         if before is None:
@@ -175,7 +175,7 @@ class AttributeReader:
         return getattr(item, name)
 
     def _of_descriptor(self, item: Any, kind: type, name: str, found: Any) -> Any:
-        """Return an attribute of the class, or computed by a descriptor."""
+        """Returns an attribute of the class, or computed by a descriptor."""
         self._class_fact(kind, name, found)
         if isinstance(found, property):
             return self.call(found.fget, item) if is_user_function(found.fget) else getattr(item, name)
@@ -213,7 +213,7 @@ class AttributeReader:
             raise NameError(f"name {name!r} is not defined") from None
 
     def imports(self, module: str, name: str | None) -> None:
-        """Check an import in the body of a function."""
+        """Checks an import in the body of a function."""
         found = sys.modules.get(module)
         if found is None:
             self.refuse(f"it imports {module}")
@@ -221,7 +221,7 @@ class AttributeReader:
             self._entry(found.__dict__, name, f"{module}.{name}")
 
     def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Make a call, through a follower."""
+        """Makes a call, through a follower."""
         raise NotImplementedError
 
 

@@ -103,7 +103,7 @@ def contents(container: Any) -> tuple[Any, ...]:
 
 
 def read_at(way: cython.int, container: Any, key: Any) -> Any:
-    """Return the current content. Raises TypeError if a container does not have this way."""
+    """Returns the current content. Raises TypeError if a container does not have this way."""
     if way == ENTRY:
         if not isinstance(container, dict):
             raise TypeError(f"a {type(container).__name__} has no entries")
@@ -162,7 +162,7 @@ class Guards:
         self._versions = array("q", bytes(8 * len(checked)))
 
     def hold(self) -> bool:
-        """Tell whether nothing has changed."""
+        """Tells whether nothing has changed."""
         return _hold(self) > 0
 
 
@@ -232,7 +232,7 @@ def _address(item) -> cython.longlong:
 
 @cython.cfunc
 def _addresses(owner, room: cython_array, kept) -> cython.Py_ssize_t:
-    """Write an object's addresses to `room` and return their number, or -1 if they do not fit; collect constants."""
+    """Writes an object's addresses to `room` and returns their number, or -1 if they do not fit; collect constants."""
     at: cython.Py_ssize_t = 0
     most: cython.Py_ssize_t = len(room)
     if cython.compiled:

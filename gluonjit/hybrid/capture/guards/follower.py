@@ -111,7 +111,7 @@ class Follower(Reader):
                 WATCH(notice)
 
     def _notice(self, frame: Any, event: str, arg: Any) -> None:
-        """End the trace before the first line of a user function that is not a twin."""
+        """Ends the trace before the first line of a user function that is not a twin."""
         if event != "call":
             return
         code = frame.f_code
@@ -129,7 +129,7 @@ class Follower(Reader):
     # Writing
 
     def writable(self, item: Any, name: str | None) -> Any:
-        """Return the object, if it may be written to."""
+        """Returns the object, if it may be written to."""
         if self.is_made(item) or (self.known.array(item) and (name is None or self.known.own(item))):
             return item
         whose = self.name_of(item)
@@ -211,7 +211,7 @@ class Follower(Reader):
         return self._native(function, args, kwargs)
 
     def followed(self, function: Any, args: Any = ()) -> FunctionType:
-        """Return the twin of a function; its outside values count as read."""
+        """Returns the twin of a function; its outside values count as read."""
         known = self._twins.get(id(function))
         if known is not None:
             return known[1]
@@ -242,7 +242,7 @@ class Follower(Reader):
         return twin
 
     def _back(self, item: Any) -> Any:
-        """Wrap a user function that other code will call."""
+        """Wraps a user function that other code will call."""
         if type(item) is MethodType and is_user_function(item.__func__) and not is_twin(item.__func__.__code__):
             return MethodType(self.followed(item.__func__, (item.__self__,)), item.__self__)
         if is_user_function(item) and not is_twin(item.__code__):
@@ -250,7 +250,7 @@ class Follower(Reader):
         return item
 
     def _native(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """Call a function that is known to only return a result."""
+        """Calls a function that is known to only return a result."""
         self.whole((args, kwargs.values()) if not kwargs else (args, tuple(kwargs.values())))
         operates = self.known.operates(function)
         if not operates:
@@ -267,7 +267,7 @@ class Follower(Reader):
         return result if any(result is arg for arg in args) else self.new(result)
 
     def _make(self, kind: type, args: Any, kwargs: Any) -> Any:
-        """Create an object of a class."""
+        """Creates an object of a class."""
         if kind is type and len(args) == 1:
             return type(plain(args[0]))
         effect = pure.effect_of(kind)
@@ -310,7 +310,7 @@ class Follower(Reader):
         self.refuse(f"it calls {name}, which gluonjit does not know")
 
     def _method(self, owner: Any, name: str, function: Any, args: Any, kwargs: Any) -> Any:
-        """Call a method, in C, of an object."""
+        """Calls a method, in C, of an object."""
         rest = args if getattr(function, "__self__", None) is owner else args[1:]
         if self.known.array(owner):
             if name.rstrip("_") in self.known.flags and not self.known.own(owner):
@@ -352,7 +352,7 @@ class Follower(Reader):
         self.refuse(f"it calls {self.name_of(owner)}.{name}, which gluonjit does not know")
 
     def _kept_native(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """Call a function that stores its arguments in a container made in the call."""
+        """Calls a function that stores its arguments in a container made in the call."""
         return function(*args, **kwargs)
 
     def read_facts(self) -> list[Fact]:

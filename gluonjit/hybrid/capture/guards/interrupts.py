@@ -36,7 +36,7 @@ def is_interrupted(frame: Any) -> bool:
 
 
 def profile_again(before: Any) -> None:
-    """Restore the previous profiler: one in Python, or cProfile's."""
+    """Restores the previous profiler: one in Python, or cProfile's."""
     if before is None or callable(before):
         sys.setprofile(before)
     else:

@@ -55,7 +55,7 @@ def owner_of_file(name: str) -> str:
 
 
 def _package_folders() -> list[Path]:
-    """Return the folders of trusted packages, and the files of those that are one module."""
+    """Returns the folders of trusted packages, and the files of those that are one module."""
     modules = [sys.modules.get(name) for name in (LIBRARIES | _ALSO) - {"gluonjit"}]
     files = [Path(file) for module in modules if (file := getattr(module, "__file__", None))]
     return [file.parent if file.stem == "__init__" else file for file in files]

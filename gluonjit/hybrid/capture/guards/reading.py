@@ -97,7 +97,7 @@ class Reader(AttributeReader):
         return item
 
     def _object(self, item: Any) -> None:
-        """Note a user object that other code reads: all its attributes count."""
+        """Notes a user object that other code reads: all its attributes count."""
         if isinstance(item, (Enum, BaseException, type)) or self.known.block(item):
             return
         space = namespace_of(item)

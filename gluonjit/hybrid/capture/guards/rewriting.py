@@ -33,7 +33,7 @@ class Rewriter(ast.NodeTransformer):
         self.temporaries = 0
 
     def mangled(self, name: str) -> str:
-        """Return a private name as Python mangles it in a class."""
+        """Returns a private name as Python mangles it in a class."""
         return f"_{self.owner}{name}" if self.owner and name.startswith("__") and not name.endswith("__") else name
 
     def function(self, node: Function) -> Function:
@@ -68,7 +68,7 @@ class Rewriter(ast.NodeTransformer):
         return found
 
     def visit(self, node: ast.AST) -> Any:
-        """Rewrite a node; for a statement return also the statements before it."""
+        """Rewrites a node; for a statement return also the statements before it."""
         if not isinstance(node, ast.stmt):
             return super().visit(node)
         outer, self.before = self.before, []
@@ -80,7 +80,7 @@ class Rewriter(ast.NodeTransformer):
         return rewritten
 
     def refuse(self, reason: str) -> None:
-        """Refuse the statement being rewritten."""
+        """Refuses the statement being rewritten."""
         self.before.append(ast.Expr(call("refuse", ast.Constant(reason))))
 
     # Names
@@ -297,7 +297,7 @@ class Rewriter(ast.NodeTransformer):
         return [*before, ast.Assign([target], changed)]
 
     def _kept(self, value: ast.expr, before: list[ast.stmt]) -> ast.expr:
-        """Bind a value to a new name."""
+        """Binds a value to a new name."""
         self.temporaries += 1
         name = f"_gluonjit_{self.temporaries}"
         before.append(ast.Assign([ast.Name(name, ast.Store())], value))

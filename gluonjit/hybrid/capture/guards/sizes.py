@@ -21,7 +21,7 @@ class TracedSize(int):
 
 
 def traced(size: int, asked: list[int], roots: tuple[int, ...] = ()) -> TracedSize:
-    """Make a number that notes what is asked of it."""
+    """Makes a number that notes what is asked of it."""
     found = TracedSize(size)
     found.asked, found.roots = asked, roots or (size,)
     return found
@@ -33,7 +33,7 @@ def plain(size: Any) -> Any:
 
 
 def note(items: Iterable[Any], asked: list[int]) -> None:
-    """Note the sizes among what the program may decide by."""
+    """Notes the sizes among what the program may decide by."""
     for item in items:
         if item.__class__ is TracedSize:
             asked.extend(item.roots)

@@ -34,22 +34,22 @@ _originals: dict[CodeType, CodeType] = {}  # code that stands in place of a user
 
 
 def give_source(code: CodeType, node: Function) -> None:
-    """Register the source of code that is in no file."""
+    """Registers the source of code that is in no file."""
     _given[code] = node
 
 
 def stands_for(code: CodeType, original: CodeType) -> None:
-    """Register code that replaces a function's own code, from which its twin is made."""
+    """Registers code that replaces a function's own code, from which its twin is made."""
     _originals[code] = original
 
 
 def code_of(function: FunctionType) -> CodeType:
-    """Return a function's own code, even if it is replaced."""
+    """Returns a function's own code, even if it is replaced."""
     return _originals.get(function.__code__, function.__code__)
 
 
 def source_of(function: FunctionType) -> tuple[Function, str | None]:
-    """Return a function's source, and the name of its class. Raises Unfollowable."""
+    """Returns a function's source, and the name of its class. Raises Unfollowable."""
     return _node_of(code_of(function), function.__globals__)
 
 
@@ -59,7 +59,7 @@ def is_twin(code: CodeType) -> bool:
 
 
 def twin_of(function: FunctionType, hidden: Any) -> FunctionType:
-    """Return the twin of a function, which passes its reads and writes to `hidden`. Raises Unfollowable."""
+    """Returns the twin of a function, which passes its reads and writes to `hidden`. Raises Unfollowable."""
     code = code_of(function)
     made = _twins.get(code)
     if made is None:
@@ -139,13 +139,13 @@ def compiled(node: Function, owner: str | None, free: Iterable[str], code: CodeT
 
 
 def _renamed(code: CodeType, length: int, name: str) -> CodeType:
-    """Replace the start of the qualified name of code and of its inner functions, which tracebacks show."""
+    """Replaces the start of the qualified name of code and of its inner functions, which tracebacks show."""
     consts = [_renamed(part, length, name) if isinstance(part, CodeType) else part for part in code.co_consts]
     return code.replace(co_qualname=name + code.co_qualname[length:], co_consts=tuple(consts))
 
 
 def _node_of(code: CodeType, namespace: dict[str, Any]) -> tuple[Function, str | None]:
-    """Return a function's node in its source, and its class. Raises Unfollowable."""
+    """Returns a function's node in its source, and its class. Raises Unfollowable."""
     if code in _given:
         return _given[code], None
     place = (code.co_firstlineno, code.co_name)
@@ -184,7 +184,7 @@ def _read(name: str, namespace: dict[str, Any]) -> _File:
 
 
 def _given_to_python(name: str) -> str:
-    """Return the program of `python -c`; a later comparison shows whether a function belongs to it."""
+    """Returns the program of `python -c`; a later comparison shows whether a function belongs to it."""
     given = getattr(sys, "orig_argv", [])
     return str(given[given.index("-c") + 1]) if name == "<string>" and "-c" in given[:-1] else ""
 
@@ -200,13 +200,13 @@ def _functions(node: ast.AST, owner: str | None, line: int, name: str) -> Iterat
 
 
 def _first_line(node: ast.AST) -> int:
-    """Return the first line of a part of a program, decorators included; 0 if it has no position."""
+    """Returns the first line of a part of a program, decorators included; 0 if it has no position."""
     decorators = getattr(node, "decorator_list", ())
     return int(decorators[0].lineno if decorators else getattr(node, "lineno", 0))
 
 
 def deep_copy(node: Any) -> Any:
-    """Copy a part of a program, or a list of them: like `copy.deepcopy`, without its search for cycles."""
+    """Copies a part of a program, or a list of them: like `copy.deepcopy`, without its search for cycles."""
     if isinstance(node, list):
         return [deep_copy(part) for part in node]
     if not isinstance(node, ast.AST):

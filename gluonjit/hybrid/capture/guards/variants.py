@@ -59,7 +59,7 @@ def variant_key(wanted: Any, number: int) -> Any:
 
 
 def holding(variants: Sequence[Variant]) -> Variant | None:
-    """Return the first variant that a trace would give now."""
+    """Returns the first variant that a trace would give now."""
     for variant in variants:
         if variant.holds():
             return variant
@@ -78,7 +78,7 @@ def too_many(variants: Sequence[Variant]) -> str:
 
 
 def put_record(records: dict[Any, Record], key: Any, kind: Kind, variant: Variant, mode: int, share: float) -> Record:
-    """Make the record of a variant the one that its signature finds in an open batch."""
+    """Makes the record of a variant the one that its signature finds in an open batch."""
     before = records.get(key)
     if before is not None and before.kind is not kind:
         del records[key]

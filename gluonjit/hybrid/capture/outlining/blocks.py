@@ -45,7 +45,7 @@ class Outliner(Expressions):
             self._compound(s)
 
     def _returned(self, value: Any) -> Any:
-        """Return a value with its parts evaluated: each of several by itself, as one may already have a name."""
+        """Returns a value with its parts evaluated: each of several by itself, as one may already have a name."""
         if not isinstance(value, ast.Tuple) or any(isinstance(n, ast.Starred) for n in value.elts):
             return self.atom(value)
         new = copy.copy(value)
@@ -67,7 +67,7 @@ class Outliner(Expressions):
                 self.opaque(new, each)
 
     def _renamed(self, new: Any, target: Any) -> bool:
-        """Bind the last evaluated expression directly to its name."""
+        """Binds the last evaluated expression directly to its name."""
         last = self.out[-1] if self.out else None
         if not isinstance(last, ast.Assign) or stores(last.targets[0]) != [new.id]:
             return False

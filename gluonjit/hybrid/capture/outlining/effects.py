@@ -70,7 +70,7 @@ class Effects:
         return False
 
     def _method(self, name: str) -> set[str] | None:
-        """Return the methods that a method calls if it is clean whenever they are; else None."""
+        """Returns the methods that a method calls if it is clean whenever they are; else None."""
         if name not in self._seen:
             self._seen[name] = self._look(getattr(type(self.scope.owner), name, None))
         return self._seen[name]

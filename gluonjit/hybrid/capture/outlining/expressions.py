@@ -45,7 +45,7 @@ class Block:
         self.parts: dict[str, str] = {}
 
     def note_names(self, scope: FunctionNames) -> None:
-        """Note the names that its statements use."""
+        """Notes the names that its statements use."""
         for node in [n for s in self.body for n in ast.walk(s)]:
             name = scope.own_name(node)
             if name:
@@ -90,7 +90,7 @@ class Expressions:
         self.lists: set[str] = set()  # names of lists that are made here
 
     def flush(self) -> None:
-        """End the block: a cell, if it has enough operators."""
+        """Ends the block: a cell, if it has enough operators."""
         block, self.block = self.block, Block()
         if block.weight < self.minimum:
             self.out += block.body
@@ -101,7 +101,7 @@ class Expressions:
             self.out.append(ast.copy_location(CellPlaceholder(block), block.body[0]))
 
     def pure(self, node: Any) -> Any:
-        """Return the expression as part of the block; non-operators in it are evaluated before."""
+        """Returns the expression as part of the block; non-operators in it are evaluated before."""
         if isinstance(node, ast.Name) and node.id in self.scope.variables and node.id != self.scope.own:
             return self.opaque(node) if node.id == self.each else node
         if not loads(node) and not any(isinstance(n, ast.Call) for n in ast.walk(node)):
@@ -148,7 +148,7 @@ class Expressions:
         return isinstance(arg, (ast.Name, ast.ListComp, ast.List, ast.Tuple))
 
     def _parts(self, node: Any, weight: int) -> Any:
-        """Return the node with its parts in the block."""
+        """Returns the node with its parts in the block."""
         new = copy.copy(node)
         func: Any = getattr(node, "func", None)
         of_tensor = isinstance(func, ast.Attribute) and self.scope.value(func) is None
@@ -169,7 +169,7 @@ class Expressions:
         return new
 
     def _before(self, node: Any, rest: list[Any]) -> Any:
-        """Return a part of the block before `rest`: it runs by itself first if something in `rest` is not clean."""
+        """Returns a part of the block before `rest`: it runs by itself first if something in `rest` is not clean."""
         new = self.pure(node)
         held = weight_of(new) or any(self.scope.part(n) == WEIGHT for n in ast.walk(new))
         if held and not all(map(self.effects.clean, rest)):
@@ -177,7 +177,7 @@ class Expressions:
         return new
 
     def opaque(self, node: Any, target: Any = None) -> Any:
-        """Evaluate an expression before the block, under a name; without a name if `target` is False."""
+        """Evaluates an expression before the block, under a name; without a name if `target` is False."""
         if self.pieces is not None:
             if not self.effects.clean(node):
                 raise NotSplittable
@@ -209,7 +209,7 @@ class Expressions:
         return isinstance(node, (*_PARTED, ast.keyword)) and self._has_operators(node)
 
     def _taken_apart(self, node: Any) -> Any:
-        """Return a non-operator expression with its parts evaluated before, in order."""
+        """Returns a non-operator expression with its parts evaluated before, in order."""
         new = copy.copy(node)
         for name, k, child in children(node):
             if isinstance(child, ast.keyword):
@@ -234,7 +234,7 @@ class Expressions:
         return self.opaque(func)
 
     def atom(self, node: Any) -> Any:
-        """Return a part of a non-operator: a constant, or a name."""
+        """Returns a part of a non-operator: a constant, or a name."""
         if isinstance(node, (ast.Constant, ast.Slice)):
             return node
         new = self.pure(node)

@@ -49,12 +49,12 @@ class FrameworkFunctions:
         return None if cell is None else cell.options
 
     def store(self, owner: Any) -> dict[Any, Any]:
-        """Return a dictionary for data of this model, which lives as long as the model is batched."""
+        """Returns a dictionary for data of this model, which lives as long as the model is batched."""
         made: dict[Any, Any] = vars(owner.__dict__[self.key]).setdefault("outlines", {})
         return made
 
     def holder(self, owner: Any, names: list[str]) -> Any:
-        """Return a model with only these parts of another."""
+        """Returns a model with only these parts of another."""
         raise NotImplementedError
 
     def same(self, holder: Any, owner: Any, names: list[str]) -> bool:
@@ -64,7 +64,7 @@ class FrameworkFunctions:
     def capture(
         self, name: str, function: Any, holder: Any, options: Any, refused: Callable[[str], None]
     ) -> Callable[..., Any]:
-        """Return a function that captures a call of a made cell, or returns None and passes the reason to `refused`."""
+        """Returns a function that captures a call of a made cell, or None, and passes the reason to `refused`."""
         raise NotImplementedError
 
 

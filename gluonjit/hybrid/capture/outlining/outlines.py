@@ -67,11 +67,11 @@ class Made:
         return True
 
     def grown(self) -> None:
-        """Count the kinds that there are."""
+        """Counts the kinds that there are."""
         self._varied(len({id(kind.family) for kind in self.run.cell.kinds.values()}))
 
     def _varied(self, kinds: int) -> None:
-        """Give a cell up if nearly every call is a new kind, sample after sample."""
+        """Gives a cell up if nearly every call is a new kind, sample after sample."""
         batch = LOCAL.state.batch
         if kinds > self._kinds and batch is not None and self._samples[-1:] != [batch.sample]:
             self._samples.append(batch.sample)
@@ -92,7 +92,7 @@ class Made:
         return True
 
     def refuse(self, reason: str) -> None:
-        """Run the original code instead of the cell from now on."""
+        """Runs the original code instead of the cell from now on."""
         self.refused = reason
         self.cells[self.at] = None
         report = LOCAL.state.batch.report if LOCAL.state.batch is not None else None
@@ -134,7 +134,7 @@ class OutlinedMethod(MethodEntry):
         return _as_it_was, ()
 
     def cells_of(self, batch: Any, owner: Any) -> list[Any] | None:
-        """Return the cells of a model, made on first request, if its parts are those that the code relies on."""
+        """Returns the cells of a model, made on first request, if its parts are those that the code relies on."""
         known, made = self._known, self.made
         options = known.options(owner)
         if made is None or options is None or not options.outline or AS_WRITTEN.depth:
@@ -161,7 +161,7 @@ class OutlinedMethod(MethodEntry):
         return cells
 
     def swap_in(self) -> None:
-        """Swap the code in, unless another sample or other code has replaced it."""
+        """Swaps the code in, unless another sample or other code has replaced it."""
         function = self._function()
         if function is not None and self.made is not None:
             self.depth += 1
@@ -169,7 +169,7 @@ class OutlinedMethod(MethodEntry):
                 function.__code__ = self.made.code
 
     def swap_out(self) -> None:
-        """Swap the code out again; the last user does."""
+        """Swaps the code out again; the last user does."""
         function = self._function()
         if function is not None and self.made is not None:
             self.depth -= 1
@@ -186,13 +186,13 @@ class Placed:
         self.outlines = [outline for outline in outlines if outline.made is not None]
 
     def swap_in(self) -> None:
-        """Put the code in its place."""
+        """Puts the code in its place."""
         with _LOCK:
             for outline in self.outlines:
                 outline.swap_in()
 
     def swap_out(self) -> None:
-        """Take it out again."""
+        """Takes it out again."""
         with _LOCK:
             for outline in self.outlines:
                 outline.swap_out()
@@ -205,7 +205,7 @@ _NOTHING = Placed(())
 
 
 def place(batch: Batch, owner: Any, parts: Callable[[], Iterable[Any]], known: FrameworkFunctions) -> None:
-    """Give the methods of a model and its parts the code with cells until the batch runs.
+    """Gives the methods of a model and its parts the code with cells until the batch runs.
 
     Replacing the code takes Python longer than a short sample, because it discards its specialization of a function.
     """
@@ -235,7 +235,7 @@ def _placed(owner: Any, parts: Callable[[], Iterable[Any]], known: FrameworkFunc
 
 
 def _methods(kind: type) -> list[FunctionType]:
-    """Return the user's own methods of a class and its bases."""
+    """Returns the user's own methods of a class and its bases."""
     return [
         item
         for base in kind.__mro__

@@ -50,7 +50,7 @@ class Outlined(NamedTuple):
 
 
 def outlined(function: FunctionType, owner: Any, known: FrameworkFunctions, enter: Any) -> Outlined:
-    """Return a method of `owner` with its straight-line tensor code in cells. Raises Unfollowable with the reason.
+    """Returns a method of `owner` with its straight-line tensor code in cells. Raises Unfollowable with the reason.
 
     Its code calls `enter` with the model, which gives the cells (see `outlines`), or None: then it is as it was.
     """
@@ -99,7 +99,7 @@ def outlined(function: FunctionType, owner: Any, known: FrameworkFunctions, ente
 
 
 def _check(node: ast.FunctionDef, scope: FunctionNames) -> None:
-    """Raise Unfollowable if a function cannot be split."""
+    """Raises Unfollowable if a function cannot be split."""
     for inner in ast.walk(node):
         why = _REFUSED.get(type(inner))
         if why:
@@ -123,7 +123,7 @@ class _Placing(ast.NodeTransformer):
         self.all = loads(*body, *[s for block in maker.blocks for s in block.body])
 
     def visit_CellPlaceholder(self, node: Any) -> Any:
-        """Emit a call of the block's cell if its inputs may be tensors, else the original statements."""
+        """Emits a call of the block's cell if its inputs may be tensors, else the original statements."""
         block = node.block
         reads, writes = self._reads(block), self._outputs(block)
         if not writes:
@@ -188,7 +188,7 @@ class _Placing(ast.NodeTransformer):
 
 
 def tidied(body: list[Any], read: list[str]) -> list[Any]:
-    """Return statements without names that are bound only to be read by the next statement."""
+    """Returns statements without names that are bound only to be read by the next statement."""
     flat = [s for each in body for s in (each if isinstance(each, list) else [each])]
     done: list[Any] = []
     for s in flat:

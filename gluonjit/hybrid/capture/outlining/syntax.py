@@ -9,12 +9,12 @@ from gluonjit.hybrid.capture.guards.sources import deep_copy
 
 
 def weight_of(node: Any) -> int:
-    """Count the operators in an expression that are part of a block."""
+    """Counts the operators in an expression that are part of a block."""
     return getattr(node, "weight", 0)
 
 
 def replace_child(new: Any, node: Any, name: str, k: int | None, child: Any) -> None:
-    """Replace a child of a copied node, by field name or as the k-th of several."""
+    """Replaces a child of a copied node, by field name or as the k-th of several."""
     if k is None:
         setattr(new, name, child)
         return
@@ -35,7 +35,7 @@ def children(node: Any) -> list[tuple[str, int | None, Any]]:
 
 
 def assign(target: Any, value: Any) -> ast.Assign:
-    """Add a statement that binds a value to one or several names."""
+    """Adds a statement that binds a value to one or several names."""
     target = deep_copy(target)
     for n in ast.walk(target):
         if hasattr(n, "ctx"):

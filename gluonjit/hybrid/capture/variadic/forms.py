@@ -33,7 +33,7 @@ class _Argument(NamedTuple):
 
 
 def forms(args: Sequence[Any], specs: Sequence[Spec], is_array: Callable[[Any], bool]) -> Iterator[VariadicForm]:
-    """Return the ways to read a call: its lists are the children, or its last arguments are."""
+    """Returns the ways to read a call: its lists are the children, or its last arguments are."""
     numbers = iter(range(len(specs)))
     found = [_look(arg, specs, numbers, is_array) for arg in args]
     yield from _in_lists(found)

@@ -57,7 +57,7 @@ class Maker(Protocol):
         """Tells whether the program agrees with the kinds' own programs."""
 
     def adopt(self, built: Any, kinds: Sequence[Kind]) -> None:
-        """Give the program the data of the kinds' programs that it replaces."""
+        """Gives the program the data of the kinds' programs that it replaces."""
 
     def program(self, built: Any) -> Any:
         """Returns the program of kinds."""
@@ -138,7 +138,7 @@ _UNLIKE = "it does not treat every child alike for any number of children"
 
 
 def _roles(form: VariadicForm, new: TracedKind) -> Roles | None:
-    """Return the operand of each child for each role; None if children do not have the same roles."""
+    """Returns the operand of each child for each role; None if children do not have the same roles."""
     children = form.children
     if form.of_rows:
         positions = [position for position, (operand, _) in enumerate(new.origins) if operand in children[0]]
@@ -158,7 +158,7 @@ def _roles(form: VariadicForm, new: TracedKind) -> Roles | None:
 
 
 def _make_variadic(maker: Maker, joint: Joint) -> list[tuple[TracedKind, Roles]] | None:
-    """Return the calls so far that share one program, which `joint` then has. None if there are fewer than two."""
+    """Returns the calls so far that share one program, which `joint` then has. None if there are fewer than two."""
     if len({_children(member) for member in joint.members}) < 2 or joint.tries >= _MOST_TRIES:
         return None
     joint.tries += 1
@@ -190,7 +190,7 @@ def _children(member: tuple[TracedKind, Roles]) -> int:
 
 
 def _member(maker: Maker, joint: Joint, traced: TracedKind, roles: Roles) -> Kind:
-    """Return a kind that runs together with the others of a joint."""
+    """Returns a kind that runs together with the others of a joint."""
     program = maker.program(joint.built)
     kind = replace(traced.kind, program=program, poly=False, children=roles.roles, family=joint.first)
     if joint.first is None:

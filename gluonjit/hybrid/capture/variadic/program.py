@@ -130,7 +130,7 @@ class _VariadicMaker:
     def _emit(
         self, name: str, attrs: Attrs, inputs: Sequence[_Value], outputs: Sequence[Shaped], child: int | None
     ) -> tuple[int, ...]:
-        """Append an operator; returns the numbers of its results."""
+        """Appends an operator; returns the numbers of its results."""
         given = tuple([self._belonging(value, child) for value in inputs])
         space = NODE if child is None else CHILD
         numbers = tuple([self.variadic.new(space, shaped) for shaped in outputs])
@@ -138,7 +138,7 @@ class _VariadicMaker:
         return numbers
 
     def _belonging(self, value: _Value, child: int | None) -> int:
-        """Return the number of a value as one of the child, if needed; constants belong to both."""
+        """Returns the number of a value as one of the child, if needed; constants belong to both."""
         assert value.number is not None
         variadic = self.variadic
         number = value.number

@@ -91,7 +91,7 @@ class Dialect(Protocol):
     """The meaning of an engine's operators."""
 
     def plain(self, op: Any) -> tuple[str, Attrs]:
-        """Return name and attributes of an operator, without those that differ between equal operators."""
+        """Returns name and attributes of an operator, without those that differ between equal operators."""
 
     def folded(
         self, op: Any, trace: TracedProgram, known: Mapping[int, Known], value: Value, domain: Domain
@@ -100,7 +100,7 @@ class Dialect(Protocol):
 
 
 def read(trace: TracedProgram, results: Sequence[int], domain: Domain, dialect: Dialect) -> list[Any]:
-    """Interpret a program in a domain and return the values of its results. Raises Unlike."""
+    """Interprets a program in a domain and returns the values of its results. Raises Unlike."""
     known: dict[int, Known] = {position: domain.operand(position) for position in range(len(trace.operands))}
     known.update((position, domain.constant(array)) for position, array in trace.consts)
     made: dict[int, Any] = {}

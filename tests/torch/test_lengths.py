@@ -83,6 +83,7 @@ ONE: dict[str, Callable[..., Any]] = {
     "a few of them": lambda net, x: net.out(x[0] + x[-1] + x[len(x) // 2]),
     "the largest": lambda net, x: tuple(net.v(x).topk(2, 0)),
     "a mean by hand": lambda net, x: net.out(x).sum(0) / len(x),
+    "a mean of layers": lambda net, x: net.q(x.sum(0)) / len(x) - net.k(x.amax(0)) * (len(x) + 1),
     "a root of the length": lambda net, x: net.out(x).sum(0) / len(x) ** 0.5,
     "statistics": lambda net, x: (x - x.mean(0)) / (x.std(0, keepdim=True) + 1),
     "several results": lambda net, x: (net.out(x), torch.softmax(x.sum(1), 0) @ x, net.norm(x).logsumexp(0)),

@@ -7,11 +7,12 @@ part of that member's trace.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 
-from gluonjit.engines.torch.arrays import dtype_named
+from gluonjit.engines.torch.arrays import device_named, dtype_named
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.program import build as build_batched
 from gluonjit.engines.torch.program import compiled, interpret, stored
@@ -40,14 +41,15 @@ class Source(NamedTuple):
 class LengthStage(NamedTuple):
     """Operators on the nodes of one length: which values they take, and the results, with where they are put.
 
-    number: of this stage among all such; lengths: those that their shapes depend on; own: the constants among what they
-    take that each member has for itself.
+    number: of this stage among all such; lengths: those that their shapes depend on; numbered: the places of operators
+    among them with numbers that differ; own: the constants among what they take that each member has for itself.
     """
 
     number: int
     sources: tuple[Source, ...]
     results: tuple[Source, ...]
     lengths: tuple[int, ...]
+    numbered: tuple[int, ...]
     own: tuple[int, ...]
 
 
@@ -76,7 +78,7 @@ class Stages:
         self._alone: dict[int, list[int]] = {}  # places of operators, by level
         self._shared: set[int] = set()
         self._begin(count)
-        packer = Packer(form, self._writer, self._owner, self._size)
+        packer = Packer(form, self._writer, partial(self._slot_of, self.owners), partial(self._slot_of, self.sizes))
         for number in range(len(trace.ops)):
             self._place(packer, number)
         self.rows = sum(len(code) for code in self._code.values())
@@ -85,8 +87,9 @@ class Stages:
 
     def program(self, stage: LengthStage, trace: Trace, lengths: Sequence[int]) -> tuple[Any, LengthProgram]:
         """The program of a stage for a member, and what tells it from that for other members."""
-        own = [id(tensor) for position, tensor in trace.consts if position in stage.own]
-        key = (stage.number, *[lengths[length] for length in stage.lengths], *own)
+        numbers = [repr(trace.ops[place].attrs) for place in stage.numbered]
+        own = [id(tensor) for position, tensor in trace.consts if position in stage.own]  # which the program keeps
+        key = (stage.number, *[lengths[length] for length in stage.lengths], *numbers, *own)
         found = self._programs.get(key)
         if found is None:
             found = self._programs[key] = LengthProgram(stage, self, trace)
@@ -109,16 +112,10 @@ class Stages:
             found = self._new(position)
             self.own.append(Source(position, found))
 
-    def _owner(self, length: int) -> int:
-        slot = self.owners.get(length)
+    def _slot_of(self, known: dict[int, int], length: int) -> int:
+        slot = known.get(length)
         if slot is None:
-            slot = self.owners[length] = self._slot()
-        return slot
-
-    def _size(self, length: int) -> int:
-        slot = self.sizes.get(length)
-        if slot is None:
-            slot = self.sizes[length] = self._slot()
+            slot = known[length] = self._slot()
         return slot
 
     def _slot(self) -> int:
@@ -217,6 +214,7 @@ class Stages:
             tuple([Source(position, self._values.get(position)) for position in taken]),
             tuple([Source(position, self._values.get(position)) for position in given]),
             tuple(sorted({length for (position, _), length in self.form.sizes.items() if position in within})),
+            tuple(sorted(self.form.numbered.intersection(self._alone[level]))),
             tuple(sorted(within & self.form.own)),
         )
 
@@ -238,7 +236,8 @@ class LengthProgram:
 
     def fits(self) -> bool:
         """Tells whether operators on zeros give results of the shapes that they are to have."""
-        given = [torch.zeros(spec.shape, dtype=dtype_named(spec.dtype)) for spec in self._specs]
+        device = device_named(self._trace.device)
+        given = [torch.zeros(spec.shape, dtype=dtype_named(spec.dtype), device=device) for spec in self._specs]
         try:
             found = interpret(self._trace, self._results, given, [tensor for _, tensor in self._trace.consts])
         except (RuntimeError, IndexError, ValueError):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gluonjit.engines.torch.arrays import dtype_named
+from gluonjit.engines.torch.arrays import device_named, dtype_named
 from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.rules.table import operator_named
 from gluonjit.engines.torch.trace import Operand, Trace
@@ -129,10 +129,11 @@ class Recipe:
     def _run(self, number: int, known: dict[int, int]) -> Sequence[Any]:
         """The results of an operator on zeros."""
         op, shapes = self._form.trace.ops[number], self._form.trace.shapes
+        device = device_named(self._form.trace.device)
         inputs = [
             self._constant(position, known)
             if position in self._consts
-            else torch.zeros(self._shape(position, known), dtype=dtype_named(shapes[position][1]))
+            else torch.zeros(self._shape(position, known), dtype=dtype_named(shapes[position][1]), device=device)
             for position in op.inputs
         ]
         args = {name: _given(value, inputs) for name, value in self._attrs(number, known)}

@@ -25,8 +25,7 @@ _ALIKE = (pointwise.pointwise, pointwise.masked, pointwise.filled, shapes.moved,
 _ALONG = (shapes.cut, shapes.cut_list, shapes.concatenated, reductions.reduced, reductions.kept)
 """Rules of what works along dimensions that it is given."""
 _FIRST = {name: 0 for name, rule in RULES.items() if rule in (shapes.cut, shapes.cut_list, shapes.concatenated)}
-
-
+"""The dimension along which an operator works if none is given; all others work along the last one."""
 Slots = Callable[[Any], int]
 
 
@@ -200,8 +199,8 @@ class Packer:
             return Packed(val._replace(slot=slot, shape=kept, rest=kept))
         rows = self._each(val, packed.length)
         wanted = (*(1,) * (rank - 1 - len(kept)), *kept)
-        size = self.form.trace.shapes[0][0][0] if packed.length is None else packed.val.shape[0]
-        return Packed(call.form(rows, ANY, wanted)._replace(shape=(size, *wanted)), rank - from_end, packed.length)
+        whole = call.form(rows, ANY, wanted)._replace(shape=(packed.val.shape[0], *wanted))
+        return Packed(whole, rank - from_end, packed.length)
 
     def _each(self, val: Val, length: int | None) -> Val:
         """Repeats a value that each sample has once for each of its rows."""

@@ -248,7 +248,32 @@ def at_most_six(net: Any, x: Any) -> Any:
     return net.out(x[: min(len(x), 6)]).mean(0)
 
 
-DECIDED = [doubled_if_odd, by_a_table, by_a_size_of_all, by_a_function, by_a_loop, by_a_text, at_most_six]
+def by_a_share(net: Any, x: Any) -> Any:
+    return net.out(x.topk(max(1, int(0.3 * len(x))), 0)[0]).mean(0)
+
+
+def by_a_half(net: Any, x: Any) -> Any:
+    return net.out(x[len(x) // 2] + x[int(len(x) / 2)] * (2.5 < len(x)))
+
+
+def by_a_number(net: Any, x: Any) -> Any:
+    share = 0.1
+    share *= len(x)
+    return net.out(x).mean(0) * round(share)
+
+
+DECIDED = [
+    by_a_share,
+    by_a_half,
+    by_a_number,
+    doubled_if_odd,
+    by_a_table,
+    by_a_size_of_all,
+    by_a_function,
+    by_a_loop,
+    by_a_text,
+    at_most_six,
+]
 
 
 @pytest.mark.parametrize("body", DECIDED)
@@ -256,6 +281,7 @@ def test_a_program_that_decides_by_a_length_is_traced_for_each(body: Any, traces
     eager, net = both(body)
     for lengths in ((2, 4), (6, 8, 4), (3, 5, 7, 9, 2), (10, 11, 1)):
         assert_as_eagerly(eager, net, [(each,) for each in tokens(*lengths)])
+    assert_as_eagerly(eager, net, [(each,) for each in tokens(13, 20)])
     assert {4, 6, 8, 3, 5, 7, 9} <= set(traces)
 
 
@@ -346,10 +372,11 @@ def test_windows(seed: int) -> None:
 def test_a_size_notes_what_is_asked_of_it() -> None:
     asked: list[int] = []
     size = traced(5, asked)
-    other = 2 * (size + 1) - traced(3, asked)
+    other = 2 * (size + 1) - 3
     assert type(other) is TracedSize and plain(other) == 9 and type(plain(other)) is int
     assert torch.zeros(size, other).shape == (5, 9) and not asked
     assert other > 8
-    assert asked == [5, 3]
-    assert size % 2 == 1 and asked == [5, 3, 5]
-    assert f"{size}" == "5" and {5: 1}[size] == 1 and len(asked) > 4
+    assert asked == [5]
+    assert type(size % 2) is int and asked == [5, 5]
+    assert type(size + traced(3, asked)) is int and asked == [5, 5, 5, 3]
+    assert f"{size}" == "5" and {5: 1}[size] == 1 and len(asked) > 5

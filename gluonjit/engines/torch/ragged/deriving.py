@@ -21,7 +21,7 @@ from gluonjit.engines.torch.trace import Operand, Trace
 from gluonjit.graph import Spec
 
 ENOUGH = 3
-"""The traced calls that have to agree before others are derived from them."""
+"""The values that each length has to have in traced calls, before others are derived from them."""
 
 
 class NotDerivable(Exception):
@@ -39,9 +39,14 @@ class SizedCall(NamedTuple):
 
 
 def agree(calls: Sequence[SizedCall]) -> bool:
-    """Tells whether the program has read and asked the same in all of these calls."""
+    """Tells whether the program has read and asked the same in calls of enough lengths.
+
+    What is equal in calls of few lengths, such as a number that is rounded, may differ for others.
+    """
     first = calls[0]
-    return all(call.asked == first.asked and _places(call) == _places(first) for call in calls)
+    return all(len(set(sizes)) >= ENOUGH for sizes in zip(*[call.lengths for call in calls])) and all(
+        call.asked == first.asked and _places(call) == _places(first) for call in calls
+    )
 
 
 def _places(call: SizedCall) -> list[Any]:

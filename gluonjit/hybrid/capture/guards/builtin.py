@@ -43,6 +43,12 @@ CHANGES: dict[str, Callable[[Any, Any], Any]] = {
     "BitOr": operator.ior,
     "BitXor": operator.ixor,
 }
+"""Functions for `+=` and the like, by the names that Python's syntax has for operators."""
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    name: getattr(operator, {"iand": "and_", "ior": "or_"}.get(change.__name__, change.__name__[1:]))
+    for name, change in CHANGES.items()
+}
+"""Functions for `+` and the like."""
 
 
 def is_hashable(function: Any) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 
 from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.capture.guards import pure
-from gluonjit.hybrid.capture.guards.builtin import BUILTIN, CHANGES, SPECIAL, UNBOUND, is_hashable, is_trusted
+from gluonjit.hybrid.capture.guards.builtin import BINARY, BUILTIN, CHANGES, SPECIAL, UNBOUND, is_hashable, is_trusted
 from gluonjit.hybrid.capture.guards.facts import CELL, DEFAULTS, ENTRY, Fact, class_attribute, read_at
 from gluonjit.hybrid.capture.guards.interrupts import WATCH, interrupts, is_interrupted, profile_again
 from gluonjit.hybrid.capture.guards.objects import FrameworkObjects, Refused
@@ -31,7 +31,7 @@ from gluonjit.hybrid.capture.guards.owners import (
 )
 from gluonjit.hybrid.capture.guards.reading import Reader
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
-from gluonjit.hybrid.capture.guards.sizes import note, plain
+from gluonjit.hybrid.capture.guards.sizes import LINEAR, TracedSize, note, plain
 from gluonjit.hybrid.capture.guards.sources import is_twin, twin_of
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.run.state import LOCAL
@@ -146,7 +146,24 @@ class Follower(Reader):
             if isinstance(now, (list, dict, set, bytearray, np.ndarray)) or isinstance(now, deque):
                 self.writable(now, None)
             self.whole(value)
+        if TracedSize in (now.__class__, value.__class__):
+            return self.binary(name, now, value)
         return self.new(CHANGES[name](now, value))
+
+    def binary(self, name: str, left: Any, right: Any) -> Any:
+        """left + right, and the like"""
+        self.whole(left)
+        self.whole(right)
+        if TracedSize in (left.__class__, right.__class__):
+            arrays = self.known.array(left) or self.known.array(right)
+            if not arrays and not (name in LINEAR and {left.__class__, right.__class__} == {int, TracedSize}):
+                return self.new(BINARY[name](self.compared(left), self.compared(right)))
+        return self.new(BINARY[name](left, right))
+
+    def compared(self, item: Any) -> Any:
+        """The operand of a comparison, or of what else the program may decide by."""
+        note((item,), self.asked)
+        return plain(self.whole(item))
 
     def manage(self, manager: Any) -> Any:
         """Returns the context manager of a `with` statement."""

@@ -55,6 +55,7 @@ class Reader(AttributeReader):
 
     def contains(self, element: Any, container: Any) -> bool:
         """element in container"""
+        note((element,), self.asked)
         method = class_attribute(type(container), "__contains__")
         if is_user_function(method):
             return bool(self.call(method, container, element))

@@ -139,6 +139,11 @@ class Rewriter(ast.NodeTransformer):
         found = self.visit(node)
         return found if isinstance(found, ast.Constant) else ast.copy_location(call("whole", found), node)
 
+    def compared(self, node: ast.expr) -> ast.expr:
+        """An operand of a comparison."""
+        found = self.visit(node)
+        return found if isinstance(found, ast.Constant) else ast.copy_location(call("compared", found), node)
+
     def truth(self, node: ast.expr) -> ast.expr:
         """Returns an expression tested for truth: an object's attributes do not count."""
         found = self.visit(node)
@@ -146,8 +151,8 @@ class Rewriter(ast.NodeTransformer):
         return found if isinstance(found, ast.Constant) else ast.copy_location(call("whole", found, shallow), node)
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
-        node.left, node.right = self.whole(node.left), self.whole(node.right)
-        return ast.copy_location(call("new", node), node)
+        operator = ast.Constant(type(node.op).__name__)
+        return ast.copy_location(call("binary", operator, self.visit(node.left), self.visit(node.right)), node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         node.operand = self.truth(node.operand) if isinstance(node.op, ast.Not) else self.whole(node.operand)
@@ -165,8 +170,8 @@ class Rewriter(ast.NodeTransformer):
             return ast.copy_location(found, node)
         if all(isinstance(operator, (ast.Is, ast.IsNot)) for operator in node.ops):
             return self.generic_visit(node)
-        node.left = self.whole(node.left)
-        node.comparators = [self.whole(comparator) for comparator in node.comparators]
+        node.left = self.compared(node.left)
+        node.comparators = [self.compared(comparator) for comparator in node.comparators]
         return node
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:

@@ -1,7 +1,8 @@
 """Sizes of arrays as a followed call sees them: whole numbers that note where the program decides by them.
 
-If a program has asked the same of sizes in several calls, its trace for one size tells that for another. Arithmetic
-with sizes, and sizes given to the framework, ask nothing; comparing them, or counting up to them, does.
+If a program has asked the same of sizes in several calls, its trace for one size tells that for another. A size plus,
+minus or times a whole number asks nothing, nor does a size given to the framework; to compare a size, to divide it, or
+to count up to it does.
 """
 
 from __future__ import annotations
@@ -58,22 +59,23 @@ def _computing(name: str) -> Callable[..., Any]:
 
     def compute(self: TracedSize, *args: Any) -> Any:
         found = method(plain(self), *map(plain, args))
-        if found.__class__ is not int:
-            return found
-        roots = [root for item in (self, *args) if item.__class__ is TracedSize for root in item.roots]
-        return traced(found, self.asked, tuple(roots))
+        if found.__class__ is int and all(item.__class__ is int for item in args):
+            return traced(found, self.asked, self.roots)
+        note((self, *args), self.asked)
+        return found
 
     return compute
 
 
 _ASK = (
     "__eq__ __ne__ __lt__ __le__ __gt__ __ge__ __bool__ __hash__ __int__ __float__ __round__ __str__ __repr__ "
-    "__format__ __lshift__ __rshift__ __and__ __or__ __xor__ __pow__ __rpow__ __divmod__ __rdivmod__ bit_length"
+    "__format__ __lshift__ __rlshift__ __rshift__ __rrshift__ __and__ __rand__ __or__ __ror__ __xor__ __rxor__ "
+    "__pow__ __rpow__ __divmod__ __rdivmod__ __floordiv__ __rfloordiv__ __mod__ __rmod__ __truediv__ __rtruediv__ "
+    "__abs__ __invert__ __trunc__ __floor__ __ceil__ bit_length conjugate to_bytes"
 )
-_COMPUTE = (
-    "__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __floordiv__ __rfloordiv__ __mod__ __rmod__ __neg__ __pos__ "
-    "__abs__ __truediv__ __rtruediv__"
-)
+_COMPUTE = "__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __neg__ __pos__"
+LINEAR = {"Add", "Sub", "Mult"}
+"""Operators, as Python's syntax names them, whose results follow a size along a line."""
 for _name in _ASK.split():
     setattr(TracedSize, _name, _asking(_name))
 for _name in _COMPUTE.split():

@@ -6,7 +6,7 @@ import functools
 import gc
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +16,7 @@ from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture.guards import facts
 from gluonjit.hybrid.capture.guards.facts import Fact, Fingerprint, Guards, alike, read_at
 from gluonjit.hybrid.capture.guards.follower import Follower
-from gluonjit.hybrid.capture.guards.objects import Refused
+from gluonjit.hybrid.capture.guards.objects import FrameworkObjects, Refused
 from gluonjit.hybrid.capture.guards.variants import Noted, holding, too_many, variant_key
 
 GLOBAL = 2.0
@@ -24,29 +24,14 @@ KEPT: list[Any] = []
 VALUES = [1, 2.0, True, "text", None, (1, "a"), 0.0, -0.0, math.nan, b"b", 1j, frozenset((1,)), 10**30]
 
 
-class Known:
+class Known(FrameworkObjects):
     """A framework without arrays."""
-
-    followed: frozenset[Any] = frozenset()
-    counters: frozenset[str] = frozenset()
 
     def array(self, item: Any) -> bool:
         return False
 
     def own(self, item: Any) -> bool:
         return False
-
-    def block(self, item: Any) -> bool:
-        return False
-
-    def watched(self, item: Any) -> bool:
-        return False
-
-    def spaces(self, item: Any) -> Any:
-        return ()
-
-    def state(self, item: Any) -> Iterator[Any]:
-        return iter(())
 
 
 def follow(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, list[Fact]]:

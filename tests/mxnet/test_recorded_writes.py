@@ -469,7 +469,7 @@ def test_an_array_made_like_one_that_was_read_may_be_written_to(order: str) -> N
         net = Masked(order)
         net.initialize(mx.init.Constant(0.3))
         if dynamic:
-            net.hybridize(dynamic_batch=True)
+            net.hybridize(dynamic_batch=True, granularity="cell")
         with autograd.record():
             total = nd.add_n(*[net(nd.ones((1, 4)) * k, k) for k in range(4)])
         total.backward()

@@ -6,7 +6,8 @@ ways in turns.
 
 The cost of trials is bounded. A trial is a stretch in another way than the one kept: batched, as long as nothing is
 decided; later with other schedulers, or captured otherwise. All trials together may lose the time of `_GRANT` calls and
-the fraction `_SHARE` of all seconds so far. A trial that exceeds this is abandoned.
+the fraction `_SHARE` of all seconds so far; twice as many calls if the block's other phase, training or inference, runs
+batched, as this one then probably will. A trial that exceeds this is abandoned.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 
 _CALLS, _STRETCHES = 8, 2  # that run eagerly before the first trial: the first ones take longer than those to come
 _GRANT, _STRETCHES_LOST = 48.0, 4.0  # calls, but no more than this many stretches of them
+_PROMISING = 2.0  # times as many where the block's other phase runs batched
 _SHARE = 0.05
 _TRACE = 0.01  # seconds: the first trial is to be allowed a trace, which is not abandoned
 _SURE = (2.0, 1.3, 1.0)  # by how much batches have to be faster where one, two, or three trials are to decide
@@ -101,6 +103,7 @@ class Pace:
         "needed",
         "origin",
         "pinned",
+        "promising",
         "seconds",
         "since",
         "size",
@@ -122,6 +125,7 @@ class Pace:
         self.calls = 0  # of the last batched stretch
         self.told: Callable[[], None] | None = None  # is called when it is decided
         self.pinned = False  # whether it may not run batched
+        self.promising = False  # whether the block's other phase runs batched
         self.compare_again()
 
     def compare_again(self) -> None:
@@ -149,7 +153,7 @@ class Pace:
     @property
     def grant(self) -> float:
         """Seconds that trials may lose in any case."""
-        return min(_GRANT, _STRETCHES_LOST * max(self.calls, 1)) * self.unit
+        return (_PROMISING if self.promising else 1.0) * min(_GRANT, _STRETCHES_LOST * max(self.calls, 1)) * self.unit
 
     @property
     def allowed(self) -> float:

@@ -212,3 +212,14 @@ def test_one_cold_look_does_not_decide_for_eager() -> None:
         pace.add(StretchOutcome(way, CALLS * each, CALLS, each))
         ways.append(way)
     assert pace.decided is False and not any(ways[-8:])
+
+
+def test_a_phase_may_lose_more_where_the_other_one_runs_batched() -> None:
+    plain, promising = Pace(False), Pace(False)
+    promising.promising = True
+    for pace in (plain, promising):
+        for _ in range(4):
+            pace.add(StretchOutcome(True, 0.8, 8))
+    assert promising.grant == 2 * plain.grant
+    assert not promising.spent(plain.grant + plain.unit * 8, 8)
+    assert plain.spent(plain.grant + plain.unit * 8 + 0.05 * plain.seconds + 0.01, 8)

@@ -121,6 +121,7 @@ class CallStretch:
 
     def __init__(self, state: Any, paces: Paces, training: bool, engine: Any) -> None:
         self.pace = pace = paces.phases[training]
+        pace.promising = paces.phases[not training].decided is False
         self.state = state  # of this thread
         named = paces.named
         self.wait: Callable[[], None] = engine.wait

@@ -285,6 +285,18 @@ def test_a_program_that_decides_by_a_length_is_traced_for_each(body: Any, traces
     assert {4, 6, 8, 3, 5, 7, 9} <= set(traces)
 
 
+def test_a_call_of_another_form_leaves_the_form_as_it_is() -> None:
+    """It differs in a number, too, before it turns out to call another operator."""
+
+    def body(net: Any, x: Any) -> Any:
+        scaled = x.cumsum(0) * (3.0 if len(x) == 7 else 2.0)
+        return net.out(scaled.cos() if len(x) == 7 else scaled.sin()).mean(0)
+
+    eager, net = both(body)
+    report = assert_as_eagerly(eager, net, [(each,) for each in tokens(3, 5, 7, 4, 6)])
+    assert report.kinds["Model"].launches == 2
+
+
 def test_a_length_that_is_returned_is_a_plain_number() -> None:
     _, net = both(lambda net, x: (net.out(x).amax(0), torch.tensor(len(x)), x.shape[0] + 1))
     with gluonjit.batching():

@@ -26,18 +26,14 @@ class Form:
         """Compares two traces. Raises OtherForm."""
         self.trace = trace
         self.results = tuple(results)
-        self.own: set[int] = set()
-        self.numbered: set[int] = set()
+        self.own, self.numbered = self._compare(other, its)
         self.sizes: dict[tuple[int, int], int] = {}
-        self.lengths = 0
-        _compare(self, other, its)
         numbers: dict[tuple[int, int], int] = {}
         for position, ((shape, _), (beside, _)) in enumerate(zip(trace.shapes, other.shapes)):
             for axis, pair in enumerate(zip(shape, beside)):
                 if pair[0] != pair[1]:
                     self.sizes[position, axis] = numbers.setdefault(pair, len(numbers))
         self.lengths = len(numbers)
-        self._known = frozenset(self.own), frozenset(self.numbered)
 
     def axes(self, position: int) -> list[int]:
         """The axes of a value whose sizes differ."""
@@ -46,9 +42,8 @@ class Form:
 
     def lengths_of(self, other: Trace, its: Sequence[int]) -> tuple[int, ...]:
         """The sizes that differ, in a trace of this form. Raises OtherForm if it has another."""
-        _compare(self, other, its)
-        if (frozenset(self.own), frozenset(self.numbered)) != self._known:
-            self.own, self.numbered = map(set, self._known)
+        own, numbered = self._compare(other, its)
+        if not (own <= self.own and numbered <= self.numbered):
             raise OtherForm("other constants or numbers differ")
         found: list[int] = [-1] * self.lengths
         for position, ((shape, _), (beside, _)) in enumerate(zip(self.trace.shapes, other.shapes)):
@@ -63,32 +58,34 @@ class Form:
                     found[number] = now
         return tuple(found)
 
-
-def _compare(form: Form, other: Trace, its: Sequence[int]) -> None:
-    """Notes what differs between a form's trace and another. Raises OtherForm where that is more than sizes."""
-    trace = form.trace
-    if len(trace.ops) != len(other.ops) or form.results != tuple(its) or trace.device != other.device:
-        raise OtherForm("they have other operators or results")
-    if [_look(shaped) for shaped in trace.shapes] != [_look(shaped) for shaped in other.shapes]:
-        raise OtherForm("dtypes or numbers of axes differ")
-    if len(trace.operands) != len(other.operands) or any(
-        (one.mode, one.row_shape) != (two.mode, two.row_shape) for one, two in zip(trace.operands, other.operands)
-    ):
-        raise OtherForm("operands differ in more than their numbers of rows")
-    for number, (op, beside) in enumerate(zip(trace.ops, other.ops)):
-        if _is_other(op, beside):
-            raise OtherForm(f"{op.name} in one is {beside.name} in the other")
-        if not _are_equal(op.attrs, beside.attrs):
-            form.numbered.add(number)
-    if [position for position, _ in trace.consts] != [position for position, _ in other.consts]:
-        raise OtherForm("they have other constants")
-    for (position, tensor), (_, its_own) in zip(trace.consts, other.consts):
-        if tensor is its_own:
-            continue
-        if tensor.requires_grad or its_own.requires_grad:
-            raise OtherForm("they have other weights")
-        if tensor.shape != its_own.shape or not torch.equal(tensor, its_own):
-            form.own.add(position)
+    def _compare(self, other: Trace, its: Sequence[int]) -> tuple[set[int], set[int]]:
+        """Returns the constants and the operators that differ in another trace. Raises OtherForm for more."""
+        trace = self.trace
+        own: set[int] = set()
+        numbered: set[int] = set()
+        if len(trace.ops) != len(other.ops) or self.results != tuple(its) or trace.device != other.device:
+            raise OtherForm("they have other operators or results")
+        if [_look(shaped) for shaped in trace.shapes] != [_look(shaped) for shaped in other.shapes]:
+            raise OtherForm("dtypes or numbers of axes differ")
+        if len(trace.operands) != len(other.operands) or any(
+            (one.mode, one.row_shape) != (two.mode, two.row_shape) for one, two in zip(trace.operands, other.operands)
+        ):
+            raise OtherForm("operands differ in more than their numbers of rows")
+        for number, (op, beside) in enumerate(zip(trace.ops, other.ops)):
+            if _is_other(op, beside):
+                raise OtherForm(f"{op.name} in one is {beside.name} in the other")
+            if not _are_equal(op.attrs, beside.attrs):
+                numbered.add(number)
+        if [position for position, _ in trace.consts] != [position for position, _ in other.consts]:
+            raise OtherForm("they have other constants")
+        for (position, tensor), (_, its_own) in zip(trace.consts, other.consts):
+            if tensor is its_own:
+                continue
+            if tensor.requires_grad or its_own.requires_grad:
+                raise OtherForm("they have other weights")
+            if tensor.shape != its_own.shape or not torch.equal(tensor, its_own):
+                own.add(position)
+        return own, numbered
 
 
 def _look(shaped: tuple[tuple[int, ...], str]) -> tuple[int, str]:

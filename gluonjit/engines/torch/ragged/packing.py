@@ -151,25 +151,18 @@ class Packer:
         if aligned == after:
             return value.val._replace(shape=shaped[0])
         call = self._call(op)
-        slot = call.emit(_expand, [call.form(value.val, ANY, aligned)], after)
+        slot = call.emit(shapes.expand, [call.form(value.val, ANY, aligned)], after)
         return Val(slot, shaped[0], shaped[1], ANY, after)
 
     def _permuted(self, op: TraceOp, value: Packed, shaped: Shaped, axis: int) -> Val:
-        rank, args = len(value.val.shape), dict(op.attrs)
-        order = list(range(rank))
-        if op.name == "permute.default":
-            order = [counted(rank, dim) for dim in args["dims"]]
-        elif rank >= 2:
-            pair = (0, 1) if op.name == "t.default" else (counted(rank, args["dim0"]), counted(rank, args["dim1"]))
-            first, second = pair
-            order[first], order[second] = order[second], order[first]
-        others = [dim for dim in range(rank) if dim != value.axis]
+        order = shapes.order_of(op.name, dict(op.attrs), len(value.val.shape))
+        others = [dim for dim in sorted(order) if dim != value.axis]
         moved = [others.index(dim) for dim in order if dim != value.axis]
         if moved == sorted(moved):
             return value.val._replace(shape=shaped[0])
         call = self._call(op)
         whole = call.form(value.val, ANY, value.val.shape[1:])
-        slot = call.emit(_permute, [whole], (0, *[place + 1 for place in moved]))
+        slot = call.emit(shapes.permute, [whole], (0, *[place + 1 for place in moved]))
         return Val(slot, shaped[0], shaped[1], ANY, shaped[0][1:])
 
     def _beside(self, value: Packed, given: Sequence[Packed], rank: int) -> Packed:
@@ -188,9 +181,7 @@ class Packer:
             return value._replace(val=call.form(val, ANY, wanted[1:])._replace(shape=wanted), axis=rank - from_end)
         if len(shape) >= from_end and shape[len(shape) - from_end] != 1:
             raise NotBatchable("an operand has an entry for each row of one length")
-        kept = (
-            shape if len(shape) < from_end else (*shape[: len(shape) - from_end], *shape[len(shape) - from_end + 1 :])
-        )
+        kept = _without(shape, from_end)
         if val.shared:
             if kept == shape:
                 return value
@@ -214,15 +205,19 @@ class Packer:
         if axis is None or value.val.shared:
             raise NotBatchable(f"{op.name}: it makes rows of what is the same for all samples")
         from_end = len(shaped[0]) - axis
-        before = value.val.shape
-        place = len(before) - from_end
-        kept = before if place < 0 else (*before[:place], *before[place + 1 :])
+        kept = _without(value.val.shape, from_end)
         after = shaped[0][1:]
         rows = OperatorCall("repeat", None, {}, [], self.writer).form(
             self._each(value.val, length), ANY, (*(1,) * (len(after) - len(kept)), *kept)
         )
-        slot = self._call(op).emit(_expand, [rows], after)
+        slot = self._call(op).emit(shapes.expand, [rows], after)
         return Packed(Val(slot, shaped[0], shaped[1], ANY, after), axis, length)
+
+
+def _without(shape: Shape, from_end: int) -> Shape:
+    """The shape without an axis, counted from its end; a shorter one as it is."""
+    place = len(shape) - from_end
+    return shape if place < 0 else (*shape[:place], *shape[place + 1 :])
 
 
 def _viewed(op: TraceOp, value: Packed, shaped: Shaped, axis: int) -> Val:
@@ -231,14 +226,6 @@ def _viewed(op: TraceOp, value: Packed, shaped: Shaped, axis: int) -> Val:
     if prod(value.val.shape[1 : value.axis + 1]) != prod(shaped[0][1 : axis + 1]) or shaped[1] != value.val.dtype:
         raise NotBatchable(f"{op.name}: it mixes the rows of a sample")
     return value.val._replace(shape=shaped[0])
-
-
-def _expand(tensor: Any, rest: Shape) -> Any:
-    return tensor.expand(-1, *rest)
-
-
-def _permute(tensor: Any, order: tuple[int, ...]) -> Any:
-    return tensor.permute(order)
 
 
 def _reshaped(shape: Shape) -> Any:

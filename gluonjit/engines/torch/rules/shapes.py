@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Shape, Val
@@ -29,26 +30,31 @@ def axis(rank: int, dim: int) -> int:
     return dim + rank if dim < 0 else dim
 
 
+def order_of(name: str, args: Mapping[str, Any], rank: int) -> list[int]:
+    """The axes of what t, transpose or permute is given, in the order of its result's."""
+    order = list(range(rank))
+    if name == "permute.default":
+        return [axis(rank, dim) for dim in args["dims"]]
+    if rank >= 2:
+        first, second = (0, 1) if name == "t.default" else (axis(rank, args["dim0"]), axis(rank, args["dim1"]))
+        order[first], order[second] = order[second], order[first]
+    return order
+
+
 def permuted(call: OperatorCall) -> list[Val]:
     """t, transpose and permute."""
     val = call["self"]
-    rank = len(val.shape)
-    order = list(range(rank))
-    if call.name == "permute.default":
-        order = [axis(rank, dim) for dim in call["dims"]]
-    elif rank >= 2:
-        first, second = (0, 1) if call.name == "t.default" else (axis(rank, call["dim0"]), axis(rank, call["dim1"]))
-        order[first], order[second] = order[second], order[first]
+    order = order_of(call.name, call.args, len(val.shape))
     if val.lead == ANY:
         if order[:1] != [0]:
             raise NotBatchable(f"{call.name}: it mixes the rows of a sample")
         val = call.form(val, ANY, val.shape[1:])
-        return [call.result(call.emit(_permute, [val], tuple(order)), ANY, call.outputs[0][0][1:])]
-    found = call.emit(_permute, [call.stack(val)], (0, *[dim + 1 for dim in order]))
+        return [call.result(call.emit(permute, [val], tuple(order)), ANY, call.outputs[0][0][1:])]
+    found = call.emit(permute, [call.stack(val)], (0, *[dim + 1 for dim in order]))
     return [call.stacked(found)]
 
 
-def _permute(tensor: Any, order: tuple[int, ...]) -> Any:
+def permute(tensor: Any, order: tuple[int, ...]) -> Any:
     return tensor.permute(order)
 
 
@@ -60,10 +66,10 @@ def expanded(call: OperatorCall) -> list[Val]:
     if val.lead == ANY:
         raise NotBatchable(f"{call.name}: it mixes the rows of a sample")
     aligned = call.form(val, 1, (*(1,) * (len(shape) - len(val.shape)), *val.shape))
-    return [call.stacked(call.emit(_expand, [aligned], shape))]
+    return [call.stacked(call.emit(expand, [aligned], shape))]
 
 
-def _expand(tensor: Any, shape: Shape) -> Any:
+def expand(tensor: Any, shape: Shape) -> Any:
     return tensor.expand(-1, *shape)
 
 

@@ -143,10 +143,14 @@ def interpret(trace: Trace, results: Sequence[int], operands: Sequence[Any], con
     known: dict[int, Any] = dict(enumerate(operands))
     known.update((position, tensor) for (position, _), tensor in zip(trace.consts, consts))
     for op in trace.ops:
-        inputs = [known[position] for position in op.inputs]
-        found = operator_named(op.name)(**{name: _given(value, inputs) for name, value in op.attrs})
-        known.update(zip(op.outputs, found if isinstance(found, (list, tuple)) else (found,)))
+        known.update(zip(op.outputs, run_operator(op, [known[position] for position in op.inputs])))
     return [known[position] for position in results]
+
+
+def run_operator(op: TraceOp, inputs: Sequence[Any]) -> Sequence[Any]:
+    """The results of an operator of a trace on one sample's tensors."""
+    found = operator_named(op.name)(**{name: _given(value, inputs) for name, value in op.attrs})
+    return found if isinstance(found, (list, tuple)) else (found,)
 
 
 def _given(value: Any, inputs: Sequence[Any]) -> Any:

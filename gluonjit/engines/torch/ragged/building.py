@@ -7,7 +7,7 @@ part of that member's trace.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -234,6 +234,7 @@ class LengthProgram:
         self._order = [place for group in operand_groups(self._specs, False) for (place,) in group]
         self._batched: Any = None
 
+    @cached_property
     def fits(self) -> bool:
         """Tells whether operators on zeros give results of the shapes that they are to have."""
         device = device_named(self._trace.device)

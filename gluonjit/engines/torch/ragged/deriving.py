@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import torch
 
 from gluonjit.engines.torch.arrays import device_named, dtype_named
+from gluonjit.engines.torch.program import run_operator
 from gluonjit.engines.torch.ragged.form import Form
-from gluonjit.engines.torch.rules.table import operator_named
-from gluonjit.engines.torch.trace import Operand, Trace
+from gluonjit.engines.torch.trace import Trace
 from gluonjit.graph import Spec
 
 ENOUGH = 3
@@ -38,7 +38,7 @@ class SizedCall(NamedTuple):
     asked: tuple[int, ...]
 
 
-def agree(calls: Sequence[SizedCall]) -> bool:
+def _agree(calls: Sequence[SizedCall]) -> bool:
     """Tells whether the program has read and asked the same in calls of enough lengths.
 
     What is equal in calls of few lengths, such as a number that is rounded, may differ for others.
@@ -54,9 +54,15 @@ def _places(call: SizedCall) -> list[Any]:
 
 
 class Recipe:
-    """The rules by which calls of one form differ, found in those that were traced. Raises NotDerivable."""
+    """The rules by which calls of one form differ, found in those that were traced. Raises NotDerivable.
+
+    facts, kept: what the program has read of Python's state in each of them.
+    """
 
     def __init__(self, form: Form, calls: Sequence[SizedCall]) -> None:
+        if not calls or not _agree(calls):
+            raise NotDerivable
+        self.facts, self.kept = calls[0].facts, calls[0].kept
         self._form = form
         trace = form.trace
         self._lengths: dict[int, tuple[int, int]] = {}  # of operands, where they are found
@@ -141,12 +147,10 @@ class Recipe:
             else torch.zeros(self._shape(position, known), dtype=dtype_named(shapes[position][1]), device=device)
             for position in op.inputs
         ]
-        args = {name: _given(value, inputs) for name, value in self._attrs(number, known)}
         try:
-            found = operator_named(op.name)(**args)
+            return run_operator(op._replace(attrs=self._attrs(number, known)), inputs)
         except (RuntimeError, IndexError, ValueError) as error:
             raise NotDerivable from error  # the program itself will say what is wrong
-        return found if isinstance(found, (list, tuple)) else (found,)
 
 
 class LengthRule(NamedTuple):
@@ -193,12 +197,6 @@ def _filled(rule: Any, known: dict[int, int]) -> Any:
     if rule.__class__ is LengthRule:
         return rule.at(known)
     return tuple([_filled(item, known) for item in rule]) if rule.__class__ is tuple else rule
-
-
-def _given(value: Any, inputs: Sequence[Any]) -> Any:
-    if value.__class__ is Operand:
-        return inputs[value]
-    return [_given(item, inputs) for item in value] if isinstance(value, tuple) else value
 
 
 def _longest(form: Form, position: int, given: Sequence[Any]) -> Any:

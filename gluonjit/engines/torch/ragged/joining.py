@@ -13,7 +13,7 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.program import lay_out
 from gluonjit.engines.torch.ragged.building import Stages
 from gluonjit.engines.torch.ragged.checking import agrees
-from gluonjit.engines.torch.ragged.deriving import ENOUGH, NotDerivable, Recipe, SizedCall, agree
+from gluonjit.engines.torch.ragged.deriving import NotDerivable, Recipe, SizedCall
 from gluonjit.engines.torch.ragged.form import Form, OtherForm
 from gluonjit.engines.torch.ragged.program import Ragged
 from gluonjit.engines.torch.rules.values import NotBatchable
@@ -50,7 +50,7 @@ class _Found:
     stages: Stages
     first: Kind
     calls: dict[Any, list[SizedCall]] = field(default_factory=dict)
-    recipes: dict[Any, Recipe] = field(default_factory=dict)
+    recipes: dict[Any, Recipe | None] = field(default_factory=dict)
 
     def note(self, noted: Noted, traced: TraceFindings, lengths: tuple[int, ...]) -> None:
         """Notes a call that was traced; not of size 1, which PyTorch may treat like one that is broadcast."""
@@ -59,12 +59,14 @@ class _Found:
             listed.append(SizedCall(traced.trace, lengths, noted.facts, noted.kept, traced.asked))
             self.recipes.pop(noted.signature, None)
 
-    def recipe(self, signature: Any) -> Recipe:
-        """The recipe of the calls of a signature. Raises NotDerivable."""
-        found = self.recipes.get(signature)
-        if found is None:
-            found = self.recipes[signature] = Recipe(self.stages.form, self.calls[signature])
-        return found
+    def recipe(self, signature: Any) -> Recipe | None:
+        """The recipe of the calls of a signature; None if there is none yet."""
+        if signature not in self.recipes:
+            try:
+                self.recipes[signature] = Recipe(self.stages.form, self.calls.get(signature, ()))
+            except NotDerivable:
+                self.recipes[signature] = None
+        return self.recipes[signature]
 
 
 @dataclass
@@ -84,18 +86,18 @@ def derived_kind(call: Call) -> Kind | None:
     """The kind of a call of a new size, from traced calls of other sizes: the program is not run again for it."""
     operands = tuple([value.spec for value in call.values])
     for found in _known(call):
-        calls = found.calls.get(call.noted.signature, [])
-        if len(calls) < ENOUGH or not agree(calls) or not all(fact.holds() for fact in calls[0].facts):
-            continue
         try:
             with plain(), torch.no_grad():
-                trace, lengths = found.recipe(call.noted.signature).trace(operands)
+                recipe = found.recipe(call.noted.signature)
+                if recipe is None or not all(fact.holds() for fact in recipe.facts):
+                    continue
+                trace, lengths = recipe.trace(operands)
                 kind = _member(found.first, trace, found.stages.form.results, found.stages, lengths, found.first)
                 if not cast(Ragged, kind.program).fits():
                     continue
         except (NotDerivable, NotBatchable):
             continue
-        call.noted.facts, call.noted.kept = calls[0].facts, calls[0].kept
+        call.noted.facts, call.noted.kept = recipe.facts, recipe.kept
         return kind
     return None
 

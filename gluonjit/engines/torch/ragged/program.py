@@ -39,7 +39,7 @@ class Ragged(Program):
 
     def fits(self) -> bool:
         """Tells whether its stages of one length give results of the shapes that its trace says."""
-        return all([program.fits() for _, program in self.parts])
+        return all([program.fits for _, program in self.parts])
 
     def __call__(
         self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()

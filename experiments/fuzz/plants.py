@@ -82,13 +82,11 @@ def wrong_row(session: ModuleType) -> list[Patch]:
 
 
 def wrong_order(session: ModuleType, sevens: Callable[[Any], Any]) -> list[Patch]:
-    """The third and the fourth step of a plan change places; memory that nothing was written to yet holds sevens."""
+    """The steps of a plan run in reverse, which is wrong by every schedule; memory not written to yet holds sevens."""
     original, room = session.Session.run, session.room_for
 
     def run(self: Any, number: int) -> None:
-        if len(self.plan.steps) > 3:
-            number = {2: 3, 3: 2}.get(number, number)
-        original(self, number)
+        original(self, len(self.plan.steps) - 1 - number)
 
     return [(session.Session, "run", run), (session, "room_for", lambda spec, rows: sevens(room(spec, rows)))]
 

@@ -6,8 +6,9 @@ part of that member's trace.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +19,7 @@ from gluonjit.engines.torch.program import build as build_batched
 from gluonjit.engines.torch.program import compiled, interpret, stored
 from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.ragged.packing import Packed, Packer, in_front
+from gluonjit.engines.torch.ragged.padding import PaddedProgram, PaddedTrace
 from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, Val, Writer
 from gluonjit.engines.torch.trace import Trace, renumbered
 from gluonjit.graph import intern_spec, operand_groups
@@ -41,16 +43,23 @@ class Source(NamedTuple):
 class LengthStage(NamedTuple):
     """Operators on the nodes of one length: which values they take, and the results, with where they are put.
 
-    number: of this stage among all such; lengths: those that their shapes depend on; numbered: the places of operators
-    among them with numbers that differ; own: the constants among what they take that each member has for itself.
+    number: of this stage among all such; places: of the operators in the trace; lengths: those that their shapes depend
+    on; numbered: the places of operators among them with numbers that differ; own: the constants among what they take
+    that each member has for itself; elements: of all results of a node, times and the lengths they are multiplied by.
     """
 
     number: int
+    places: tuple[int, ...]
     sources: tuple[Source, ...]
     results: tuple[Source, ...]
     lengths: tuple[int, ...]
     numbered: tuple[int, ...]
     own: tuple[int, ...]
+    elements: tuple[tuple[int, tuple[int, ...]], ...]
+
+    def size(self, lengths: Sequence[int]) -> int:
+        """The number of elements of all results of a node."""
+        return sum([times * prod([lengths[length] for length in each]) for times, each in self.elements])
 
 
 class Stages:
@@ -58,7 +67,7 @@ class Stages:
 
     weights: the constants that all members share, by position; own: those of each member, with how they lie; owners,
     sizes: by length, the slots of the node of each row, and of the rows of each node; finals: the slots of the results;
-    wide: which of them are rows.
+    wide: which of them are rows; pads: the numbers of the length stages that run for many lengths at once.
     """
 
     def __init__(self, form: Form) -> None:
@@ -84,6 +93,17 @@ class Stages:
         self.rows = sum(len(code) for code in self._code.values())
         self._finish()
         self._programs: dict[Any, LengthProgram] = {}
+        self._padded: dict[tuple[int, ...], PaddedProgram | None] = {}
+        first = [0] * form.lengths
+        for (position, axis), length in form.sizes.items():
+            first[length] = form.trace.shapes[position][0][axis]
+        self.pads = frozenset(
+            [
+                stage.number
+                for stage in self.stages
+                if isinstance(stage, LengthStage) and self.padded(stage, first) is not None
+            ]
+        )
 
     def program(self, stage: LengthStage, trace: Trace, lengths: Sequence[int]) -> tuple[Any, LengthProgram]:
         """The program of a stage for a member, and what tells it from that for other members."""
@@ -94,6 +114,40 @@ class Stages:
         if found is None:
             found = self._programs[key] = LengthProgram(stage, self, trace)
         return key, found
+
+    def padded(self, stage: LengthStage, lengths: Sequence[int]) -> PaddedProgram | None:
+        """The program of a stage for nodes of sizes up to these; None if there is none."""
+        key = (stage.number, *lengths)
+        if key not in self._padded:
+            try:
+                self._padded[key] = self._pad(stage, lengths)
+            except NotBatchable:
+                self._padded[key] = None
+        return self._padded[key]
+
+    def _pad(self, stage: LengthStage, lengths: Sequence[int]) -> PaddedProgram:
+        sources = [source.position for source in (*stage.sources, *self.own_of(stage))]
+        results = [result.position for result in stage.results]
+        places = self._with_shared(stage.places)
+        needed = PaddedTrace(self.form, places, sources, results, lengths).needed
+        trace = PaddedTrace(self.form, places, sources, results, lengths, needed)
+        shared = weights_of(self, self.form.trace)
+        return PaddedProgram(trace, {id(tensor): number for number, tensor in enumerate(shared)})
+
+    def _with_shared(self, places: Sequence[int]) -> list[int]:
+        """These operators, and those that make what they take that is the same for all nodes."""
+        ops = self.form.trace.ops
+        found = set(places)
+        wanted = {position for place in places for position in ops[place].inputs} & self._shared
+        for place in reversed(range(len(ops))):
+            if wanted.intersection(ops[place].outputs):
+                found.add(place)
+                wanted.update(ops[place].inputs)
+        return sorted(found)
+
+    def own_of(self, stage: LengthStage) -> list[Source]:
+        """The constants that each member has for itself among what a stage takes."""
+        return [source for source in self.own if source.position in stage.own]
 
     def _begin(self, count: int) -> None:
         trace = self.form.trace
@@ -211,12 +265,22 @@ class Stages:
         within = own.union(taken, *[op.inputs for op in ops])
         return LengthStage(
             self._number[level],
+            tuple(self._alone[level]),
             tuple([Source(position, self._values.get(position)) for position in taken]),
             tuple([Source(position, self._values.get(position)) for position in given]),
             tuple(sorted({length for (position, _), length in self.form.sizes.items() if position in within})),
             tuple(sorted(self.form.numbered.intersection(self._alone[level]))),
             tuple(sorted(within & self.form.own)),
+            self._elements(own),
         )
+
+    def _elements(self, positions: Iterable[int]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        found: dict[tuple[int, ...], int] = {}
+        for position in positions:
+            shape, axes = self.form.trace.shapes[position][0], self.form.axes(position)
+            key = tuple(sorted([self.form.sizes[position, axis] for axis in axes]))
+            found[key] = found.get(key, 0) + prod([size for axis, size in enumerate(shape) if axis not in axes])
+        return tuple([(times, key) for key, times in found.items()])
 
 
 class LengthProgram:

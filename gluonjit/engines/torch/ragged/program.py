@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from gluonjit.engines.torch.arrays import device_named, sent
+from gluonjit.engines.torch.arrays import sent
 from gluonjit.engines.torch.program import Program
-from gluonjit.engines.torch.ragged.building import LengthStage, Source, Stages, weights_of
+from gluonjit.engines.torch.ragged.building import LengthProgram, LengthStage, Source, Stages, weights_of
+from gluonjit.engines.torch.ragged.running import Nodes
 from gluonjit.engines.torch.trace import Trace
 
 Members = Sequence[tuple["Ragged", int]]
@@ -29,17 +30,39 @@ class Ragged(Program):
         super().__init__(trace, results, stages.rows + len(stages.stages))
         self.stages = stages
         self.lengths = tuple(lengths)
-        self.parts = [
-            stages.program(stage, trace, self.lengths) for stage in stages.stages if isinstance(stage, LengthStage)
-        ]
+        self._parts: dict[int, tuple[Any, LengthProgram]] = {}
         self.consts = weights_of(stages, trace)
         own = dict(trace.consts)
         self.own = [_packed(own[source.position].unsqueeze(0), source) for source in stages.own]
         self.wide = stages.wide
 
+    def key(self, stage: LengthStage) -> Any:
+        """A key of the programs of a stage, equal for members that share one."""
+        return self._part(stage)[0]
+
+    def part(self, stage: LengthStage) -> LengthProgram:
+        """The program of a stage for nodes of this member's lengths."""
+        return self._part(stage)[1]
+
+    def _part(self, stage: LengthStage) -> tuple[Any, LengthProgram]:
+        found = self._parts.get(stage.number)
+        if found is None:
+            found = self._parts[stage.number] = self.stages.program(stage, self.trace, self.lengths)
+        return found
+
     def fits(self) -> bool:
-        """Tells whether its stages of one length give results of the shapes that its trace says."""
-        return all([program.fits for _, program in self.parts])
+        """Tells whether its stages of one length give results of the shapes that its trace says.
+
+        Where nodes of many lengths run at once, all shapes follow from the lengths.
+        """
+        stages = self.stages
+        return all(
+            [
+                self.part(stage).fits
+                for stage in stages.stages
+                if isinstance(stage, LengthStage) and stage.number not in stages.pads
+            ]
+        )
 
     def __call__(
         self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()
@@ -48,67 +71,22 @@ class Ragged(Program):
         members: Members = besides[0] if besides else [(self, count)]
         stages = self.stages
         found: dict[int, Any] = dict(enumerate([*operands, *consts]))
+        nodes = Nodes(stages, members, found, self.trace.device)
         for number, source in enumerate(stages.own):
             if source.packed is not None:
                 found[source.packed.val.slot] = _joined([_times(each.own[number], n) for each, n in members])
+            else:
+                nodes.lists[source.position] = [each.own[number][0] for each, n in members for _ in range(n)]
         for length, slot in stages.owners.items():
-            found[slot] = _owners(length, members, self.trace.device)
+            found[slot] = sent(np.repeat(np.arange(count), nodes.sizes(length)), nodes.device)
         for length, slot in stages.sizes.items():
-            found[slot] = [member.lengths[length] for member, n in members for _ in range(n)]
-        lists: dict[int, list[Any]] = {}
+            found[slot] = nodes.sizes(length)
         for stage in stages.stages:
             if isinstance(stage, LengthStage):
-                _run_alone(stage, members, found, lists, consts)
+                nodes.run(stage, consts)
             else:
                 found.update(zip(stage.outputs, stage.run(count, *[found[slot] for slot in stage.inputs])))
         return [found[slot] for slot in stages.finals]
-
-
-def _run_alone(
-    stage: LengthStage, members: Members, found: dict[int, Any], lists: dict[int, list[Any]], consts: Sequence[Any]
-) -> None:
-    """Runs a stage for the nodes of each member, and puts its results together."""
-    given = [_pieces(source, members, found, lists) for source in stage.sources]
-    alike: dict[Any, list[int]] = {}
-    for number, (member, _) in enumerate(members):
-        alike.setdefault(member.parts[stage.number][0], []).append(number)
-    made: list[list[Any]] = [[None] * len(members) for _ in stage.results]
-    for numbers in alike.values():
-        counts = [members[number][1] for number in numbers]
-        program = members[numbers[0]][0].parts[stage.number][1]
-        values = [_joined([pieces[number] for number in numbers]) for pieces in given]
-        for listed, result in zip(made, program.run(sum(counts), values, consts)):
-            for number, piece in zip(numbers, (result,) if len(counts) == 1 else result.split(counts)):
-                listed[number] = piece
-    for source, whole in zip(stage.results, made):
-        if source.packed is None:
-            lists[source.position] = whole
-        else:
-            found[source.packed.val.slot] = _joined([_packed(result, source) for result in whole])
-
-
-def _pieces(source: Source, members: Members, found: dict[int, Any], lists: dict[int, list[Any]]) -> Sequence[Any]:
-    """A value, (nodes, *shape) for each member."""
-    packed = source.packed
-    if packed is None:
-        return lists[source.position]
-    whole = found[packed.val.slot]
-    if len(members) == 1:
-        pieces = (whole,)
-    else:
-        pieces = whole.split([count * _rows(source, member) for member, count in members])
-    if packed.axis is None:
-        return [piece.reshape(n, *packed.val.shape) for piece, (_, n) in zip(pieces, members)]
-    rest = packed.val.shape[1:]
-    shaped = [piece.reshape(n, _rows(source, each), *rest) for piece, (each, n) in zip(pieces, members)]
-    return shaped if not packed.axis else [piece.movedim(1, packed.axis + 1) for piece in shaped]
-
-
-def _rows(source: Source, member: Ragged) -> int:
-    """The number of rows that a value has for a node of a member, as it lies."""
-    packed = source.packed
-    assert packed is not None and packed.val.lead is not None
-    return member.lengths[packed.length] if packed.length is not None else packed.val.lead
 
 
 def _packed(whole: Any, source: Source) -> Any:
@@ -126,9 +104,3 @@ def _times(rows: Any, count: int) -> Any:
 
 def _joined(pieces: Sequence[Any]) -> Any:
     return pieces[0] if len(pieces) == 1 else torch.cat(list(pieces))
-
-
-def _owners(length: int, members: Members, device: str) -> Any:
-    """The node of each row of a length."""
-    rows = [member.lengths[length] for member, count in members for _ in range(count)]
-    return sent(np.repeat(np.arange(len(rows)), rows), device_named(device))

@@ -195,7 +195,7 @@ class PaddedTrace:
     def _write(self, number: int, op: TraceOp) -> None:
         form, rule = self._form, rule_of(op.name)
         given = [self._known[position] for position in op.inputs]
-        random = RANDOM in operator_named(op.name).tags
+        random = RANDOM in operator_named(op.name).tags and rule is not linear.attention  # which has no dropout
         if not random and number not in form.numbered and not any(form.axes(position) for position in (*op.inputs, *op.outputs)):
             made = self.again(op, given)
             if self._wild.intersection(given):

@@ -278,7 +278,8 @@ class Stages:
         found: dict[tuple[int, ...], int] = {}
         for position in positions:
             shape, axes = self.form.trace.shapes[position][0], self.form.axes(position)
-            key = tuple(sorted([self.form.sizes[position, axis] for axis in axes]))
+            lengths = [self.form.sizes[position, axis] for axis in axes]
+            key = tuple(sorted([each for length in lengths for each in self.form.products.get(length, (length,))]))
             found[key] = found.get(key, 0) + prod([size for axis, size in enumerate(shape) if axis not in axes])
         return tuple([(times, key) for key, times in found.items()])
 

@@ -18,8 +18,9 @@ class Form:
     """A trace, and which of its sizes differ in traces like it.
 
     trace, results: of the first; sizes: the number of a differing size, by position and axis; lengths: how many
-    different ones there are (two that are equal in both traces are one); own: the constants that each trace has for
-    itself; numbered: the operators with arguments that differ, by their places in the trace.
+    different ones there are (two that are equal in both traces are one); products: those that are two others
+    multiplied, as of a view that makes one axis of two; own: the constants that each trace has for itself; numbered:
+    the operators with arguments that differ, by their places in the trace.
     """
 
     def __init__(self, trace: Trace, results: Sequence[int], other: Trace, its: Sequence[int]) -> None:
@@ -34,6 +35,9 @@ class Form:
                 if pair[0] != pair[1]:
                     self.sizes[position, axis] = numbers.setdefault(pair, len(numbers))
         self.lengths = len(numbers)
+        self.products: dict[int, tuple[int, int]] = {}
+        for op in trace.ops:
+            self._note_product(op)
 
     def axes(self, position: int) -> list[int]:
         """The axes of a value whose sizes differ."""
@@ -57,6 +61,14 @@ class Form:
                 else:
                     found[number] = now
         return tuple(found)
+
+    def _note_product(self, op: TraceOp) -> None:
+        if op.name.split(".")[0] not in ("view", "_unsafe_view", "reshape"):
+            return
+        for two, one in ((op.inputs[0], op.outputs[0]), (op.outputs[0], op.inputs[0])):
+            shapes = self.trace.shapes[two][0], self.trace.shapes[one][0]
+            if self.axes(two) == [0, 1] and self.axes(one) == [0] and shapes[0][2:] == shapes[1][1:]:
+                self.products[self.sizes[one, 0]] = self.sizes[two, 0], self.sizes[two, 1]
 
     def _compare(self, other: Trace, its: Sequence[int]) -> tuple[set[int], set[int]]:
         """Returns the constants and the operators that differ in another trace. Raises OtherForm for more."""

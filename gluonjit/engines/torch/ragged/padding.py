@@ -104,14 +104,20 @@ class PaddedTrace:
         return self._known[what, length, dtype]
 
     def shape(self, position: int) -> Shape:
-        """The shape of a value of the form, at these sizes."""
-        sizes, whole = self._form.sizes, self._form.trace.shapes[position][0]
-        return tuple(
-            [
-                self._sizes[sizes[position, axis]] if (position, axis) in sizes else size
-                for axis, size in enumerate(whole)
-            ]
-        )
+        """The shape of a value of the form, at these sizes; an axis that is a product has two."""
+        sizes, found = self._form.sizes, []
+        for axis, size in enumerate(self._form.trace.shapes[position][0]):
+            length = sizes.get((position, axis))
+            if length is None:
+                found.append(size)
+            else:
+                found += [self._sizes[each] for each in self._form.products.get(length, (length,))]
+        return tuple(found)
+
+    def _folded(self, position: int) -> bool:
+        """Tells whether a value has an axis that is a product of lengths."""
+        sizes, products = self._form.sizes, self._form.products
+        return any(sizes[position, axis] in products for axis in self._form.axes(position))
 
     def _needs(self, places: Sequence[int]) -> list[Need]:
         """All that may be needed."""
@@ -122,8 +128,7 @@ class PaddedTrace:
             if place in form.numbered and _takes_number(op):
                 found[NUMBER, place, form.trace.shapes[op.inputs[0]][1]] = None
             for position in (*op.inputs, *op.outputs):
-                for axis in form.axes(position):
-                    length = form.sizes[position, axis]
+                for length in self._ragged(position).values():
                     found[HOLE, length, "bool"] = None
                     dtype = form.trace.shapes[position][1]
                     if op.name.startswith("mean."):
@@ -158,6 +163,8 @@ class PaddedTrace:
 
     def _ragged(self, position: int) -> dict[int, int]:
         """The lengths of a value of the form, by axis."""
+        if self._folded(position):
+            return dict(enumerate(self._form.products[self._form.sizes[position, 0]]))
         return {axis: self._form.sizes[position, axis] for axis in self._form.axes(position)}
 
     def _hole(self, axes: Mapping[int, int], rank: int) -> int:
@@ -211,6 +218,8 @@ class PaddedTrace:
             write = _made
         if write is None or rule is None or random:
             raise NotBatchable(f"{op.name}: not beside padding")
+        if write is not _viewed and any(map(self._folded, (*op.inputs, *op.outputs))):
+            raise NotBatchable(f"{op.name}: of a product of lengths")
         if number in form.numbered and write is _elementwise:
             self._known.update(zip(op.outputs, self._with_numbers(number, op, given)))
             return

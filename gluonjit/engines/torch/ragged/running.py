@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -81,7 +82,9 @@ class Nodes:
                 found.append(self._of_one_length(stage, numbers))
                 continue
             most = tuple(map(max, *sizes))
-            kept = [size if length in stage.lengths else 0 for length, size in enumerate(most)]
+            used = {length for _, lengths in stage.elements for length in lengths}.union(stage.lengths)
+            used -= self._stages.form.products.keys()
+            kept = [size if length in used else 0 for length, size in enumerate(most)]
             for whole in (tuple(map(_rounded, kept)), tuple(kept)):
                 program = self._stages.padded(stage, whole)
                 if program is not None:
@@ -113,14 +116,23 @@ class Nodes:
 
         return self._once((nodes.tobytes(), length), make)
 
-    def _places(self, nodes: Any, length: int, size: int) -> Any:
+    def _padded_to(self, length: int, sizes: Sequence[int]) -> tuple[int, ...]:
+        """The axes of padded rows: two of a product of lengths."""
+        return tuple([sizes[each] for each in self._stages.form.products.get(length, (length,))])
+
+    def _places(self, nodes: Any, length: int, sizes: Sequence[int]) -> Any:
         """Where the rows of nodes are among padded ones."""
+        whole = self._padded_to(length, sizes)
 
         def make() -> Any:
             _, within = self._rows(nodes, length)
-            return self._sent(np.repeat(np.arange(len(nodes)) * size, self.sizes(length)[nodes]) + within)
+            rows = self.sizes(length)[nodes]
+            if len(whole) == 2:
+                columns = np.repeat(self.sizes(self._stages.form.products[length][1])[nodes], rows)
+                within = within // columns * whole[1] + within % columns
+            return self._sent(np.repeat(np.arange(len(nodes)) * prod(whole), rows) + within)
 
-        return self._once((nodes.tobytes(), length, size), make)
+        return self._once((nodes.tobytes(), length, whole), make)
 
     def _sent(self, array: Any) -> Any:
         return sent(array, self.device)
@@ -142,10 +154,10 @@ class Nodes:
             size = int(self.sizes(packed.length)[nodes[0]])
             shaped = whole.reshape(len(nodes), size, *rest)
         else:
-            size = sizes[packed.length]
-            room = whole.new_zeros((len(nodes) * size, *rest))
-            places = self._places(nodes, packed.length, size)
-            shaped = room.index_copy(0, places, whole.reshape(-1, *rest)).view(len(nodes), size, *rest)
+            axes = self._padded_to(packed.length, sizes)
+            room = whole.new_zeros((len(nodes) * prod(axes), *rest))
+            places = self._places(nodes, packed.length, sizes)
+            shaped = room.index_copy(0, places, whole.reshape(-1, *rest)).view(len(nodes), *axes, *rest)
         return shaped.movedim(1, packed.axis + 1) if packed.axis else shaped
 
     def _all_padded(self, source: Source, pieces: Sequence[Any], sizes: tuple[int, ...]) -> list[Any]:
@@ -208,7 +220,7 @@ class Nodes:
             assert packed.length is not None
             moved = (part.movedim(packed.axis + 1, 1) if packed.axis else part).reshape(-1, *packed.val.shape[1:])
             if sizes is not None:
-                moved = moved.index_select(0, self._places(nodes, packed.length, sizes[packed.length]))
+                moved = moved.index_select(0, self._places(nodes, packed.length, sizes))
             found.append(moved)
             rows.append(self._rows(nodes, packed.length)[0])
         if len(found) == 1:

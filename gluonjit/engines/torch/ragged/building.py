@@ -105,15 +105,18 @@ class Stages:
             ]
         )
 
-    def program(self, stage: LengthStage, trace: Trace, lengths: Sequence[int]) -> tuple[Any, LengthProgram]:
-        """The program of a stage for a member, and what tells it from that for other members."""
+    def key(self, stage: LengthStage, trace: Trace, lengths: Sequence[int]) -> Any:
+        """The key of the program of a stage for a member: members with equal ones run alike."""
         numbers = [repr(trace.ops[place].attrs) for place in stage.numbered]
         own = [id(tensor) for position, tensor in trace.consts if position in stage.own]  # which the program keeps
-        key = (stage.number, *[lengths[length] for length in stage.lengths], *numbers, *own)
+        return (stage.number, *[lengths[length] for length in stage.lengths], *numbers, *own)
+
+    def program(self, stage: LengthStage, trace: Trace, key: Any) -> LengthProgram:
+        """The program of a stage for members of a key, one of which has this trace."""
         found = self._programs.get(key)
         if found is None:
             found = self._programs[key] = LengthProgram(stage, self, trace)
-        return key, found
+        return found
 
     def padded(self, stage: LengthStage, lengths: Sequence[int]) -> PaddedProgram | None:
         """The program of a stage for nodes of sizes up to these; None if there is none."""

@@ -30,7 +30,7 @@ class Ragged(Program):
         super().__init__(trace, results, stages.rows + len(stages.stages))
         self.stages = stages
         self.lengths = tuple(lengths)
-        self._parts: dict[int, tuple[Any, LengthProgram]] = {}
+        self._keys: dict[int, Any] = {}
         self.consts = weights_of(stages, trace)
         own = dict(trace.consts)
         self.own = [_packed(own[source.position].unsqueeze(0), source) for source in stages.own]
@@ -38,17 +38,14 @@ class Ragged(Program):
 
     def key(self, stage: LengthStage) -> Any:
         """A key of the programs of a stage, equal for members that share one."""
-        return self._part(stage)[0]
+        found = self._keys.get(stage.number)
+        if found is None:
+            found = self._keys[stage.number] = self.stages.key(stage, self.trace, self.lengths)
+        return found
 
     def part(self, stage: LengthStage) -> LengthProgram:
         """The program of a stage for nodes of this member's lengths."""
-        return self._part(stage)[1]
-
-    def _part(self, stage: LengthStage) -> tuple[Any, LengthProgram]:
-        found = self._parts.get(stage.number)
-        if found is None:
-            found = self._parts[stage.number] = self.stages.program(stage, self.trace, self.lengths)
-        return found
+        return self.stages.program(stage, self.trace, self.key(stage))
 
     def fits(self) -> bool:
         """Tells whether its stages of one length give results of the shapes that its trace says.

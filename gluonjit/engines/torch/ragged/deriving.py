@@ -10,6 +10,7 @@ are built, which finds a size that does not follow.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -88,7 +89,11 @@ class Recipe:
         form = self._form
         known = {length: operands[position].shape[axis] for length, (position, axis) in self._lengths.items()}
         for length, (number, output, axis) in self._made.items():
-            if length not in known:
+            if length in known:
+                continue
+            if length in form.products:
+                known[length] = prod([known.get(each, 0) for each in form.products[length]])
+            else:
                 known[length] = self._run(number, known)[output].shape[axis]
         if min(known.values()) < 2:
             raise NotDerivable

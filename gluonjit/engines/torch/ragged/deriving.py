@@ -18,9 +18,13 @@ import torch
 from gluonjit.engines.torch.arrays import device_named, dtype_named
 from gluonjit.engines.torch.program import run_operator
 from gluonjit.engines.torch.ragged.form import Form
-from gluonjit.engines.torch.trace import Trace
+from gluonjit.engines.torch.rules import layers, shapes
+from gluonjit.engines.torch.rules.table import rule_of
+from gluonjit.engines.torch.trace import Trace, TraceOp
 from gluonjit.graph import Spec
 
+_CUTS = (shapes.cut, shapes.cut_list, shapes.concatenated, layers.over_samples, layers.padded)
+"""Rules of operators whose results may have any number of rows."""
 ENOUGH = 3
 """The values that each length has to have in traced calls, before others are derived from them."""
 
@@ -78,11 +82,24 @@ class Recipe:
         self._numbers = {
             number: _rule([call.trace.ops[number].attrs for call in calls], lengths) for number in form.numbered
         }
+        self._checked = [number for number, op in enumerate(trace.ops) if self._may_differ(number, op)]
         self._consts = dict(trace.consts)
         self._begun: dict[tuple[int, ...], Any] = {}  # beginnings of those that each call has for itself
         for number, (position, _) in enumerate(trace.consts):
             if position in form.own:
                 self._consts[position] = _longest(form, position, [call.trace.consts[number][1] for call in calls])
+
+    def _may_differ(self, number: int, op: TraceOp) -> bool:
+        """Tells whether an operator may give other sizes than its results have in the form.
+
+        Two that are equal in the form are one length: a slice may keep all rows of short sentences only.
+        """
+        form = self._form
+        given, made = (
+            {form.sizes[position, axis] for position in positions for axis in form.axes(position)}
+            for positions in (op.inputs, op.outputs)
+        )
+        return bool(made) and (number in form.numbered or rule_of(op.name) in _CUTS or not made <= given)
 
     def trace(self, operands: Sequence[Spec]) -> tuple[Trace, tuple[int, ...]]:
         """The trace of a call with these operands, and its lengths. Raises NotDerivable."""
@@ -97,6 +114,11 @@ class Recipe:
                 known[length] = self._run(number, known)[output].shape[axis]
         if min(known.values()) < 2:
             raise NotDerivable
+        for number in self._checked:
+            results = self._run(number, known)
+            for position, result in zip(form.trace.ops[number].outputs, results):
+                if tuple(result.shape) != self._shape(position, known):
+                    raise NotDerivable
         found = Trace(operands)
         found.device = form.trace.device
         sized = {position for position, _ in form.sizes}

@@ -42,13 +42,14 @@ class _Waiting(NamedTuple):
 
 @dataclass
 class _Found:
-    """A form, its stages, and the first kind of it.
+    """A form, its stages, and the first kind of it, with what that was made from.
 
     calls, recipes: those that were traced, and how they differ, by their signatures but for sizes.
     """
 
     stages: Stages
     first: Kind
+    origin: _Waiting
     calls: dict[Any, list[SizedCall]] = field(default_factory=dict)
     recipes: dict[Any, Recipe | None] = field(default_factory=dict)
 
@@ -127,12 +128,14 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
         return kind
     known: _Lengths = cell.joints.setdefault(_KEY, _Lengths())
     new = _Waiting(kind, traced, call.noted)
-    for other in known.waiting if len(known.found) < _MOST else ():
+    wider = [each.origin for each in known.found]  # of which sizes that were equal differ now
+    for other in [*known.waiting, *wider] if len(known.found) < _MOST else ():
         made = _joined(other, new)
         if made is not None:
             found, own = made
-            known.waiting.remove(other)
-            known.found.append(found)
+            if other in known.waiting:
+                known.waiting.remove(other)
+            known.found.insert(0, found)
             cell.by_number = ""
             _exchange(cell, other.kind, found.first, batch)
             return own
@@ -163,7 +166,7 @@ def _joined(other: _Waiting, new: _Waiting) -> tuple[_Found, Kind] | None:
                 return None
     except (OtherForm, NotBatchable):
         return None
-    found = _Found(stages, first)
+    found = _Found(stages, first, other)
     for call, lengths in zip((other, new), sizes):
         found.note(call.noted, call.traced, lengths)
     return found, own

@@ -11,9 +11,10 @@ from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
+from gluonjit.engines.torch.ragged import choosing
 from gluonjit.engines.torch.ragged.convolving import convolved, windows_of
 from gluonjit.engines.torch.ragged.form import Form
-from gluonjit.engines.torch.rules import layers, pointwise, reductions, shapes
+from gluonjit.engines.torch.rules import layers, picking, pointwise, reductions, shapes
 from gluonjit.engines.torch.rules.shapes import axis as counted
 from gluonjit.engines.torch.rules.table import RULES, batch_op, operator_named, rule_of
 from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Shape, Shaped, Val, Writer
@@ -22,6 +23,8 @@ from gluonjit.engines.torch.trace import TraceOp, placed
 _VIEWS = (shapes.viewed, shapes.expanded)
 _ALIKE = (pointwise.pointwise, pointwise.masked, pointwise.filled, shapes.moved, layers.layer_norm)
 """Rules of what is the same along any axis but the last ones."""
+_CHOOSING = (shapes.cut, shapes.flipped, shapes.concatenated, picking.picked, picking.indexed, picking.added)
+"""Rules of what chooses rows, where it works along the packed axis."""
 _ALONG = (shapes.cut, shapes.cut_list, shapes.concatenated, reductions.reduced, reductions.kept)
 """Rules of what works along dimensions that it is given."""
 _FIRST = {name: 0 for name, rule in RULES.items() if rule in (shapes.cut, shapes.cut_list, shapes.concatenated)}
@@ -64,6 +67,9 @@ class Packer:
         lengths = {value.length for value in given if value.axis is not None}
         if op.name == "convolution.default" and len(lengths) == 1:
             return [self._convolved(op, given, outputs[0])]
+        chosen = self._chosen(number, op, given, outputs[0])
+        if chosen is not None:
+            return [chosen]
         if len(lengths) > 1 or not {length for _, _, length in outputs} <= {*lengths, None}:
             if rule_of(op.name) is shapes.expanded and len(lengths) == 0:
                 return [self._repeated(op, given[0], outputs[0])]
@@ -128,6 +134,56 @@ class Packer:
             raise NotBatchable(f"{op.name}: it mixes the rows of a sample")
         moved = tuple([place + 1 if place < axis else place for place in places])
         return {**args, "dim": moved if isinstance(given_dims, tuple) else moved[0]}
+
+    def _chosen(self, number: int, op: TraceOp, given: list[Packed], output: Any) -> Packed | None:
+        """Rows chosen from those of each node, if the operator does that along the packed axis; else None."""
+        rule, args = rule_of(op.name), dict(op.attrs)
+        if rule not in _CHOOSING or number in self.form.numbered or not given or given[0].axis is None:
+            return None
+        (shape, dtype), axis, length = output
+        first = given[0]
+        rank = len(first.val.shape)
+        call = self._call(op)
+        values = [each for each in given if each.axis is not None]
+        placed = [call.form(each.val, ANY, each.val.shape[1:]).slot for each in values]
+        sizes = [self._sizes(each.length) for each in values]
+        if rule is shapes.concatenated:
+            dim = counted(rank, args.get("dim", 0))
+            if len(values) < len(given) or any(each.axis != dim for each in values):
+                return None
+            chosen = partial(choosing.joined, count=len(values)), placed + sizes, f"joined {len(values)}"
+        elif rule is shapes.cut or rule is shapes.flipped:
+            (dim, *others) = args["dims"] if rule is shapes.flipped else (args.get("dim", 0),)
+            if others or counted(rank, dim) != first.axis:
+                return None
+            key = slice(args.get("start"), args.get("end"), args.get("step"))
+            chosen = {
+                "select.int": (partial(choosing.row_of_each, index=args.get("index")), f"row {args.get('index')}"),
+                "slice.Tensor": (partial(choosing.sliced, key=key), f"{key}"),
+                "flip.default": (choosing.reversed_rows, "reversed rows"),
+            }.get(op.name)
+            if chosen is None:
+                return None
+            chosen = chosen[0], placed + sizes, chosen[1]
+        else:
+            index = given[1]
+            axes = {counted(rank, args.get("dim", 0)), *[each.axis for each in given]}
+            if axes != {0} or len(index.val.shape) != 1 or "int" not in index.val.dtype or args.get("indices", ())[:1] == (None,):
+                return None
+            slots = [*placed, self._owners(index.length), sizes[0]]
+            if rule is picking.added:
+                if op.name != "index_add.default" or given[2].length != index.length:
+                    return None
+                alpha = args.get("alpha", 1)
+                chosen = partial(choosing.added, alpha=alpha), slots, f"added {alpha}"
+            else:
+                signed = rule is picking.indexed
+                chosen = partial(choosing.picked, signed=signed), slots, f"picked {signed}"
+        function, slots, text = chosen
+        (slot,) = self.writer.emit(function, slots, text)
+        if axis is None:
+            return Packed(Val(slot, shape, dtype, 1, shape))
+        return Packed(Val(slot, shape, dtype, ANY, shape[1:]), axis, length)
 
     def _convolved(self, op: TraceOp, given: list[Packed], output: tuple[Shaped, int | None, int | None]) -> Packed:
         value, *weights = given

@@ -1,0 +1,65 @@
+"""Rows chosen from those of each node: by an integer, a slice, in reverse, or by indices of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from gluonjit.engines.torch.arrays import sent
+
+
+def row_of_each(rows: Any, sizes: Any, index: int) -> Any:
+    """One row of each node. Raises IndexError."""
+    starts = np.cumsum(sizes) - sizes
+    if sizes.min() < (index + 1 if index >= 0 else -index):
+        raise IndexError(f"index {index} is out of bounds for dimension 0 with size {sizes.min()}")
+    return rows.index_select(0, sent(starts + (index if index >= 0 else sizes + index), rows.device))
+
+
+def sliced(rows: Any, sizes: Any, key: slice) -> Any:
+    """The rows of each node that a slice keeps."""
+    starts = np.cumsum(sizes) - sizes
+    kept = [np.arange(start, start + size)[key] for start, size in zip(starts, sizes)]
+    return rows.index_select(0, sent(np.concatenate(kept), rows.device))
+
+
+def reversed_rows(rows: Any, sizes: Any) -> Any:
+    """The rows of each node in reverse."""
+    ends = np.cumsum(sizes)
+    return rows.index_select(0, sent(np.repeat(2 * ends - sizes, sizes) - 1 - np.arange(ends[-1]), rows.device))
+
+
+def joined(*given: Any, count: int) -> Any:
+    """The rows of several values, one after the other for each node: `count` values, then the numbers of their rows."""
+    values, sizes = given[:count], np.stack(given[count:])
+    begins = (np.cumsum(sizes.sum(0)) - sizes.sum(0)) + np.cumsum(sizes, 0) - sizes
+    flat = sizes.reshape(-1)
+    ends = np.cumsum(flat)
+    places = np.repeat(begins.reshape(-1) - (ends - flat), flat) + np.arange(ends[-1])
+    return torch.cat(values).index_select(0, sent(np.argsort(places), values[0].device))
+
+
+def _among_all(index: Any, owners: Any, sizes: Any, signed: bool = False) -> Any:
+    """Indices into the rows of each node, as indices into the rows of all. Raises IndexError."""
+    counts = sent(np.stack([np.cumsum(sizes) - sizes, sizes]), index.device).index_select(1, owners)
+    starts, most = counts.unbind(0)
+    index = index.to(torch.int64)
+    if signed:
+        index = torch.where(index < 0, index + most, index)
+    outside = (index < 0) | (index >= most)
+    if bool(outside.any()):
+        place = int(outside.nonzero()[0])
+        raise IndexError(f"index {int(index[place])} is out of bounds for dimension 0 with size {int(most[place])}")
+    return index + starts
+
+
+def picked(rows: Any, index: Any, owners: Any, sizes: Any, signed: bool) -> Any:
+    """The rows that each node's indices name; `signed` ones may count from the end."""
+    return rows.index_select(0, _among_all(index, owners, sizes, signed))
+
+
+def added(rows: Any, index: Any, source: Any, owners: Any, sizes: Any, alpha: Any) -> Any:
+    """Adds rows to those that each node's indices name."""
+    return rows.index_add(0, _among_all(index, owners, sizes), source, alpha=alpha)

@@ -6,7 +6,7 @@ part of that member's trace.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, partial
 from math import prod
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from gluonjit.engines.torch.program import build as build_batched
 from gluonjit.engines.torch.program import compiled, interpret, stored
 from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.ragged.packing import Packed, Packer, in_front
-from gluonjit.engines.torch.ragged.padding import PaddedProgram, PaddedTrace
+from gluonjit.engines.torch.ragged.padding import PaddedProgram
 from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, Val, Writer
 from gluonjit.engines.torch.trace import Trace, renumbered
 from gluonjit.graph import intern_spec, operand_groups
@@ -131,11 +131,8 @@ class Stages:
     def _pad(self, stage: LengthStage, lengths: Sequence[int]) -> PaddedProgram:
         sources = [source.position for source in (*stage.sources, *self.own_of(stage))]
         results = [result.position for result in stage.results]
-        places = self._with_shared(stage.places)
-        needed = PaddedTrace(self.form, places, sources, results, lengths).needed
-        trace = PaddedTrace(self.form, places, sources, results, lengths, needed)
-        shared = weights_of(self, self.form.trace)
-        return PaddedProgram(trace, {id(tensor): number for number, tensor in enumerate(shared)})
+        shared = {id(tensor): number for number, tensor in enumerate(weights_of(self, self.form.trace))}
+        return PaddedProgram(self.form, self._with_shared(stage.places), sources, results, lengths, shared)
 
     def _with_shared(self, places: Sequence[int]) -> list[int]:
         """These operators, and those that make what they take that is the same for all nodes."""
@@ -274,17 +271,8 @@ class Stages:
             tuple(sorted({length for (position, _), length in self.form.sizes.items() if position in within})),
             tuple(sorted(self.form.numbered.intersection(self._alone[level]))),
             tuple(sorted(within & self.form.own)),
-            self._elements(own),
+            self.form.grown(own),
         )
-
-    def _elements(self, positions: Iterable[int]) -> tuple[tuple[int, tuple[int, ...]], ...]:
-        found: dict[tuple[int, ...], int] = {}
-        for position in positions:
-            shape, axes = self.form.trace.shapes[position][0], self.form.axes(position)
-            lengths = [self.form.sizes[position, axis] for axis in axes]
-            key = tuple(sorted([each for length in lengths for each in self.form.products.get(length, (length,))]))
-            found[key] = found.get(key, 0) + prod([size for axis, size in enumerate(shape) if axis not in axes])
-        return tuple([(times, key) for key, times in found.items()])
 
 
 class LengthProgram:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -38,6 +39,21 @@ class Form:
         self.products: dict[int, tuple[int, int]] = {}
         for op in trace.ops:
             self._note_product(op)
+        self._grown = self.grown(range(len(trace.shapes)))
+
+    def elements(self, lengths: Sequence[int]) -> int:
+        """The number of elements of all values, at these lengths."""
+        return sum([times * prod([lengths[length] for length in each]) for times, each in self._grown])
+
+    def grown(self, positions: Iterable[int]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """The elements of values: so many times the lengths that they are multiplied by."""
+        found: dict[tuple[int, ...], int] = {}
+        for position in positions:
+            shape, axes = self.trace.shapes[position][0], self.axes(position)
+            lengths = [self.sizes[position, axis] for axis in axes]
+            key = tuple(sorted([each for length in lengths for each in self.products.get(length, (length,))]))
+            found[key] = found.get(key, 0) + prod([size for axis, size in enumerate(shape) if axis not in axes])
+        return tuple([(times, key) for key, times in found.items()])
 
     def axes(self, position: int) -> list[int]:
         """The axes of a value whose sizes differ."""

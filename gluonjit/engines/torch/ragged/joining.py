@@ -19,7 +19,7 @@ from gluonjit.engines.torch.ragged.program import Ragged
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.trace import Trace, TraceFindings
 from gluonjit.engines.torch.work import work_of
-from gluonjit.graph import Kind
+from gluonjit.graph import Kind, Work
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.run.batch import Batch
 
@@ -190,8 +190,14 @@ def _member(
         split=None,
         children=(),
         family=family,
-        work=work_of(trace, program.operators),
+        work=work_of(trace, program.operators) if family is None else _scaled(like.work, stages.form, lengths, family),
     )
+
+
+def _scaled(work: Work, form: Form, lengths: Sequence[int], first: Kind) -> Work:
+    """The work of a member by that of the first one: both grow with the elements of all values."""
+    ratio = form.elements(lengths) / form.elements(cast(Ragged, first.program).lengths)
+    return work._replace(flops=work.flops * ratio, bytes=round(work.bytes * ratio))
 
 
 def _exchange(cell: Any, old: Kind, new: Kind, batch: Batch) -> None:

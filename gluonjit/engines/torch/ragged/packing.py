@@ -23,7 +23,8 @@ from gluonjit.engines.torch.trace import TraceOp, placed
 _VIEWS = (shapes.viewed, shapes.expanded)
 _ALIKE = (pointwise.pointwise, pointwise.masked, pointwise.filled, shapes.moved, layers.layer_norm)
 """Rules of what is the same along any axis but the last ones."""
-_CHOOSING = (shapes.cut, shapes.flipped, shapes.concatenated, picking.picked, picking.indexed, picking.added)
+_BY_INDICES = (picking.picked, picking.indexed, picking.added)
+_CHOOSING = (shapes.cut, shapes.flipped, shapes.concatenated, *_BY_INDICES)
 """Rules of what chooses rows, where it works along the packed axis."""
 _ALONG = (shapes.cut, shapes.cut_list, shapes.concatenated, reductions.reduced, reductions.kept)
 """Rules of what works along dimensions that it is given."""
@@ -137,50 +138,21 @@ class Packer:
 
     def _chosen(self, number: int, op: TraceOp, given: list[Packed], output: Any) -> Packed | None:
         """Rows chosen from those of each node, if the operator does that along the packed axis; else None."""
-        rule, args = rule_of(op.name), dict(op.attrs)
+        rule = rule_of(op.name)
         if rule not in _CHOOSING or number in self.form.numbered or not given or given[0].axis is None:
             return None
-        (shape, dtype), axis, length = output
-        first = given[0]
-        rank = len(first.val.shape)
-        call = self._call(op)
+        found = _how_chosen(op, rule, given, len(given[0].val.shape))
+        if found is None:
+            return None
+        function, text = found
         values = [each for each in given if each.axis is not None]
-        placed = [call.form(each.val, ANY, each.val.shape[1:]).slot for each in values]
-        sizes = [self._sizes(each.length) for each in values]
-        if rule is shapes.concatenated:
-            dim = counted(rank, args.get("dim", 0))
-            if len(values) < len(given) or any(each.axis != dim for each in values):
-                return None
-            chosen = partial(choosing.joined, count=len(values)), placed + sizes, f"joined {len(values)}"
-        elif rule is shapes.cut or rule is shapes.flipped:
-            (dim, *others) = args["dims"] if rule is shapes.flipped else (args.get("dim", 0),)
-            if others or counted(rank, dim) != first.axis:
-                return None
-            key = slice(args.get("start"), args.get("end"), args.get("step"))
-            chosen = {
-                "select.int": (partial(choosing.row_of_each, index=args.get("index")), f"row {args.get('index')}"),
-                "slice.Tensor": (partial(choosing.sliced, key=key), f"{key}"),
-                "flip.default": (choosing.reversed_rows, "reversed rows"),
-            }.get(op.name)
-            if chosen is None:
-                return None
-            chosen = chosen[0], placed + sizes, chosen[1]
+        slots = [self._call(op).form(each.val, ANY, each.val.shape[1:]).slot for each in values]
+        if rule in _BY_INDICES:
+            slots += [self._owners(given[1].length), self._sizes(given[0].length)]
         else:
-            index = given[1]
-            axes = {counted(rank, args.get("dim", 0)), *[each.axis for each in given]}
-            if axes != {0} or len(index.val.shape) != 1 or "int" not in index.val.dtype or args.get("indices", ())[:1] == (None,):
-                return None
-            slots = [*placed, self._owners(index.length), sizes[0]]
-            if rule is picking.added:
-                if op.name != "index_add.default" or given[2].length != index.length:
-                    return None
-                alpha = args.get("alpha", 1)
-                chosen = partial(choosing.added, alpha=alpha), slots, f"added {alpha}"
-            else:
-                signed = rule is picking.indexed
-                chosen = partial(choosing.picked, signed=signed), slots, f"picked {signed}"
-        function, slots, text = chosen
+            slots += [self._sizes(each.length) for each in values]
         (slot,) = self.writer.emit(function, slots, text)
+        (shape, dtype), axis, length = output
         if axis is None:
             return Packed(Val(slot, shape, dtype, 1, shape))
         return Packed(Val(slot, shape, dtype, ANY, shape[1:]), axis, length)
@@ -268,6 +240,32 @@ class Packer:
         )
         slot = self._call(op).emit(shapes.expand, [rows], after)
         return Packed(Val(slot, shaped[0], shaped[1], ANY, after), axis, length)
+
+
+def _how_chosen(op: TraceOp, rule: Any, given: Sequence[Packed], rank: int) -> tuple[Callable[..., Any], str] | None:
+    """A function of rows and their numbers for an operator along the packed axis, and its text; None for others."""
+    args, axes = dict(op.attrs), [each.axis for each in given]
+    dim = counted(rank, args["dims"][0] if rule is shapes.flipped and args["dims"] else args.get("dim", 0))
+    if set(axes) != {dim} or (rule is shapes.flipped and len(args["dims"]) != 1):
+        return None
+    if rule is shapes.concatenated:
+        return partial(choosing.joined, count=len(given)), f"joined {len(given)}"
+    if rule in _BY_INDICES:
+        index = given[1].val
+        if dim or len(index.shape) != 1 or "int" not in index.dtype or args.get("indices", (0,))[0] is None:
+            return None
+        if rule is not picking.added:
+            signed = rule is picking.indexed
+            return partial(choosing.picked, signed=signed), f"picked {signed}"
+        alpha = args.get("alpha", 1)
+        alike = op.name == "index_add.default" and given[2].length == given[1].length
+        return (partial(choosing.added, alpha=alpha), f"added {alpha}") if alike else None
+    if op.name == "select.int":
+        return partial(choosing.row_of_each, index=args["index"]), f"row {args['index']}"
+    if op.name == "slice.Tensor":
+        key = slice(args.get("start"), args.get("end"), args.get("step"))
+        return partial(choosing.sliced, key=key), f"{key}"
+    return (choosing.reversed_rows, "reversed rows") if rule is shapes.flipped else None
 
 
 def _without(shape: Shape, from_end: int) -> Shape:

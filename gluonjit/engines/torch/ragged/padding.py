@@ -1,8 +1,7 @@
 """Stages of a length, with nodes of many lengths at once: values are padded to the longest, and padding is kept out.
 
-The operators of a stage are written into a trace of their own, in which every node has the sizes of the longest one.
 What works along a length gets entries in place of padding that change nothing: zeros in a sum, -inf in a maximum or a
-softmax. All entries of padding are finite, and so are derivatives there, so that gradients of zero stay zero.
+softmax. An operator that could make padding infinite gets ones there.
 """
 
 from __future__ import annotations
@@ -11,17 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf, prod
 from typing import Any
 
-import torch
-
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.program import build
 from gluonjit.engines.torch.ragged.form import Form
+from gluonjit.engines.torch.ragged.padded import BAR, COUNT, NUMBER, PaddedTrace, takes_number
 from gluonjit.engines.torch.rules import layers, linear, picking, pointwise, reductions, shapes
 from gluonjit.engines.torch.rules.shapes import axis as counted
 from gluonjit.engines.torch.rules.table import RANDOM, operator_named, rule_of
-from gluonjit.engines.torch.rules.values import NotBatchable, Shape, Shaped
-from gluonjit.engines.torch.trace import Attrs, Operand, Trace, TraceOp
-from gluonjit.graph import intern_spec, operand_groups
+from gluonjit.engines.torch.rules.values import NotBatchable
+from gluonjit.engines.torch.trace import Operand, TraceOp
+from gluonjit.graph import operand_groups
 
 _FILLS: dict[str, Any] = {
     **dict.fromkeys(("sum.dim_IntList", "sum.default", "mean.dim", "mean.default", "linalg_vector_norm.default"), 0.0),
@@ -34,8 +32,8 @@ _FILLS: dict[str, Any] = {
 """Entries that change nothing in what is computed along a length."""
 _SMOOTH = set(
     "add sub rsub mul neg relu tanh sigmoid exp gelu silu leaky_relu elu hardtanh clamp clamp_min clamp_max abs "
-    "maximum minimum eq ne lt le gt ge logical_not logical_and logical_or bitwise_not bitwise_and bitwise_or where masked_fill "
-    "sin cos erf softplus log_sigmoid_forward sign round floor ceil square isnan isinf".split()
+    "maximum minimum eq ne lt le gt ge logical_not logical_and logical_or bitwise_not bitwise_and bitwise_or where "
+    "masked_fill sin cos erf softplus log_sigmoid_forward sign round floor ceil square isnan isinf".split()
 )
 """Elementwise operators that are finite wherever operands are, and so are their derivatives."""
 _ONES = {"div": "other", **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "pow"), "self")}
@@ -47,214 +45,7 @@ _PRODUCTS = {
     "dot.default": ("self", "tensor"),
     "addmm.default": ("mat1", "mat2"),
 }
-_MADE = {"new_zeros.default", "new_ones.default", "new_full.default"}
 _AS_THEY_ARE = (shapes.moved, shapes.permuted, shapes.diagonal, shapes.of_diagonal)
-_POOL = "max_pool2d_with_indices.default"
-HOLE, BAR, COUNT, NUMBER = "hole", "bar", "count", "number"
-"""What a padded program is given of a length: where padding is, -inf there and 0 elsewhere, and how many are not. And
-the number that each node has in place of an operator's own."""
-
-
-Need = tuple[str, int, str]
-"""What is needed, the number of the length or the place of the operator, and the dtype."""
-
-
-class PaddedTrace:
-    """The operators of a stage at given sizes. Raises NotBatchable where one cannot be kept from padding.
-
-    sources: positions in the form's trace of what nodes have for themselves; needed: of the operands that follow them,
-    those in use; results: positions in `trace`.
-    """
-
-    def __init__(
-        self,
-        form: Form,
-        places: Sequence[int],
-        sources: Sequence[int],
-        results: Sequence[int],
-        sizes: Sequence[int],
-        needed: Sequence[Need] | None = None,
-    ) -> None:
-        self._form = form
-        self._sizes = sizes
-        self._known: dict[Any, int] = {}
-        self._held: dict[int, frozenset[int]] = {}  # axes whose padding is zeros, by positions in the trace
-        self._wild: set[int] = set()  # what may be infinite where padding is
-        self._taken: dict[Need, None] = {}
-        device = form.trace.device
-        operands = [(self.shape(position), form.trace.shapes[position][1]) for position in sources]
-        needed = self._needs(places) if needed is None else needed
-        operands += [(() if what in (COUNT, NUMBER) else (sizes[length],), dtype) for what, length, dtype in needed]
-        self.trace = Trace([intern_spec(shape, dtype, device, "stack") for shape, dtype in operands])
-        self.trace.device = device
-        for place, position in enumerate(sources):
-            self._known[position] = place
-            self._held[place] = frozenset(range(len(operands[place][0])))
-        for place, need in enumerate(needed, len(sources)):
-            self._known[need] = place
-        self._place_constants(places)
-        for number in places:
-            self._write(number, form.trace.ops[number])
-        self.results = [self._known[position] for position in results]
-        self.needed = list(self._taken)
-
-    def _need(self, what: str, length: int, dtype: str) -> int:
-        """The operand with what is needed of a length."""
-        self._taken[what, length, dtype] = None
-        return self._known[what, length, dtype]
-
-    def shape(self, position: int) -> Shape:
-        """The shape of a value of the form, at these sizes; an axis that is a product has two."""
-        sizes, found = self._form.sizes, []
-        for axis, size in enumerate(self._form.trace.shapes[position][0]):
-            length = sizes.get((position, axis))
-            if length is None:
-                found.append(size)
-            else:
-                found += [self._sizes[each] for each in self._form.products.get(length, (length,))]
-        return tuple(found)
-
-    def _folded(self, position: int) -> bool:
-        """Tells whether a value has an axis that is a product of lengths."""
-        sizes, products = self._form.sizes, self._form.products
-        return any(sizes[position, axis] in products for axis in self._form.axes(position))
-
-    def _needs(self, places: Sequence[int]) -> list[Need]:
-        """All that may be needed."""
-        form = self._form
-        found: dict[Need, None] = {}
-        for place in places:
-            op = form.trace.ops[place]
-            if place in form.numbered and _takes_number(op):
-                found[NUMBER, place, form.trace.shapes[op.inputs[0]][1]] = None
-            for position in (*op.inputs, *op.outputs):
-                for length in self._ragged(position).values():
-                    found[HOLE, length, "bool"] = None
-                    dtype = form.trace.shapes[position][1]
-                    if op.name.startswith("mean."):
-                        found[COUNT, length, dtype] = None
-                    elif rule_of(op.name) is linear.attention:
-                        found[BAR, length, dtype] = None
-        return list(found)
-
-    def _place_constants(self, places: Sequence[int]) -> None:
-        used = {position for place in places for position in self._form.trace.ops[place].inputs}
-        for position, tensor in self._form.trace.consts:
-            if position in used and position not in self._known:
-                place = self._known[position] = self._new(self._form.trace.shapes[position])
-                self.trace.consts.append((place, tensor))
-                if tensor.is_floating_point() and not tensor.requires_grad and not bool(torch.isfinite(tensor).all()):
-                    self._wild.add(place)
-
-    def _new(self, shaped: Shaped) -> int:
-        self.trace.shapes.append(shaped)
-        return len(self.trace.shapes) - 1
-
-    def _emit(self, name: str, inputs: Sequence[int], attrs: Attrs, outputs: Sequence[Shaped]) -> tuple[int, ...]:
-        made = tuple([self._new(shaped) for shaped in outputs])
-        self.trace.ops.append(TraceOp(name, attrs, tuple(inputs), made))
-        return made
-
-    def _view(self, place: int, shape: Shape) -> int:
-        before, dtype = self.trace.shapes[place]
-        if before == shape:
-            return place
-        return self._emit("view.default", [place], (("self", Operand(0)), ("size", shape)), [(shape, dtype)])[0]
-
-    def _ragged(self, position: int) -> dict[int, int]:
-        """The lengths of a value of the form, by axis."""
-        if self._folded(position):
-            return dict(enumerate(self._form.products[self._form.sizes[position, 0]]))
-        return {axis: self._form.sizes[position, axis] for axis in self._form.axes(position)}
-
-    def _hole(self, axes: Mapping[int, int], rank: int) -> int:
-        """Tells for each entry of a value whether padding is there, along some axes: it broadcasts to the value."""
-        key = (HOLE, tuple(axes.items()), rank)
-        found = self._known.get(key)
-        if found is None:
-            parts = []
-            for axis, length in axes.items():
-                shape = tuple([self._sizes[length] if place == axis else 1 for place in range(rank)])
-                parts.append(self._view(self._need(HOLE, length, "bool"), shape))
-            found = parts[0]
-            for part in parts[1:]:
-                shape = tuple(map(max, self.trace.shapes[found][0], self.trace.shapes[part][0]))
-                attrs = (("self", Operand(0)), ("other", Operand(1)))
-                (found,) = self._emit("logical_or.default", [found, part], attrs, [(shape, "bool")])
-            self._known[key] = found
-        return found
-
-    def _filled(self, place: int, axes: Mapping[int, int], value: Any) -> int:
-        """A value with this entry wherever padding is along these axes."""
-        if not axes or (value == 0 and self._held.get(place, frozenset()) >= set(axes)):
-            return place
-        shape, dtype = self.trace.shapes[place]
-        if value in (inf, -inf) and not dtype.startswith(("float", "bfloat")):
-            limits = torch.iinfo(getattr(torch, dtype))
-            value = limits.max if value > 0 else limits.min
-        hole = self._hole(axes, len(shape))
-        attrs = (("self", Operand(0)), ("mask", Operand(1)), ("value", value))
-        (found,) = self._emit("masked_fill.Scalar", [place, hole], attrs, [(shape, dtype)])
-        if value == 0:
-            self._held[found] = self._held.get(place, frozenset()) | set(axes)
-        return found
-
-    def _write(self, number: int, op: TraceOp) -> None:
-        form, rule = self._form, rule_of(op.name)
-        given = [self._known[position] for position in op.inputs]
-        random = RANDOM in operator_named(op.name).tags and rule is not linear.attention  # which has no dropout
-        if not random and number not in form.numbered and not any(form.axes(position) for position in (*op.inputs, *op.outputs)):
-            made = self.again(op, given)
-            if self._wild.intersection(given):
-                self._wild.update(made)
-            self._known.update(zip(op.outputs, made))
-            return
-        write = next((write for rules, write in _WRITERS if rule in rules), None)
-        if op.name in _PRODUCTS:
-            write = _product
-        elif op.name == _POOL:
-            write = _pooled
-        elif op.name in _MADE:
-            write = _made
-        if write is None or rule is None or random:
-            raise NotBatchable(f"{op.name}: not beside padding")
-        if write is not _viewed and any(map(self._folded, (*op.inputs, *op.outputs))):
-            raise NotBatchable(f"{op.name}: of a product of lengths")
-        if number in form.numbered and write is _elementwise:
-            self._known.update(zip(op.outputs, self._with_numbers(number, op, given)))
-            return
-        if number in form.numbered and write not in (_viewed, _sliced, _made, _pooled):
-            raise NotBatchable(f"{op.name}: of numbers that differ")
-        if self._wild.intersection(given) and write not in (_reduced, _softmax, _viewed, _sliced, _moved):
-            raise NotBatchable(f"{op.name}: of what may be infinite")
-        made = write(self, op, given)
-        if write in (_viewed, _sliced, _moved) and self._wild.intersection(given):
-            self._wild.update(made)
-        self._known.update(zip(op.outputs, made))
-
-    def _with_numbers(self, number: int, op: TraceOp, given: Sequence[int]) -> tuple[int, ...]:
-        """Writes an elementwise operator with a number that differs, which each node has for itself."""
-        base, dtype = op.name.split(".")[0], self.trace.shapes[given[0]][1]
-        if not _takes_number(op) or not dtype.startswith(("float", "bfloat")) or self._wild.intersection(given):
-            raise NotBatchable(f"{op.name}: of numbers that differ")
-        attrs = (("self", Operand(0)), ("other", Operand(1)))
-        return self._emit(f"{base}.Tensor", [given[0], self._need(NUMBER, number, dtype)], attrs, self.outputs(op))
-
-    def outputs(self, op: TraceOp) -> list[Shaped]:
-        """The results of an operator of the form, at these sizes."""
-        return [(self.shape(position), self._form.trace.shapes[position][1]) for position in op.outputs]
-
-    def again(self, op: TraceOp, given: Sequence[int], **changed: Any) -> tuple[int, ...]:
-        """Writes an operator of the form, with some arguments changed."""
-        attrs = tuple([(name, changed.get(name, value)) for name, value in op.attrs])
-        return self._emit(op.name, given, attrs, self.outputs(op))
-
-
-def _takes_number(op: TraceOp) -> bool:
-    args = dict(op.attrs)
-    number = args.get("other")
-    base = op.name.split(".")[0]
-    return base in ("add", "sub", "mul", "div") and len(args) == 2 and isinstance(number, (int, float)) and not isinstance(number, Operand)
 
 
 def _argument(op: TraceOp, name: str) -> int:
@@ -264,37 +55,37 @@ def _argument(op: TraceOp, name: str) -> int:
 
 def _moved(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]:
     made = padded.again(op, given)
-    held = padded._held.get(given[0], frozenset())
+    held = padded.held.get(given[0], frozenset())
     rank = len(padded.trace.shapes[given[0]][0])
     if rule_of(op.name) is shapes.permuted:
         order = shapes.order_of(op.name, dict(op.attrs), rank)
         held = frozenset([place for place, axis in enumerate(order) if axis in held])
     elif rule_of(op.name) is not shapes.moved:
         held = frozenset()
-    padded._held[made[0]] = held
+    padded.held[made[0]] = held
     return made
 
 
 def _viewed(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]:
     """Views and expansions: as they follow from the shapes."""
     (before, after), (source, result) = (
-        [padded._ragged(position) for position in (op.inputs[0], op.outputs[0])],
+        [padded.ragged(position) for position in (op.inputs[0], op.outputs[0])],
         (padded.shape(op.inputs[0]), padded.shape(op.outputs[0])),
     )
     if rule_of(op.name) is shapes.expanded:
         attrs = (("self", Operand(0)), ("size", result))
-        made = padded._emit("expand.default", given, attrs, padded.outputs(op))
+        made = padded.emit("expand.default", given, attrs, padded.outputs(op))
         more = len(result) - len(source)
-        held = padded._held.get(given[0], frozenset())
-        padded._held[made[0]] = frozenset([axis + more for axis in held if source[axis] == result[axis + more]])
+        held = padded.held.get(given[0], frozenset())
+        padded.held[made[0]] = frozenset([axis + more for axis in held if source[axis] == result[axis + more]])
         return made
     if list(before.values()) != list(after.values()) or any(
         prod(source[:one]) != prod(result[:two]) for one, two in zip(before, after)
     ):
         raise NotBatchable(f"{op.name}: it mixes lengths")
-    made = (padded._view(given[0], result),)
-    held = padded._held.get(given[0], frozenset())
-    padded._held[made[0]] = frozenset([two for one, two in zip(before, after) if one in held])
+    made = (padded.view(given[0], result),)
+    held = padded.held.get(given[0], frozenset())
+    padded.held[made[0]] = frozenset([two for one, two in zip(before, after) if one in held])
     return made
 
 
@@ -303,13 +94,13 @@ def _sliced(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ..
     args = dict(op.attrs)
     rank = len(padded.shape(op.inputs[0]))
     dim = counted(rank, args.get("dim", 0))
-    ragged = padded._ragged(op.inputs[0])
-    if op.name == "slice.Tensor" and padded._ragged(op.outputs[0]).get(dim) is not None and dim not in ragged:
+    ragged = padded.ragged(op.inputs[0])
+    if op.name == "slice.Tensor" and padded.ragged(op.outputs[0]).get(dim) is not None and dim not in ragged:
         size = padded.shape(op.outputs[0])[dim]
         if args.get("start") not in (None, 0) or args.get("step", 1) != 1 or padded.shape(op.inputs[0])[dim] < size:
             raise NotBatchable(f"{op.name}: of no beginning")
         attrs = (("self", Operand(0)), ("dim", dim), ("start", 0), ("end", size))
-        return padded._emit(op.name, given, attrs, padded.outputs(op))
+        return padded.emit(op.name, given, attrs, padded.outputs(op))
     if dim in ragged and not (op.name == "select.int" and args["index"] >= 0):
         raise NotBatchable(f"{op.name}: along a length")
     return padded.again(op, given)
@@ -318,8 +109,8 @@ def _sliced(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ..
 def _joined(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]:
     rank = len(padded.shape(op.outputs[0]))
     dim = counted(rank, dict(op.attrs).get("dim", 0))
-    if dim in padded._ragged(op.outputs[0]) or (
-        rule_of(op.name) is shapes.concatenated and any(dim in padded._ragged(position) for position in op.inputs)
+    if dim in padded.ragged(op.outputs[0]) or (
+        rule_of(op.name) is shapes.concatenated and any(dim in padded.ragged(position) for position in op.inputs)
     ):
         raise NotBatchable(f"{op.name}: along a length")
     return padded.again(op, given)
@@ -332,19 +123,19 @@ def _elementwise(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[in
         place = args.get(_ONES[base])
         if place.__class__ is Operand:
             given = [*given]
-            given[place] = padded._filled(given[place], padded._ragged(op.inputs[place]), 1.0)
+            given[place] = padded.filled(given[place], padded.ragged(op.inputs[place]), 1.0)
     elif base not in _SMOOTH:
         raise NotBatchable(f"{op.name}: not beside padding")
     made = padded.again(op, given)
     if any(value in (inf, -inf) for value in args.values() if isinstance(value, float)):
-        padded._wild.update(made)
+        padded.wild.update(made)
     return made
 
 
 def _reduced(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]:
     if op.name not in _FILLS:
         raise NotBatchable(f"{op.name}: not beside padding")
-    args, ragged = dict(op.attrs), padded._ragged(op.inputs[0])
+    args, ragged = dict(op.attrs), padded.ragged(op.inputs[0])
     rank = len(padded.shape(op.inputs[0]))
     dims = args.get("dim")
     listed = range(rank) if dims is None or dims == () else dims if isinstance(dims, tuple) else (dims,)
@@ -356,28 +147,28 @@ def _reduced(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, .
         raise NotBatchable(f"{op.name}: into another dtype")
     others = {axis: length for axis, length in ragged.items() if axis not in places}
     (source,) = given
-    if source in padded._wild:
-        source = padded._filled(source, others, 0.0)
-    source = padded._filled(source, along, _FILLS[op.name])
+    if source in padded.wild:
+        source = padded.filled(source, others, 0.0)
+    source = padded.filled(source, along, _FILLS[op.name])
     if not op.name.startswith("mean.") or not along:
         return padded.again(op, [source])
     (shaped,) = padded.outputs(op)
     name, kept = ("sum.default", ()) if op.name == "mean.default" else ("sum.dim_IntList", ("dim", "keepdim"))
     attrs = tuple([(name, value) for name, value in op.attrs if name in ("self", *kept)])
-    (found,) = padded._emit(name, [source], attrs, [shaped])
+    (found,) = padded.emit(name, [source], attrs, [shaped])
     for length in along.values():
-        count = padded._need(COUNT, length, shaped[1])
+        count = padded.need(COUNT, length, shaped[1])
         attrs = (("self", Operand(0)), ("other", Operand(1)))
-        (found,) = padded._emit("div.Tensor", [found, count], attrs, [shaped])
+        (found,) = padded.emit("div.Tensor", [found, count], attrs, [shaped])
     rest = prod([size for axis, size in enumerate(padded.shape(op.inputs[0])) if axis in places and axis not in along])
     if rest != 1:
-        (found,) = padded._emit("div.Scalar", [found], (("self", Operand(0)), ("other", float(rest))), [shaped])
+        (found,) = padded.emit("div.Scalar", [found], (("self", Operand(0)), ("other", float(rest))), [shaped])
     return (found,)
 
 
 def _softmax(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]:
     """Softmax: -inf beside it; rows of padding are zeros, as they could be of -inf alone."""
-    name, ragged = op.name.split(".")[0], padded._ragged(op.inputs[0])
+    name, ragged = op.name.split(".")[0], padded.ragged(op.inputs[0])
     if name == "cumsum":
         return padded.again(op, given)
     if name not in ("_softmax", "_log_softmax"):
@@ -386,14 +177,14 @@ def _softmax(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, .
     along = {axis: length for axis, length in ragged.items() if axis == dim}
     others = {axis: length for axis, length in ragged.items() if axis != dim}
     (source,) = given
-    if source in padded._wild:
-        source = padded._filled(source, others, 0.0)
-    source = padded._filled(source, along, -inf)
+    if source in padded.wild:
+        source = padded.filled(source, others, 0.0)
+    source = padded.filled(source, along, -inf)
     (found,) = padded.again(op, [source])
     if name == "_log_softmax":
-        found = padded._filled(found, along, 0.0)
+        found = padded.filled(found, along, 0.0)
     else:
-        padded._held[found] = frozenset(along)
+        padded.held[found] = frozenset(along)
     return (found,)
 
 
@@ -401,17 +192,17 @@ def _product(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, .
     one, two = [_argument(op, name) for name in _PRODUCTS[op.name]]
     ranks = [len(padded.trace.shapes[given[place]][0]) for place in (one, two)]
     axes = [ranks[0] - 1, max(ranks[1] - 2, 0)]
-    held = [axis in padded._held.get(given[place], frozenset()) for place, axis in zip((one, two), axes)]
-    ragged = padded._ragged(op.inputs[one])
+    held = [axis in padded.held.get(given[place], frozenset()) for place, axis in zip((one, two), axes)]
+    ragged = padded.ragged(op.inputs[one])
     if axes[0] in ragged and not any(held):
         given = [*given]
-        given[one] = padded._filled(given[one], {axes[0]: ragged[axes[0]]}, 0.0)
+        given[one] = padded.filled(given[one], {axes[0]: ragged[axes[0]]}, 0.0)
     return padded.again(op, given)
 
 
 def _attention(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]:
     args = dict(op.attrs)
-    query, key = [padded._ragged(op.inputs[_argument(op, name)]) for name in ("query", "key")]
+    query, key = [padded.ragged(op.inputs[_argument(op, name)]) for name in ("query", "key")]
     if args.get("dropout_p", 0.0) or any(set(axes) - {2} for axes in (query, key)):
         raise NotBatchable(f"{op.name}: not beside padding")
     if 2 not in key:
@@ -422,20 +213,20 @@ def _attention(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int,
         return padded.again(op, given)
     dtype = padded.trace.shapes[given[0]][1]
     if args.get("attn_mask") is None:
-        size = padded._sizes[key[2]]
+        size = padded.sizes[key[2]]
         rows = padded.shape(op.outputs[0])[2]
-        bar = padded._view(padded._need(BAR, key[2], dtype), (1, 1, 1, size))
+        bar = padded.view(padded.need(BAR, key[2], dtype), (1, 1, 1, size))
         shape = (1, 1, rows, size)
-        (bar,) = padded._emit("expand.default", [bar], (("self", Operand(0)), ("size", shape)), [(shape, dtype)])
+        (bar,) = padded.emit("expand.default", [bar], (("self", Operand(0)), ("size", shape)), [(shape, dtype)])
         attrs = [(name, value) for name, value in op.attrs if name != "attn_mask"]
         attrs.append(("attn_mask", Operand(len(given))))
-        return padded._emit(op.name, [*given, bar], tuple(attrs), padded.outputs(op))
+        return padded.emit(op.name, [*given, bar], tuple(attrs), padded.outputs(op))
     place = _argument(op, "attn_mask")
-    ragged = padded._ragged(op.inputs[place])
+    ragged = padded.ragged(op.inputs[place])
     rank = len(padded.trace.shapes[given[place]][0])
     given = [*given]
-    given[place] = padded._filled(given[place], {a: k for a, k in ragged.items() if a != rank - 1}, 0.0)
-    given[place] = padded._filled(given[place], {a: k for a, k in ragged.items() if a == rank - 1}, -inf)
+    given[place] = padded.filled(given[place], {a: k for a, k in ragged.items() if a != rank - 1}, 0.0)
+    given[place] = padded.filled(given[place], {a: k for a, k in ragged.items() if a == rank - 1}, -inf)
     if rank - 1 not in ragged:
         raise NotBatchable(f"{op.name}: a mask that is broadcast")
     return padded.again(op, given)
@@ -443,7 +234,7 @@ def _attention(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int,
 
 def _picked(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]:
     """Entries along an axis of one size: along a length, one that is not there would be padding."""
-    ragged = padded._ragged(op.inputs[_argument(op, "self")])
+    ragged = padded.ragged(op.inputs[_argument(op, "self")])
     if ragged and counted(len(padded.shape(op.inputs[_argument(op, "self")])), dict(op.attrs)["dim"]) in ragged:
         raise NotBatchable(f"{op.name}: along a length")
     return padded.again(op, given)
@@ -453,7 +244,7 @@ def _normalized(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int
     args = dict(op.attrs)
     place = _argument(op, "input")
     rank = len(padded.shape(op.inputs[place]))
-    if any(axis >= rank - len(args["normalized_shape"]) for axis in padded._ragged(op.inputs[place])):
+    if any(axis >= rank - len(args["normalized_shape"]) for axis in padded.ragged(op.inputs[place])):
         raise NotBatchable(f"{op.name}: over the rows of a sample")
     return padded.again(op, given)
 
@@ -464,21 +255,21 @@ def _made(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]
 
 def _pooled(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]:
     """The largest of a whole length."""
-    args, ragged = dict(op.attrs), padded._ragged(op.inputs[0])
+    args, ragged = dict(op.attrs), padded.ragged(op.inputs[0])
     before, after = padded.shape(op.inputs[0]), padded.shape(op.outputs[0])
     pads = args.get("padding", (0, 0))
     dilations = args.get("dilation", (1, 1))
     rank = len(before)
     if not ragged:
         return padded.again(op, given)
-    if any(pads) or any(size != 1 for size in dilations) or padded._ragged(op.outputs[0]) or min(ragged) < rank - 2:
+    if any(pads) or any(size != 1 for size in dilations) or padded.ragged(op.outputs[0]) or min(ragged) < rank - 2:
         raise NotBatchable(f"{op.name}: not of a whole length")
     kernel = list(args["kernel_size"])
     for axis in ragged:
         if after[axis] != 1:
             raise NotBatchable(f"{op.name}: not of a whole length")
         kernel[axis - rank] = before[axis]
-    source = padded._filled(given[0], ragged, -inf)
+    source = padded.filled(given[0], ragged, -inf)
     return padded.again(op, [source], kernel_size=tuple(kernel), stride=tuple(kernel))
 
 
@@ -497,18 +288,82 @@ _WRITERS: list[tuple[tuple[Any, ...], Write]] = [
     ((layers.layer_norm,), _normalized),
 ]
 """How operators are written, by their rules."""
+_BY_NAME: dict[str, Write] = {
+    **dict.fromkeys(_PRODUCTS, _product),
+    **dict.fromkeys(("new_zeros.default", "new_ones.default", "new_full.default"), _made),
+    "max_pool2d_with_indices.default": _pooled,
+}
+
+
+def write(padded: PaddedTrace, number: int) -> None:
+    """Writes an operator of the form. Raises NotBatchable where it cannot be kept from padding."""
+    op = padded.form.trace.ops[number]
+    form, rule = padded.form, rule_of(op.name)
+    given = [padded.known[position] for position in op.inputs]
+    random = RANDOM in operator_named(op.name).tags and rule is not linear.attention  # which has no dropout
+    if (
+        not random
+        and number not in form.numbered
+        and not any(form.axes(position) for position in (*op.inputs, *op.outputs))
+    ):
+        made = padded.again(op, given)
+        if padded.wild.intersection(given):
+            padded.wild.update(made)
+        padded.known.update(zip(op.outputs, made))
+        return
+    how = _BY_NAME.get(op.name) or next((how for rules, how in _WRITERS if rule in rules), None)
+    if how is None or random:
+        raise NotBatchable(f"{op.name}: not beside padding")
+    if how is not _viewed and any(map(padded.folded, (*op.inputs, *op.outputs))):
+        raise NotBatchable(f"{op.name}: of a product of lengths")
+    if number in form.numbered and how is _elementwise:
+        made = _with_numbers(padded, number, op, given)
+    elif number in form.numbered and how not in (_viewed, _sliced, _made, _pooled):
+        raise NotBatchable(f"{op.name}: of numbers that differ")
+    elif padded.wild.intersection(given) and how not in (_reduced, _softmax, _viewed, _sliced, _moved):
+        raise NotBatchable(f"{op.name}: of what may be infinite")
+    else:
+        made = how(padded, op, given)
+    if how in (_viewed, _sliced, _moved) and padded.wild.intersection(given):
+        padded.wild.update(made)
+    padded.known.update(zip(op.outputs, made))
+
+
+def _with_numbers(padded: PaddedTrace, number: int, op: TraceOp, given: Sequence[int]) -> tuple[int, ...]:
+    """Writes an elementwise operator with a number that differs, which each node has for itpadded."""
+    base, dtype = op.name.split(".")[0], padded.trace.shapes[given[0]][1]
+    if not takes_number(op) or not dtype.startswith(("float", "bfloat")) or padded.wild.intersection(given):
+        raise NotBatchable(f"{op.name}: of numbers that differ")
+    attrs = (("self", Operand(0)), ("other", Operand(1)))
+    return padded.emit(f"{base}.Tensor", [given[0], padded.need(NUMBER, number, dtype)], attrs, padded.outputs(op))
 
 
 class PaddedProgram:
     """The program of a stage for nodes of any sizes up to given ones: `run` takes (nodes, *shape), and gives such."""
 
-    def __init__(self, padded: PaddedTrace, weights: Mapping[int, int]) -> None:
-        """weights: the number of each constant that all members share, by its identity."""
-        trace = padded.trace
-        self.needed = padded.needed
-        self._shapes = [trace.shapes[place][0] for place in padded.results]
+    def __init__(
+        self,
+        form: Form,
+        places: Sequence[int],
+        sources: Sequence[int],
+        results: Sequence[int],
+        sizes: Sequence[int],
+        weights: Mapping[int, int],
+    ) -> None:
+        """Writes operators of a form at these places. Raises NotBatchable.
+
+        weights: the number of each constant that all members share, by its identity.
+        """
+        padded = PaddedTrace(form, places, sources, sizes)
+        for needed in (None, padded.taken):  # what is needed is known when all is written
+            padded = padded if needed is None else PaddedTrace(form, places, sources, sizes, list(needed))
+            for number in places:
+                write(padded, number)
+        trace, self.needed = padded.trace, list(padded.taken)
+        found = [padded.known[position] for position in results]
+        self._shapes = [trace.shapes[place][0] for place in found]
         with plain():
-            self._function = build(trace, padded.results).program.function
+            self._function = build(trace, found).program.function
         self._order = [place for group in operand_groups(trace.operands, False) for (place,) in group]
         self._consts = [weights[id(tensor)] for _, tensor in trace.consts]
 

@@ -11,7 +11,7 @@ import torch
 
 from gluonjit.engines.torch.arrays import device_named, dtype_named, sent
 from gluonjit.engines.torch.ragged.building import LengthStage, Source, Stages
-from gluonjit.engines.torch.ragged.padding import BAR, COUNT, HOLE, NUMBER, Need
+from gluonjit.engines.torch.ragged.padded import BAR, COUNT, HOLE, NUMBER, Need
 
 _SAVED = 8000
 """The elements that one operator may work on in vain, for what another launch of it costs."""
@@ -105,10 +105,10 @@ class Nodes:
             return np.arange(self.count)
         return np.flatnonzero(np.isin(self.member, numbers))
 
-    def _rows(self, nodes: Any, length: int) -> tuple[Any, Any]:
+    def _rows(self, nodes: Any, length: int) -> Any:
         """The packed rows of nodes, and which of them each row is of and where in it, as one number per size."""
 
-        def make() -> tuple[Any, Any]:
+        def make() -> Any:
             whole = self.sizes(length)
             starts, sizes = (np.cumsum(whole) - whole)[nodes], whole[nodes]
             within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)

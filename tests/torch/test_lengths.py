@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from contextlib import nullcontext
 from typing import Any, Callable
 
 import pytest
@@ -111,14 +112,19 @@ def both(body: Callable[..., Any]) -> tuple[Any, Any]:
 
 
 def run(net: Any, samples: list[Any], **options: Any) -> tuple[list[Any], list[Any], Any]:
-    """Results, gradients, and the report of a minibatch."""
+    """Results and gradients of a minibatch; its report if the model is hybridized, which otherwise runs eagerly."""
     net.zero_grad()
-    with gluonjit.batching(**{"granularity": "cell", **options}) as batch:
+    lazily = "_gluonjit" in net.__dict__
+    with gluonjit.batching(**{"granularity": "cell", **options}) if lazily else nullcontext() as batch:
         found = [flat(net(*sample)) for sample in samples]
         numbers = [item for items in found for item in items if item.is_floating_point()]
         sum((item * torch.linspace(1, 2, item.numel()).view(item.shape)).sum() for item in numbers).backward()
     kept = [item.detach().clone() for items in found for item in items]
-    return kept, [None if weight.grad is None else weight.grad.clone() for weight in net.parameters()], batch.report
+    return (
+        kept,
+        [None if weight.grad is None else weight.grad.clone() for weight in net.parameters()],
+        batch and batch.report,
+    )
 
 
 def assert_as_eagerly(eager: Any, net: Any, samples: list[Any], **options: Any) -> Any:

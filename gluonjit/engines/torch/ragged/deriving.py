@@ -99,7 +99,9 @@ class Recipe:
             {form.sizes[position, axis] for position in positions for axis in form.axes(position)}
             for positions in (op.inputs, op.outputs)
         )
-        return bool(made) and (number in form.numbered or rule_of(op.name) in _CUTS or not made <= given)
+        if rule_of(op.name) in _CUTS and (made or given):
+            return True
+        return bool(made) and (number in form.numbered or not made <= given)
 
     def trace(self, operands: Sequence[Spec]) -> tuple[Trace, tuple[int, ...]]:
         """The trace of a call with these operands, and its lengths. Raises NotDerivable."""

@@ -33,9 +33,12 @@ _FILLS: dict[str, Any] = {
 _SMOOTH = set(
     "add sub rsub mul neg relu tanh sigmoid exp gelu silu leaky_relu elu hardtanh clamp clamp_min clamp_max abs "
     "maximum minimum eq ne lt le gt ge logical_not logical_and logical_or bitwise_not bitwise_and bitwise_or where "
-    "masked_fill sin cos erf softplus log_sigmoid_forward sign round floor ceil square isnan isinf".split()
+    "masked_fill sin cos erf softplus log_sigmoid_forward sign round floor ceil square isnan isinf zeros_like "
+    "ones_like full_like".split()
 )
 """Elementwise operators that are finite wherever operands are, and so are their derivatives."""
+_SUMS = ("add.Tensor", "sub.Tensor", "add.Scalar", "sub.Scalar", "neg.default")
+"""Those whose derivatives are finite of infinite operands, too."""
 _ONES = {"div": "other", **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "pow"), "self")}
 """Those that are finite where one argument is 1."""
 _PRODUCTS = {
@@ -89,13 +92,21 @@ def _viewed(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ..
     return made
 
 
+def _is_beginning(padded: PaddedTrace, op: TraceOp) -> bool:
+    """Tells whether an operator cuts as many entries as a length from what all samples have."""
+    if op.name != "slice.Tensor":
+        return False
+    dim = counted(len(padded.shape(op.inputs[0])), dict(op.attrs).get("dim", 0))
+    return dim in padded.ragged(op.outputs[0]) and dim not in padded.ragged(op.inputs[0])
+
+
 def _sliced(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]:
     """Pieces along axes of one size, and beginnings of what all samples have."""
     args = dict(op.attrs)
     rank = len(padded.shape(op.inputs[0]))
     dim = counted(rank, args.get("dim", 0))
     ragged = padded.ragged(op.inputs[0])
-    if op.name == "slice.Tensor" and padded.ragged(op.outputs[0]).get(dim) is not None and dim not in ragged:
+    if _is_beginning(padded, op):
         size = padded.shape(op.outputs[0])[dim]
         if args.get("start") not in (None, 0) or args.get("step", 1) != 1 or padded.shape(op.inputs[0])[dim] < size:
             raise NotBatchable(f"{op.name}: of no beginning")
@@ -311,6 +322,8 @@ def write(padded: PaddedTrace, number: int) -> None:
             padded.wild.update(made)
         padded.known.update(zip(op.outputs, made))
         return
+    wild = padded.wild.intersection(given)
+    passing = (_viewed, _sliced, _moved, *((_elementwise,) if op.name in _SUMS else ()))
     how = _BY_NAME.get(op.name) or next((how for rules, how in _WRITERS if rule in rules), None)
     if how is None or random:
         raise NotBatchable(f"{op.name}: not beside padding")
@@ -318,13 +331,13 @@ def write(padded: PaddedTrace, number: int) -> None:
         raise NotBatchable(f"{op.name}: of a product of lengths")
     if number in form.numbered and how is _elementwise:
         made = _with_numbers(padded, number, op, given)
-    elif number in form.numbered and how not in (_viewed, _sliced, _made, _pooled):
+    elif number in form.numbered and how not in (_viewed, _made, _pooled) and not _is_beginning(padded, op):
         raise NotBatchable(f"{op.name}: of numbers that differ")
-    elif padded.wild.intersection(given) and how not in (_reduced, _softmax, _viewed, _sliced, _moved):
+    elif wild and how not in (_reduced, _softmax, *passing) and not (how is _attention and wild == {given[-1]}):
         raise NotBatchable(f"{op.name}: of what may be infinite")
     else:
         made = how(padded, op, given)
-    if how in (_viewed, _sliced, _moved) and padded.wild.intersection(given):
+    if wild and how in passing:
         padded.wild.update(made)
     padded.known.update(zip(op.outputs, made))
 

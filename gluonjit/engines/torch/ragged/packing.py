@@ -141,8 +141,9 @@ class Packer:
         rule = rule_of(op.name)
         if rule not in _CHOOSING or number in self.form.numbered or not given or given[0].axis is None:
             return None
+        (shape, dtype), axis, length = output
         found = _how_chosen(op, rule, given, len(given[0].val.shape))
-        if found is None:
+        if found is None or (axis is None and given[0].axis and op.name != "select.int"):
             return None
         function, text = found
         values = [each for each in given if each.axis is not None]
@@ -152,10 +153,9 @@ class Packer:
         else:
             slots += [self._sizes(each.length) for each in values]
         (slot,) = self.writer.emit(function, slots, text)
-        (shape, dtype), axis, length = output
-        if axis is None:
+        if op.name == "select.int":
             return Packed(Val(slot, shape, dtype, 1, shape))
-        return Packed(Val(slot, shape, dtype, ANY, shape[1:]), axis, length)
+        return Packed(Val(slot, shape, dtype, shape[0] if axis is None else ANY, shape[1:]), axis, length)
 
     def _convolved(self, op: TraceOp, given: list[Packed], output: tuple[Shaped, int | None, int | None]) -> Packed:
         value, *weights = given

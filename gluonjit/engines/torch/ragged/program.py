@@ -11,7 +11,7 @@ import torch
 from gluonjit.engines.torch.arrays import sent
 from gluonjit.engines.torch.program import Program
 from gluonjit.engines.torch.ragged.building import LengthProgram, LengthStage, Source, Stages, weights_of
-from gluonjit.engines.torch.ragged.running import Nodes
+from gluonjit.engines.torch.ragged.running import StageRun
 from gluonjit.engines.torch.trace import Trace
 
 Members = Sequence[tuple["Ragged", int]]
@@ -68,19 +68,19 @@ class Ragged(Program):
         members: Members = besides[0] if besides else [(self, count)]
         stages = self.stages
         found: dict[int, Any] = dict(enumerate([*operands, *consts]))
-        nodes = Nodes(stages, members, found, self.trace.device)
+        run = StageRun(stages, members, found, self.trace.device)
         for number, source in enumerate(stages.own):
             if source.packed is not None:
                 found[source.packed.val.slot] = _joined([_times(each.own[number], n) for each, n in members])
             else:
-                nodes.lists[source.position] = [each.own[number][0] for each, n in members for _ in range(n)]
+                run.lists[source.position] = [each.own[number][0] for each, n in members for _ in range(n)]
         for length, slot in stages.owners.items():
-            found[slot] = sent(np.repeat(np.arange(count), nodes.sizes(length)), nodes.device)
+            found[slot] = sent(np.repeat(np.arange(count), run.sizes(length)), run.device)
         for length, slot in stages.sizes.items():
-            found[slot] = nodes.sizes(length)
+            found[slot] = run.sizes(length)
         for stage in stages.stages:
             if isinstance(stage, LengthStage):
-                nodes.run(stage, consts)
+                run.run(stage, consts)
             else:
                 found.update(zip(stage.outputs, stage.run(count, *[found[slot] for slot in stage.inputs])))
         return [found[slot] for slot in stages.finals]

@@ -25,7 +25,7 @@ class Bucket(NamedTuple):
     sizes: tuple[int, ...] | None
 
 
-class Nodes:
+class StageRun:
     """The nodes of a step, their sizes, and the values that stages give and take.
 
     members: programs, each with how many nodes follow one another that it is for; found: values by slot; lists: those
@@ -121,7 +121,7 @@ class Nodes:
         return tuple([sizes[each] for each in self._stages.form.products.get(length, (length,))])
 
     def _places(self, nodes: Any, length: int, sizes: Sequence[int]) -> Any:
-        """Where the rows of nodes are among padded ones."""
+        """Returns the places of the rows of nodes among padded ones."""
         whole = self._padded_to(length, sizes)
 
         def make() -> Any:

@@ -87,6 +87,7 @@ ONE: dict[str, Callable[..., Any]] = {
     "a mean of layers": lambda net, x: net.q(x.sum(0)) / len(x) - net.k(x.amax(0)) * (len(x) + 1),
     "a root of the length": lambda net, x: net.out(x).sum(0) / len(x) ** 0.5,
     "statistics": lambda net, x: (x - x.mean(0)) / (x.std(0, keepdim=True) + 1),
+    "the largest by name": lambda net, x: net.out(x.max(0).values) * x.sort(0).values[-1, :3],
     "several results": lambda net, x: (net.out(x), torch.softmax(x.sum(1), 0) @ x, net.norm(x).logsumexp(0)),
     "dropout": lambda net, x: net.norm(net.drop(x) * 2).sum(0),
 }

@@ -116,6 +116,8 @@ class AttributeReader:
             return self._of_class(item, name)
         if isinstance(item, super):
             return self._of_super(item, name)
+        if isinstance(item, tuple) and isinstance(class_attribute(type(item), name), MemberDescriptorType):
+            return self.named(getattr(item, name), f"{self.name_of(item)}.{name}")  # a part that stays as it is
         return self._of_object(item, type(item), name)
 
     def _of_module(self, module: ModuleType, name: str) -> Any:

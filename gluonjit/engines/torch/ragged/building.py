@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, partial
-from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -20,46 +19,10 @@ from gluonjit.engines.torch.program import compiled, interpret, stored
 from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.ragged.packing import Packed, Packer, in_front
 from gluonjit.engines.torch.ragged.padding import PaddedProgram
+from gluonjit.engines.torch.ragged.stages import LengthStage, RowStage, Source
 from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, Val, Writer
 from gluonjit.engines.torch.trace import Trace, renumbered
 from gluonjit.graph import intern_spec, operand_groups
-
-
-class RowStage(NamedTuple):
-    """Operators on the rows of all nodes: a function of (count, *inputs), and the slots that it takes and gives."""
-
-    run: Any
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-
-
-class Source(NamedTuple):
-    """A value that the nodes of one length are given: its position, and how it lies where it is packed or in rows."""
-
-    position: int
-    packed: Packed | None
-
-
-class LengthStage(NamedTuple):
-    """Operators on the nodes of one length: which values they take, and the results, with where they are put.
-
-    number: of this stage among all such; places: of the operators in the trace; lengths: those that their shapes depend
-    on; numbered: the places of operators among them with numbers that differ; own: the constants among what they take
-    that each member has for itself; elements: of all results of a node, times and the lengths they are multiplied by.
-    """
-
-    number: int
-    places: tuple[int, ...]
-    sources: tuple[Source, ...]
-    results: tuple[Source, ...]
-    lengths: tuple[int, ...]
-    numbered: tuple[int, ...]
-    own: tuple[int, ...]
-    elements: tuple[tuple[int, tuple[int, ...]], ...]
-
-    def size(self, lengths: Sequence[int]) -> int:
-        """The number of elements of all results of a node."""
-        return sum([times * prod([lengths[length] for length in each]) for times, each in self.elements])
 
 
 class Stages:
@@ -131,7 +94,7 @@ class Stages:
     def _pad(self, stage: LengthStage, lengths: Sequence[int]) -> PaddedProgram:
         sources = [source.position for source in (*stage.sources, *self.own_of(stage))]
         results = [result.position for result in stage.results]
-        shared = {id(tensor): number for number, tensor in enumerate(weights_of(self, self.form.trace))}
+        shared = {id(tensor): number for number, tensor in enumerate(self.weights_of(self.form.trace))}
         return PaddedProgram(self.form, self._with_shared(stage.places), sources, results, lengths, shared)
 
     def _with_shared(self, places: Sequence[int]) -> list[int]:
@@ -144,6 +107,10 @@ class Stages:
                 found.add(place)
                 wanted.update(ops[place].inputs)
         return sorted(found)
+
+    def weights_of(self, trace: Trace) -> list[Any]:
+        """The constants of a trace that all members share."""
+        return [tensor for position, tensor in trace.consts if position not in self.form.own]
 
     def own_of(self, stage: LengthStage) -> list[Source]:
         """The constants that each member has for itself among what a stage takes."""
@@ -285,7 +252,7 @@ class LengthProgram:
         part = Trace(self._specs)
         part.device = trace.device
         self._trace, self._results = renumbered(trace, part, sources, results), results
-        numbers = {id(tensor): number for number, tensor in enumerate(weights_of(stages, trace))}
+        numbers = {id(tensor): number for number, tensor in enumerate(stages.weights_of(trace))}
         self._consts = [numbers.get(id(tensor), tensor) for _, tensor in self._trace.consts]
         self._order = [place for group in operand_groups(self._specs, False) for (place,) in group]
         self._batched: Any = None
@@ -312,9 +279,3 @@ class LengthProgram:
                 self._batched = build_batched(self._trace, self._results).program.function
         found = self._batched(count, *[given[place] for place in self._order], *consts)
         return [result.reshape(count, *shape) for result, shape in zip(found, self._shapes)]
-
-
-def weights_of(stages: Stages, trace: Trace) -> list[Any]:
-    """The constants of a trace that all members share."""
-    own = stages.form.own
-    return [tensor for position, tensor in trace.consts if position not in own]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from gluonjit.engines.torch.arrays import sent
 from gluonjit.engines.torch.program import Program
-from gluonjit.engines.torch.ragged.building import LengthProgram, LengthStage, Source, Stages, weights_of
 from gluonjit.engines.torch.ragged.running import StageRun
+from gluonjit.engines.torch.ragged.stages import LengthStage, Source
 from gluonjit.engines.torch.trace import Trace
+
+if TYPE_CHECKING:
+    from gluonjit.engines.torch.ragged.building import LengthProgram, Stages
 
 Members = Sequence[tuple["Ragged", int]]
 """The nodes of a step: programs of members, each with how many nodes follow one another that it is for."""
@@ -31,7 +34,7 @@ class Ragged(Program):
         self.stages = stages
         self.lengths = tuple(lengths)
         self._keys: dict[int, Any] = {}
-        self.consts = weights_of(stages, trace)
+        self.consts = stages.weights_of(trace)
         own = dict(trace.consts)
         self.own = [_packed(own[source.position].unsqueeze(0), source) for source in stages.own]
         self.wide = stages.wide

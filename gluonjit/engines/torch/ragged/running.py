@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
 from gluonjit.engines.torch.arrays import device_named, dtype_named, sent
-from gluonjit.engines.torch.ragged.building import LengthStage, Source, Stages
 from gluonjit.engines.torch.ragged.padded import BAR, COUNT, HOLE, NUMBER, Need
+from gluonjit.engines.torch.ragged.stages import LengthStage, Source
+
+if TYPE_CHECKING:
+    from gluonjit.engines.torch.ragged.building import Stages
 
 _SAVED = 8000
 """The elements that one operator may work on in vain, for what another launch of it costs."""

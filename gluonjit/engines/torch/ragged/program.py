@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,9 +13,6 @@ from gluonjit.engines.torch.program import Program
 from gluonjit.engines.torch.ragged.running import StageRun
 from gluonjit.engines.torch.ragged.stages import LengthStage, Source
 from gluonjit.engines.torch.trace import Trace
-
-if TYPE_CHECKING:
-    from gluonjit.engines.torch.ragged.building import LengthProgram, Stages
 
 Members = Sequence[tuple["Ragged", int]]
 """The nodes of a step: programs of members, each with how many nodes follow one another that it is for."""
@@ -29,7 +26,7 @@ class Ragged(Program):
 
     by_length = True
 
-    def __init__(self, stages: Stages, trace: Trace, results: Sequence[int], lengths: Sequence[int]) -> None:
+    def __init__(self, stages: Any, trace: Trace, results: Sequence[int], lengths: Sequence[int]) -> None:
         super().__init__(trace, results, stages.rows + len(stages.stages))
         self.stages = stages
         self.lengths = tuple(lengths)
@@ -46,7 +43,7 @@ class Ragged(Program):
             found = self._keys[stage.number] = self.stages.key(stage, self.trace, self.lengths)
         return found
 
-    def part(self, stage: LengthStage) -> LengthProgram:
+    def part(self, stage: LengthStage) -> Any:
         """The program of a stage for nodes of this member's lengths."""
         return self.stages.program(stage, self.trace, self.key(stage))
 

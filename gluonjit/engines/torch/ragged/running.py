@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,9 +12,6 @@ import torch
 from gluonjit.engines.torch.arrays import device_named, dtype_named, sent
 from gluonjit.engines.torch.ragged.padded import BAR, COUNT, HOLE, NUMBER, Need
 from gluonjit.engines.torch.ragged.stages import LengthStage, Source
-
-if TYPE_CHECKING:
-    from gluonjit.engines.torch.ragged.building import Stages
 
 _SAVED = 8000
 """The elements that one operator may work on in vain, for what another launch of it costs."""
@@ -35,7 +32,7 @@ class StageRun:
     of several sizes, a tensor for each node, by position.
     """
 
-    def __init__(self, stages: Stages, members: Sequence[tuple[Any, int]], found: dict[int, Any], device: str) -> None:
+    def __init__(self, stages: Any, members: Sequence[tuple[Any, int]], found: dict[int, Any], device: str) -> None:
         self._stages = stages
         self.members = members
         self.found = found

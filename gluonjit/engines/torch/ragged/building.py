@@ -17,9 +17,9 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.program import build as build_batched
 from gluonjit.engines.torch.program import compiled, interpret, stored
 from gluonjit.engines.torch.ragged.form import Form
-from gluonjit.engines.torch.ragged.packing import Packed, Packer, in_front
+from gluonjit.engines.torch.ragged.packing import Packer, in_front
 from gluonjit.engines.torch.ragged.padding import PaddedProgram
-from gluonjit.engines.torch.ragged.stages import LengthStage, RowStage, Source
+from gluonjit.engines.torch.ragged.stages import LengthStage, Packed, RowStage, Source
 from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, Val, Writer
 from gluonjit.engines.torch.trace import Trace, renumbered
 from gluonjit.graph import intern_spec, operand_groups

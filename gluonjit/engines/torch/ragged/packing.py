@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from gluonjit.engines.torch.ragged import choosing
 from gluonjit.engines.torch.ragged.convolving import convolved, windows_of
 from gluonjit.engines.torch.ragged.form import Form
+from gluonjit.engines.torch.ragged.stages import Packed
 from gluonjit.engines.torch.rules import layers, picking, pointwise, reductions, shapes
 from gluonjit.engines.torch.rules.shapes import axis as counted
 from gluonjit.engines.torch.rules.table import RULES, batch_op, operator_named, rule_of
@@ -31,17 +32,6 @@ _ALONG = (shapes.cut, shapes.cut_list, shapes.concatenated, reductions.reduced, 
 _FIRST = {name: 0 for name, rule in RULES.items() if rule in (shapes.cut, shapes.cut_list, shapes.concatenated)}
 """The dimension along which an operator works if none is given; all others work along the last one."""
 Slots = Callable[[Any], int]
-
-
-class Packed(NamedTuple):
-    """A value of all nodes: its axis that is packed, the number of that length, and how it lies.
-
-    Of a value whose size is the same for all nodes axis and length are None; it lies in any form, or is shared.
-    """
-
-    val: Val
-    axis: int | None = None
-    length: int | None = None
 
 
 def in_front(shape: Shape, axis: int) -> Shape:

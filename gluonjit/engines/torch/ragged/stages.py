@@ -6,7 +6,18 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from gluonjit.engines.torch.ragged.packing import Packed
+from gluonjit.engines.torch.rules.values import Val
+
+
+class Packed(NamedTuple):
+    """A value of all nodes: its axis that is packed, the number of that length, and how it lies.
+
+    Of a value whose size is the same for all nodes axis and length are None; it lies in any form, or is shared.
+    """
+
+    val: Val
+    axis: int | None = None
+    length: int | None = None
 
 
 class RowStage(NamedTuple):

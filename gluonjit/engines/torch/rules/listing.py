@@ -11,7 +11,7 @@ import torch
 from gluonjit.engines.torch.aten import without_rule
 from gluonjit.hybrid.explain.listing import ListedRule, Page, of_kind, unknown
 
-from . import layers, linear, losses, picking, pointwise, reductions, shapes
+from . import layers, linear, losses, picking, pointwise, recurrent, reductions, shapes
 from .table import RANDOM, RULES, operator_named, rule_of
 
 HOW = {
@@ -50,6 +50,7 @@ _KIND_OF: dict[Any, str] = {
     losses: "loss",
     picking: "picking",
     pointwise: "elementwise",
+    recurrent: "layer",
     reductions: "reduction",
     shapes: "shape",
 }

@@ -34,6 +34,10 @@ class Layer(NamedTuple):
         """The number of tensors in its state."""
         return 2 if self.name.startswith("lstm") else 1
 
+    def plain(self, weights: Any) -> bool:
+        """Tells whether it has no projections."""
+        return len(weights) == (4 if self.has_biases else 2) * self.layers * (1 + self.bidirectional)
+
     def run(self, inputs: Any, states: Any, weights: Any) -> Any:
         """Runs PyTorch's own function: (n, b, d) or (b, n, d) gives outputs alike, then what the states are after."""
         begin = states if self.states > 1 else states[0]

@@ -100,8 +100,8 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     if variant is not None and variant.key in cell.plain:
         return cell.plain[variant.key]
     kind = None if variant is None else cell.kinds.get(variant.key)
-    cache = batch.report.cache
-    if kind is not None:
+    cache, new = batch.report.cache, kind is None
+    if not new:
         cache["hits"] += 1
     elif abandoned_trial():
         raise NotOneNode(ASKED[2])
@@ -118,7 +118,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     assert variant is not None
     record = _put(batch, key, kind, variant, None if cell.operator else (wanted, owner))
     if not cell.operator:
-        _note_record(call, record)
+        _note_record(call, record, new)
     return record
 
 
@@ -181,6 +181,8 @@ def found_again(batch: Batch, wanted: tuple[Any, ...], owner: Any) -> Record | N
     if variant is None or kind is None:
         return None
     batch.report.cache["hits"] += 1
+    for pattern in cell.patterns.values():
+        pattern.fresh.clear()
     return _put(batch, key, kind, variant, (wanted, owner))
 
 
@@ -240,10 +242,13 @@ def _refused_before(call: Call, wanted: tuple[Any, ...]) -> str | None:
     if not call.cell.patterns or wanted in call.cell.variants:
         return None
     pattern = _pattern_of(call)
-    if not pattern.never and len(pattern.records) >= _ENOUGH and not pattern.again:
-        if all(record.calls <= 1 for record in pattern.records) and _is_nested(call):
+    if not pattern.never:
+        few = len(pattern.records) >= _ENOUGH and not pattern.again
+        records = pattern.records if few else pattern.fresh if len(pattern.fresh) == pattern.fresh.maxlen else ()
+        if records and all(record.calls <= 1 for record in records) and _is_nested(call):
             pattern.never = _NEW
             pattern.records.clear()
+            pattern.fresh.clear()
     if pattern.never:
         call.batch.report.fine.add(call.cell.name)
     return pattern.never or None
@@ -261,9 +266,13 @@ def _note_refusal(call: Call, reason: str) -> None:
             call.cell.refused[torch.is_grad_enabled(), getattr(call.owner, "training", None)] = reason
 
 
-def _note_record(call: Call, record: Record) -> None:
+def _note_record(call: Call, record: Record, new: bool) -> None:
     """Remembers calls that are one node, whose structure may or may not come again."""
     pattern = _pattern_of(call)
+    if new:
+        pattern.fresh.append(record)
+    else:
+        pattern.fresh.clear()
     if any(other.kind.family is record.kind.family for other in pattern.records):
         pattern.again = True
     elif len(pattern.records) < _ENOUGH:

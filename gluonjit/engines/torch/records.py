@@ -18,6 +18,7 @@ from gluonjit.engines.torch.cell import Call, Cell, Pattern
 from gluonjit.engines.torch.effects import attributes, parts_of, undrawn
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.kinds import RAISED, ResultWithoutTensors, difference, make_kind, structure_of, trace_call
+from gluonjit.engines.torch.layers import WHOLE
 from gluonjit.engines.torch.other_rows import note_traced, of_other_rows, without_rows
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.ragged.joining import derived_kind, join_lengths, of_other_lengths
@@ -72,7 +73,7 @@ def _asked_for(cell: Cell, owner: Any, batch: Batch) -> str:
     """Names what has it that calls of this cell are not one node, if something has."""
     if cell.operator:
         return ""
-    if batch.setting.granularity == "op" and not isinstance(owner, torch.nn.Embedding):
+    if batch.setting.granularity == "op" and not isinstance(owner, WHOLE):
         return ASKED[0]
     names = batch.options.expand
     return ASKED[1] if names and (type(owner).__name__ in names or cell.name in names) else ""

@@ -69,7 +69,7 @@ def row_of(name: str) -> ListedRule:
     """The line of an operator by its full name: "add.Tensor"."""
     operator = operator_named(name)
     rule = rule_of(name)
-    drawn = "; draws for each sample" if RANDOM in operator.tags else ""
+    drawn = "; draws for each sample" if RANDOM in operator.tags and rule is not recurrent.recurrent else ""
     if rule is not None:
         kind = "made" if rule in _MADE else _KIND_OF_MODULE[rule.__module__]
         by_tag = name not in RULES

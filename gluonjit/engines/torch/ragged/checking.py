@@ -21,7 +21,7 @@ def undrawn(trace: Trace) -> Trace:
     found.built = {}
     found.ops = [
         TraceOp("ones_like.default", (("self", Operand(0)),), op.inputs[:1], op.outputs)
-        if op.inputs and draws(operator_named(op.name), dict(op.attrs))
+        if op.inputs and len(op.outputs) == 1 and draws(operator_named(op.name), dict(op.attrs))
         else op
         for op in trace.ops
     ]

@@ -81,7 +81,6 @@ class _Pass(Function):  # type: ignore[misc]
         back = ctx.mode.backward
         of_given, of_states, *begun = back(found, of_memory, ctx.steps, given, before, outputs, kept, memory, weights)
         wanted = ctx.needs_input_grad[3:]
-        of_bias = of_given.sum(0) if wanted[5] else None
         return (
             None,
             None,
@@ -90,8 +89,8 @@ class _Pass(Function):  # type: ignore[misc]
             *(*begun, None)[:2],
             torch.mm(of_given.t(), data) if wanted[3] else None,
             torch.mm(of_states.t(), before) if wanted[4] else None,
-            of_bias,
-            (of_bias if of_states is of_given and wanted[5] else of_states.sum(0)) if wanted[6] else None,
+            of_given.sum(0) if wanted[5] else None,
+            of_states.sum(0) if wanted[6] else None,
         )
 
 

@@ -62,7 +62,7 @@ def is_layer(name: str) -> bool:
 
 
 def recurrent(call: OperatorCall) -> list[Val]:
-    """lstm, gru and rnn: (n, b, d), or (b, n, d) with batch_first, and states of (layers, b, h)."""
+    """lstm, gru and rnn: sequences of one length side by side, on the axis of batches."""
     layer = layer_of(call.name, call.args)
     states, weights = call["hx"], call["params"]
     if any(not weight.shared for weight in weights):

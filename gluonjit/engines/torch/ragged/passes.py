@@ -10,9 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch.autograd import Function
-
-from gluonjit.engines.torch.hooked import applied, run_backward
+from torch.autograd import Function, Variable
 
 
 class Steps(NamedTuple):
@@ -47,7 +45,7 @@ def run_pass(name: str, packed: Callable[..., Any], steps: Steps, data: Any, beg
     """
     biases = weights[2:] if len(weights) == 4 else (None, None)
     memory = begin[1] if len(begin) > 1 else None
-    outputs, *memories = applied(_Pass, _MODES[name], packed, steps, data, begin[0], memory, *weights[:2], *biases)
+    outputs, *memories = _Pass.apply(_MODES[name], packed, steps, data, begin[0], memory, *weights[:2], *biases)
     return outputs, [outputs.index_select(0, steps.last), *memories]
 
 
@@ -104,7 +102,7 @@ def _again(ctx: Any, *found: Any) -> list[Any]:
     heads = [(result, head) for result, head in zip(results, found) if head is not None]
     wanted = [number for number, need in enumerate(ctx.needs_input_grad[3:]) if need]
     sources = tuple([given[number] for number in wanted])
-    made = run_backward(*zip(*heads), True, True, sources, True, False)
+    made = Variable._execution_engine.run_backward(*zip(*heads), True, True, sources, True, False)
     each = dict(zip(wanted, made))
     return [each.get(number) for number in range(len(given))]
 

@@ -102,7 +102,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
         return cell.plain[variant.key]
     kind = None if variant is None else cell.kinds.get(variant.key)
     cache, new = batch.report.cache, kind is None
-    if not new:
+    if kind is not None:
         cache["hits"] += 1
     elif abandoned_trial():
         raise NotOneNode(ASKED[2])
@@ -183,7 +183,8 @@ def found_again(batch: Batch, wanted: tuple[Any, ...], owner: Any) -> Record | N
         return None
     batch.report.cache["hits"] += 1
     for pattern in cell.patterns.values():
-        pattern.fresh.clear()
+        if any(record.kind is kind for record in pattern.fresh):
+            pattern.fresh.clear()
     return _put(batch, key, kind, variant, (wanted, owner))
 
 
@@ -244,9 +245,10 @@ def _refused_before(call: Call, wanted: tuple[Any, ...]) -> str | None:
         return None
     pattern = _pattern_of(call)
     if not pattern.never:
-        few = len(pattern.records) >= _ENOUGH and not pattern.again
-        records = pattern.records if few else pattern.fresh if len(pattern.fresh) == pattern.fresh.maxlen else ()
-        if records and all(record.calls <= 1 for record in records) and _is_nested(call):
+        few = len(pattern.records) >= _ENOUGH and not pattern.again and _is_nested(call)
+        many = len(pattern.fresh) == pattern.fresh.maxlen and any(map(_depth, (*call.args, *call.kwargs.values())))
+        records = pattern.records if few else pattern.fresh if many else ()
+        if records and all(record.calls <= 1 for record in records):
             pattern.never = _NEW
             pattern.records.clear()
             pattern.fresh.clear()

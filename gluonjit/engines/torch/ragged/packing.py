@@ -160,8 +160,9 @@ class Packer:
         vals = [whole, *[call.spread(each.val) for each in states], *[each.val for each in weights]]
         slots = [*[val.slot for val in vals], self._sizes(value.length)]
         made = self.writer.emit(partial(recurred, layer=layer), slots, f"recurred {layer}", len(outputs))
-        found = [Packed(Val(made[0], *shaped, ANY, shaped[0][1:]), axis, length)]
-        return found + [Packed(Val(slot, *each, 1, each[0])) for slot, (each, _, _) in zip(made[1:], outputs[1:])]
+        found = [Packed(Val(made[0], shaped[0], shaped[1], ANY, shaped[0][1:]), axis, length)]
+        ends = zip(made[1:], outputs[1:])
+        return found + [Packed(Val(slot, shape, dtype, 1, shape)) for slot, ((shape, dtype), _, _) in ends]
 
     def _call(self, op: TraceOp) -> OperatorCall:
         return OperatorCall(op.name, operator_named(op.name), {}, [], self.writer)

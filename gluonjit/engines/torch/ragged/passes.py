@@ -53,7 +53,7 @@ class _Pass(Function):  # type: ignore[misc]
     """The pass as one function for autograd."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any, mode: _Mode, packed: Any, steps: Steps, data: Any, state: Any, memory: Any, *weights: Any
     ) -> Any:
         of_input, of_state, bias, own = weights
@@ -68,7 +68,7 @@ class _Pass(Function):  # type: ignore[misc]
         return (outputs,) if memory is None else (outputs, kept[0].index_select(0, steps.last))
 
     @staticmethod
-    def backward(ctx: Any, found: Any, of_memory: Any = None) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, found: Any, of_memory: Any = None) -> Any:
         """Gradients by what is computed of inputs and of states, row by row, and by what the sequences begin with."""
         data, state, memory, *weights = ctx.saved_tensors[:7]
         if torch.is_grad_enabled():

@@ -43,9 +43,9 @@ def packing_of(lengths: tuple[int, ...], each: int, device: Any) -> Packing:
     before = np.where(step > 0, len(sizes) + offsets[step - 1] + place, place)
     turned = offsets[longest[place] - 1 - step] + place
     last = offsets[longest - 1] + np.arange(len(sizes))
-    arrays = (rows, np.argsort(rows), turned, order, np.argsort(order), before, last)
-    *found, before, last = [sent(array, device) for array in arrays]
-    return Packing(*found, Steps(counts.tolist(), torch.from_numpy(counts), before, last))
+    steps = Steps(counts.tolist(), torch.from_numpy(counts), sent(before, device), sent(last, device))
+    arrays = (rows, np.argsort(rows), turned, order, np.argsort(order))
+    return Packing._make([*[sent(array, device) for array in arrays], steps])
 
 
 def recurred(rows: Any, *rest: Any, layer: Layer) -> list[Any]:

@@ -1,7 +1,8 @@
-"""Recurrent layers of PyTorch, called on one sequence a sample, run step by step for sequences of all lengths."""
+"""Recurrent layers of PyTorch: one node for a sequence, and one launch for sequences of any length."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -9,11 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
-from torch_support import assert_same  # noqa: E402
+from torch_support import assert_close, assert_same  # noqa: E402
 
 import gluonjit  # noqa: E402
 
-LENGTHS = (1, 4, 2, 3, 4)
+LENGTHS = (4, 2, 1, 3, 4)
 LAYERS = {"LSTM": nn.LSTM, "GRU": nn.GRU, "RNN": nn.RNN, "ReLU": lambda *a, **k: nn.RNN(*a, nonlinearity="relu", **k)}
 
 
@@ -49,6 +50,10 @@ def value(net: Any, words: Any) -> Any:
     return net(words)
 
 
+def launches(report: Any, name: str) -> tuple[int, int]:
+    return report.kinds[name].calls, report.kinds[name].launches
+
+
 @pytest.mark.parametrize("given", [False, True], ids=["from nothing", "from a state"])
 @pytest.mark.parametrize(
     "options",
@@ -58,21 +63,44 @@ def value(net: Any, words: Any) -> Any:
 @pytest.mark.parametrize("name", LAYERS)
 def test_sequences_of_all_lengths_run_together(name: str, options: dict[str, Any], given: bool) -> None:
     report = assert_same(Reader(LAYERS[name](4, 3, **options), given), sentences(), value)
-    (step,) = [row for kind, row in report.kinds.items() if kind.endswith("_step")]
-    passes = options.get("num_layers", 1) * (2 if options.get("bidirectional") else 1)
     assert report.flushes == 1 and not report.alone and not report.unbatched
-    assert step.calls == passes * sum(LENGTHS)
-    if (
-        given
-    ):  # what shapes the state before a layer is of one kind with what shapes it after, which may keep levels apart
-        assert step.launches < step.calls / 2
-    else:
-        assert step.launches == passes * max(LENGTHS)
+    assert launches(report, "Reader") == (len(LENGTHS), 1)
 
 
-@pytest.mark.parametrize("way", [{"granularity": "op"}, {"granularity": "graph"}, {"sharing": False}], ids=str)
+@pytest.mark.parametrize("way", [{"granularity": "op"}, {"expand": ("Reader",)}], ids=str)
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_is_one_node_where_operators_are(name: str, way: dict[str, Any]) -> None:
+    report = assert_same(Reader(LAYERS[name](4, 3, bidirectional=True)), sentences(), value, **way)
+    assert launches(report, "layer") == (len(LENGTHS), 1)
+
+
+@pytest.mark.parametrize("way", [{"granularity": "graph"}, {"sharing": False}, {"granularity": "cell"}], ids=str)
 def test_every_way_to_batch_gives_the_same(way: dict[str, Any]) -> None:
     assert_same(Reader(nn.LSTM(4, 3, bidirectional=True)), sentences(), value, **way)
+
+
+@pytest.mark.parametrize(
+    "layer", [nn.LSTM(4, 3, proj_size=2, num_layers=2), nn.LSTM(4, 3, proj_size=2, bidirectional=True)], ids=str
+)
+def test_layers_with_projections_run_together(layer: Any) -> None:
+    assert launches(assert_same(Reader(layer), sentences(), value), "Reader") == (len(LENGTHS), 1)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_numbers_of_64_bits_are_as_exact(name: str) -> None:
+    layer = LAYERS[name](4, 3, bidirectional=True, num_layers=2)
+    report = assert_same(Reader(layer).double(), sentences(), value, tolerance=1e-13)
+    assert launches(report, "Reader") == (len(LENGTHS), 1)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_without_gradients_it_gives_the_same(name: str) -> None:
+    net = Reader(LAYERS[name](4, 3, bidirectional=True, num_layers=2))
+    other = gluonjit.hybridize(copy.deepcopy(net), dynamic_batch=True)
+    words = sentences()
+    with torch.no_grad():
+        assert_close(torch.stack(list(map(other, words))), torch.stack(list(map(net, words))), "results")
+    assert launches(gluonjit.explain(), "Reader") == (len(LENGTHS), 1)
 
 
 class First(Reader):
@@ -83,36 +111,195 @@ class First(Reader):
         return outputs[0].tanh().sum()
 
 
+class Second(Reader):
+    """The same with a second axis of one."""
+
+    def forward(self, words: Any) -> Any:
+        outputs, last = self.layer(self.embed(words).view(len(words), 1, -1))
+        return outputs.tanh().sum() * (last[0] if isinstance(last, tuple) else last)[-1].sum()
+
+
+@pytest.mark.parametrize("way", [First, Second])
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_batch_of_one_sequence_is_one_sequence(name: str) -> None:
-    report = assert_same(First(LAYERS[name](4, 3, batch_first=True)), sentences(), value)
-    assert report.flushes == 1
-    assert max(row.launches for kind, row in report.kinds.items() if kind.endswith("_step")) == max(LENGTHS)
+def test_a_batch_of_one_sequence_is_one_sequence(name: str, way: Any) -> None:
+    report = assert_same(way(LAYERS[name](4, 3, batch_first=way is First)), sentences(), value)
+    assert report.flushes == 1 and launches(report, way.__name__) == (len(LENGTHS), 1)
 
 
 class Pairs(Reader):
-    """Two sequences at once."""
+    """Two sequences side by side."""
 
     def forward(self, words: Any) -> Any:
         rows = self.embed(words)
-        return self.layer(torch.stack([rows, rows * 2], 1))[0].sum()
+        outputs, last = self.layer(torch.stack([rows, rows * 2], 1))
+        return outputs.pow(2).sum() + (last[0] if isinstance(last, tuple) else last)[0, 1].sum()
 
 
-@pytest.mark.parametrize(
-    "net", [Pairs(nn.LSTM(4, 3)), Reader(nn.LSTM(4, 3, proj_size=2))], ids=["two at once", "projections"]
-)
-def test_other_calls_of_a_layer_give_what_they_gave(net: Any) -> None:
-    report = assert_same(net, sentences((3, 2)), value)
-    assert "lstm_step" not in report.kinds
+@pytest.mark.parametrize("name", LAYERS)
+def test_several_sequences_side_by_side_run_together(name: str) -> None:
+    report = assert_same(Pairs(LAYERS[name](4, 3, bidirectional=True)), sentences(), value)
+    assert launches(report, "Pairs") == (len(LENGTHS), 1)
+
+
+class Translator(nn.Module):
+    """A layer that begins with the state another ends with, over another sentence."""
+
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        self.embed, self.encoder, self.decoder = nn.Embedding(20, 4), kind(4, 3), kind(4, 3)
+
+    def forward(self, words: Any, others: Any) -> Any:
+        _, state = self.encoder(self.embed(words))
+        return self.decoder(self.embed(others), state)[0].pow(2).sum()
+
+
+PAIRS = list(zip(sentences(), sentences((3, 2, 3, 5, 2))))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_state_of_one_layer_is_where_another_begins(name: str) -> None:
+    report = assert_same(Translator(LAYERS[name]), PAIRS, lambda net, pair: net(*pair))
+    assert launches(report, "Translator") == (len(LENGTHS), 1)
+    report = assert_same(Translator(LAYERS[name]), PAIRS, lambda net, pair: net(*pair), granularity="op")
+    assert launches(report, "encoder") == launches(report, "decoder") == (len(LENGTHS), 1)
+
+
+class Both(Reader):
+    """A layer called twice, on what has nothing to do with each other."""
+
+    def forward(self, words: Any) -> Any:
+        x = self.embed(words)
+        return (self.layer(x)[0] * self.layer(x * 2)[0]).sum()
+
+
+class Again(Reader):
+    """A layer called on its own results."""
+
+    def forward(self, words: Any) -> Any:
+        return self.layer(self.layer(self.embed(words))[0])[0].pow(2).sum()
+
+
+class Stepwise(Reader):
+    """A layer called word by word."""
+
+    def forward(self, words: Any) -> Any:
+        x, state = self.embed(words), None
+        for k in range(len(words)):
+            _, state = self.layer(x[k : k + 1], state)
+        return (state[0] if isinstance(state, tuple) else state).pow(2).sum()
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_may_be_called_twice(name: str) -> None:
+    layer = LAYERS[name](4, 4)
+    assert launches(assert_same(Both(layer), sentences(), value), "Both") == (len(LENGTHS), 1)
+    report = assert_same(Again(layer), sentences(), value)
+    assert launches(report, "layer") == (2 * len(LENGTHS), 2)
+    report = assert_same(Stepwise(layer), sentences(), value)
+    assert launches(report, "layer") == (sum(LENGTHS), max(LENGTHS))
+
+
+class Words(nn.Module):
+    """A layer over the letters of words, in a loop, and one over the words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.letters, self.words = nn.Embedding(20, 4), nn.RNN(4, 3), nn.GRU(3, 3)
+
+    def forward(self, words: Any) -> Any:
+        ends = [self.letters(self.embed(word).unsqueeze(1))[1][0, 0] for word in words]
+        return self.words(torch.stack(ends))[0].pow(2).sum()
+
+
+def test_a_layer_in_a_loop_is_one_launch() -> None:
+    samples = [sentences((3, 4, 2)), sentences((2, 5)), sentences((4, 4, 1, 2))]
+    report = assert_same(Words(), samples, value, granularity="op")
+    assert launches(report, "letters") == (9, 1) and launches(report, "words") == (3, 1)
+
+
+def test_frozen_and_replaced_weights_are_noticed() -> None:
+    net = Reader(nn.LSTM(4, 3, bidirectional=True))
+    net.layer.weight_hh_l0.requires_grad_(False)
+    net.layer.bias_ih_l0_reverse.requires_grad_(False)
+    assert launches(assert_same(net, sentences(), value), "Reader") == (len(LENGTHS), 1)
+    assert net.layer.weight_hh_l0.grad is None and net.layer.weight_hh_l0_reverse.grad is not None
+    net.layer.weight_hh_l0 = nn.Parameter(torch.randn(12, 3))
+    net.layer.flatten_parameters()
+    assert_same(net, sentences(), value)
+    with torch.no_grad():
+        net.layer.weight_ih_l0.mul_(2)
+    for parameter in net.parameters():
+        parameter.requires_grad_(parameter is net.embed.weight)
+    assert_same(net, sentences(), value)
+
+
+class Packs(Reader):
+    """A layer over packed sequences that the program makes."""
+
+    def forward(self, words: Any) -> Any:
+        rows, sizes = self.embed(words), [len(words), max(1, len(words) - 1)]
+        packed = nn.utils.rnn.pack_padded_sequence(torch.stack([rows, rows * 2], 1), sizes)
+        return nn.utils.rnn.pad_packed_sequence(self.layer(packed)[0])[0].pow(2).sum()
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_packed_sequences_of_a_program_give_what_they_gave(name: str) -> None:
+    assert_same(Packs(LAYERS[name](4, 3, bidirectional=True)), sentences(), value, granularity="cell")
+
+
+def test_a_sequence_without_words_is_pytorchs_own_error() -> None:
+    net = gluonjit.hybridize(Reader(nn.GRU(4, 3)), dynamic_batch=True)
+    with pytest.raises(RuntimeError, match="Expected sequence length to be larger than 0"):
+        net(torch.zeros(0, dtype=torch.long)).item()
 
 
 def test_dropout_between_layers_is_drawn_where_a_layer_trains() -> None:
-    net = Reader(nn.LSTM(4, 3, num_layers=2, dropout=0.5))
+    net = Reader(nn.LSTM(4, 3, num_layers=2, dropout=1.0))  # of which nothing is left
+    report = assert_same(net, sentences(), value)
+    assert launches(report, "Reader") == (len(LENGTHS), 1)
+    net.layer.dropout = 0.5
+    words = sentences((3,)) * 8 + sentences((4,)) * 8
+    drawn = torch.stack([net(each) for each in words]).detach()
+    assert len(set(drawn.tolist())) > 4
     net.eval()
-    assert "dropout" not in assert_same(net, sentences(), value).kinds
-    net.train()
-    first = [float(net(words)) for words in sentences()]
-    assert all(number == number for number in first)
+    assert_same(net, sentences(), value)
+
+
+class Dropping(Reader):
+    """Gives the layer's outputs, and the ones among as many of which half are dropped."""
+
+    def forward(self, words: Any) -> Any:
+        outputs = self.layer(self.embed(words))[0]
+        return nn.functional.dropout(outputs * 0 + 1, 0.5, self.training)
+
+
+def test_cells_of_any_length_that_draw_run_together() -> None:
+    net = gluonjit.hybridize(Dropping(nn.GRU(4, 8)), dynamic_batch=True)
+    with gluonjit.batching():
+        found = [net(words) for words in sentences((3, 5, 2, 4))]
+    numbers = torch.cat([each.detach() for each in found])
+    assert [len(each) for each in found] == [3, 5, 2, 4]
+    assert set(numbers.flatten().tolist()) == {0.0, 2.0}
+    assert launches(gluonjit.explain(), "Dropping") == (4, 1)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_gradients_of_gradients(name: str) -> None:
+    net = Reader(LAYERS[name](4, 3, bidirectional=True, num_layers=2)).double()
+
+    def of(model: Any) -> list[Any]:
+        total = sum(model(words) for words in SENTENCES)
+        weights = list(model.parameters())
+        once = torch.autograd.grad(total, weights, create_graph=True)
+        twice = torch.autograd.grad(sum(each.pow(2).sum() for each in once), weights)
+        return [*once, *twice]
+
+    expected = of(net)
+    for actual, wanted in zip(of(gluonjit.hybridize(net, dynamic_batch=True)), expected):
+        assert_close(actual, wanted, "a gradient", 1e-10)
+
+
+SENTENCES = sentences((2, 4, 3))
 
 
 def test_verify_and_hooks_see_a_layer_as_one_call() -> None:
@@ -129,6 +316,24 @@ def test_a_wrong_width_is_pytorchs_own_error() -> None:
     net = gluonjit.hybridize(Reader(nn.LSTM(5, 3)), dynamic_batch=True)
     with pytest.raises(RuntimeError, match=r"input.size\(-1\) must be equal to input_size"):
         net(sentences()[0])
+
+
+class Spans(Reader):
+    """A layer, and rows of its outputs between places that each sample has for itself."""
+
+    def forward(self, words: Any, places: Any) -> Any:
+        outputs = self.layer(self.embed(words))[0]
+        return sum(outputs[begin:end].pow(2).sum() for begin, end in places)
+
+
+def test_a_cell_of_a_new_structure_in_each_call_is_given_up() -> None:
+    net = gluonjit.hybridize(Spans(nn.GRU(4, 3)), dynamic_batch=True, granularity="cell")
+    for first in range(12):
+        with gluonjit.batching():
+            samples = [(words, [(first, first + 2), (k, k + 3)]) for k, words in enumerate(sentences((15, 18, 16, 17)))]
+            sum(net(*sample) for sample in samples).backward()
+    report = gluonjit.explain()
+    assert "Spans" not in report.kinds and launches(report, "layer") == (4, 1)
 
 
 class ByHand(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
@@ -21,18 +22,23 @@ KEY = "_gluonjit"
 _cells: WeakSet[Cell] = WeakSet()
 
 
+_FRESH = 16
+
+
 class Pattern:
     """The record of what calls of a cell have come to whose arguments have the same classes and numbers of axes.
 
     refused: by the reason, how many signatures; records: of the first that were made one node; again: whether one of
-    those has come again; never: why no further signature is traced, if so.
+    those has come again, or runs together with another; fresh: the records of the latest new signatures, if none of any
+    has come again since; never: why no further signature is traced, if so.
     """
 
-    __slots__ = ("again", "never", "records", "refused")
+    __slots__ = ("again", "fresh", "never", "records", "refused")
 
     def __init__(self) -> None:
         self.refused: dict[str, int] = {}
         self.records: list[Any] = []
+        self.fresh: deque[Any] = deque(maxlen=_FRESH)
         self.again = False
         self.never = ""
 

@@ -275,19 +275,6 @@ def captured_operator(func: Any, args: tuple[Any, ...]) -> Any:
     return capture(cell, None, func, args, _NO_NAMES, open_batch()) if found is None else found
 
 
-def capturing(func: Any) -> Callable[..., Any]:
-    """Makes a function that captures each call of `func` as one node, or raises NotOneNode."""
-    open_batch()
-    cell = cell_of(func, func.__name__)
-    quick = None if FAST is None else FAST.capture
-
-    def call(*args: Any) -> Any:
-        found = None if quick is None else quick(cell, None, args, _NO_NAMES)
-        return captured_operator(func, args) if found is None else found
-
-    return call
-
-
 def cell_of(func: Any, name: str) -> Cell:
     """The cell of a function."""
     cell = _operators.get(func)

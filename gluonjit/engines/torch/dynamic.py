@@ -9,12 +9,13 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from gluonjit.engines.torch import changes, hooked, recurrent
+from gluonjit.engines.torch import changes, hooked
 from gluonjit.engines.torch.aside import traced_otherwise
 from gluonjit.engines.torch.cell import KEY, Cell, forget_recordings
-from gluonjit.engines.torch.cells import as_lazy, capture, capturing, expand, foreign, open_batch
+from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.effects import parts_of
 from gluonjit.engines.torch.kinds import LOOPS
+from gluonjit.engines.torch.layers import WHOLE
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.outlining import KNOWN
 from gluonjit.engines.torch.reading import computed
@@ -40,7 +41,6 @@ _Noted = tuple[Any, bool, bool]
 _OWN = frozenset(torch.nn.Module().__dict__)
 _CALL = torch.nn.Module._call_impl
 _PARTS = ("_parameters", "_buffers", "_modules")
-_SPECIAL = (torch.nn.Embedding, torch.nn.RNNBase)  # one node at every granularity, and steps of our own
 
 
 def enable(module: Any, options: dict[str, Any]) -> None:
@@ -223,13 +223,6 @@ def _node_or_parts(
     if in_sample:
         return _parts(module, args, kwargs, batch, hooks_inside)
     if state.inside:
-        if isinstance(module, torch.nn.RNNBase) and not (hooks_inside or _hooked(module) or state.paused):
-            try:
-                found = recurrent.call(module, mapped(args, as_lazy), kwargs, capturing)
-            except NotOneNode as refusal:
-                found, reason = None, str(refusal)
-            if found is not None:
-                return found
         if not hooks and _is_fine(batch, module, reason):
             batch.report.fine.add(cell.name)
         return expand(cell, _itself(module), args, kwargs, reason, batch)
@@ -301,6 +294,6 @@ def _noted(batch: Batch, module: Any, cell: Cell) -> _Noted:
     _, own, hooked_inside = cell.known
     batch.parameters.update(own)
     hooked_inside = hooked_inside or hooked.hooks_everywhere()
-    passes = not (hooked_inside or isinstance(module, _SPECIAL)) and type(module)._call_impl is _CALL
+    passes = not (hooked_inside or isinstance(module, WHOLE)) and type(module)._call_impl is _CALL
     found = batch.noted[id(module)] = (module, hooked_inside, passes)
     return found

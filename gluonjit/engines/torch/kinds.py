@@ -60,10 +60,6 @@ def trace_call(call: Call) -> str:
     devices = {value.spec.device for value in call.values}
     if len(devices) > 1:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
-    owner = call.owner
-    if isinstance(owner, torch.nn.Module) and any(isinstance(part, torch.nn.RNNBase) for part in owner.modules()):
-        call.cell.never = LOOPS
-        return LOOPS
     found = "" if call.noted.traced is not None or call.run in MADE else _traced(call)
     return found if isinstance(found, str) else ""
 

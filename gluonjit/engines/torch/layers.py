@@ -7,6 +7,8 @@ from typing import Any
 import torch
 
 _NEVER = (torch.nn.RNNBase, torch.nn.Embedding, torch.nn.EmbeddingBag, torch.nn.modules.batchnorm._NormBase)
+WHOLE = (torch.nn.Embedding, torch.nn.RNNBase)
+"""Modules whose calls are one node at every granularity."""
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch import recurrent
 from gluonjit.engines.torch.aliases import DATA, VIEWING, linked
 from gluonjit.engines.torch.buffers import note_written
-from gluonjit.engines.torch.cells import capture, capturing, cell_of, open_batch
+from gluonjit.engines.torch.cells import capture, cell_of, open_batch
 from gluonjit.engines.torch.doors import SORTS, admit
 from gluonjit.engines.torch.indexing import index, select
 from gluonjit.engines.torch.known import CHEAP, computed
@@ -18,6 +17,7 @@ from gluonjit.engines.torch.making import MAKING, made
 from gluonjit.engines.torch.observing import OBSERVING, observe
 from gluonjit.engines.torch.operands import concrete
 from gluonjit.engines.torch.records import NotOneNode, noting
+from gluonjit.engines.torch.recurrent import LAYERS
 from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
 from gluonjit.engines.torch.trace import NeedsValue
@@ -75,12 +75,8 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
                 if func in SORTS:
                     admit(func, cell_of(func, name), _besides)
                 return found
-        if func in recurrent.STEPS and not kwargs:
-            found = recurrent.run(func, args, capturing)
-            if found is not None:
-                return found
         cell = cell_of(func, name)
-        found = capture(cell, None, func, args, kwargs, batch)
+        found = capture(cell, None, LAYERS.get(func, func), args, kwargs, batch)
         if func in SORTS or func not in _OTHER_WAYS:
             admit(func, cell, _besides)
         return found
@@ -141,4 +137,4 @@ AT_ONCE: set[Any] = {
     torch.unique,
 }
 """Functions that read numbers, memory, or attach something to a tensor."""
-_OTHER_WAYS = {*AT_ONCE, *MAKING, *VIEWING, *_DETACHING, *BY_NUMBERS, *REFERENCES, *recurrent.STEPS}
+_OTHER_WAYS = {*AT_ONCE, *MAKING, *VIEWING, *_DETACHING, *BY_NUMBERS, *REFERENCES, *LAYERS}

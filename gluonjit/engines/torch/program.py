@@ -12,7 +12,7 @@ import torch
 from gluonjit.engines.torch.arrays import device_named
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.rules.examples import Examples
-from gluonjit.engines.torch.rules.table import RANDOM, batch_op, operator_named
+from gluonjit.engines.torch.rules.table import batch_op, draws, operator_named
 from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, OperatorCall, Val, Writer
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp, placed
 from gluonjit.graph import (
@@ -221,7 +221,7 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
     examples = Examples(trace.device, [size for shape, _ in trace.shapes for size in shape])
     used = {position for op in trace.ops for position in op.inputs}.union(results)
     writer = Writer(count + len(trace.consts), examples.run)
-    with checking(trace.device, [op.name for op in trace.ops]):
+    with checking(trace.device, trace.ops):
         values = operand_values(trace, operand_groups(trace.operands, poly), poly)
         for val in values.values():
             examples.add(val)
@@ -244,11 +244,11 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
 
 
 @contextmanager
-def checking(device: str, names: Iterable[str] = ()) -> Iterator[None]:
-    """Returns a region in which operators of these names are noted and run on examples; draws are undone."""
-    draws = any(RANDOM in operator_named(name).tags for name in set(names))
+def checking(device: str, ops: Iterable[TraceOp] = ()) -> Iterator[None]:
+    """Returns a region in which operators are noted and run on examples; draws are undone."""
+    drawn = any(draws(operator_named(op.name), dict(op.attrs)) for op in ops)
     devices = [] if device == "cpu" else [device_named(device)]
-    with plain(), torch.random.fork_rng(devices) if draws else nullcontext():
+    with plain(), torch.random.fork_rng(devices) if drawn else nullcontext():
         yield
 
 

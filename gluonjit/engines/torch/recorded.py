@@ -12,7 +12,7 @@ from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.hooked import LEARNING, plain, run_backward
 from gluonjit.engines.torch.indices import Indices
 from gluonjit.engines.torch.program import pieces, program_of
-from gluonjit.engines.torch.rules.table import RANDOM, operator_named
+from gluonjit.engines.torch.rules.table import draws, operator_named
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.engines.torch.written import modified
@@ -95,8 +95,8 @@ def gradients_again(tape: Tape, heads: Sequence[Any], asked: Sequence[bool]) -> 
     Those are computed first: they say which of them there are. In a program for all samples others would be zeros.
     """
     plan = tape.plan
-    names = {op.name for step in plan.steps for op in program_of(step.kind).trace.ops}
-    if any(RANDOM in operator_named(name).tags for name in names):
+    programs = {id(step.kind.program): program_of(step.kind) for step in plan.steps}.values()
+    if any(draws(operator_named(op.name), dict(op.attrs)) for program in programs for op in program.trace.ops):
         raise CaptureError(_DRAWN)
     for weight, version in tape.weights():
         if version_of(weight) != version:

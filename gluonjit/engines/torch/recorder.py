@@ -21,6 +21,8 @@ from gluonjit.engines.torch.aten import (
 )
 from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.hooked import REQUIRES_GRAD, make_wrapper, without_autocast
+from gluonjit.engines.torch.recurrent import kept_whole
+from gluonjit.engines.torch.rules.table import draws
 from gluonjit.engines.torch.saved import Write, overwritten
 from gluonjit.engines.torch.trace import DETACH, RANDOM, WITHOUT_HISTORY, Loops, NeedsValue, Operand, Trace, TraceOp
 from gluonjit.engines.torch.views import ViewStep, detaches, through
@@ -325,7 +327,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
                 return other(*by_position, **by_name)
         attrs = tuple([(key, placed(value)) for key, value in named.items()])
         found = func(**{key: stand_in(value) for key, value in named.items()})
-        if RANDOM in func.tags:
+        if draws(func, named):
             self.draws = True
         listed = list(found) if isinstance(found, (list, tuple)) else [found]
         if not all(isinstance(item, torch.Tensor) and item.layout is torch.strided for item in listed):
@@ -475,7 +477,7 @@ def recording(trace: Trace, constant: Callable[[Any], bool], taped: bool = False
         torch.backends.mha.set_fastpath_enabled(False)
         torch.set_autocast_cache_enabled(False)  # of weights that are cast here, other calls would take placeholders
         # Leaving inference mode lets gradients be recorded, whatever held before.
-        with torch.inference_mode(False), torch.set_grad_enabled(recorder.learns), recorder:
+        with torch.inference_mode(False), torch.set_grad_enabled(recorder.learns), kept_whole(), recorder:
             yield recorder
     finally:
         torch.set_autocast_cache_enabled(cached)

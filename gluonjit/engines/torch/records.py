@@ -18,6 +18,7 @@ from gluonjit.engines.torch.cell import Call, Cell, Pattern
 from gluonjit.engines.torch.effects import attributes, parts_of, undrawn
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.kinds import RAISED, ResultWithoutTensors, difference, make_kind, structure_of, trace_call
+from gluonjit.engines.torch.layers import WHOLE
 from gluonjit.engines.torch.other_rows import note_traced, of_other_rows, without_rows
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.ragged.joining import derived_kind, join_lengths, of_other_lengths
@@ -72,7 +73,7 @@ def _asked_for(cell: Cell, owner: Any, batch: Batch) -> str:
     """Names what has it that calls of this cell are not one node, if something has."""
     if cell.operator:
         return ""
-    if batch.setting.granularity == "op" and not isinstance(owner, torch.nn.Embedding):
+    if batch.setting.granularity == "op" and not isinstance(owner, WHOLE):
         return ASKED[0]
     names = batch.options.expand
     return ASKED[1] if names and (type(owner).__name__ in names or cell.name in names) else ""
@@ -100,7 +101,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     if variant is not None and variant.key in cell.plain:
         return cell.plain[variant.key]
     kind = None if variant is None else cell.kinds.get(variant.key)
-    cache = batch.report.cache
+    cache, new = batch.report.cache, kind is None
     if kind is not None:
         cache["hits"] += 1
     elif abandoned_trial():
@@ -118,7 +119,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     assert variant is not None
     record = _put(batch, key, kind, variant, None if cell.operator else (wanted, owner))
     if not cell.operator:
-        _note_record(call, record)
+        _note_record(call, record, new)
     return record
 
 
@@ -181,6 +182,9 @@ def found_again(batch: Batch, wanted: tuple[Any, ...], owner: Any) -> Record | N
     if variant is None or kind is None:
         return None
     batch.report.cache["hits"] += 1
+    for pattern in cell.patterns.values():
+        if any(record.kind is kind for record in pattern.fresh):
+            pattern.fresh.clear()
     return _put(batch, key, kind, variant, (wanted, owner))
 
 
@@ -240,10 +244,14 @@ def _refused_before(call: Call, wanted: tuple[Any, ...]) -> str | None:
     if not call.cell.patterns or wanted in call.cell.variants:
         return None
     pattern = _pattern_of(call)
-    if not pattern.never and len(pattern.records) >= _ENOUGH and not pattern.again:
-        if all(record.calls <= 1 for record in pattern.records) and _is_nested(call):
+    if not pattern.never:
+        few = len(pattern.records) >= _ENOUGH and not pattern.again and _is_nested(call)
+        many = len(pattern.fresh) == pattern.fresh.maxlen and any(map(_depth, (*call.args, *call.kwargs.values())))
+        records = pattern.records if few else pattern.fresh if many else ()
+        if records and all(record.calls <= 1 for record in records):
             pattern.never = _NEW
             pattern.records.clear()
+            pattern.fresh.clear()
     if pattern.never:
         call.batch.report.fine.add(call.cell.name)
     return pattern.never or None
@@ -261,9 +269,13 @@ def _note_refusal(call: Call, reason: str) -> None:
             call.cell.refused[torch.is_grad_enabled(), getattr(call.owner, "training", None)] = reason
 
 
-def _note_record(call: Call, record: Record) -> None:
+def _note_record(call: Call, record: Record, new: bool) -> None:
     """Remembers calls that are one node, whose structure may or may not come again."""
     pattern = _pattern_of(call)
+    if new:
+        pattern.fresh.append(record)
+    else:
+        pattern.fresh.clear()
     if any(other.kind.family is record.kind.family for other in pattern.records):
         pattern.again = True
     elif len(pattern.records) < _ENOUGH:

@@ -27,7 +27,7 @@ WITHOUT_HISTORY = {
 _PRODUCTS = {
     f"{name}.default"
     for name in ("mm", "addmm", "mv", "addmv", "bmm", "baddbmm", "addbmm", "convolution", "_trilinear")
-}
+} | {f"{name}.input" for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")}
 
 
 class NeedsValue(Exception):

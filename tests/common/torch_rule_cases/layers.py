@@ -80,3 +80,14 @@ for reduction in (NONE, MEAN, SUM):
 case("nll_loss_forward.default", w(3, 5), i(5, 3), None, MEAN, -100, alone=True)
 case("masked_fill.Scalar", x(3, 4), b(3, 4), -1.0, poly=True)
 # fmt: on
+
+STEPS = {"lstm.input": 4, "gru.input": 3, "rnn_tanh.input": 1, "rnn_relu.input": 1}
+for name, gates in STEPS.items():
+    for bidirectional, first in ((False, False), (True, True)):
+        ways = 1 + bidirectional
+        weights = [part for _ in range(ways) for part in (w(gates * 2, 4), w(gates * 2, 2), w(gates * 2), w(gates * 2))]
+        shape, rest = ((2, 3, 4) if first else (3, 2, 4)), (True, 1, 0.0, True, bidirectional, first)
+        for begin in (x, w):
+            states = [begin(ways, 2, 2), begin(ways, 2, 2)] if name == "lstm.input" else begin(ways, 2, 2)
+            case(name, x(*shape), states, weights, *rest, fixed=True)
+case("gru.input", x(3, 2, 4), w(1, 2, 2), [x(6, 4), w(6, 2)], False, 1, 0.0, True, False, False, alone=True)

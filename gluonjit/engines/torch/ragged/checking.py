@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import torch
 
 from gluonjit.engines.torch.program import interpret, piece, program_of
+from gluonjit.engines.torch.rules.table import draws, operator_named
+from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 from gluonjit.engines.torch.variadic.checking import NODES, are_near, random_rows, tolerance_of
 from gluonjit.graph import Kind
+
+
+def undrawn(trace: Trace) -> Trace:
+    """The trace with ones in place of what is drawn at random."""
+    found = copy(trace)
+    found.built = {}
+    found.ops = [
+        TraceOp("ones_like.default", (("self", Operand(0)),), op.inputs[:1], op.outputs)
+        if op.inputs and len(op.outputs) == 1 and draws(operator_named(op.name), dict(op.attrs))
+        else op
+        for op in trace.ops
+    ]
+    return found
 
 
 def agrees(kinds: Sequence[Kind]) -> bool:

@@ -12,7 +12,7 @@ from gluonjit.engines.torch.cell import Call
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.program import lay_out
 from gluonjit.engines.torch.ragged.building import Stages
-from gluonjit.engines.torch.ragged.checking import agrees
+from gluonjit.engines.torch.ragged.checking import agrees, undrawn
 from gluonjit.engines.torch.ragged.deriving import NotDerivable, Recipe, SizedCall
 from gluonjit.engines.torch.ragged.form import Form, OtherForm
 from gluonjit.engines.torch.ragged.program import Ragged
@@ -153,23 +153,31 @@ def _may_differ(kind: Kind, trace: Trace) -> bool:
 
 def _joined(other: _Waiting, new: _Waiting) -> tuple[_Found, Kind] | None:
     """The form of two calls, with the kind of the second; None if they differ in more than sizes."""
+    calls = (other, new)
     try:
-        form = Form(other.traced.trace, other.results, new.traced.trace, new.results)
-        if not form.lengths:
-            return None
         with plain():
-            stages = Stages(form)
-            sizes = [form.lengths_of(call.traced.trace, call.results) for call in (other, new)]
-            first = _member(other.kind, other.traced.trace, other.results, stages, sizes[0])
-            own = _member(new.kind, new.traced.trace, new.results, stages, sizes[1], first)
-            if not agrees([first, own]):
+            stages, first, own = _members(calls, [call.traced.trace for call in calls])
+            drawn = new.traced.draws or other.traced.draws
+            checked = _members(calls, [undrawn(call.traced.trace) for call in calls])[1:] if drawn else (first, own)
+            if not agrees(checked):
                 return None
     except (OtherForm, NotBatchable):
         return None
     found = _Found(stages, first, other)
-    for call, lengths in zip((other, new), sizes):
-        found.note(call.noted, call.traced, lengths)
+    for call, kind in zip(calls, (first, own)):
+        found.note(call.noted, call.traced, cast(Ragged, kind.program).lengths)
     return found, own
+
+
+def _members(calls: Sequence[_Waiting], traces: Sequence[Trace]) -> tuple[Stages, Kind, Kind]:
+    """The stages of two calls, and their kinds, with these traces. Raises OtherForm and NotBatchable."""
+    (other, new), (before, now) = calls, traces
+    form = Form(before, other.results, now, new.results)
+    if not form.lengths:
+        raise OtherForm("no size differs")
+    stages = Stages(form)
+    first = _member(other.kind, before, other.results, stages, form.lengths_of(before, other.results))
+    return stages, first, _member(new.kind, now, new.results, stages, form.lengths_of(now, new.results), first)
 
 
 def _member(
@@ -190,14 +198,14 @@ def _member(
         split=None,
         children=(),
         family=family,
-        work=work_of(trace, program.operators) if family is None else _scaled(like.work, stages.form, lengths, family),
+        work=work_of(trace, program.operators) if family is None else _scaled(stages.form, lengths, family),
     )
 
 
-def _scaled(work: Work, form: Form, lengths: Sequence[int], first: Kind) -> Work:
+def _scaled(form: Form, lengths: Sequence[int], first: Kind) -> Work:
     """The work of a member by that of the first one: both grow with the elements of all values."""
     ratio = form.elements(lengths) / form.elements(cast(Ragged, first.program).lengths)
-    return work._replace(flops=work.flops * ratio, bytes=round(work.bytes * ratio))
+    return first.work._replace(flops=first.work.flops * ratio, bytes=round(first.work.bytes * ratio))
 
 
 def _exchange(cell: Any, old: Kind, new: Kind, batch: Batch) -> None:

@@ -14,8 +14,11 @@ from typing import Any
 from gluonjit.engines.torch.ragged import choosing
 from gluonjit.engines.torch.ragged.convolving import convolved, windows_of
 from gluonjit.engines.torch.ragged.form import Form
+from gluonjit.engines.torch.ragged.recurring import recurred
 from gluonjit.engines.torch.ragged.stages import Packed
 from gluonjit.engines.torch.rules import layers, picking, pointwise, reductions, shapes
+from gluonjit.engines.torch.rules.recurrent import is_layer as is_recurrent
+from gluonjit.engines.torch.rules.recurrent import layer_of
 from gluonjit.engines.torch.rules.shapes import axis as counted
 from gluonjit.engines.torch.rules.table import RULES, batch_op, operator_named, rule_of
 from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Shape, Shaped, Val, Writer
@@ -61,6 +64,8 @@ class Packer:
         chosen = self._chosen(number, op, given, outputs[0])
         if chosen is not None:
             return [chosen]
+        if is_recurrent(op.name) and len(lengths) == 1:
+            return self._recurrent(op, given, outputs)
         if len(lengths) > 1 or not {length for _, _, length in outputs} <= {*lengths, None}:
             if rule_of(op.name) is shapes.expanded and len(lengths) == 0:
                 return [self._repeated(op, given[0], outputs[0])]
@@ -157,6 +162,25 @@ class Packer:
         slots = [each.val.slot for each in given] + [self._sizes(value.length), self._sizes(length)]
         (slot,) = self.writer.emit(partial(convolved, axis=axis, windows=windows), slots, f"convolved {axis} {windows}")
         return Packed(Val(slot, shape, dtype, ANY, (weight[0],)), axis, length)
+
+    def _recurrent(self, op: TraceOp, given: list[Packed], outputs: list[Any]) -> list[Packed]:
+        args = {name: placed(value, given) for name, value in op.attrs}
+        layer = layer_of(op.name, args)
+        value, states, weights = args["input"], args["hx"], args["params"]
+        states = states if layer.states > 1 else (states,)
+        shaped, axis, length = outputs[0]
+        if value.axis != int(layer.batch_first) or axis != value.axis or length != value.length:
+            raise NotBatchable(f"{op.name}: not along the rows of each sample")
+        if any(each.axis is not None for each in states) or any(not each.val.shared for each in weights):
+            raise NotBatchable(f"{op.name}: states or weights differ in size")
+        call = self._call(op)
+        whole = call.form(value.val, ANY, value.val.shape[1:])
+        vals = [whole, *[call.spread(each.val) for each in states], *[each.val for each in weights]]
+        slots = [*[val.slot for val in vals], self._sizes(value.length)]
+        made = self.writer.emit(partial(recurred, layer=layer), slots, f"recurred {layer}", len(outputs))
+        found = [Packed(Val(made[0], shaped[0], shaped[1], ANY, shaped[0][1:]), axis, length)]
+        ends = zip(made[1:], outputs[1:])
+        return found + [Packed(Val(slot, shape, dtype, 1, shape)) for slot, ((shape, dtype), _, _) in ends]
 
     def _call(self, op: TraceOp) -> OperatorCall:
         return OperatorCall(op.name, operator_named(op.name), {}, [], self.writer)

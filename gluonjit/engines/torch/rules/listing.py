@@ -11,7 +11,7 @@ import torch
 from gluonjit.engines.torch.aten import without_rule
 from gluonjit.hybrid.explain.listing import ListedRule, Page, of_kind, unknown
 
-from . import layers, linear, losses, picking, pointwise, reductions, shapes
+from . import layers, linear, losses, picking, pointwise, recurrent, reductions, shapes
 from .table import RANDOM, RULES, operator_named, rule_of
 
 HOW = {
@@ -50,6 +50,7 @@ _KIND_OF: dict[Any, str] = {
     losses: "loss",
     picking: "picking",
     pointwise: "elementwise",
+    recurrent: "layer",
     reductions: "reduction",
     shapes: "shape",
 }
@@ -68,7 +69,7 @@ def row_of(name: str) -> ListedRule:
     """The line of an operator by its full name: "add.Tensor"."""
     operator = operator_named(name)
     rule = rule_of(name)
-    drawn = "; draws for each sample" if RANDOM in operator.tags else ""
+    drawn = "; draws for each sample" if RANDOM in operator.tags and rule is not recurrent.recurrent else ""
     if rule is not None:
         kind = "made" if rule in _MADE else _KIND_OF_MODULE[rule.__module__]
         by_tag = name not in RULES

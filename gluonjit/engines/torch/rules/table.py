@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.rules import layers, linear, losses, picking, pointwise, reductions, shapes
+from gluonjit.engines.torch.rules import layers, linear, losses, picking, pointwise, recurrent, reductions, shapes
 from gluonjit.engines.torch.rules.values import FAST, NotBatchable, OperatorCall, Shaped, Val, Writer, call_operator
 
 Rule = Callable[[OperatorCall], list[Val]]
@@ -58,6 +58,7 @@ _ROWS: list[tuple[Rule, str]] = [
         "avg_pool2d.default _adaptive_avg_pool2d.default avg_pool1d.default upsample_nearest2d.default",
     ),
     (layers.over_samples, "max_pool3d_with_indices.default avg_pool3d.default upsample_nearest2d.default"),
+    (recurrent.recurrent, "lstm.input gru.input rnn_tanh.input rnn_relu.input"),
     (layers.padded, "constant_pad_nd.default"),
     (pointwise.filled, "empty_like.default zeros_like.default ones_like.default full_like.default rand_like.default"),
     (pointwise.filled, "randn_like.default bernoulli.p bernoulli.default"),
@@ -92,6 +93,11 @@ def operator_named(name: str) -> Any:
     return getattr(getattr(getattr(torch.ops, space), base), overload)
 
 
+def draws(func: Any, args: Mapping[str, Any]) -> bool:
+    """Tells whether a call of an operator draws at random: not a recurrent layer that drops nothing."""
+    return RANDOM in func.tags and bool(args.get("dropout", True))
+
+
 def rule_of(name: str) -> Rule | None:
     """The rule of an operator, if there is one: by its name, or because it works elementwise."""
     rule = RULES.get(name)
@@ -109,7 +115,7 @@ def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writ
     call = OperatorCall(name, func, args, outputs, writer)
     vals = call.vals()
     if all(val.shared for val in vals):
-        if RANDOM in func.tags:
+        if draws(func, args):
             raise NotBatchable(f"{name}: it draws at random from values that are the same for all samples")
         slots = call_operator(writer, func, args, len(outputs))
         listed = (slots,) if len(outputs) == 1 else slots

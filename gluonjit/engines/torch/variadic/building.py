@@ -9,7 +9,7 @@ import torch
 from gluonjit.engines.torch.program import Batched, Built, checking, lay_out, stored
 from gluonjit.engines.torch.rules.examples import Examples
 from gluonjit.engines.torch.rules.pointwise import pointwise
-from gluonjit.engines.torch.rules.table import RANDOM, batch_op, operator_named
+from gluonjit.engines.torch.rules.table import batch_op, draws, operator_named
 from gluonjit.engines.torch.rules.values import NODES, NotBatchable, OperatorCall, Val, Writer
 from gluonjit.engines.torch.trace import Trace, placed
 from gluonjit.graph import operand_groups
@@ -104,7 +104,7 @@ def _applied(variadic: Variadic, op: VariadicOp, values: dict[int, Val], writer:
         return [_gathered(inputs[0], writer, owners)]
     if op.name == ADD_UP:
         return [_sum(inputs, outputs[0], writer)]
-    if RANDOM in operator_named(op.name).tags:
+    if draws(operator_named(op.name), dict(op.attrs)):
         raise NotBatchable(f"{op.name} draws random numbers")
     args = {name: placed(value, inputs) for name, value in op.attrs}
     return batch_op(op.name, args, outputs, writer)

@@ -1,0 +1,93 @@
+"""Recurrent layers: the sequences of all samples lie side by side on the axis of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from gluonjit.engines.torch.rules.values import NotBatchable, OperatorCall, Val
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "lstm.input": torch.lstm,
+    "gru.input": torch.gru,
+    "rnn_tanh.input": torch.rnn_tanh,
+    "rnn_relu.input": torch.rnn_relu,
+}
+
+
+class Layer(NamedTuple):
+    """What a layer is but for its weights: the name of its operator, and arguments of torch.nn.RNNBase.
+
+    It drops nothing: a layer that does is recorded as several."""
+
+    name: str
+    has_biases: bool
+    layers: int
+    training: bool
+    bidirectional: bool
+    batch_first: bool
+
+    @property
+    def states(self) -> int:
+        """The number of tensors in its state."""
+        return 2 if self.name.startswith("lstm") else 1
+
+    def plain(self, weights: Any) -> bool:
+        """Tells whether it has no projections."""
+        return len(weights) == (4 if self.has_biases else 2) * self.layers * (1 + self.bidirectional)
+
+    def run(self, inputs: Any, states: Any, weights: Any) -> Any:
+        """Runs PyTorch's own function: (n, b, d) or (b, n, d) gives outputs alike, then what the states are after."""
+        begin = states if self.states > 1 else states[0]
+        rest = (self.has_biases, self.layers, 0.0, self.training, self.bidirectional, self.batch_first)
+        return _FUNCTIONS[self.name](inputs, begin, weights, *rest)
+
+    def run_packed(self, rows: Any, sizes: Any, states: Any, weights: Any) -> Any:
+        """Runs it on the rows of packed sequences."""
+        begin = states if self.states > 1 else states[0]
+        rest = (self.has_biases, self.layers, 0.0, self.training, self.bidirectional)
+        return _FUNCTIONS[self.name](rows, sizes, begin, weights, *rest)
+
+
+def layer_of(name: str, args: Any) -> Layer:
+    """The layer of a call of its operator."""
+    return Layer(name, *[args[key] for key in ("has_biases", "num_layers", "train", "bidirectional", "batch_first")])
+
+
+def is_layer(name: str) -> bool:
+    """Tells whether an operator is a recurrent layer."""
+    return name in _FUNCTIONS
+
+
+def recurrent(call: OperatorCall) -> list[Val]:
+    """lstm, gru and rnn: sequences of one length side by side, on the axis of batches."""
+    layer = layer_of(call.name, call.args)
+    states, weights = call["hx"], call["params"]
+    if any(not weight.shared for weight in weights):
+        raise NotBatchable(f"{call.name}: weights differ by sample")
+    given = [call.spread(val) for val in (call["input"], *(states if layer.states > 1 else (states,)))]
+    slots = call.emit(_side_by_side, [*given, *weights], layer, outputs=len(call.outputs))
+    return [call.stacked(slot, number) for number, slot in enumerate(slots)]
+
+
+def _side_by_side(inputs: Any, *rest: Any) -> list[Any]:
+    """The results of all nodes, (nodes, *shape), of inputs and states alike."""
+    *tensors, layer = rest
+    count = inputs.shape[0]
+    states, weights = tensors[: layer.states], tensors[layer.states :]
+    given = inputs.flatten(0, 1) if layer.batch_first else beside(inputs)
+    outputs, *last = layer.run(given, [beside(state) for state in states], weights)
+    found = outputs.unflatten(0, (count, -1)) if layer.batch_first else apart(outputs, count)
+    return [found, *[apart(state, count) for state in last]]
+
+
+def beside(whole: Any) -> Any:
+    """(nodes, k, b, h) as (k, nodes * b, h)."""
+    return whole.transpose(0, 1).flatten(1, 2)
+
+
+def apart(whole: Any, count: int) -> Any:
+    """(k, nodes * b, h) as (nodes, k, b, h)."""
+    return whole.unflatten(1, (count, -1)).transpose(0, 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.program import interpret, piece, program_of
+from gluonjit.engines.torch.program import as_rows, interpret, piece, program_of
 from gluonjit.engines.torch.variadic.checking import NODES, are_near, random_rows, tolerance_of
 from gluonjit.graph import Kind
 
@@ -24,7 +24,7 @@ def agrees(kinds: Sequence[Kind]) -> bool:
             given = [piece(chunk, spec, node * spec.rows) for chunk, spec in zip(rows, kind.operands)]
             results = interpret(program.trace, program.results, given, consts)
             for found, output, result in zip(expected, kind.outputs, results):
-                found.append(result if output.spec.mode == "rows" else result.unsqueeze(0))
+                found.append(as_rows(result, output.spec))
     together = [torch.cat(parts) for parts in zip(*numbers)]
     parts = [(program, NODES) for program in programs]
     actual = programs[0](together, programs[0].consts, NODES * len(kinds), (parts,))

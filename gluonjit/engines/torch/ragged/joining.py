@@ -19,7 +19,7 @@ from gluonjit.engines.torch.ragged.program import Ragged
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.trace import Trace, TraceFindings
 from gluonjit.engines.torch.work import work_of
-from gluonjit.graph import Kind
+from gluonjit.graph import Kind, Spec
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.run.batch import Batch
 
@@ -134,6 +134,7 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
             known.waiting.remove(other)
             known.found.append(found)
             cell.by_number = ""
+            _note_laid(cell, other.kind.operands, found.first.operands)
             _exchange(cell, other.kind, found.first, batch)
             return own
     known.waiting = [*known.waiting[1 - _MOST :], new]
@@ -145,7 +146,7 @@ def _may_differ(kind: Kind, trace: Trace) -> bool:
     rest = kind if kind.split is None else kind.split.rest
     if kind.lone or kind.operator or rest.poly or rest.children or kind.apart:
         return False
-    return any(spec.mode == "rows" and spec.rows > 1 for spec in trace.operands)
+    return any(max(spec.shape, default=1) > 1 for spec in trace.operands)
 
 
 def _joined(other: _Waiting, new: _Waiting) -> tuple[_Found, Kind] | None:
@@ -173,6 +174,7 @@ def _member(
     like: Kind, trace: Trace, results: Sequence[int], stages: Stages, lengths: tuple[int, ...], family: Any = None
 ) -> Kind:
     """A kind that runs together with the others of its form. Raises NotBatchable."""
+    trace = stages.laid(trace)
     with plain():
         program = Ragged(stages, trace, results, lengths)
     outputs, rows = lay_out([trace.shapes[position] for position in results], trace.device, stages.wide)
@@ -191,9 +193,17 @@ def _member(
     )
 
 
+def _note_laid(cell: Any, natural: Sequence[Spec], found: Sequence[Spec]) -> None:
+    """Lets operands of later calls lie as the form has them."""
+    laid = {(k, len(new.shape)): new.mode for k, (old, new) in enumerate(zip(natural, found)) if new is not old}
+    if laid:
+        cell.laid = {**(cell.laid or {}), **laid}
+        cell.keys = None
+
+
 def _exchange(cell: Any, old: Kind, new: Kind, batch: Batch) -> None:
     cell.kinds = {call: new if kind is old else kind for call, kind in cell.kinds.items()}
-    if old.split is None and old.outputs == new.outputs:
+    if old.split is None and (old.operands, old.outputs) == (new.operands, new.outputs):
         for record in batch.records.values():
             if record.kind is old:
                 record.kind = new

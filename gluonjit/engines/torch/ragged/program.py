@@ -56,12 +56,33 @@ class Ragged(Program):
         for length, slot in stages.sizes.items():
             found[slot] = [member.lengths[length] for member, n in members for _ in range(n)]
         lists: dict[int, list[Any]] = {}
+        for source in stages.taken:
+            _take(source, operands[source.position], members, found, lists)
         for stage in stages.stages:
             if isinstance(stage, LengthStage):
                 _run_alone(stage, members, found, lists, consts)
             else:
                 found.update(zip(stage.outputs, stage.run(count, *[found[slot] for slot in stage.inputs])))
-        return [found[slot] for slot in stages.finals]
+        return [
+            found[final] if isinstance(final, int) else _whole(final, axes, members, found, lists)
+            for final, axes in zip(stages.finals, stages.wide)
+        ]
+
+
+def _take(source: Source, rows: Any, members: Members, found: dict[int, Any], lists: dict[int, list[Any]]) -> None:
+    """Lets an operand lie as the stages take it."""
+    specs = [member.trace.operands[source.position] for member, _ in members]
+    parts = rows.split([n * spec.rows for spec, (_, n) in zip(specs, members)])
+    pieces = [part.reshape(n, *spec.shape) for part, spec, (_, n) in zip(parts, specs, members)]
+    if source.packed is None:
+        lists[source.position] = pieces
+    else:
+        found[source.packed.val.slot] = _joined([_packed(piece, source) for piece in pieces])
+
+
+def _whole(source: Source, axes: int, members: Members, found: dict[int, Any], lists: dict[int, list[Any]]) -> Any:
+    """The rows of a result, node by node, where this many axes are counted as rows."""
+    return _joined([piece.reshape(-1, *piece.shape[axes + 1 :]) for piece in _pieces(source, members, found, lists)])
 
 
 def _run_alone(

@@ -143,14 +143,20 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
 
 def _may_differ(kind: Kind, trace: Trace) -> bool:
     """Tells whether calls like this may come with other sizes, and do not run with them already."""
-    rest = kind if kind.split is None else kind.split.rest
-    if kind.lone or kind.operator or rest.poly or rest.children or kind.apart:
+    rest = _rest(kind)
+    if kind.lone or kind.operator or rest.children or kind.apart:
         return False
-    return any(max(spec.shape, default=1) > 1 for spec in trace.operands)
+    return any(max(spec.shape[rest.poly :], default=1) > 1 for spec in trace.operands)
+
+
+def _rest(kind: Kind) -> Kind:
+    return kind if kind.split is None else kind.split.rest
 
 
 def _joined(other: _Waiting, new: _Waiting) -> tuple[_Found, Kind] | None:
-    """The form of two calls, with the kind of the second; None if they differ in more than sizes."""
+    """The form of two calls, with the kind of the second; None if they differ in more than sizes, or run together."""
+    if _rest(other.kind).family is _rest(new.kind).family:
+        return None
     try:
         form = Form(other.traced.trace, other.results, new.traced.trace, new.results)
         if not form.lengths:

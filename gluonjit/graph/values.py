@@ -14,6 +14,7 @@ ROWS = "rows"
 _LEADING = {STACK: 0, ROWS: 1, **{f"{ROWS}{axes}": axes for axes in range(2, 10)}}
 """By the mode, how many axes are counted as rows."""
 MODES = tuple(_LEADING)
+"""All modes, in the order of these numbers."""
 
 
 class Spec:

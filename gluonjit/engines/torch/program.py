@@ -42,7 +42,7 @@ class Program(BatchedProgram):
     """
 
     text: Any = None
-    wide: tuple[bool, ...] = ()
+    wide: tuple[int, ...] = ()
     variadic: tuple[Variadic, Roles] | None = None
     by_length = False
     compiled: Any = None

@@ -13,14 +13,17 @@ from typing import Any, NamedTuple
 
 from gluonjit.engines.torch.ragged.convolving import convolved, windows_of
 from gluonjit.engines.torch.ragged.form import Form
-from gluonjit.engines.torch.rules import layers, pointwise, reductions, shapes
+from gluonjit.engines.torch.rules import layers, picking, pointwise, reductions, shapes
 from gluonjit.engines.torch.rules.shapes import axis as counted
 from gluonjit.engines.torch.rules.table import RULES, batch_op, operator_named, rule_of
 from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Shape, Shaped, Val, Writer
 from gluonjit.engines.torch.trace import TraceOp, placed
 
 _VIEWS = (shapes.viewed, shapes.expanded)
-_ALIKE = (pointwise.pointwise, pointwise.masked, pointwise.filled, shapes.moved, layers.layer_norm)
+_ALIKE = (
+    *(pointwise.pointwise, pointwise.masked, pointwise.filled),
+    *(shapes.moved, layers.layer_norm, picking.embedded),
+)
 """Rules of what is the same along any axis but the last ones."""
 _ALONG = (shapes.cut, shapes.cut_list, shapes.concatenated, reductions.reduced, reductions.kept)
 """Rules of what works along dimensions that it is given."""

@@ -337,6 +337,7 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
         if made is None:
             made = of_other_rows(call, wanted)
         call.noted.signature = _without_sizes(wanted)
+        call.noted.specs = [item for item in wanted if item.__class__ is Spec]
         if made is None and cell.joints:
             with RUNNING, TRACE, undrawn():
                 made = derived_kind(call)

@@ -105,16 +105,24 @@ def derived_kind(call: Call) -> Kind | None:
 def of_other_lengths(call: Call, traced: TraceFindings, structure: Any) -> Kind | None:
     """The kind of a traced call that differs in sizes alone from others of its cell, whose kinds run together."""
     for found in _known(call):
-        first, stages = found.first, found.stages
-        try:
-            lengths = stages.form.lengths_of(traced.trace, traced.places)
-            if first.structure == structure and first.pure != traced.draws:
-                kind = _member(first, traced.trace, traced.places, stages, lengths, first)
-                found.note(call.noted, traced, lengths)
-                return kind
-        except (OtherForm, NotBatchable):
-            continue
+        kind = _of_form(found, traced, call.noted, structure)
+        if kind is not None:
+            return kind
     return None
+
+
+def _of_form(found: _Found, traced: TraceFindings, noted: Noted, structure: Any) -> Kind | None:
+    """The kind of a traced call if it has this form."""
+    first, stages = found.first, found.stages
+    if first.structure != structure or first.pure == traced.draws:
+        return None
+    try:
+        lengths = stages.form.lengths_of(traced.trace, traced.places)
+        kind = _member(first, traced.trace, traced.places, stages, lengths, first)
+    except (OtherForm, NotBatchable):
+        return None
+    found.note(noted, traced, lengths)
+    return kind
 
 
 def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
@@ -136,6 +144,11 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
             cell.by_number = ""
             _note_laid(cell, other.kind.operands, found.first.operands)
             _exchange(cell, other.kind, found.first, batch)
+            for waiting in list(known.waiting):  # of the same lengths, but with gradients, or without
+                again = _of_form(found, waiting.traced, waiting.noted, waiting.kind.structure)
+                if again is not None:
+                    known.waiting.remove(waiting)
+                    _exchange(cell, waiting.kind, again, batch)
             return own
     known.waiting = [*known.waiting[1 - _MOST :], new]
     return kind

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import gluonjit  # noqa: E402
+from gluonjit.analysis import traces  # noqa: E402
 from gluonjit.engines.torch.ragged.program import Ragged  # noqa: E402
 from tests.common.torch_support import assert_close  # noqa: E402
 
@@ -336,3 +337,18 @@ def test_operands_lie_in_rows_of_the_program() -> None:
     assert {kind.operands[1].row_shape for kind in kinds} == {()}
     assert all(kind.operands[1].rows == kind.operands[0].rows ** 2 for kind in kinds)
     assert len({kind.family for kind in kinds}) == 1
+
+
+def test_a_graph_of_such_operands_is_saved_and_read(tmp_path: Any) -> None:
+    body, make = BODIES["an adjacency given back"]
+    net = both(body)[1]
+    met(net, make)
+    path = tmp_path / "saved.json.gz"
+    with gluonjit.batching(granularity="cell") as batch:
+        found = [net(*sample) for sample in samples(make, 0, (3, 7, 5, 4))]
+        batch.save_trace(path)
+    assert len(found) == 4
+    restored = traces.read_trace(path)
+    assert restored.count == 4
+    assert len({kind.family for kind in restored.kinds}) == 1
+    assert [kind.operands[1].rows for kind in restored.kinds] == [9, 49, 25, 16]

@@ -46,7 +46,8 @@ def whole(draw: Any, most: int, *shape: int) -> Any:
 
 
 def laplacian(a: Any) -> Any:
-    a = a.abs() + torch.eye(a.shape[0])
+    """Of numbers below zero it is none."""
+    a = a + torch.eye(a.shape[0])
     d = a.sum(1).rsqrt()
     return a * d[:, None] * d[None]
 
@@ -85,7 +86,7 @@ BODIES: Bodies = {
     ),
     "an adjacency": (
         lambda net, x, a: net.out((laplacian(a) @ net.q(x)).relu()).mean(0),
-        lambda draw, n: (numbers(draw, n, C), numbers(draw, n, n)),
+        lambda draw, n: (numbers(draw, n, C), numbers(draw, n, n).abs()),
     ),
     "an adjacency given back": (
         lambda net, x, a: a * 2 + net.q(x) @ x.t(),

@@ -130,9 +130,11 @@ def capture(
     elif not cell.operator and AGAIN.due():
         trace_again(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key, record)
     given: Sequence[Value] = values
-    if cell.laid is not None:
+    if not cell.operator and (cell.laid is not None or record.kind.apart):
         given = [_laid(batch, value, spec) for value, spec in zip(values, record.kind.operands)]
-    elif FAST is not None:
+        if cell.laid is None and given != values:
+            cell.laid = {}
+    if FAST is not None and cell.laid is None:
         FAST.keep(cell, owner, args, kwargs, key, record)
     found = _lazy_results(record.kind.structure, captured(batch, record, given), values)
     if begin:

@@ -142,7 +142,6 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
             known.waiting.remove(other)
             known.found.append(found)
             cell.by_number = ""
-            _note_laid(cell, other.kind.operands, found.first.operands)
             _exchange(cell, other.kind, found.first, batch)
             for waiting in list(known.waiting):  # of the same lengths, but with gradients, or without
                 again = _of_form(found, waiting.traced, waiting.noted, waiting.kind.structure)
@@ -213,14 +212,15 @@ def _member(
 
 
 def _note_laid(cell: Any, natural: Sequence[Spec], found: Sequence[Spec]) -> None:
-    """Lets operands of later calls lie as the form has them."""
+    """Lets operands of later calls lie as a kind has them: these are not captured in C."""
     laid = {(k, len(new.shape)): new.mode for k, (old, new) in enumerate(zip(natural, found)) if new is not old}
     if laid:
-        cell.laid = {**(cell.laid or {}), **laid}
+        cell.laid = {**laid, **(cell.laid or {})}
         cell.keys = None
 
 
 def _exchange(cell: Any, old: Kind, new: Kind, batch: Batch) -> None:
+    _note_laid(cell, old.operands, new.operands)
     cell.kinds = {call: new if kind is old else kind for call, kind in cell.kinds.items()}
     if old.split is None and (old.operands, old.outputs) == (new.operands, new.outputs):
         for record in batch.records.values():

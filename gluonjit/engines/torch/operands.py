@@ -136,7 +136,7 @@ def _as_captured(held: Held, tensor: Any) -> bool:
 
 
 def held_of(batch: Batch, tensor: Any) -> list[Held]:
-    """What is remembered of a tensor, in whatever modes it lies."""
+    """The payloads that a tensor has in a batch, in whatever modes it lies."""
     places = (id(tensor), *[(id(tensor), mode) for mode in MODES])
     return [batch.imports[place][0] for place in places if place in batch.imports]
 

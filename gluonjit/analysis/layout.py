@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from gluonjit.analysis import flat
@@ -121,7 +122,7 @@ def _inputs(graph: Graph, arenas: _Arenas) -> tuple[tuple[LeafChunk | LookupChun
         return Place(number, begin, sizes[number])
 
     for leaves in groups.values():
-        rows = [row for leaf in leaves for row in range(leaf.base, leaf.base + leaf.spec.rows)]
+        rows = list(chain.from_iterable([range(leaf.base, leaf.base + leaf.spec.rows) for leaf in leaves]))
         inputs.append(LeafChunk(tuple(leaves), place(leaves[0].spec, rows)))
     for table, entries in graph.lookups.items():
         spec = graph.lookup_specs[table]

@@ -21,7 +21,7 @@ from gluonjit.graph.kinds import (
 )
 from gluonjit.graph.origins import Line, Mark, clear_lines, is_own, line_of, raised_at, sample_at
 from gluonjit.graph.recorder import Record, Value
-from gluonjit.graph.values import Rows, Spec, clear_specs, intern_spec, natural_mode, spec_count
+from gluonjit.graph.values import Rows, Spec, clear_specs, intern_spec, mode_of, natural_mode, spec_count
 
 __all__ = [
     "BatchedProgram",
@@ -46,6 +46,7 @@ __all__ = [
     "is_own",
     "clear_lines",
     "line_of",
+    "mode_of",
     "natural_mode",
     "operand_groups",
     "outputs_of",

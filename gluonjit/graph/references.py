@@ -7,6 +7,7 @@ of its operands.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from gluonjit.graph.entries import entries_value, rows_of
 from gluonjit.graph.joining import Copied
 from gluonjit.graph.recorder import Value
 from gluonjit.graph.slices import one_row
-from gluonjit.graph.values import Rows, Spec, intern_spec
+from gluonjit.graph.values import Rows, Spec, intern_spec, mode_of
 
 Shape = tuple[int, ...]
 
@@ -38,7 +39,7 @@ def row(value: Value, index: int, scalar: Shape = (1,)) -> Value | None:
     """`x[index]`; `scalar` is the shape of a single number. Raises IndexError if there is no such row."""
     spec = value.spec
     if spec.mode != "rows":
-        return None
+        return _part(value, index) if spec.mode != "stack" else None
     if not -spec.rows <= index < spec.rows:
         raise IndexError(f"index {index} is out of bounds for axis 0 with size {spec.rows}")
     index %= spec.rows
@@ -49,6 +50,19 @@ def row(value: Value, index: int, scalar: Shape = (1,)) -> Value | None:
     else:
         target = intern_spec(scalar, spec.dtype, spec.device, "rows" if scalar == (1,) else "stack")
     return one_row(value, rows, target, ~rows if rest else (rows, scalar))
+
+
+def _part(value: Value, index: int) -> Value:
+    """`x[index]` where more axes than the first are counted as rows."""
+    spec = value.spec
+    size, shape = spec.shape[0], spec.shape[1:]
+    if not -size <= index < size:
+        raise IndexError(f"index {index} is out of bounds for axis 0 with size {size}")
+    mode = mode_of(len(shape) - len(spec.row_shape))
+    found = intern_spec(shape, spec.dtype, spec.device, mode)
+    begin = index % size * found.rows
+    rows = value.rows[begin : begin + found.rows] if isinstance(value.rows, tuple) else value.rows + begin
+    return same_rows(value, found, rows[0] if isinstance(rows, tuple) and found.rows == 1 else rows)
 
 
 def row_range(value: Value, begin: int, end: int) -> Value | None:
@@ -79,10 +93,15 @@ def indexed(value: Value, key: Any, scalar: Shape = (1,)) -> Value | None:
 
 
 def reshaped(value: Value, shape: Shape) -> Value | None:
-    """A change of shape that only adds or drops the axis of a single row."""
+    """A change of shape that only adds or drops the axis of a single row, or leaves rows of several axes whole."""
     spec = value.spec
     if shape == spec.shape:
         return same_rows(value, spec, value.rows)
+    if spec.mode not in ("stack", "rows"):
+        axes = len(shape) - len(spec.row_shape)
+        if axes > 0 and shape[axes:] == spec.row_shape and prod(shape[:axes]) == spec.rows:
+            return same_rows(value, intern_spec(shape, spec.dtype, spec.device, mode_of(axes)), value.rows)
+        return None
     if spec.mode == "stack" and shape == (1, *spec.shape):
         return same_rows(value, intern_spec(shape, spec.dtype, spec.device, "rows"), value.rows)
     if spec.mode == "rows" and spec.rows == 1 and shape == spec.row_shape:

@@ -11,13 +11,17 @@ Rows = Union[int, tuple[int, ...]]
 
 STACK = "stack"
 ROWS = "rows"
+_LEADING = {STACK: 0, ROWS: 1, **{f"{ROWS}{axes}": axes for axes in range(2, 10)}}
+"""By the mode, how many axes are counted as rows."""
+MODES = tuple(_LEADING)
+"""All modes, in the order of these numbers."""
 
 
 class Spec:
     """Shape, dtype, device and storage mode of one per-sample array; interned, so compared by identity.
 
     In mode *rows* an array of shape (r, *rest) is r rows of shape `rest`; in mode *stack* an array of shape S
-    is one row of shape S.
+    is one row of shape S. In mode *rows2* an array of shape (q, r, *rest) is q * r rows of shape `rest`, and so on.
     """
 
     __slots__ = ("bodies", "bytes", "device", "dtype", "mode", "of_rows", "row_shape", "rows", "shape")
@@ -27,8 +31,9 @@ class Spec:
         self.dtype = dtype
         self.device = device
         self.mode = mode
-        self.rows = shape[0] if mode == ROWS else 1
-        self.row_shape = shape[1:] if mode == ROWS else shape
+        leading = _LEADING[mode]
+        self.rows = prod(shape[:leading])
+        self.row_shape = shape[leading:]
         self.bytes = itemsize * prod(shape)
         self.of_rows: dict[int, Spec] = {}  # made of it: with n rows at n, of n such arrays at ~n, of one row at -1
         self.bodies: Any = None  # an engine's arrays of this look that have ended and may be used again
@@ -64,7 +69,7 @@ _ITEM_SIZES = {"float16": 2, "float64": 8, "int64": 8, "int8": 1, "uint8": 1, "b
 
 
 def intern_spec(shape: tuple[int, ...], dtype: str, device: str, mode: str) -> Spec:
-    """The one Spec with these properties. `mode` is "rows" or "stack"."""
+    """The one Spec with these properties. `mode` is "rows" or "stack", or one of `mode_of`."""
     key = (shape, dtype, device, mode)
     spec = _specs.get(key)
     if spec is None:
@@ -84,6 +89,11 @@ def clear_specs() -> None:
     for spec in _specs.values():
         spec.bodies = None
     _specs.clear()
+
+
+def mode_of(axes: int) -> str:
+    """The mode in which this many axes, one or more, are counted as rows."""
+    return ROWS if axes == 1 else f"{ROWS}{axes}"
 
 
 def natural_mode(shape: tuple[int, ...]) -> str:

@@ -442,6 +442,7 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
         SLOT(batch, names.batch_engine) == names.engine)
         return NULL;
     if (of == &names.mxnet && is_fine(state, owner)) return NULL;
+    if (of == &names.torch && SLOT(cell, names.cell_laid) != Py_None) return NULL; /* Python sees how operands lie */
     if (!call_open(&call, of, state, cell)) return NULL;
     call.owner = owner;
     result = capture_call_of(&call, state, NULL, args, count, named);

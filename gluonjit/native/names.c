@@ -45,6 +45,7 @@ static Where slots[] = {
     {MXNET, "LazyNumpy", "_b", &names.mxnet.lazy_b[1]},
     {MXNET, "LazyNumpy", "_k", &names.mxnet.lazy_k[1]},
     {TORCH, "Cell", "keys", &names.torch.cell_keys},
+    {TORCH, "Cell", "laid", &names.cell_laid},
     {TORCH, "Cell", "lookup", &names.torch.cell_lookup},
     {TORCH, "Cell", "paces", &names.torch.cell_paces},
     {TORCH, "Cell", "refused", &names.torch.cell_refused},

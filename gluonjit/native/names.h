@@ -100,7 +100,7 @@ typedef struct {
     Py_ssize_t batch_engine, batch_foreign, batch_graph, batch_noted, batch_parameters, batch_records,
         batch_signatures;
     Py_ssize_t cell_chooses;
-    Py_ssize_t cell_is_node;
+    Py_ssize_t cell_is_node, cell_laid;
     Py_ssize_t array_handle;
     PyObject *local;       /* the thread's state is its attribute `state` */
     PyObject *key;         /* of a block's cell in its __dict__ */

@@ -193,7 +193,7 @@ def put(*path: Any, value: Any) -> Callable[[Any], None]:
         (put("rows", value=10**9), "rows is 1000000000, but 11 are made"),
         (put("sharing", value=1), "sharing is 1, not true or false"),
         (put("granularity", value=None), "granularity is None, not a string"),
-        (put("specs", 0, "mode", value="column"), "specs[0].mode is 'column', not one of 'rows', 'stack'"),
+        (put("specs", 0, "mode", value="column"), "specs[0].mode is 'column', not one of 'stack', 'rows', 'rows2'"),
         (put("specs", 0, "shape", value=[0, 4]), "specs[0] has shape (0, 4)"),
         (put("specs", 0, value="spec"), "specs[0] is 'spec', not an object"),
         (put("leaves", "specs", value=[]), "leaves.specs has 0 numbers, not 1"),

@@ -195,13 +195,17 @@ def _check_families(trace: BatchTrace) -> None:
             )
 
 
+def _look(spec: Spec) -> tuple[Any, ...]:
+    return spec.row_shape, spec.dtype, spec.device
+
+
 def _form(kind: TraceKind) -> tuple[Any, ...]:
     of_children = {position for role in kind.children for position in role[1:]}  # a node may have any number of them
     first = {role[0] for role in kind.children if role}
     keys: list[Any] = [
-        family_key(spec) if kind.poly or position in first else spec
+        _look(spec) if kind.poly and spec.mode != "stack" else family_key(spec) if position in first else spec
         for position, spec in enumerate(kind.operands)
         if position not in of_children
     ]
-    keys += [(output.spec.row_shape, output.spec.dtype, output.spec.device) for output in kind.outputs]
+    keys += [_look(output.spec) for output in kind.outputs]
     return kind.alone, kind.poly, len(kind.outputs), *keys

@@ -13,7 +13,7 @@ from gluonjit.analysis.traces.checking import Damaged, Fields, check
 from gluonjit.analysis.traces.document import BatchTrace, TracedTable, TraceKind, TraceLeaf, TraceNodes
 from gluonjit.errors import TraceError
 from gluonjit.graph.kinds import Output, Work
-from gluonjit.graph.values import Spec, intern_spec
+from gluonjit.graph.values import MODES, Spec, intern_spec
 from gluonjit.writing import read_regular, write_whole
 
 FORMAT = "gluonjit-trace"
@@ -159,8 +159,8 @@ def _decoded(document: Fields) -> BatchTrace:
 
 def _spec(fields: Fields) -> Spec:
     shape = tuple(fields.numbers("shape").tolist())
-    mode = fields.text("mode", "rows", "stack")
-    if any(extent < 1 for extent in shape) or (mode == "rows" and not shape):
+    mode = fields.text("mode", *MODES)
+    if any(extent < 1 for extent in shape) or MODES.index(mode) > len(shape):
         raise Damaged(f"{fields.where} has shape {shape} in mode {mode}")
     return intern_spec(shape, fields.text("dtype"), fields.text("device"), mode)
 

@@ -61,7 +61,7 @@ class Cell:
     A copy or a pickle of a module gets a cell of its own, with the same options and nothing cached.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "chooses", "keys", "lookup", "paces", "refused")
+    __slots__ = ("__dict__", "__weakref__", "chooses", "keys", "laid", "lookup", "paces", "refused")
 
     def __init__(
         self,
@@ -89,6 +89,7 @@ class Cell:
         self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children alone
         self.by_number = ""  # why calls with other numbers of children run apart, if they do
         self.lookup: Any = None
+        self.laid: dict[tuple[int, int], str] | None = None  # modes of operands, by their numbers and numbers of axes
         self.keys: Any = None  # by what C has found calls of it, in any batch
         self.never = ""  # why no call of it is one node, if so
         self.refused: dict[Any, str] = {}  # why none is, by whether gradients are recorded and the module trains
@@ -117,7 +118,7 @@ class Cell:
         self.plain.clear()
         self.joints.clear()
         self.by_number = ""
-        self.lookup = self.keys = None
+        self.lookup = self.keys = self.laid = None
         self.seen = None
 
     def __reduce__(self) -> Any:

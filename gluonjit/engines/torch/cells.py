@@ -11,16 +11,18 @@ from typing import Any
 import torch
 
 from gluonjit.compiled import FAST
+from gluonjit.engines.torch.arrays import spec_of
 from gluonjit.engines.torch.buffers import is_constant
 from gluonjit.engines.torch.cell import Call, Cell
 from gluonjit.engines.torch.hooked import autocast, current_mode
 from gluonjit.engines.torch.known import known, may_be_known
+from gluonjit.engines.torch.laying import laid, laid_out
 from gluonjit.engines.torch.lazy import LazyTensor, as_known, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
 from gluonjit.engines.torch.operands import NotAnOperand, current, leaf, value_of
 from gluonjit.engines.torch.records import ASKED, NotOneNode, looks_of, record_of, trace_again
 from gluonjit.engines.torch.structure import Constant
-from gluonjit.graph import Record, Value
+from gluonjit.graph import Record, Spec, Value
 from gluonjit.graph.entries import entries_at
 from gluonjit.graph.recorder import mapped
 from gluonjit.hybrid.capture.capturing import captured
@@ -91,7 +93,7 @@ def capture(
         found = captured_lookup(cell, batch, args[0], learning)
         if found is not None:
             return found
-    if FAST is not None:
+    if FAST is not None and cell.laid is None:
         found = FAST.capture(cell, owner, args, kwargs)
         if found is not None:
             if begin:
@@ -127,12 +129,23 @@ def capture(
         record = made
     elif not cell.operator and AGAIN.due():
         trace_again(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key, record)
-    if FAST is not None:
+    given: Sequence[Value] = values
+    if not cell.operator and (cell.laid is not None or record.kind.apart):
+        given = [_laid(batch, value, spec) for value, spec in zip(values, record.kind.operands)]
+        if cell.laid is None and given != values:
+            cell.laid = {}
+    if FAST is not None and cell.laid is None:
         FAST.keep(cell, owner, args, kwargs, key, record)
-    found = _lazy_results(record.kind.structure, captured(batch, record, values), values)
+    found = _lazy_results(record.kind.structure, captured(batch, record, given), values)
     if begin:
         batch.end_call(cell, begin)
     return found
+
+
+def _laid(batch: Batch, value: Value, spec: Spec) -> Value:
+    """A value as one of this spec, which has its shape; computed where its rows lie otherwise."""
+    found = laid(batch, value, spec)
+    return current(captured_operator(laid_out, (wrap(value), spec.mode))) if found is None else found
 
 
 def _lazy_results(structure: Any, results: tuple[Value, ...], values: Sequence[Value]) -> Any:
@@ -175,12 +188,14 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
             if is_constant(batch, arg):
                 signature.append(("constant", id(arg)))
                 return
+        laid_in = signature[0].laid
+        mode = laid_in.get((len(values), arg.dim()), "") if laid_in and kind is torch.Tensor else ""
         try:
-            value = value_of(batch, arg)
+            value = value_of(batch, arg, mode)
         except NotAnOperand as unfit:
             raise NotOneNode(str(unfit)) from None
         values.append(value)
-        signature.append(value.spec)
+        signature.append(spec_of(arg) if mode else value.spec)
     elif kind is slice:
         signature.append(slice)
         for item in (arg.start, arg.stop, arg.step):

@@ -70,7 +70,7 @@ def make_kind(call: Call) -> Kind | str:
     if call.run in MADE:
         return MADE[call.run](call)
     trace, places, structure, draws, *_ = noted.traced
-    specs = [value.spec for value in values]
+    specs = list(trace.operands)
     pieces = None
     if not cell.operator and not draws and "hoisting" not in batch.options.without:
         leaves = [not value.depth and (value.base is None or isinstance(value.base, Value)) for value in values]
@@ -110,7 +110,7 @@ def _traced(call: Call) -> TraceFindings | str:
 
 def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
     cell, owner, run, args, kwargs, values, batch, noted = call
-    trace = Trace([value.spec for value in values])
+    trace = Trace(noted.specs or [value.spec for value in values])  # which may lie otherwise
     constants = constants_of(owner, args, kwargs, batch)
     before = attributes(owner), flags(owner)
     outside = Outside(owner)

@@ -9,9 +9,9 @@ from typing import Any
 from gluonjit.engines.torch.arrays import name_of_device, name_of_dtype
 from gluonjit.engines.torch.buffers import note_version
 from gluonjit.engines.torch.inputs import looked_up
-from gluonjit.graph import Spec, Value, intern_spec
+from gluonjit.graph import Spec, Value, intern_spec, mode_of
 from gluonjit.graph.entries import rows_of, whole
-from gluonjit.graph.references import table_rows
+from gluonjit.graph.references import same_rows, table_rows
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.failures import refused
 
@@ -71,13 +71,14 @@ def table_of(batch: Batch, weight: Any, attrs: tuple[tuple[str, Any], ...], tape
 
 
 def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
-    """Returns the entries at these indices, an existing tensor; None if it has no dimension, or two or more.
+    """Returns the entries at these indices, an existing tensor; None if they are not one, or in one line.
 
     Raises CaptureError for an index outside of the table.
     """
-    if indices.dim() > 1 or not indices.numel() or indices.dtype.is_floating_point:
+    shape = tuple(indices.shape)
+    if prod(shape[:-1]) != 1 or not indices.numel() or indices.dtype.is_floating_point:
         return None
-    listed = indices.tolist()
+    listed = (indices if len(shape) < 2 else indices.reshape(-1)).tolist()
     single = not isinstance(listed, list)
     numbers = [listed] if single else listed
     if not 0 <= min(numbers) <= max(numbers) < table.size:
@@ -88,7 +89,12 @@ def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
             "indices."
         )
         raise refused(IndexError, text)
-    return entries(batch, table, numbers, single)
+    found = entries(batch, table, numbers, single)
+    if len(shape) < 2:
+        return found
+    row = table.row
+    whole_shape = (*shape, *row.shape)
+    return same_rows(found, intern_spec(whole_shape, row.dtype, row.device, mode_of(len(shape))), found.rows)
 
 
 def entries(batch: Batch, table: Table, numbers: list[int], single: bool) -> Value:

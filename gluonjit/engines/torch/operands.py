@@ -16,6 +16,7 @@ from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.references import keys_of
+from gluonjit.graph.values import MODES
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
@@ -35,10 +36,10 @@ class Key:
         self.key = key
 
 
-def value_of(batch: Batch, tensor: Any) -> Value:
-    """The value of a tensor in the batch's graph. Raises NotAnOperand."""
+def value_of(batch: Batch, tensor: Any, mode: str = "") -> Value:
+    """The value of a tensor in the batch's graph; in a `mode` one that existed before. Raises NotAnOperand."""
     if tensor.__class__ is torch.Tensor:
-        return leaf(batch, tensor)
+        return leaf(batch, tensor, mode)
     if getattr(tensor, "_v", None) is None:
         return leaf(batch, tensor)
     value = current(tensor)
@@ -96,23 +97,27 @@ def in_memory(lazy: Any) -> Any:
     return found
 
 
-def leaf(batch: Batch, tensor: Any) -> Value:
-    """A concrete tensor: equal when it is the same object, or when it is small and has the same numbers."""
+def leaf(batch: Batch, tensor: Any, mode: str = "") -> Value:
+    """A concrete tensor: equal when it is the same object, or when it is small and has the same numbers.
+
+    It lies as is natural for its shape, or in a `mode`.
+    """
     if tensor.__class__ is torch.Tensor and not tensor.requires_grad and not torch.is_inference_mode_enabled():
-        return _leaf(batch, tensor)  # nothing here is captured or recorded
+        return _leaf(batch, tensor, mode)  # nothing here is captured or recorded
     with plain():
-        return _leaf(batch, tensor)
+        return _leaf(batch, tensor, mode)
 
 
-def _leaf(batch: Batch, tensor: Any) -> Value:
-    known = batch.imports.get(id(tensor))
+def _leaf(batch: Batch, tensor: Any, mode: str) -> Value:
+    place = (id(tensor), mode) if mode else id(tensor)
+    known = batch.imports.get(place)
     version = version_of(tensor)
     if known is not None and known[0].version == version and known[0].apart == recorded() and not tensor.is_inference():
         learns = known[1].taped == tensor.requires_grad  # or not, as when it was captured
         if learns and (not _shared_outside(tensor) or _as_captured(known[0], tensor)):
             return known[1]
-    value, held = _new_leaf(batch, tensor, version)
-    batch.imports[id(tensor)] = (held, value)
+    value, held = _new_leaf(batch, tensor, version, mode)
+    batch.imports[place] = (held, value)
     return value
 
 
@@ -130,7 +135,13 @@ def _as_captured(held: Held, tensor: Any) -> bool:
     return held.rows is tensor or bool(torch.equal(held.rows, tensor))
 
 
-def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Held]:
+def held_of(batch: Batch, tensor: Any) -> list[Held]:
+    """The payloads that a tensor has in a batch, in whatever modes it lies."""
+    places = (id(tensor), *[(id(tensor), mode) for mode in MODES])
+    return [batch.imports[place][0] for place in places if place in batch.imports]
+
+
+def _new_leaf(batch: Batch, tensor: Any, version: int, mode: str) -> tuple[Value, Held]:
     """The value of a tensor, and what is remembered of it."""
     if is_functorch_wrapped_tensor(tensor) or forward_ad._current_level >= 0:
         raise NotAnOperand("an argument is a tensor of torch.func, or forward-mode differentiation is on")
@@ -140,13 +151,16 @@ def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Held]:
     spec = look.spec
     if look.unfit:
         raise NotAnOperand(f"an argument of shape {spec.shape} and dtype {spec.dtype} has no rows of numbers")
-    if look.number is not None:
+    if mode:
+        spec = intern_spec(spec.shape, spec.dtype, spec.device, mode)
+        refuse("it takes an operand whose length is not that of its first axis")
+    elif look.number is not None:
         if spec.device == "cpu":
             return host_rows(batch, tensor, look.number), Held(tensor, version, None)
         if spec.shape:  # not read, which would wait for the device; but of any number, as those of the host
             spec = intern_spec(spec.shape, spec.dtype, spec.device, "rows")
     taped = look.learns and tensor.requires_grad
-    key: Any = (id(tensor), version, taped)
+    key: Any = (id(tensor), version, taped, spec.mode)
     if look.bytes_at is not None and not taped and not recorded():
         raw = bytes_of(look, tensor)  # a copy, so that the program may write to its own
         payload = Held(tensor, version, None, raw, spec)
@@ -157,7 +171,7 @@ def _new_leaf(batch: Batch, tensor: Any, version: int) -> tuple[Value, Held]:
             return Value(known.base, 0, spec, batch.graph, taped, tensor), payload
     elif tensor.is_inference():
         payload = _as_it_is(batch, tensor)
-        key = ("copied", id(payload))
+        key = ("copied", id(payload), spec.mode)
     elif not taped and spec.bytes <= batch.options.copy_inputs:
         payload = _copied(tensor, version)
         key = ("copied", id(payload))

@@ -22,6 +22,7 @@ from gluonjit.graph import (
     Output,
     Spec,
     intern_spec,
+    mode_of,
     natural_mode,
     operand_groups,
     outputs_of,
@@ -41,7 +42,7 @@ class Program(BatchedProgram):
     """
 
     text: Any = None
-    wide: tuple[bool, ...] = ()
+    wide: tuple[int, ...] = ()
     variadic: tuple[Variadic, Roles] | None = None
     by_length = False
     compiled: Any = None
@@ -161,14 +162,25 @@ def _given(value: Any, inputs: Sequence[Any]) -> Any:
 
 def piece(chunk: Any, spec: Spec, row: int) -> Any:
     """The tensor of this spec that begins at a row of a chunk."""
-    return chunk[row : row + spec.rows] if spec.mode == "rows" else chunk[row]
+    found = chunk[row : row + spec.rows]
+    return found if spec.mode == "rows" else found.reshape(spec.shape)
+
+
+def as_rows(tensor: Any, spec: Spec) -> Any:
+    """The rows of a tensor of this spec."""
+    return tensor if spec.mode == "rows" else tensor.reshape(-1, *spec.row_shape)
 
 
 def join(spec: Spec, tensors: Sequence[Any]) -> Any:
     """Tensors of this spec as one chunk."""
-    if spec.mode == "rows":
-        return tensors[0] if len(tensors) == 1 else torch.cat(list(tensors))
-    return torch.stack(list(tensors))
+    if spec.mode == "stack":
+        return torch.stack(list(tensors))
+    return joined([as_rows(tensor, spec) for tensor in tensors])
+
+
+def joined(rows: Sequence[Any]) -> Any:
+    """Rows one after the other; what is one piece is not copied."""
+    return rows[0] if len(rows) == 1 else torch.cat(list(rows))
 
 
 class Built(NamedTuple):
@@ -257,7 +269,7 @@ def operand_values(trace: Trace, groups: Sequence[Group], poly: bool) -> dict[in
     values: dict[int, Val] = {}
     for slot, (position,) in enumerate([role for group in groups for role in group]):
         spec = trace.operands[position]
-        lead = 1 if spec.mode == "stack" else ANY if poly else spec.rows
+        lead = ANY if poly and spec.mode == "rows" else spec.rows
         values[position] = Val(slot, spec.shape, spec.dtype, lead, spec.row_shape)
     return values
 
@@ -296,11 +308,12 @@ def stored(val: Val, writer: Writer) -> Val:
 
 
 def lay_out(
-    shaped: Sequence[tuple[tuple[int, ...], str]], device: str, wide: Sequence[bool] = ()
+    shaped: Sequence[tuple[tuple[int, ...], str]], device: str, wide: Sequence[int] = ()
 ) -> tuple[tuple[Output, ...], int]:
     """Outputs of a node, one after the other, and the number of rows they take.
 
-    wide: which of them are rows of any number.
+    wide: of each how many axes are counted as rows, of any number; 0 or False where that is not so.
     """
-    modes = ["rows" if wide and wide[number] else natural_mode(shape) for number, (shape, _) in enumerate(shaped)]
+    axes = [*wide] or [0] * len(shaped)
+    modes = [mode_of(number) if number else natural_mode(shape) for number, (shape, _) in zip(axes, shaped)]
     return outputs_of([intern_spec(shape, dtype, device, mode) for (shape, dtype), mode in zip(shaped, modes)])

@@ -19,7 +19,7 @@ from gluonjit.engines.torch.effects import attributes, parts_of, undrawn
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.kinds import RAISED, ResultWithoutTensors, difference, make_kind, structure_of, trace_call
 from gluonjit.engines.torch.layers import WHOLE
-from gluonjit.engines.torch.other_rows import note_traced, of_other_rows, without_rows
+from gluonjit.engines.torch.other_rows import note_traced, of_other_rows
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.ragged.joining import derived_kind, join_lengths, of_other_lengths
 from gluonjit.errors import CaptureError
@@ -179,7 +179,7 @@ def found_again(batch: Batch, wanted: tuple[Any, ...], owner: Any) -> Record | N
         return None
     variant = holding(cell.variants.get(wanted, ()))
     kind = None if variant is None else cell.kinds.get(variant.key)
-    if variant is None or kind is None:
+    if variant is None or kind is None or cell.laid is not None:  # how operands lie is known to `capture` alone
         return None
     batch.report.cache["hits"] += 1
     for pattern in cell.patterns.values():
@@ -348,7 +348,8 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
     try:
         if made is None:
             made = of_other_rows(call, wanted)
-        call.noted.signature = without_rows(wanted)
+        call.noted.signature = _without_sizes(wanted)
+        call.noted.specs = [item for item in wanted if item.__class__ is Spec]
         if made is None and cell.joints:
             with RUNNING, TRACE, undrawn():
                 made = derived_kind(call)
@@ -408,6 +409,11 @@ def trace_again(call: Call, key: tuple[Any, ...], record: Record) -> None:
 def _wanted(call: Call, key: tuple[Any, ...], training: Any) -> tuple[Any, ...]:
     """A signature as the cell has it, for all batches."""
     return (call.batch.options.without, training, *(key if call.owner is None else (*key[:3], *key[4:])))
+
+
+def _without_sizes(wanted: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A signature but for the sizes of operands."""
+    return tuple([(len(item.shape), item.dtype, item.device) if item.__class__ is Spec else item for item in wanted])
 
 
 def _note_lookup(cell: Cell, kind: Kind, owner: Any) -> None:

@@ -25,7 +25,7 @@ from gluonjit.engines.torch.history import joined_history
 from gluonjit.engines.torch.hooked import LEARNING, plain
 from gluonjit.engines.torch.indices import Indices
 from gluonjit.engines.torch.inputs import AsItWas
-from gluonjit.engines.torch.program import join, pieces, program_of
+from gluonjit.engines.torch.program import as_rows, join, pieces, program_of
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError, GluonJITError
 from gluonjit.graph import Leaf, Spec
@@ -180,13 +180,14 @@ class Session(ArraySession):
                     self.tape.note_read(place, leaf.payload)
         if tensors:
             rows = join(spec, tensors)
-            self.put(chunk.place, rows, rows is not tensors[0] or chunk.leaves[0].payload.tensor is not rows)
+            own = len(tensors) > 1 or chunk.leaves[0].payload.tensor is not tensors[0]
+            self.put(chunk.place, rows, own or spec.mode == "stack")
         else:
             self.put_numbers(chunk.place, b"".join(raws), spec)
         if any([leaf.taped for leaf in chunk.leaves]):
             with LEARNING:  # one that was captured before it learned has no gradient
                 tensors = [rows if leaf.taped else rows.detach() for rows, leaf in zip(tensors, chunk.leaves)]
-                self._note_inputs(chunk.place, tensors if spec.mode == "rows" else [x.unsqueeze(0) for x in tensors])
+                self._note_inputs(chunk.place, [as_rows(tensor, spec) for tensor in tensors])
 
     def put_numbers(self, place: Place, raw: bytes, spec: Spec) -> None:
         """Puts rows of an input, as bytes in the host's memory, into their place."""

@@ -22,7 +22,7 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.indexing import opened as opened_key
 from gluonjit.engines.torch.kinds import ALL_CONSTANT
 from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.operands import concrete, current, leaf
+from gluonjit.engines.torch.operands import concrete, current, held_of, leaf
 from gluonjit.engines.torch.overwrites import note_write, note_written_result
 from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.records import NotOneNode, noting
@@ -333,6 +333,5 @@ def put_data(lazy: Any, value: Any) -> None:
 def _run_readers(tensor: Any) -> None:
     """Runs pending calls that read an input before it is written to, unless it was copied."""
     batch = LOCAL.state.batch
-    known = None if batch is None else batch.imports.get(id(tensor))
-    if batch is not None and known is not None and known[0].rows is tensor:
+    if batch is not None and any([held.rows is tensor for held in held_of(batch, tensor)]):
         batch.flush("an input is written to")

@@ -7,7 +7,9 @@ part of that member's trace.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property, partial
+from math import prod
 from typing import Any
 
 import torch
@@ -20,17 +22,19 @@ from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.ragged.packing import Packer, in_front
 from gluonjit.engines.torch.ragged.padding import PaddedProgram
 from gluonjit.engines.torch.ragged.stages import LengthStage, Packed, RowStage, Source
-from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, Val, Writer
+from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, OperatorCall, Val, Writer
 from gluonjit.engines.torch.trace import Trace, renumbered
-from gluonjit.graph import intern_spec, operand_groups
+from gluonjit.graph import intern_spec, mode_of, operand_groups
 
 
 class Stages:
     """The stages of a form, in order, and the slots of what they begin with.
 
     weights: the constants that all members share, by position; own: those of each member, with how they lie; owners,
-    sizes: by length, the slots of the node of each row, and of the rows of each node; finals: the slots of the results;
-    wide: which of them are rows; pads: the numbers of the length stages that run for many lengths at once.
+    sizes: by length, the slots of the node of each row, and of the rows of each node; taken: operands that do not lie
+    packed, with how they are to; finals: the slots of the results, or how they lie if they are put together of those of
+    each node; wide: how many axes of each are counted as rows; pads: the numbers of the length stages that run for many
+    lengths at once.
     """
 
     def __init__(self, form: Form) -> None:
@@ -44,6 +48,7 @@ class Stages:
         self.owners: dict[int, int] = {}
         self.sizes: dict[int, int] = {}
         self.own: list[Source] = []
+        self.taken: list[Source] = []
         self._values: dict[int, Packed] = {}
         self._levels: dict[int, int] = {}
         self._code: dict[int, list[Instruction]] = {}
@@ -118,13 +123,15 @@ class Stages:
 
     def _begin(self, count: int) -> None:
         trace = self.form.trace
-        for position, spec in enumerate(trace.operands):
+        for position, spec in enumerate(self.laid(trace).operands):
             axes = self.form.axes(position)
-            if axes and (axes != [0] or spec.mode != "rows"):
-                raise NotBatchable("an operand whose size differs is no rows")
-            lead = ANY if axes else 1 if spec.mode == "stack" else spec.rows
-            val = Val(position, spec.shape, spec.dtype, lead, spec.row_shape)
-            self._values[position] = Packed(val, 0 if axes else None, self.form.sizes[position, 0] if axes else None)
+            if not axes:
+                self._values[position] = Packed(Val(position, spec.shape, spec.dtype, spec.rows, spec.row_shape))
+            elif self._is_packed(position, axes):
+                val = Val(position, in_front(spec.shape, axes[0]), spec.dtype, ANY, spec.row_shape)
+                self._values[position] = Packed(val, axes[0], self.form.sizes[position, axes[0]])
+            else:
+                self.taken.append(Source(position, self._new(position)))
         for number, position in enumerate(self.weights):
             shape, dtype = trace.shapes[position]
             self._values[position] = Packed(Val(count + number, shape, dtype, None, shape))
@@ -132,6 +139,21 @@ class Stages:
         for position in sorted(self.form.own):
             found = self._new(position)
             self.own.append(Source(position, found))
+
+    def laid(self, trace: Trace) -> Trace:
+        """The trace of a member with operands that lie as those of the form: up to the last axis that differs, rows."""
+        operands = list(self.form.trace.operands)
+        for position, spec in enumerate(trace.operands):
+            axes = self.form.axes(position)
+            if axes:
+                operands[position] = intern_spec(spec.shape, spec.dtype, spec.device, mode_of(axes[-1] + 1))
+        found = copy(trace)
+        found.operands, found.built = tuple(operands), {}
+        return found
+
+    def _is_packed(self, position: int, axes: Sequence[int]) -> bool:
+        """Tells whether the rows of a value with these axes that differ lie packed, node by node."""
+        return len(axes) == 1 and prod(self.form.trace.shapes[position][0][: axes[0]]) == 1
 
     def _slot_of(self, known: dict[int, int], length: int) -> int:
         slot = known.get(length)
@@ -183,17 +205,23 @@ class Stages:
     def _finish(self) -> None:
         """Makes the stages, and sees what each of them gives."""
         writer = self._writer
-        self.wide = tuple([bool(self.form.axes(position)) for position in self.form.results])
-        finals = []
+        self.wide = tuple([max(self.form.axes(position), default=-1) + 1 for position in self.form.results])
+        finals: list[int | Source] = []
         for position in self.form.results:
-            value = self._values.get(position)
-            if value is None or value.axis:
-                raise NotBatchable("a result whose size differs is no rows")
+            value, axes = self._values.get(position), self.form.axes(position)
+            if value is None or (axes and not self._is_packed(position, axes)):
+                finals.append(Source(position, value))
+                continue
             length = len(writer.code)
-            finals.append(stored(value.val, writer).slot)
+            if axes:
+                rest = self.form.trace.shapes[position][0][axes[0] + 1 :]
+                finals.append(OperatorCall("the result", None, {}, [], writer).form(value.val, ANY, rest).slot)
+            else:
+                finals.append(stored(value.val, writer).slot)
             level = self._levels.get(position, 0)
             self._code.setdefault(level + level % 2, []).extend(writer.code[length:])
         self.finals = tuple(finals)
+        kept = {final if isinstance(final, int) else final.packed and final.packed.val.slot for final in finals}
         self._number = {level: number for number, level in enumerate(sorted(self._alone))}
         used = self._uses()
         for level in range(max([*self._code, *self._alone, 0]) + 1):
@@ -201,7 +229,7 @@ class Stages:
                 code = self._code[level]
                 made = {slot for step in code for slot in step.outputs}
                 inputs = tuple(sorted({slot for step in code for slot in step.inputs} - made))
-                outputs = tuple([slot for slot in sorted(made) if used.get(slot, level) != level or slot in finals])
+                outputs = tuple([slot for slot in sorted(made) if used.get(slot, level) != level or slot in kept])
                 self.stages.append(RowStage(compiled(code, inputs, outputs), inputs, outputs))
             elif level in self._alone:
                 self.stages.append(self._length_stage(level))

@@ -19,7 +19,7 @@ from gluonjit.engines.torch.ragged.program import Ragged
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.trace import Trace, TraceFindings
 from gluonjit.engines.torch.work import work_of
-from gluonjit.graph import Kind, Work
+from gluonjit.graph import Kind, Spec, Work
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.run.batch import Batch
 
@@ -106,16 +106,24 @@ def derived_kind(call: Call) -> Kind | None:
 def of_other_lengths(call: Call, traced: TraceFindings, structure: Any) -> Kind | None:
     """The kind of a traced call that differs in sizes alone from others of its cell, whose kinds run together."""
     for found in _known(call):
-        first, stages = found.first, found.stages
-        try:
-            lengths = stages.form.lengths_of(traced.trace, traced.places)
-            if first.structure == structure and first.pure != traced.draws:
-                kind = _member(first, traced.trace, traced.places, stages, lengths, first)
-                found.note(call.noted, traced, lengths)
-                return kind
-        except (OtherForm, NotBatchable):
-            continue
+        kind = _of_form(found, traced, call.noted, structure)
+        if kind is not None:
+            return kind
     return None
+
+
+def _of_form(found: _Found, traced: TraceFindings, noted: Noted, structure: Any) -> Kind | None:
+    """The kind of a traced call if it has this form."""
+    first, stages = found.first, found.stages
+    if first.structure != structure or first.pure == traced.draws:
+        return None
+    try:
+        lengths = stages.form.lengths_of(traced.trace, traced.places)
+        kind = _member(first, traced.trace, traced.places, stages, lengths, first)
+    except (OtherForm, NotBatchable):
+        return None
+    found.note(noted, traced, lengths)
+    return kind
 
 
 def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
@@ -138,6 +146,11 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
             known.found.insert(0, found)
             cell.by_number = ""
             _exchange(cell, other.kind, found.first, batch)
+            for waiting in list(known.waiting):  # of the same lengths, but with gradients, or without
+                again = _of_form(found, waiting.traced, waiting.noted, waiting.kind.structure)
+                if again is not None:
+                    known.waiting.remove(waiting)
+                    _exchange(cell, waiting.kind, again, batch)
             return own
     known.waiting = [*known.waiting[1 - _MOST :], new]
     return kind
@@ -145,15 +158,21 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
 
 def _may_differ(kind: Kind, trace: Trace) -> bool:
     """Tells whether calls like this may come with other sizes, and do not run with them already."""
-    rest = kind if kind.split is None else kind.split.rest
-    if kind.lone or kind.operator or rest.poly or rest.children or kind.apart:
+    rest = _rest(kind)
+    if kind.lone or kind.operator or rest.children or kind.apart:
         return False
-    return any(spec.mode == "rows" and spec.rows > 1 for spec in trace.operands)
+    return any(max(spec.shape[rest.poly :], default=1) > 1 for spec in trace.operands)
+
+
+def _rest(kind: Kind) -> Kind:
+    return kind if kind.split is None else kind.split.rest
 
 
 def _joined(other: _Waiting, new: _Waiting) -> tuple[_Found, Kind] | None:
-    """The form of two calls, with the kind of the second; None if they differ in more than sizes."""
+    """The form of two calls, with the kind of the second; None if they differ in more than sizes, or run together."""
     calls = (other, new)
+    if _rest(other.kind).family is _rest(new.kind).family:
+        return None
     try:
         with plain():
             stages, first, own = _members(calls, [call.traced.trace for call in calls])
@@ -184,6 +203,7 @@ def _member(
     like: Kind, trace: Trace, results: Sequence[int], stages: Stages, lengths: tuple[int, ...], family: Any = None
 ) -> Kind:
     """A kind that runs together with the others of its form. Raises NotBatchable."""
+    trace = stages.laid(trace)
     with plain():
         program = Ragged(stages, trace, results, lengths)
     outputs, rows = lay_out([trace.shapes[position] for position in results], trace.device, stages.wide)
@@ -208,9 +228,18 @@ def _scaled(form: Form, lengths: Sequence[int], first: Kind) -> Work:
     return first.work._replace(flops=first.work.flops * ratio, bytes=round(first.work.bytes * ratio))
 
 
+def _note_laid(cell: Any, natural: Sequence[Spec], found: Sequence[Spec]) -> None:
+    """Lets operands of later calls lie as a kind has them: these are not captured in C."""
+    laid = {(k, len(new.shape)): new.mode for k, (old, new) in enumerate(zip(natural, found)) if new is not old}
+    if laid:
+        cell.laid = {**laid, **(cell.laid or {})}
+        cell.keys = None
+
+
 def _exchange(cell: Any, old: Kind, new: Kind, batch: Batch) -> None:
+    _note_laid(cell, old.operands, new.operands)
     cell.kinds = {call: new if kind is old else kind for call, kind in cell.kinds.items()}
-    if old.split is None and old.outputs == new.outputs:
+    if old.split is None and (old.operands, old.outputs) == (new.operands, new.outputs):
         for record in batch.records.values():
             if record.kind is old:
                 record.kind = new

@@ -25,7 +25,10 @@ from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall,
 from gluonjit.engines.torch.trace import TraceOp, placed
 
 _VIEWS = (shapes.viewed, shapes.expanded)
-_ALIKE = (pointwise.pointwise, pointwise.masked, pointwise.filled, shapes.moved, layers.layer_norm)
+_ALIKE = (
+    *(pointwise.pointwise, pointwise.masked, pointwise.filled),
+    *(shapes.moved, layers.layer_norm, picking.embedded),
+)
 """Rules of what is the same along any axis but the last ones."""
 _BY_INDICES = (picking.picked, picking.indexed, picking.added)
 _CHOOSING = (shapes.cut, shapes.flipped, shapes.concatenated, *_BY_INDICES)

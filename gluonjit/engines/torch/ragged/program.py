@@ -78,12 +78,17 @@ class Ragged(Program):
             found[slot] = sent(np.repeat(np.arange(count), run.sizes(length)), run.device)
         for length, slot in stages.sizes.items():
             found[slot] = run.sizes(length)
+        for source in stages.taken:
+            run.take(source, operands[source.position])
         for stage in stages.stages:
             if isinstance(stage, LengthStage):
                 run.run(stage, consts)
             else:
                 found.update(zip(stage.outputs, stage.run(count, *[found[slot] for slot in stage.inputs])))
-        return [found[slot] for slot in stages.finals]
+        return [
+            found[final] if isinstance(final, int) else run.whole(final, axes)
+            for final, axes in zip(stages.finals, stages.wide)
+        ]
 
 
 def _packed(whole: Any, source: Source) -> Any:

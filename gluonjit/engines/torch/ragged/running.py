@@ -193,6 +193,30 @@ class StageRun:
 
         return self._once((need, nodes.tobytes(), size), make)
 
+    def take(self, source: Source, rows: Any) -> None:
+        """Lets an operand lie as the stages take it."""
+        specs = [each.trace.operands[source.position] for each, _ in self.members]
+        shapes = [spec.shape for spec, (_, count) in zip(specs, self.members) for _ in range(count)]
+        parts = rows.split([spec.rows for spec, (_, count) in zip(specs, self.members) for _ in range(count)])
+        pieces = [part.reshape(shape) for part, shape in zip(parts, shapes)]
+        packed = source.packed
+        if packed is None:
+            self.lists[source.position] = pieces
+        else:
+            assert packed.axis is not None
+            self.found[packed.val.slot] = torch.cat([piece.movedim(packed.axis, 0) for piece in pieces])
+
+    def whole(self, source: Source, axes: int) -> Any:
+        """The rows of a result, node by node, where this many axes are counted as rows."""
+        packed = source.packed
+        if packed is None:
+            pieces = self.lists[source.position]
+        else:
+            assert packed.axis is not None and packed.length is not None
+            parts = self.found[packed.val.slot].split(self.sizes(packed.length).tolist())
+            pieces = [part.reshape(-1, *packed.val.shape[1:]).movedim(0, packed.axis) for part in parts]
+        return torch.cat([piece.reshape(-1, *piece.shape[axes:]) for piece in pieces])
+
     def _list(self, source: Source, buckets: Sequence[Bucket], parts: Sequence[Any]) -> None:
         """Keeps a value of several sizes, node by node."""
         listed = self.lists[source.position] = [None] * self.count

@@ -33,7 +33,8 @@ class Variant(NamedTuple):
 class Noted:
     """The reads of a trace, for its variant.
 
-    asked: the sizes of arrays that the program has decided by, in order; signature: the call's, but for sizes.
+    asked: the sizes of arrays that the program has decided by, in order; signature: the call's, but for sizes; specs:
+    those of the signature.
     """
 
     def __init__(self) -> None:
@@ -41,6 +42,7 @@ class Noted:
         self.kept: tuple[Any, ...] = ()
         self.asked: tuple[int, ...] = ()
         self.signature: Any = None
+        self.specs: Sequence[Any] = ()
         self.traced: Any = None
 
     def steady(self, *steady: type) -> bool:

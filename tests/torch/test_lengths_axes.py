@@ -353,3 +353,60 @@ def test_a_graph_of_such_operands_is_saved_and_read(tmp_path: Any) -> None:
     assert restored.count == 4
     assert len({kind.family for kind in restored.kinds}) == 1
     assert [kind.operands[1].rows for kind in restored.kinds] == [9, 49, 25, 16]
+
+
+class Pairs(nn.Module):
+    """Results of which two axes differ, and the last one of which differs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(C, C)
+
+    def forward(self, x: Any) -> Any:
+        q = self.layer(x)
+        return q @ q.mT, q.mT * 1
+
+
+class Parts(nn.Module):
+    """A program that runs operator by operator on the results of a cell."""
+
+    def __init__(self, body: Callable[..., Any]) -> None:
+        super().__init__()
+        self.pairs, self.body = Pairs(), body
+
+    def forward(self, x: Any) -> Any:
+        return self.body(*self.pairs(x))
+
+
+def written(a: Any, q: Any) -> Any:
+    part = a[0]
+    part.add_(1)
+    a[1] = 2.0
+    return a * 1
+
+
+PARTS: dict[str, Callable[..., Any]] = {
+    "a row": lambda a, q: a[0] + a[-1],
+    "a number": lambda a, q: a[0][1] + a[1, 0],
+    "a column": lambda a, q: a[:, 0] + q[1],
+    "rows, one by one": lambda a, q: torch.stack([row * 2 for row in a]),
+    "rows put together": lambda a, q: torch.cat([a[0], q[1]]),
+    "turned": lambda a, q: a.t() @ q.t(),
+    "in one line": lambda a, q: a.view(-1).cumsum(0),
+    "under an axis": lambda a, q: a[None][0] + a.unsqueeze(0),
+    "cut": lambda a, q: a.split(1)[1] + q[2:4, :1],
+    "written to": written,
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("under", [False, True])
+def test_operators_take_such_results(name: str, under: bool) -> None:
+    body = PARTS[name]
+    torch.manual_seed(0)
+    eager = Parts((lambda a, q: body(a[0], q[0])) if under else body)
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True)
+    for seed in range(3):
+        given = samples(lambda draw, n: (numbers(draw, *(1,) * under, n, C),), seed, (3, 7, 3, 2, 5))
+        report = assert_as_eagerly(eager, net, given, expand=("Parts",))
+    assert report.kinds["pairs"].launches == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import random
-from contextlib import nullcontext
 from typing import Any, Callable
 
 import pytest
@@ -16,6 +15,7 @@ from torch import nn  # noqa: E402
 import gluonjit  # noqa: E402
 from gluonjit.analysis import traces  # noqa: E402
 from gluonjit.engines.torch.ragged.program import Ragged  # noqa: E402
+from tests.common.torch_lengths import assert_as_eagerly, met, numbers, samples, whole  # noqa: E402
 from tests.common.torch_support import assert_close  # noqa: E402
 
 C, WORDS = 8, 20
@@ -35,14 +35,6 @@ class Model(nn.Module):
 
     def forward(self, *given: Any) -> Any:
         return self.body(self, *given)
-
-
-def numbers(draw: Any, *shape: int) -> Any:
-    return torch.randn(shape, generator=draw)
-
-
-def whole(draw: Any, most: int, *shape: int) -> Any:
-    return torch.randint(most, shape, generator=draw)
 
 
 def laplacian(a: Any) -> Any:
@@ -117,52 +109,6 @@ def both(body: Callable[..., Any]) -> tuple[Any, Any]:
     return net, gluonjit.hybridize(copy.deepcopy(net), dynamic_batch=True)
 
 
-def flat(found: Any) -> list[Any]:
-    return [item for part in found for item in flat(part)] if isinstance(found, (tuple, list)) else [found]
-
-
-def samples(make: Callable[[Any, int], tuple[Any, ...]], seed: int, lengths: Any) -> list[tuple[Any, ...]]:
-    draw = torch.Generator().manual_seed(seed)
-    return [make(draw, length) for length in lengths]
-
-
-def run(net: Any, given: list[tuple[Any, ...]], learns: bool, **options: Any) -> tuple[list[Any], list[Any], Any]:
-    """Results, gradients of weights and of inputs that learn, and the report of a minibatch."""
-    net.zero_grad()
-    own = [tuple([x.clone().requires_grad_(learns and x.is_floating_point()) for x in sample]) for sample in given]
-    region = gluonjit.batching(**options) if options else nullcontext()
-    with region as batch:
-        found = [flat(net(*sample)) for sample in own]
-        items = [item for each in found for item in each]
-        total = sum((item * torch.linspace(1, 2, item.numel()).view(item.shape)).sum() for item in items)
-        if total.requires_grad:
-            total.backward()
-    kept = [item.detach().clone() for item in items]
-    leaves = [*net.parameters(), *[x for sample in own for x in sample if x.requires_grad]]
-    return kept, [None if leaf.grad is None else leaf.grad.clone() for leaf in leaves], batch and batch.report
-
-
-def assert_as_eagerly(eager: Any, net: Any, given: list[Any], learns: bool = False, **options: Any) -> Any:
-    """Compare a minibatch with the eager program, and return its report."""
-    wanted, gradients, _ = run(eager, given, learns)
-    found, own, report = run(net, given, learns, **{"granularity": "cell", **options})
-    for number, (one, other) in enumerate(zip(found, wanted)):
-        assert_close(one, other, f"result {number}", 1e-4)
-    for number, (one, other) in enumerate(zip(own, gradients)):
-        assert (one is None) == (other is None), f"gradient {number}"
-        if one is not None:
-            assert_close(one, other, f"gradient {number}", 1e-4)
-    return report
-
-
-def met(net: Any, make: Any) -> None:
-    """Lets a model meet enough lengths that others are derived."""
-    for lengths in ((3, 5), (4, 7, 6), (8, 2)):
-        with gluonjit.batching(granularity="cell"):
-            for sample in samples(make, 9, lengths):
-                net(*sample)
-
-
 @pytest.mark.parametrize("learns", [False, True])
 @pytest.mark.parametrize("name", BODIES)
 def test_lengths_along_any_axes_are_one_kind(name: str, learns: bool) -> None:
@@ -183,49 +129,6 @@ def test_as_many_samples_as_there_are() -> None:
     for count in (1, 3, 8, 32):
         report = assert_as_eagerly(eager, net, samples(make, count, [draw.randint(2, 9) for _ in range(count)]))
         assert report.kinds["Model"].launches == 1
-
-
-class Stack(nn.Module):
-    """Cells one after the other, each a layer on (1, n, d)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embed, self.out = nn.Embedding(WORDS, C), nn.Linear(C, 3)
-        self.first = nn.TransformerEncoderLayer(C, 2, 12, dropout=0.0, batch_first=True)
-        self.second = nn.TransformerEncoderLayer(C, 2, 12, dropout=0.0, batch_first=True)
-
-    def forward(self, tokens: Any) -> Any:
-        x = self.second(self.first(self.embed(tokens)))
-        return self.out(x[0, -1] if float(tokens.sum()) > 1e9 else x[0])
-
-
-def test_a_result_is_the_operand_of_the_next_cell() -> None:
-    torch.manual_seed(0)
-    eager = Stack()
-    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True)
-
-    def make(draw: Any, n: int) -> tuple[Any, ...]:
-        return (whole(draw, WORDS, 1, n),)
-
-    met(net, make)
-    report = assert_as_eagerly(eager, net, samples(make, 1, (4, 10, 6, 12, 3, 7, 5, 9)))
-    assert report.kinds["first"].launches == report.kinds["second"].launches == 1
-    assert report.kinds["first"].nodes == 8
-    assert not any("view" in name or "getitem" in name for name in report.kinds)
-
-
-def test_a_computed_operand_is_laid_out_anew() -> None:
-    """It is a single row as an operator gives it, and has to be as many as it has words."""
-    torch.manual_seed(0)
-    eager = nn.TransformerEncoderLayer(C, 2, 12, dropout=0.0, batch_first=True)
-    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True)
-    for seed in range(3):
-        given = samples(lambda draw, n: (numbers(draw, 1, n, C),), seed, (4, 10, 6, 12, 3))
-        with gluonjit.batching(granularity="cell", scheduler="depth") as batch:
-            found = [net(net(x).tanh() * 2) for (x,) in given]
-        for one, (x,) in zip(found, given):
-            assert_close(one, eager(eager(x).tanh() * 2), "a result", 1e-4)
-    assert batch.report.kinds["TransformerEncoderLayer"].launches == 2
 
 
 def test_operands_of_the_first_batch_stay_as_they_were_captured() -> None:
@@ -276,35 +179,6 @@ def test_ways_to_run(options: dict[str, Any]) -> None:
         eager, net = both(body)
         met(net, make)
         assert_as_eagerly(eager, net, samples(make, 0, (4, 10, 6, 4, 3)), **options)
-
-
-def test_look_ups_of_one_line_are_rows() -> None:
-    eager = nn.Embedding(WORDS, C)
-    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True)
-    given = [torch.tensor([[3, 5, 3]]), torch.tensor([[[5, 1]]]), torch.tensor([[7]])]
-    for _ in range(2):
-        with gluonjit.batching(granularity="cell") as batch:
-            found = [net(each) for each in given]
-            parts = [found[0][0], found[0].squeeze(0), found[0][0][1], found[1][0], found[0][-1][2:]]
-            views = [found[0].view(3, C), found[0].unsqueeze(0)]
-        for one, each in zip(found, given):
-            assert_close(one, eager(each), "entries", 0)
-        wanted = eager(given[0])
-        others = [
-            wanted[0],
-            wanted.squeeze(0),
-            wanted[0, 1],
-            eager(given[1])[0],
-            wanted[0, 2:],
-            wanted[0],
-            wanted[None],
-        ]
-        for one, other in zip([*parts, *views], others):
-            assert one.shape == other.shape
-            assert_close(one, other, "a part", 0)
-    assert batch.report.launches == 0
-    with gluonjit.batching(granularity="cell"), pytest.raises(IndexError):
-        net(torch.tensor([[3, WORDS]]))
 
 
 def test_gradients_of_gradients() -> None:

@@ -336,6 +336,16 @@ def test_a_cell_of_a_new_structure_in_each_call_is_given_up() -> None:
     assert "Spans" not in report.kinds and launches(report, "layer") == (4, 1)
 
 
+def test_a_cell_of_lists_whose_sizes_do_not_come_again_is_given_up() -> None:
+    net = gluonjit.hybridize(Words(), dynamic_batch=True, granularity="cell")
+    documents = [sentences((k + 2, 22 - k)) for k in range(20)]
+    for begin in range(0, 20, 4):
+        with gluonjit.batching():
+            sum(net(document) for document in documents[begin : begin + 4]).backward()
+    report = gluonjit.explain()
+    assert "Words" not in report.kinds and launches(report, "letters") == (8, 1)
+
+
 class ByHand(nn.Module):
     """A cell over the words of a sentence, in the loop of its author, who begins with no state."""
 

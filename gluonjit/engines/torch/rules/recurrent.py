@@ -18,7 +18,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 class Layer(NamedTuple):
-    """What a layer is but for its weights: the name of its operator, and arguments of torch.nn.RNNBase.
+    """A layer but for its weights: the name of its operator, and arguments of torch.nn.RNNBase.
 
     It drops nothing: a layer that does is recorded as several."""
 

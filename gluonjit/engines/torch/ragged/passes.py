@@ -13,7 +13,7 @@ import torch
 from torch.autograd import Function, Variable
 
 
-class PassSteps(NamedTuple):
+class PackedSteps(NamedTuple):
     """The steps of packed rows: how many rows each has, on the host as a tensor too, and places of states.
 
     before: the place of the state before each row, among those that the sequences begin with and then those of all
@@ -27,7 +27,7 @@ class PassSteps(NamedTuple):
 
 
 class _Mode(NamedTuple):
-    """The way that a kind of layer runs. Biases of the state are added to those of the input, if that is the same.
+    """The functions of a kind of layer. Biases of the state are added to those of the input, if that is the same.
 
     forward: of (what is computed of the inputs, counts, states, weight and bias of the state), the states after each
     row, and what else is kept; backward: see `_Pass.backward`.
@@ -38,7 +38,7 @@ class _Mode(NamedTuple):
     adds_biases: bool
 
 
-def run_pass(name: str, packed: Callable[..., Any], steps: PassSteps, data: Any, begin: Any, weights: Any) -> Any:
+def run_pass(name: str, packed: Callable[..., Any], steps: PackedSteps, data: Any, begin: Any, weights: Any) -> Any:
     """The outputs of all rows, and the states after the last ones, (sequences, h).
 
     packed: PyTorch's own way, of (data, begin, weights), for gradients of gradients.
@@ -54,7 +54,7 @@ class _Pass(Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(
-        ctx: Any, mode: _Mode, packed: Any, steps: PassSteps, data: Any, state: Any, memory: Any, *weights: Any
+        ctx: Any, mode: _Mode, packed: Any, steps: PackedSteps, data: Any, state: Any, memory: Any, *weights: Any
     ) -> Any:
         of_input, of_state, bias, own = weights
         if bias is not None and mode.adds_biases:
@@ -124,7 +124,15 @@ def _lstm(given: Any, counts: list[int], begin: Any, weight: Any, bias: Any) -> 
 
 
 def _lstm_back(
-    found: Any, of_memory: Any, steps: PassSteps, gates: Any, _: Any, outputs: Any, kept: Any, memory: Any, weights: Any
+    found: Any,
+    of_memory: Any,
+    steps: PackedSteps,
+    gates: Any,
+    _: Any,
+    outputs: Any,
+    kept: Any,
+    memory: Any,
+    weights: Any,
 ) -> tuple[Any, ...]:
     memories, bent = kept
     (i, f, g, o), width = gates.chunk(4, 1), outputs.shape[1]
@@ -165,7 +173,7 @@ def _gru(given: Any, counts: list[int], begin: Any, weight: Any, bias: Any) -> t
 
 
 def _gru_back(
-    found: Any, _: Any, steps: PassSteps, gates: Any, before: Any, outputs: Any, kept: Any, memory: Any, weights: Any
+    found: Any, _: Any, steps: PackedSteps, gates: Any, before: Any, outputs: Any, kept: Any, memory: Any, weights: Any
 ) -> tuple[Any, ...]:
     (r, z, n), (of_n,) = gates.chunk(3, 1), kept
     by_n = (1 - z) * (1 - n * n)
@@ -199,7 +207,7 @@ def _rnn_back(slope_of: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
     def backward(
         found: Any,
         _: Any,
-        steps: PassSteps,
+        steps: PackedSteps,
         given: Any,
         before: Any,
         outputs: Any,

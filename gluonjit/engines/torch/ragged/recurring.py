@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from gluonjit.engines.torch.arrays import sent
-from gluonjit.engines.torch.ragged.passes import PassSteps, run_pass
+from gluonjit.engines.torch.ragged.passes import PackedSteps, run_pass
 from gluonjit.engines.torch.rules.recurrent import Layer, apart, beside
 
 
 class Packing(NamedTuple):
-    """The order of packed rows: step by step, the longest sequence first, from one sequence after the other.
+    """The order in which rows, one sequence after the other, are packed: step by step, the longest sequence first.
 
     rows: which row comes at each place; back: the place of each row; turned: the place of the row as far from the other
     end of its sequence; sequences: which one comes at each place; places: that of each; steps: of this order.
@@ -25,7 +25,7 @@ class Packing(NamedTuple):
     turned: Any
     sequences: Any
     places: Any
-    steps: PassSteps
+    steps: PackedSteps
 
 
 @lru_cache(maxsize=8)  # layers of one program have the same lengths
@@ -43,7 +43,7 @@ def packing_of(lengths: tuple[int, ...], each: int, device: Any) -> Packing:
     before = np.where(step > 0, len(sizes) + offsets[step - 1] + place, place)
     turned = offsets[longest[place] - 1 - step] + place
     last = offsets[longest - 1] + np.arange(len(sizes))
-    steps = PassSteps(counts.tolist(), torch.from_numpy(counts), sent(before, device), sent(last, device))
+    steps = PackedSteps(counts.tolist(), torch.from_numpy(counts), sent(before, device), sent(last, device))
     arrays = (rows, np.argsort(rows), turned, order, np.argsort(order))
     return Packing._make([*[sent(array, device) for array in arrays], steps])
 

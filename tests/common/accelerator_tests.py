@@ -113,7 +113,8 @@ def check(device: Accelerator, task: Task, reuse: bool = False, steps: int = 4, 
     with device.watched(reuse):
         found = trained(net, task, samples, steps)
         faults = list(device.faults)
-        reads = [read for read in device.reads if "checking.py" not in read]  # once for each program that is made
+        once = ("checking.py", "form.py")  # for each program that is made
+        reads = [read for read in device.reads if not any(file in read for file in once)]
     assert not faults
     assert not reads
     for (losses, learned), (others, wanted) in zip(found, expected):
@@ -205,7 +206,11 @@ def test_what_backward_needs_is_known_of_programs_that_name_their_device(device:
         sum(net(x) for x in torch.ones(3, 3, device="sim")).backward()
 
 
-@pytest.mark.parametrize("cases", by_operator(BATCHED), ids=first)
+NO_KERNEL = "gru.input"
+"""On accelerators it is a kernel of theirs, which the host that stands in for one does not have."""
+
+
+@pytest.mark.parametrize("cases", [cases for cases in by_operator(BATCHED) if first(cases) != NO_KERNEL], ids=first)
 def test_a_batched_operator_stays_on_the_device(device: Accelerator, cases: list[Case]) -> None:
     for case in {id(case): case for case in (cases[0], cases[-1])}.values():
         layouts, samples = layouts_of(case)[-1], draw(case, 3)

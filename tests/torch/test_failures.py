@@ -179,7 +179,7 @@ def test_what_the_program_raises_itself_is_left_alone() -> None:
 
 
 def test_samples_are_numbered_within_their_minibatch() -> None:
-    net = gluonjit.hybridize(Takes(lambda net, x: net.dense(x) + torch.ones(4)))
+    net = gluonjit.hybridize(Takes(lambda net, x: net.dense(net.dense(x)) + torch.ones(4)))
     for _ in range(3):
         with pytest.raises(CaptureError, match="In sample 2, at"):
             [net(x) for x in (torch.ones(4), torch.ones(4), torch.ones(3))]

@@ -420,7 +420,7 @@ class Mixing(Net):
 
 
 class Turning(Mixing):
-    """The result has the rows along its second axis, so that each number of rows is a kind of its own."""
+    """The result has the rows along its second axis."""
 
     def forward(self, x: Any) -> Any:
         return super().forward(x).sum()
@@ -429,11 +429,19 @@ class Turning(Mixing):
         return (torch.softmax(self.a(x) @ self.b(x).t(), -1) @ x).t().tanh()
 
 
+class Repeating(Mixing):
+    """The number of results of an operator is that of the rows, so that each number of rows is a kind of its own."""
+
+    def mixed(self, x: Any) -> Any:
+        return torch.stack((torch.softmax(self.a(x) @ self.b(x).t(), -1) @ x).tanh().unbind(0), 1).sum()
+
+
 @pytest.mark.parametrize(
     ("kind", "numbers", "reason"),
     [
         (Mixing, (2, 3, 4, 5, 6, 7), "7 operators in one cell"),
-        (Turning, (2, 3, 4, 5, 6, 7), outlines.VARIED),
+        (Turning, (2, 3, 4, 5, 6, 7), "8 operators in one cell"),
+        (Repeating, (2, 3, 4, 5, 6, 7), outlines.VARIED),
         (Turning, (2, 3, 2, 3, 4, 5, 2, 3, 2), "8 operators in one cell"),
     ],
 )

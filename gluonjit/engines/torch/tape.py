@@ -319,8 +319,9 @@ class Tape:
                 known = found.get(id(leaf))
                 if gradient.layout is not torch.strided:  # of a sparse look-up; its own add_ takes no dense one
                     found[id(leaf)] = gradient if known is None else known + gradient
-                elif known is None:
-                    found[id(leaf)] = gradient if gradient.is_contiguous() else gradient.contiguous()
+                elif known is None:  # a kernel may give one tensor for two weights, such as the biases of an LSTM
+                    own = gradient.is_contiguous() and sum(gradient is other for other in got) == 1
+                    found[id(leaf)] = gradient if own else gradient.clone(memory_format=torch.contiguous_format)
                 elif known.layout is not torch.strided:
                     found[id(leaf)] = gradient + known
                 else:

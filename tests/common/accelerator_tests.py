@@ -138,7 +138,8 @@ def test_a_model_trains_on_the_device_as_on_the_host(
     assert set(report.unbatched) <= {"tree"}  # its argument is an object
     assert not report.fused  # what runs in C is of the host's memory
     assert report.launches < 0.6 * report.nodes
-    assert report.executed.ran == {executor: 1}
+    any_length = name == "layer" and executor == "replay"  # which is no static plan
+    assert report.executed.ran == {"steps" if any_length else executor: 1}
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)

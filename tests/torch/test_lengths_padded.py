@@ -67,6 +67,10 @@ PADDED: dict[str, Callable[..., Any]] = {
     "a mean by hand": ONE["a mean by hand"],
     "attention as one operator": ONE["attention as one operator"],
     "a mask": ONE["a mask"],
+    "the largest of whole numbers": lambda net, x: (
+        net.out(x[0]) + (x * 9).long().amax(0)[:3] - (x > 0).long().amin(0)[:3]
+    ),
+    "any and all": lambda net, x: net.out(x[0]) * (x > 0).any(0)[:3] + (x > -1).all(0)[:3] + (x > 0).amax(0)[:3],
     "pooled": lambda net, x: F.max_pool2d(x[None, None], (len(x), 1))[0, 0, 0],
 }
 

@@ -14,7 +14,7 @@ import torch
 from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.rules import linear
 from gluonjit.engines.torch.rules.table import rule_of
-from gluonjit.engines.torch.rules.values import Shape, Shaped
+from gluonjit.engines.torch.rules.values import NotBatchable, Shape, Shaped
 from gluonjit.engines.torch.trace import Attrs, Operand, Trace, TraceOp
 from gluonjit.graph import intern_spec
 
@@ -154,8 +154,7 @@ class PaddedTrace:
             return place
         shape, dtype = self.trace.shapes[place]
         if value in (inf, -inf) and not dtype.startswith(("float", "bfloat")):
-            limits = torch.iinfo(getattr(torch, dtype))
-            value = limits.max if value > 0 else limits.min
+            value = _limit(dtype, value > 0)
         hole = self._hole(axes, len(shape))
         attrs = (("self", Operand(0)), ("mask", Operand(1)), ("value", value))
         (found,) = self.emit("masked_fill.Scalar", [place, hole], attrs, [(shape, dtype)])
@@ -171,6 +170,16 @@ class PaddedTrace:
         """Writes an operator of the form, with some arguments changed."""
         attrs = tuple([(name, changed.get(name, value)) for name, value in op.attrs])
         return self.emit(op.name, given, attrs, self.outputs(op))
+
+
+def _limit(dtype: str, largest: bool) -> Any:
+    """The largest or the smallest number of a dtype that has no infinity. Raises NotBatchable."""
+    if dtype == "bool":
+        return largest
+    if dtype.startswith("complex"):
+        raise NotBatchable(f"numbers of {dtype} have no order")
+    limits = torch.iinfo(getattr(torch, dtype))
+    return limits.max if largest else limits.min
 
 
 def takes_number(op: TraceOp) -> bool:

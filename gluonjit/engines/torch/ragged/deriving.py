@@ -137,14 +137,8 @@ class Recipe:
         return found, tuple([known.get(length, 0) for length in range(form.lengths)])
 
     def _shape(self, position: int, known: dict[int, int]) -> tuple[int, ...]:
-        sizes = self._form.sizes
         try:
-            return tuple(
-                [
-                    known[sizes[position, axis]] if (position, axis) in sizes else size
-                    for axis, size in enumerate(self._form.trace.shapes[position][0])
-                ]
-            )
+            return self._form.shape(position, known)
         except KeyError:
             raise NotDerivable from None
 

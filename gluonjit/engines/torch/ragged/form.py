@@ -55,6 +55,13 @@ class Form:
             found[key] = found.get(key, 0) + prod([size for axis, size in enumerate(shape) if axis not in axes])
         return tuple([(times, key) for key, times in found.items()])
 
+    def shape(self, position: int, lengths: Any) -> tuple[int, ...]:
+        """The shape of a value at these lengths, by their numbers. Raises KeyError for one that is not among them."""
+        whole, sizes = self.trace.shapes[position][0], self.sizes
+        return tuple(
+            [lengths[sizes[position, axis]] if (position, axis) in sizes else size for axis, size in enumerate(whole)]
+        )
+
     def axes(self, position: int) -> list[int]:
         """The axes of a value whose sizes differ."""
         rank = len(self.trace.shapes[position][0])

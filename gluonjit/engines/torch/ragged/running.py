@@ -17,6 +17,13 @@ _SAVED = 8000
 """The elements that one operator may work on in vain, for what another launch of it costs."""
 
 
+class _Group(NamedTuple):
+    """Members that run alike, by their numbers, and their lengths."""
+
+    lengths: tuple[int, ...]
+    numbers: list[int]
+
+
 class Bucket(NamedTuple):
     """Nodes that run together: of one length, or of lengths up to `sizes`, by a padded program."""
 
@@ -72,33 +79,31 @@ class StageRun:
         alike: dict[Any, list[int]] = {}
         for number, (member, _) in enumerate(self.members):
             alike.setdefault(member.key(stage), []).append(number)
-        groups = list(alike.values())
+        groups = [_Group(self.members[numbers[0]][0].lengths, numbers) for numbers in alike.values()]
         if len(groups) == 1 or stage.number not in self._stages.pads:
-            return [self._of_one_length(stage, numbers) for numbers in groups]
+            return [self._of_one_length(stage, group) for group in groups]
         found = []
-        for numbers in _gathered(stage, [(self.members[group[0]][0].lengths, group) for group in groups], self.members):
-            sizes = [self.members[number][0].lengths for number in numbers]
-            if len({self.members[number][0].key(stage) for number in numbers}) == 1:
-                found.append(self._of_one_length(stage, numbers))
-                continue
-            most = tuple(map(max, *sizes))
-            used = {length for _, lengths in stage.elements for length in lengths}.union(stage.lengths)
-            used -= self._stages.form.products.keys()
-            kept = [size if length in used else 0 for length, size in enumerate(most)]
-            for whole in (tuple(map(_rounded, kept)), tuple(kept)):
-                program = self._stages.padded(stage, whole)
-                if program is not None:
-                    found.append(Bucket(self._nodes_of(numbers), program, whole))
-                    break
-            else:
-                by_key: dict[Any, list[int]] = {}
-                for number in numbers:
-                    by_key.setdefault(self.members[number][0].key(stage), []).append(number)
-                found += [self._of_one_length(stage, group) for group in by_key.values()]
+        for together in _gathered(stage, groups, self.members):
+            padded = self._of_many_lengths(stage, together) if len(together) > 1 else None
+            found += [self._of_one_length(stage, group) for group in together] if padded is None else [padded]
         return found
 
-    def _of_one_length(self, stage: LengthStage, numbers: list[int]) -> Bucket:
-        return Bucket(self._nodes_of(numbers), self.members[numbers[0]][0].part(stage), None)
+    def _of_many_lengths(self, stage: LengthStage, groups: Sequence[_Group]) -> Bucket | None:
+        """Groups that run together; None if there is no program for their sizes."""
+        used = {length for _, lengths in stage.elements for length in lengths}.union(stage.lengths)
+        used -= self._stages.form.products.keys()
+        most = map(max, *[group.lengths for group in groups])
+        kept = tuple([size if length in used else 0 for length, size in enumerate(most)])
+        for sizes in (tuple(map(_rounded, kept)), kept):
+            program = self._stages.padded(stage, sizes)
+            if program is not None:
+                return Bucket(
+                    self._nodes_of(sorted(number for group in groups for number in group.numbers)), program, sizes
+                )
+        return None
+
+    def _of_one_length(self, stage: LengthStage, group: _Group) -> Bucket:
+        return Bucket(self._nodes_of(group.numbers), self.members[group.numbers[0]][0].part(stage), None)
 
     def _nodes_of(self, numbers: Sequence[int]) -> Any:
         if len(numbers) == len(self.members):
@@ -161,11 +166,7 @@ class StageRun:
         return shaped.movedim(1, packed.axis + 1) if packed.axis else shaped
 
     def _all_padded(self, source: Source, pieces: Sequence[Any], sizes: tuple[int, ...]) -> list[Any]:
-        form = self._stages.form
-        wanted = [
-            sizes[form.sizes[source.position, axis]] if (source.position, axis) in form.sizes else size
-            for axis, size in enumerate(form.trace.shapes[source.position][0])
-        ]
+        wanted = self._stages.form.shape(source.position, sizes)
         found = []
         for piece in pieces:
             sized = zip(reversed(piece.shape), reversed(wanted))
@@ -258,23 +259,21 @@ def _rounded(size: int) -> int:
     return -(-size // step) * step
 
 
-def _gathered(
-    stage: LengthStage, groups: Sequence[tuple[Sequence[int], list[int]]], members: Sequence[tuple[Any, int]]
-) -> list[list[int]]:
-    """The members that run together: those of one length, and of others where padding costs less than a launch."""
-    sized = sorted([(stage.size(lengths), lengths, numbers) for lengths, numbers in groups], key=lambda each: -each[0])
-    found: list[list[int]] = []
+def _gathered(stage: LengthStage, groups: Sequence[_Group], members: Sequence[tuple[Any, int]]) -> list[list[_Group]]:
+    """The groups that run together: where padding costs less than a launch."""
+    sized = sorted([(stage.size(group.lengths), group) for group in groups], key=lambda each: -each[0])
+    found: list[list[_Group]] = []
     most: Sequence[int] = ()
     size = nodes = 0
-    for own, lengths, numbers in sized:
-        count = sum([members[number][1] for number in numbers])
+    for own, group in sized:
+        count = sum([members[number][1] for number in group.numbers])
         if found:
-            both = tuple(map(max, most, lengths))
+            both = tuple(map(max, most, group.lengths))
             whole = stage.size(both)
             if (whole - size) * nodes + (whole - own) * count <= _SAVED * len(stage.places):
-                found[-1] += numbers
+                found[-1].append(group)
                 most, size, nodes = both, whole, nodes + count
                 continue
-        found.append([*numbers])
-        most, size, nodes = lengths, own, count
-    return [sorted(numbers) for numbers in found]
+        found.append([group])
+        most, size, nodes = group.lengths, own, count
+    return found

@@ -6,7 +6,7 @@ softmax. An operator that could make padding infinite gets ones there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from math import inf, prod
 from typing import Any
 
@@ -71,10 +71,9 @@ def _moved(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...
 
 def _viewed(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]:
     """Views and expansions: as they follow from the shapes."""
-    (before, after), (source, result) = (
-        [padded.ragged(position) for position in (op.inputs[0], op.outputs[0])],
-        (padded.shape(op.inputs[0]), padded.shape(op.outputs[0])),
-    )
+    (given_at,), (made_at,) = op.inputs, op.outputs
+    before, after = padded.ragged(given_at), padded.ragged(made_at)
+    source, result = padded.shape(given_at), padded.shape(made_at)
     if rule_of(op.name) is shapes.expanded:
         attrs = (("self", Operand(0)), ("size", result))
         made = padded.emit("expand.default", given, attrs, padded.outputs(op))
@@ -143,6 +142,13 @@ def _elementwise(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[in
     return made
 
 
+def _neutral(padded: PaddedTrace, place: int, ragged: Mapping[int, int], axes: Set[int], value: Any) -> int:
+    """A value with this entry in place of padding along some axes; along others zeros, if it may be infinite there."""
+    if place in padded.wild:
+        place = padded.filled(place, {axis: length for axis, length in ragged.items() if axis not in axes}, 0.0)
+    return padded.filled(place, {axis: length for axis, length in ragged.items() if axis in axes}, value)
+
+
 def _reduced(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]:
     if op.name not in _FILLS:
         raise NotBatchable(f"{op.name}: not beside padding")
@@ -156,11 +162,7 @@ def _reduced(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, .
         raise NotBatchable(f"{op.name}: places among all entries")
     if args.get("dtype") is not None and along:
         raise NotBatchable(f"{op.name}: into another dtype")
-    others = {axis: length for axis, length in ragged.items() if axis not in places}
-    (source,) = given
-    if source in padded.wild:
-        source = padded.filled(source, others, 0.0)
-    source = padded.filled(source, along, _FILLS[op.name])
+    source = _neutral(padded, given[0], ragged, places, _FILLS[op.name])
     if not op.name.startswith("mean.") or not along:
         return padded.again(op, [source])
     (shaped,) = padded.outputs(op)
@@ -186,12 +188,7 @@ def _softmax(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, .
         raise NotBatchable(f"{op.name}: not beside padding")
     dim = counted(len(padded.shape(op.inputs[0])), dict(op.attrs)["dim"])
     along = {axis: length for axis, length in ragged.items() if axis == dim}
-    others = {axis: length for axis, length in ragged.items() if axis != dim}
-    (source,) = given
-    if source in padded.wild:
-        source = padded.filled(source, others, 0.0)
-    source = padded.filled(source, along, -inf)
-    (found,) = padded.again(op, [source])
+    (found,) = padded.again(op, [_neutral(padded, given[0], ragged, {dim}, -inf)])
     if name == "_log_softmax":
         found = padded.filled(found, along, 0.0)
     else:

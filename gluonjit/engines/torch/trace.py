@@ -24,10 +24,12 @@ WITHOUT_HISTORY = {
 """Operators whose results require no gradients, whatever they are given."""
 
 
+RECURRENT = ("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input")
+"""Recurrent layers, each recorded as one operator."""
 _PRODUCTS = {
     f"{name}.default"
     for name in ("mm", "addmm", "mv", "addmv", "bmm", "baddbmm", "addbmm", "convolution", "_trilinear")
-} | {f"{name}.input" for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")}
+}.union(RECURRENT)
 
 
 class NeedsValue(Exception):

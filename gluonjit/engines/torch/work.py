@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from gluonjit.engines.torch.trace import Shaped, Trace, TraceOp
+from gluonjit.engines.torch.trace import RECURRENT, Shaped, Trace, TraceOp
 from gluonjit.graph import Work
 
 _PRODUCTS = {
@@ -16,7 +16,6 @@ _PRODUCTS = {
     "dot.default": 1,
 }
 """Products of matrices, and which of their inputs is the right one."""
-_RECURRENT = {"lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input"}
 _SIZES = {"float16": 2, "bfloat16": 2, "float64": 8, "int64": 8, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
 
 
@@ -36,7 +35,7 @@ def _flops(op: TraceOp, trace: Trace) -> float:
     results = sum(prod(trace.shapes[position][0]) for position in op.outputs)
     if op.name == "convolution.default":
         return 2.0 * results * prod(trace.shapes[op.inputs[1]][0][1:])
-    if op.name in _RECURRENT:  # each step goes through all matrices
+    if op.name in RECURRENT:  # each step goes through all matrices
         weights = sum(prod(trace.shapes[k][0]) for k in op.inputs if len(trace.shapes[k][0]) == 2)
         return 2.0 * prod(trace.shapes[op.inputs[0]][0][:2]) * weights
     if op.name not in _PRODUCTS:

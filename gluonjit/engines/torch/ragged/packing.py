@@ -17,8 +17,7 @@ from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.ragged.recurring import recurred
 from gluonjit.engines.torch.ragged.stages import Packed
 from gluonjit.engines.torch.rules import layers, picking, pointwise, reductions, shapes
-from gluonjit.engines.torch.rules.recurrent import is_layer as is_recurrent
-from gluonjit.engines.torch.rules.recurrent import layer_of
+from gluonjit.engines.torch.rules.recurrent import layer_of, recurrent
 from gluonjit.engines.torch.rules.shapes import axis as counted
 from gluonjit.engines.torch.rules.table import RULES, batch_op, operator_named, rule_of
 from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Shape, Shaped, Val, Writer
@@ -67,7 +66,7 @@ class Packer:
         chosen = self._chosen(number, op, given, outputs[0])
         if chosen is not None:
             return [chosen]
-        if is_recurrent(op.name) and len(lengths) == 1:
+        if rule_of(op.name) is recurrent and len(lengths) == 1:
             return self._recurrent(op, given, outputs)
         if len(lengths) > 1 or not {length for _, _, length in outputs} <= {*lengths, None}:
             if rule_of(op.name) is shapes.expanded and len(lengths) == 0:

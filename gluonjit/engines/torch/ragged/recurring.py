@@ -68,13 +68,13 @@ def recurred(rows: Any, *rest: Any, layer: Layer) -> list[Any]:
 
 
 def _by_pytorch(layer: Layer, packing: Packing, data: Any, begin: Any, weights: Any) -> Any:
-    return layer.run_packed(data, packing.steps.sizes, begin, weights)
+    return layer.run_packed(packing.steps.sizes, data, begin, weights)
 
 
 def _by_passes(layer: Layer, packing: Packing, data: Any, begin: Any, weights: Any) -> Any:
     ways, each = 1 + layer.bidirectional, 4 if layer.has_biases else 2
     one = layer._replace(layers=1, bidirectional=False)
-    packed = partial(_packed, one, packing.steps.sizes)
+    packed = partial(one.run_packed, packing.steps.sizes)
     ends = []
     for number in range(layer.layers):
         outputs = []
@@ -87,7 +87,3 @@ def _by_passes(layer: Layer, packing: Packing, data: Any, begin: Any, weights: A
             ends.append(last)
         data = torch.cat(outputs, 1) if ways > 1 else outputs[0]
     return (data, *[torch.stack(states) for states in zip(*ends)])
-
-
-def _packed(layer: Layer, sizes: Any, data: Any, begin: Any, weights: Any) -> Any:
-    return layer.run_packed(data, sizes, begin, weights)

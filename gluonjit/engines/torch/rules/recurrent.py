@@ -44,8 +44,8 @@ class Layer(NamedTuple):
         rest = (self.has_biases, self.layers, 0.0, self.training, self.bidirectional, self.batch_first)
         return _FUNCTIONS[self.name](inputs, begin, weights, *rest)
 
-    def run_packed(self, rows: Any, sizes: Any, states: Any, weights: Any) -> Any:
-        """Runs it on the rows of packed sequences."""
+    def run_packed(self, sizes: Any, rows: Any, states: Any, weights: Any) -> Any:
+        """Runs it on the rows of packed sequences, so many at each step."""
         begin = states if self.states > 1 else states[0]
         rest = (self.has_biases, self.layers, 0.0, self.training, self.bidirectional)
         return _FUNCTIONS[self.name](rows, sizes, begin, weights, *rest)
@@ -54,11 +54,6 @@ class Layer(NamedTuple):
 def layer_of(name: str, args: Any) -> Layer:
     """The layer of a call of its operator."""
     return Layer(name, *[args[key] for key in ("has_biases", "num_layers", "train", "bidirectional", "batch_first")])
-
-
-def is_layer(name: str) -> bool:
-    """Tells whether an operator is a recurrent layer."""
-    return name in _FUNCTIONS
 
 
 def recurrent(call: OperatorCall) -> list[Val]:

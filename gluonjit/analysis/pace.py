@@ -6,7 +6,7 @@ ways in turns.
 
 The cost of trials is bounded. A trial is a stretch in another way than the one kept: batched, as long as nothing is
 decided; later with other schedulers, or captured otherwise. All trials together may lose the time of `_GRANT` calls and
-the fraction `_SHARE` of all seconds so far; twice as many calls if the block's other phase, training or inference, runs
+the fraction `_SHARE` of all seconds so far; a quarter more calls if the block's other phase, training or inference, runs
 batched, as this one then probably will. A trial that exceeds this is abandoned.
 """
 
@@ -18,10 +18,10 @@ from statistics import median
 from typing import Any, NamedTuple
 
 _CALLS, _STRETCHES = 8, 2  # that run eagerly before the first trial: the first ones take longer than those to come
-_GRANT, _STRETCHES_LOST = 48.0, 4.0  # calls, but no more than this many stretches of them
-_PROMISING = 2.0  # times as many where the block's other phase runs batched
+_GRANT, _STRETCHES_LOST = 128.0, 4.0  # calls, but no more than this many stretches of them
+_PROMISING = 1.25  # times as many where the block's other phase runs batched
 _SHARE = 0.05
-_TRACE = 0.01  # seconds: the first trial is to be allowed a trace, which is not abandoned
+_TRACE = 0.02  # seconds: the first trial is to be allowed a trace, which is not abandoned
 _SURE = (2.0, 1.3, 1.0)  # by how much batches have to be faster where one, two, or three trials are to decide
 _SLOWER = (4.0, 1.3, 1.0)  # and by how much slower: the first one finds everything cold
 _ENOUGH = len(_SURE)
@@ -222,7 +222,8 @@ class Pace:
             self.trials += 1
             self.way = ran.way or self.way
             if ran.whole:
-                known = self.batched if usual else self.strange
+                faster = not ran.explores and each < _TIE * self.unit  # even with what comes once
+                known = self.batched if usual or faster else self.strange
                 known.append(each)
             if ran.loses:
                 self.hopeless += 1.0

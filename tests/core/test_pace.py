@@ -220,6 +220,18 @@ def test_a_phase_may_lose_more_where_the_other_one_runs_batched() -> None:
     for pace in (plain, promising):
         for _ in range(4):
             pace.add(StretchOutcome(True, 0.8, 8))
-    assert promising.grant == 2 * plain.grant
+    assert promising.grant == 1.25 * plain.grant == 1.25 * 4 * 8 * plain.unit
     assert not promising.spent(plain.grant + plain.unit * 8, 8)
     assert plain.spent(plain.grant + plain.unit * 8 + 0.05 * plain.seconds + 0.01, 8)
+
+
+def test_a_trial_that_is_faster_even_with_its_traces_counts() -> None:
+    """What comes once only makes it slower: such a trial is no proof against batches, but one for them."""
+    pace = Pace(True)
+    for _ in range(12):
+        way = pace.wants_eager
+        each = 1e-3 if way else 0.7e-3
+        pace.add(StretchOutcome(way, CALLS * each, CALLS, 0.5e-3, unlike=not way))
+        if pace.decided is not None:
+            break
+    assert pace.decided is False and pace.trials == 2

@@ -6,8 +6,8 @@ ways in turns.
 
 The cost of trials is bounded. A trial is a stretch in another way than the one kept: batched, as long as nothing is
 decided; later with other schedulers, or captured otherwise. All trials together may lose the time of `_GRANT` calls and
-the fraction `_SHARE` of all seconds so far; a quarter more calls if the block's other phase, training or inference, runs
-batched, as this one then probably will. A trial that exceeds this is abandoned.
+the fraction `_SHARE` of all seconds so far; a quarter more calls if the block's other phase, training or inference,
+runs batched, as this one then probably will. A trial that exceeds this is abandoned.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@
 /* As in engines/torch/doors.py: a node always; for some arguments a reference; or nodes of other cells, by known numbers. */
 enum { FREE, SUM, ROWS, STACK, VIEW, PICK, INTO, MEAN };
 
-/* Whether a lazy tensor's value is there, and holds no whole numbers, which may be known. */
+/* Whether a lazy tensor's value is there, and holds no whole numbers, which may be known; not one made from nothing. */
 static int is_float(PyObject *arg) {
     PyObject *value, *spec, *dtype;
-    if (Py_TYPE(arg) != names.torch.lazy[0]) return 0;
+    if (Py_TYPE(arg) != names.torch.lazy[0] || SLOT(arg, names.torch.lazy_k[0]) == Py_Ellipsis) return 0;
     value = SLOT(arg, names.torch.lazy_v[0]);
     spec = value == NULL || Py_TYPE(value) != core.value_type ? NULL : ((Value *)value)->spec;
     dtype = spec == NULL || Py_TYPE(spec) != names.spec_type ? NULL : ((Spec *)spec)->dtype;

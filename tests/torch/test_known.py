@@ -390,7 +390,7 @@ def test_a_structure_that_is_new_each_time_is_expanded() -> None:
 WARNED: dict[str, tuple[Callable[..., Any], str]] = {
     "a number": (lambda net, words, tags, h, lp: h * h.sum().item(), "torch.where"),
     "a write into what was there": (
-        lambda net, words, tags, h, lp: torch.zeros(len(h), TAGS).index_add_(0, tags % len(h), lp),
+        lambda net, words, tags, h, lp: torch.rand(len(h), TAGS).index_add_(0, tags % len(h), lp),
         "out = out.index_add(",
     ),
     "rows by what is computed": (lambda net, words, tags, h, lp: h[h[:, 0] > 0].sum(0), "torch.where"),

@@ -14,7 +14,7 @@ from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.cell import forget_recordings
 from gluonjit.engines.torch.chunks import current_backward, telling
 from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.operands import current
+from gluonjit.engines.torch.operands import current, is_made, share
 from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.records import PARTS
 from gluonjit.engines.torch.results import outside_of_transforms, refuse_used, settle
@@ -87,6 +87,8 @@ def setattr_(self: Any, name: str, value: Any) -> None:
         parts = isinstance(value, (torch.nn.Module, torch.nn.Parameter)) or name in self.__dict__.get("_buffers", ())
         if parts or name == "training":
             state.batch.parts += 1
+        if is_made(value):  # it outlives the sample
+            value = share(value)
     hooked.original_setattr(self, name, value)
 
 

@@ -22,6 +22,7 @@ from gluonjit.engines.torch.executors import session_for
 from gluonjit.engines.torch.failures import unfit
 from gluonjit.engines.torch.hooked import current_mode, plain
 from gluonjit.engines.torch.lazy import waits
+from gluonjit.engines.torch.operands import share
 from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.torch.ops import call_operator
 from gluonjit.engines.torch.reading import read_by
@@ -104,6 +105,7 @@ class TorchEngine(Adapter):
 
     def opened(self, lazy: Any) -> Any:
         """Returns a computed tensor with its own memory, which may be written to unnoticed."""
+        share(lazy)
         return opened(lazy, False)
 
     def put_data(self, lazy: Any, value: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch._functorch import eager_transforms, vmap
+from torch.jit import _builtins
 from torch.nn.parallel import distributed
 from torch.nn.utils import stateless
 from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -21,6 +22,7 @@ from gluonjit.engines.torch.cells import DOORS, captured_lookup, rebuild
 from gluonjit.engines.torch.doors import handled
 from gluonjit.engines.torch.engine import ENGINE
 from gluonjit.engines.torch.lazy import LazyTensor, item_of, make
+from gluonjit.engines.torch.making import CREATING
 from gluonjit.engines.torch.operands import NotAnOperand, value_of
 from gluonjit.engines.torch.reading import KEEPING, is_inference, of_computed
 from gluonjit.engines.torch.records import record_again
@@ -88,6 +90,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch._C.ScriptFunction, "__call__", aside.script_function),
     (torch._C.ScriptMethod, "__call__", aside.script_method),
     (torch, "is_inference", is_inference),
+    *[(torch, name, function) for name, function in CREATING.items()],
     *[(torch, name, of_computed(getattr(torch, name))) for name in KEEPING],
     *[(module, "handle_torch_function", handled) for module in (torch._tensor, torch.functional, torch.nn.functional)],
     (stateless, "_functional_call", changes.functional_call),
@@ -100,5 +103,10 @@ PATCHES: list[tuple[Any, str, Any]] = [
 
 def install(module: Any = None) -> None:
     """Patches PyTorch. Called when its import has finished."""
+    scripted = _builtins._get_builtin_table()
+    for owner, name, replacement in PATCHES:
+        builtin = scripted.get(id(getattr(owner, name, None)))
+        if builtin is not None:  # so that TorchScript finds it under the same name
+            scripted[id(replacement)] = builtin
     if register_engine(ENGINE, PATCHES):
         register_optimizer_step_pre_hook(changes.before_step)

@@ -1,15 +1,21 @@
-"""Tensors made with the dtype and device of a lazy one, without its numbers."""
+"""Tensors that a program makes from nothing: as a lazy one is, or with numbers of its own to be written over."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterable
+from functools import wraps
+from types import CodeType
 from typing import Any
 
 import torch
 
 from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.cells import open_batch
-from gluonjit.engines.torch.lazy import wrap
-from gluonjit.engines.torch.operands import NotAnOperand, leaf
+from gluonjit.engines.torch.lazy import LazyTensor, as_known, wrap
+from gluonjit.engines.torch.operands import MADE, NotAnOperand, is_made, leaf
+from gluonjit.hybrid.capture.guards.owners import USER, owner_of
+from gluonjit.hybrid.run.state import LOCAL
 
 _BARE = {torch.Tensor.new, torch.Tensor.new_empty}
 _FILLED = {torch.Tensor.new_zeros, torch.Tensor.new_ones, torch.Tensor.new_full}
@@ -48,3 +54,68 @@ def _is_plain(item: Any) -> bool:
     if isinstance(item, (tuple, list)):
         return all(map(_is_plain, item))
     return isinstance(item, _PLAIN)
+
+
+# --- for themselves --------------------------------------------------------------------------------------------------
+
+_NAMES = ("zeros", "ones", "full", "empty", "tensor")
+_users: dict[CodeType, bool] = {}
+
+
+def _creating(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a function that creates a tensor: floats that a captured sample makes are lazy.
+
+    A plain tensor that a pending one is written to would have to be computed at once. Until then it is no part of a
+    graph: what does without pending tensors runs on its memory, as in eager execution.
+    """
+
+    @wraps(function)
+    def create(*args: Any, **kwargs: Any) -> Any:
+        found = function(*args, **kwargs)
+        state = LOCAL.state
+        if not state.inside or state.paused or state.trace is not None or found.__class__ is not torch.Tensor:
+            return found
+        if not found.is_floating_point() or found.requires_grad or found.layout is not torch.strided:
+            return found
+        frame = sys._getframe(1)
+        mine = _users.get(frame.f_code)
+        if mine is None:
+            mine = _users[frame.f_code] = owner_of(frame.f_code, frame.f_globals) == USER
+        if not mine or (function is _TENSOR and found.numel() != 1):
+            return found
+        made = as_known(found)
+        made._k = MADE
+        return made
+
+    return create
+
+
+_TENSOR = torch.tensor
+CREATING: dict[str, Callable[..., Any]] = {name: _creating(getattr(torch, name)) for name in _NAMES}
+"""Replacements of functions of torch."""
+
+
+def enter(made: Any) -> None:
+    """Makes it an input of the open batch: from now on writes to it are captured."""
+    try:
+        made._v = leaf(open_batch(), made._c)
+    except NotAnOperand:
+        return
+    made._c = made._k = None
+
+
+def only_made(items: Iterable[Any]) -> bool:
+    """Tells whether the lazy tensors among nested arguments are made by the program, but for known integers."""
+    found = False
+    for item in items:
+        if item.__class__ is LazyTensor:
+            if is_made(item):
+                found = True
+            elif item._c is None or item._v.spec.dtype in FLOATS:
+                return False
+        elif isinstance(item, (tuple, list)) and item:
+            if only_made(item):
+                found = True
+            elif any(part.__class__ is LazyTensor for part in item):
+                return False
+    return found

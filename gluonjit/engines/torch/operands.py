@@ -56,6 +56,22 @@ def is_input(lazy: Any) -> bool:
     return lazy._c is not None and lazy._v.base is lazy._c
 
 
+MADE = ...
+"""As `_k` of a lazy tensor: the program has made it from nothing, and it is no part of a graph. C tells it by this."""
+
+
+def is_made(item: Any) -> bool:
+    """Tells whether this is a lazy tensor of floats that the program has made, and that no pending call writes to."""
+    return getattr(item, "_k", None) is MADE
+
+
+def share(lazy: Any) -> Any:
+    """Returns the computed tensor of a lazy one, whose memory others get: if the program made it, it stays plain."""
+    if is_made(lazy):
+        lazy._v, lazy._k = Value(0, 0, lazy._v.spec, None, False, None), None
+    return concrete(lazy)
+
+
 def current(lazy: Any) -> Value:
     """Returns the value of a lazy tensor; a view of what has been written to since is taken anew."""
     base = lazy._b

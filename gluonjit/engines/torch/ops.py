@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from gluonjit.engines.torch.accumulating import accumulated
 from gluonjit.engines.torch.aliases import DATA, VIEWING, linked
 from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.cells import capture, cell_of, open_batch
@@ -13,9 +14,9 @@ from gluonjit.engines.torch.doors import SORTS, admit
 from gluonjit.engines.torch.indexing import index, select
 from gluonjit.engines.torch.known import CHEAP, computed
 from gluonjit.engines.torch.lazy import LazyTensor, waits
-from gluonjit.engines.torch.making import MAKING, made
+from gluonjit.engines.torch.making import MAKING, enter, made, only_made
 from gluonjit.engines.torch.observing import OBSERVING, observe
-from gluonjit.engines.torch.operands import concrete
+from gluonjit.engines.torch.operands import concrete, is_made, share
 from gluonjit.engines.torch.records import NotOneNode, noting
 from gluonjit.engines.torch.recurrent import LAYERS
 from gluonjit.engines.torch.references import REFERENCES
@@ -48,9 +49,16 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     target = target_of(func, name, args, kwargs)
     if target.__class__ is LazyTensor:
         return write(func, name, target, args, kwargs)
+    if args and is_made(args[0]) and state.inside and func in VIEWING:
+        enter(args[0])
+    elif only_made(args) and not waits(kwargs):
+        return _of_made(func, args, kwargs)
     if func in AT_ONCE or not (state.inside or waits(args) or waits(kwargs)):
         return run_now(func, args, kwargs)
     if target is not None:
+        found = accumulated(func, args, 1)
+        if found is not None:
+            return found
         note_written(target)
         return run_now(func, args, kwargs)
     if func in CHEAP:
@@ -63,6 +71,15 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     else:
         found = _found(func, name, args, kwargs)
     return linked(func, args, kwargs, found) if func in VIEWING else found
+
+
+def _of_made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a function of tensors made by the program gives, at once; one that gives its argument gives the lazy one."""
+    if func in AT_ONCE or func in VIEWING:  # others get its memory
+        map_structure(args, lambda item: share(item) if item.__class__ is LazyTensor else item)
+    found = run_now(func, args, kwargs)
+    lazy = args[0]
+    return lazy if lazy.__class__ is LazyTensor and found is lazy._c else found
 
 
 def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -16,6 +16,7 @@ from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.hooked import hooks_everywhere
 from gluonjit.engines.torch.layers import is_layer, is_plain
 from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.engines.torch.making import CREATING
 from gluonjit.engines.torch.records import ASKED, NotOneNode
 from gluonjit.hybrid.capture.outlining.entering import MadeCall
 from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, WEIGHT, FrameworkFunctions, is_among
@@ -46,6 +47,7 @@ _NO_PREFIX = (
     "fake_",
 )
 _CREATING = {
+    *[CREATING[name] for name in ("tensor", "zeros", "ones", "full")],
     torch.tensor,
     torch.zeros,
     torch.ones,

@@ -11,12 +11,13 @@ import torch
 
 from gluonjit.engines.torch.hooked import above
 from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.operands import concrete
+from gluonjit.engines.torch.operands import share
 from gluonjit.errors import CaptureError
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.state import LOCAL
 
-KEEPING = ("as_tensor", "asarray")
+_SPARSE = [f"sparse_{name}_tensor" for name in ("coo", "csr", "csc", "bsr", "bsc", "compressed")]
+KEEPING = ("as_tensor", "asarray", *_SPARSE)
 """Functions of torch that ask no class of their arguments, and whose results have the history of these."""
 _COPIES = {torch.ops.aten.detach, torch.ops.aten._to_copy, torch.ops.aten.clone, torch.ops.aten.alias}
 _COPIES |= {torch.ops.aten._local_scalar_dense, torch.ops.aten.copy_, torch.ops.aten.lift_fresh}
@@ -24,7 +25,7 @@ _COPIES |= {torch.ops.aten._local_scalar_dense, torch.ops.aten.copy_, torch.ops.
 
 def computed(item: Any) -> Any:
     """Lazy tensors in nested arguments as computed ones."""
-    return map_structure(item, lambda part: concrete(part) if part.__class__ is LazyTensor else part)
+    return map_structure(item, lambda part: share(part) if part.__class__ is LazyTensor else part)
 
 
 def of_computed(function: Callable[..., Any]) -> Callable[..., Any]:

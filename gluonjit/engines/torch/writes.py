@@ -21,13 +21,15 @@ from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.indexing import opened as opened_key
 from gluonjit.engines.torch.kinds import ALL_CONSTANT
-from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.operands import concrete, current, held_of, leaf
+from gluonjit.engines.torch.lazy import LazyTensor, waits
+from gluonjit.engines.torch.making import enter, only_made
+from gluonjit.engines.torch.operands import NotAnOperand, concrete, current, held_of, is_made, leaf, value_of
 from gluonjit.engines.torch.overwrites import note_write, note_written_result
 from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.records import NotOneNode, noting
-from gluonjit.engines.torch.segments import INTO_ROWS
+from gluonjit.engines.torch.segments import INTO_ROWS, as_rows
 from gluonjit.graph import Value
+from gluonjit.graph.references import placed, reshaped
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.options import Options
@@ -77,6 +79,8 @@ _places: dict[Any, int] = {}
 def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Runs or captures a call that writes to a lazy tensor; returns what it gives, mostly the tensor itself."""
     base, path = base_of(target)
+    if is_made(base) and LOCAL.state.inside and not (only_made(args) and not waits(kwargs)):
+        enter(base)
     batch = LOCAL.state.batch
     at_once = name in _RESHAPING or any(step.func is DATA for step in path)  # which autograd does not notice
     if batch is not None and base._c is None and current(base).graph is batch.graph and not at_once:
@@ -153,6 +157,8 @@ def _captured(
     quiet = taped and not torch.is_grad_enabled()
     if name == "__setitem__":
         args = _by_numbers(args)
+        if not path and not quiet and _rows_replaced(base, *args[1:]):
+            return target
     elif not path and not quiet and name[:-1] in INTO_ROWS and not kwargs.get("out"):
         found = _into_rows(name, base, args, kwargs)
         if found is not None:
@@ -189,6 +195,47 @@ def _by_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
         return args
     key = opened_key(args[1])
     return args if key is None else (args[0], key, *args[2:])
+
+
+def _rows_replaced(base: Any, key: Any, source: Any) -> bool:
+    """Lets a tensor have other rows at known numbers from now on, which needs no node; False in other cases."""
+    batch = open_batch()
+    before = current(base)
+    if before.graph is not batch.graph or not isinstance(source, torch.Tensor):
+        return False
+    if len(before.spec.shape) == 1 and before.spec.mode == "stack":
+        before = as_rows(batch, before, before.base)
+    if before.spec.mode != "rows":
+        return False
+    numbers = _numbers(key[0] if key.__class__ is tuple and len(key) == 1 else key, before.spec.rows)
+    try:
+        value = value_of(batch, source) if numbers else None
+    except NotAnOperand:
+        return False
+    if value is None or (value.taped and not torch.is_grad_enabled()):
+        return False
+    captured = batch.graph.rows
+    if value.spec.shape == before.spec.row_shape:
+        value = reshaped(value, (1, *value.spec.shape))
+    found = None if value is None else placed(before, numbers, value)
+    if found is None:
+        return False
+    if before.taped:
+        note_write(batch.graph, before, captured)
+    base._v = found
+    _count(base)
+    return True
+
+
+def _numbers(key: Any, rows: int) -> list[int]:
+    """Returns the numbers of rows that a key with known integers chooses, by axis 0 alone; none in other cases."""
+    if key.__class__ is slice:
+        return list(range(*key.indices(rows)))
+    if key.__class__ is torch.Tensor and key.dim() == 1:
+        listed = key.tolist()
+    else:
+        listed = [key] if key.__class__ is int else []
+    return [number + rows if number < 0 else number for number in listed]
 
 
 def _into_rows(name: str, base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -269,6 +316,8 @@ def _at_once(func: Any, base: Any, target: Any, args: tuple[Any, ...], kwargs: d
     """Writes to computed tensors, by PyTorch itself."""
     refuse(WRITES)
     given, named = map_structure((args, kwargs), _waiting)  # what waits runs before there is other memory
+    if is_made(base):
+        _run_readers(base._c)
     opened(base)
     if target is not base and not _share(target._c, base._c):  # a view that was captured of what was computed already
         renew(target)

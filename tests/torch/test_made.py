@@ -1,0 +1,299 @@
+"""Tensors that a program makes from nothing and writes to, and sums of losses that begin as a tensor."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+import gluonjit  # noqa: E402
+
+LENGTHS = (3, 5, 4, 7, 3)
+Body = Callable[["Net", Any, Any], Any]
+
+
+class Net(nn.Module):
+    """A recurrent cell and a layer; the body says what is made of their results."""
+
+    def __init__(self, body: Body) -> None:
+        super().__init__()
+        self.cell, self.out = nn.GRUCell(6, 6), nn.Linear(6, 4)
+        self.body = body
+        self.kept: Any = None
+
+    def forward(self, x: Any) -> Any:
+        return self.body(self, x, self.out(x[0]))
+
+
+def row_by_row(net: Net, x: Any, y: Any) -> Any:
+    h, found = torch.zeros(6), torch.zeros(len(x), 4)
+    for t in range(len(x)):
+        h = net.cell(x[t], h)
+        found[t] = net.out(h)
+    return found.log_softmax(-1).sum()
+
+
+def by_negative_numbers(net: Net, x: Any, y: Any) -> Any:
+    found = torch.empty(3, 4)
+    for k in range(3):
+        found[-k - 1] = y * k
+    return (found[0] - found[2].tanh()).sum()
+
+
+def by_slices(net: Net, x: Any, y: Any) -> Any:
+    found = torch.ones(6, 4)
+    found[1:3] = torch.stack([y, y * 2.0])
+    found[[5, 4]] = torch.stack([y.tanh(), y.exp()])
+    found[torch.tensor([0])] = y[None]
+    return found[1:].prod(1).sum() + found[0].sum()
+
+
+def numbers(net: Net, x: Any, y: Any) -> Any:
+    scores = torch.zeros(len(x))
+    for t in range(len(x)):
+        scores[t] = net.out(x[t]).max()
+    return (scores.softmax(0) * torch.arange(float(len(x)))).sum()
+
+
+def parts_of_rows(net: Net, x: Any, y: Any) -> Any:
+    found = torch.zeros(len(x), 4)
+    found[0, 1:3] = y[:2]
+    found[:, 0] = y[3]
+    return (found * found).sum()
+
+
+def a_row_added_to(net: Net, x: Any, y: Any) -> Any:
+    found = torch.zeros(2, 4)
+    for t in range(len(x)):
+        found[t % 2] += net.out(x[t])
+    return found.tanh().sum()
+
+
+def summed(net: Net, x: Any, y: Any) -> Any:
+    total, product = torch.zeros(len(x), 4), torch.full((4,), 0.5)
+    for _ in range(3):
+        total += torch.tanh(net.out(x))
+        product *= y
+    return total.sum() + product.sum()
+
+
+def messages(net: Net, x: Any, y: Any) -> Any:
+    edges = torch.tensor([k % 3 for k in range(len(x))])
+    found = torch.zeros(3, 4).index_add_(0, edges, net.out(x))
+    spread = edges.unsqueeze(-1).expand(-1, 4)
+    return found.tanh().sum() + torch.zeros(3, 4).scatter_add_(0, spread, net.out(x)).sigmoid().sum()
+
+
+def a_number_that_grows(net: Net, x: Any, y: Any) -> Any:
+    cost = torch.tensor(0.0)
+    for t in range(len(x)):
+        cost += net.out(x[t]).max()
+    return cost * 2.0
+
+
+def with_plain_writes(net: Net, x: Any, y: Any) -> Any:
+    found = torch.zeros(len(x), 4)
+    found[:, 0::2] = torch.sin(torch.arange(float(len(x)))).unsqueeze(1)
+    found.add_(1.0)
+    early = found + y
+    found[1] = 3.0
+    found[0] = y
+    found[2, 0] = 5.0
+    return (early * found).sum()
+
+
+def of_itself(net: Net, x: Any, y: Any) -> Any:
+    found = torch.zeros(2, 4).to("cpu").float().contiguous()
+    found[0] = y
+    found[1] = found[0] * 2.0
+    other = found
+    other[0] = other[1] + y
+    return found.sum()
+
+
+def a_view_before(net: Net, x: Any, y: Any) -> Any:
+    found = torch.zeros(3, 4)
+    first, flat = found[0], found.view(-1)
+    found[0] = y
+    found += y
+    return (first * y).sum() + flat.tanh().sum()
+
+
+def without_recording(net: Net, x: Any, y: Any) -> Any:
+    found = torch.zeros(2, 4)
+    with torch.no_grad():
+        found[0] = y
+    found[1] = y
+    return (found * y).sum()
+
+
+CAPTURED: dict[str, Body] = {
+    "row by row": row_by_row,
+    "by negative numbers": by_negative_numbers,
+    "by slices": by_slices,
+    "numbers": numbers,
+    "parts of rows": parts_of_rows,
+    "a row added to": a_row_added_to,
+    "summed": summed,
+    "messages": messages,
+    "a number that grows": a_number_that_grows,
+    "with plain writes": with_plain_writes,
+    "of itself": of_itself,
+    "a view before": a_view_before,
+    "without recording": without_recording,
+}
+
+
+def memory_of_numpy(net: Net, x: Any, y: Any) -> Any:
+    found = torch.zeros(4)
+    seen = found.numpy()
+    found += y.detach()
+    return y.sum() * float(seen.sum())
+
+
+def its_data(net: Net, x: Any, y: Any) -> Any:
+    found = torch.zeros(2, 4)
+    alias, given = found.data, torch.as_tensor(found)
+    found[0] = y.detach()
+    return (y * alias.sum()).sum() + (given * y).sum()
+
+
+def kept_for_later(net: Net, x: Any, y: Any) -> Any:
+    if net.kept is None:
+        net.kept = torch.full((9, 4), 0.25)
+        net.kept[0] = 2.0
+    return (net.kept[: len(x)] * y).sum()
+
+
+def a_parameter(net: Net, x: Any, y: Any) -> Any:
+    return (nn.Parameter(torch.ones(4)) * y).sum()
+
+
+def read(net: Net, x: Any, y: Any) -> Any:
+    found = torch.zeros(4)
+    found[1] = 2.0
+    assert found.tolist() == [0.0, 2.0, 0.0, 0.0] and bool(found.any()) and found.sum().item() == 2.0
+    assert np.asarray(found).sum() == 2.0 and f"{found.max().item():.1f}" == "2.0"
+    return (y * found.mean()).sum() + torch.stack([found, y]).sum()
+
+
+@torch.jit.script
+def scripted(y: torch.Tensor) -> torch.Tensor:
+    """TorchScript finds the functions that this package has replaced."""
+    return y + torch.zeros([4]) + torch.as_tensor([1.0, 2.0, 3.0, 4.0])
+
+
+def by_torchscript(net: Net, x: Any, y: Any) -> Any:
+    return scripted(y).sum()
+
+
+MORE: dict[str, Body] = {
+    "memory of numpy": memory_of_numpy,
+    "its data": its_data,
+    "kept for later": kept_for_later,
+    "a parameter": a_parameter,
+    "read": read,
+    "by TorchScript": by_torchscript,
+}
+
+
+def check(body: Body) -> Any:
+    """Losses and gradients of two minibatches equal those of eager execution; returns the last one's report."""
+    torch.manual_seed(0)
+    eager = Net(body)
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="batched")
+    report = None
+    for _ in range(2):
+        samples = [torch.randn(n, 6) for n in LENGTHS]
+        losses = []
+        for each in (eager, net):
+            each.zero_grad()
+            listed = [each(x) for x in samples]
+            sum(listed).backward()  # type: ignore[union-attr]
+            losses.append(torch.stack([loss.detach() for loss in listed]).tolist())
+        assert losses[1] == pytest.approx(losses[0], rel=1e-4, abs=1e-5)
+        for own, other in zip(net.parameters(), eager.parameters()):
+            if other.grad is None:
+                assert own.grad is None or not own.grad.any()
+            else:
+                torch.testing.assert_close(own.grad, other.grad, rtol=1e-4, atol=1e-5)
+        report = gluonjit.explain()
+    return report
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+def test_what_waits_is_written_into_a_new_tensor_without_a_flush(name: str) -> None:
+    assert check(CAPTURED[name]).flushes == 1
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_other_uses_of_a_new_tensor(name: str) -> None:
+    check(MORE[name])
+
+
+def test_rows_replaced_are_no_nodes() -> None:
+    report = check(row_by_row)
+    assert "__setitem__" not in report.kinds
+
+
+# --- sums that begin as a tensor ---------------------------------------------------------------------------------------
+
+
+def sums(how: str, net: Any, samples: Any) -> list[Any]:
+    """A total of losses, begun as a tensor outside of all samples; and what else shows its numbers."""
+    total: Any = torch.zeros(1)
+    others: list[Any] = []
+    if how == "another name":
+        others.append(total)
+    elif how == "numpy":
+        others.append(total.numpy())
+    elif how == "a view":
+        others.append(total[:1])
+    elif how == "its memory":
+        others.append(total.untyped_storage())
+    holder = {"total": torch.zeros(())}
+    for x in samples:
+        loss = net(x).sum()
+        if how == "a method":
+            total.add_(loss)
+        elif how == "an item":
+            holder["total"] += loss
+        elif how == "difference":
+            total -= loss
+        else:
+            total += loss
+    total = holder["total"] if how == "an item" else total
+    shown = [float(torch.as_tensor(other.tolist() if how != "its memory" else len(other)).sum()) for other in others]
+    total.sum().backward()
+    return [total.tolist(), shown, net.weight.grad.tolist()]
+
+
+@pytest.mark.parametrize(
+    ("how", "flushes"),
+    [
+        ("a name", 1),
+        ("an item", 1),
+        ("difference", 1),
+        ("another name", 5),
+        ("numpy", 5),
+        ("a view", 5),
+        ("its memory", 5),
+        ("a method", 5),
+    ],
+)
+def test_a_sum_of_losses_that_begins_as_a_tensor(how: str, flushes: int) -> None:
+    torch.manual_seed(0)
+    eager = nn.Linear(6, 2)
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="batched")
+    samples = [torch.randn(6) for _ in range(5)]
+    expected, found = sums(how, eager, samples), sums(how, net, samples)
+    for own, other in zip(found, expected):
+        np.testing.assert_allclose(own, other, rtol=1e-4)
+    assert gluonjit.explain().flushes == flushes

@@ -24,7 +24,8 @@ its functions, and no others, to capture calls and run them together. Of `mxnet`
 
 Of `torch`:
 
-    torch: as_tensor, asarray, compile, is_inference
+    torch: as_tensor, asarray, compile, empty, full, is_inference, ones, sparse_bsc_tensor, sparse_bsr_tensor
+    torch: sparse_compressed_tensor, sparse_coo_tensor, sparse_csc_tensor, sparse_csr_tensor, tensor, zeros
     torch.ScriptMethod: __call__
     torch.Tensor: register_hook, retain_grad
     torch._functorch.eager_transforms: _wrap_for_grad

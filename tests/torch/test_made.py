@@ -243,7 +243,7 @@ def test_rows_replaced_are_no_nodes() -> None:
     assert "__setitem__" not in report.kinds
 
 
-# --- sums that begin as a tensor ---------------------------------------------------------------------------------------
+# --- sums that begin as a tensor -------------------------------------------------------------------------------------
 
 
 def sums(how: str, net: Any, samples: Any) -> list[Any]:

@@ -23,11 +23,8 @@ _WAYS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.mul_: torch.mul,
     torch.Tensor.div_: torch.div,
 }
-_OPCODES = {
-    opmap[name]
-    for name in ("INPLACE_ADD", "INPLACE_SUBTRACT", "INPLACE_MULTIPLY", "INPLACE_TRUE_DIVIDE")
-    if name in opmap
-}
+_NAMES = ("INPLACE_ADD", "INPLACE_SUBTRACT", "INPLACE_MULTIPLY", "INPLACE_TRUE_DIVIDE")
+_OPCODES = {opmap[name] for name in _NAMES if name in opmap}
 _BINARY = opmap.get("BINARY_OP", -1)
 _INPLACE = 13  # arguments of BINARY_OP from here on are those of assignments
 _COUNTED = sys.version_info < (3, 14)  # from then on names on the stack are not counted

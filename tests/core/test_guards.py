@@ -16,6 +16,7 @@ from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture.guards import facts
 from gluonjit.hybrid.capture.guards.facts import Fact, Fingerprint, Guards, alike, read_at
 from gluonjit.hybrid.capture.guards.follower import Follower
+from gluonjit.hybrid.capture.guards.interrupts import is_interrupted
 from gluonjit.hybrid.capture.guards.objects import FrameworkObjects, Refused
 from gluonjit.hybrid.capture.guards.variants import Noted, holding, too_many, variant_key
 
@@ -476,3 +477,20 @@ def test_an_object_with_very_many_parts_is_seen_whole() -> None:
     assert seen.holds(owner)
     owner._modules["299"].rate = 0.25
     assert not seen.holds(owner)
+
+
+def test_a_finder_of_modules_is_no_part_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The framework may import something while a call is followed; editable installs have finders of their own."""
+    asked = {}
+
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+            asked[name] = is_interrupted(sys._getframe())
+
+    monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    import colorsys  # noqa: F401
+
+    Finder.find_spec("called")
+    assert asked == {"colorsys": True, "called": False}

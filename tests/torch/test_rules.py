@@ -174,6 +174,8 @@ def test_cross_entropy_gives_the_same_batched(reduction: str, shapes: tuple[Shap
         (nn.AvgPool2d(2), (3, 8, 8)),
         (nn.AdaptiveAvgPool2d(2), (3, 8, 8)),
         (nn.BatchNorm1d(4).eval(), ROWS),
+        (nn.GroupNorm(2, 4), (1, 4, 5, 5)),
+        (nn.GroupNorm(2, 4, affine=False), ROWS),
         (nn.LayerNorm(4), VECTOR),
         (nn.LayerNorm(4), ROWS),
         (nn.LayerNorm(4), (2, 3, 4)),

@@ -46,13 +46,27 @@ def _gru_cell(inputs: Any, states: Any, before: Any, *biases: Any) -> tuple[Any,
     return new + (i_z + h_z).sigmoid() * (before - new), last
 
 
-_FUSED: dict[Any, Any] = {
+def _group_norm(
+    given: Any, weight: Any, bias: Any, samples: int, channels: int, size: int, groups: int, eps: float
+) -> tuple[Any, Any, Any]:
+    rows = given.reshape(samples * groups, channels // groups * size)
+    normal, mean, deviation = torch.native_layer_norm(rows, [channels // groups * size], None, None, eps)
+    found = normal.reshape(given.shape)
+    across = (channels, *(1,) * (given.dim() - 2))
+    if weight is not None:
+        found = found * weight.reshape(across)
+    return found if bias is None else found + bias.reshape(across), mean, deviation
+
+
+_SAME: dict[Any, Any] = {
     torch.ops.aten._thnn_fused_lstm_cell.default: _lstm_cell,
     torch.ops.aten._thnn_fused_gru_cell.default: _gru_cell,
+    torch.ops.aten.native_group_norm.default: _group_norm,
 }
-"""Steps of recurrent layers as accelerators have them, by which the host has none: functions that do the same.
+"""Functions that do the same as an operator by others, where PyTorch has none, or one that looks at memory.
 
-The last result is for a backward pass of their own, which nothing asks for.
+The first two are steps of recurrent layers as accelerators have them. Last results are for a backward pass of the
+operator's own, which nothing asks for.
 """
 
 _APART = {torch.ops.aten.multilabel_margin_loss_forward.default}
@@ -77,8 +91,8 @@ def without_rule(func: Any, apart: bool = False) -> Any:
     """
     if (rule_of(name_of(func)) is not None and not apart) or func in _APART:
         return None
-    if func in _FUSED:
-        return _FUSED[func]
+    if func in _SAME:
+        return _SAME[func]
     if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
         return func.decompose
     from torch._decomp import decomposition_table  # takes a while to import, and most programs need none of it

@@ -18,7 +18,7 @@ def interrupts(code: Any) -> bool:
     """Tells whether Python itself calls this at any point of the program: the garbage collector, or a signal."""
     handlers: list[Any] = [
         *gc.callbacks,
-        *map(signal.getsignal, (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1)),
+        *map(signal.getsignal, signal.valid_signals()),
     ]
     functions = [
         handler if hasattr(handler, "__code__") else handler.__call__ for handler in handlers if callable(handler)
@@ -27,9 +27,13 @@ def interrupts(code: Any) -> bool:
 
 
 def is_interrupted(frame: Any) -> bool:
-    """Tells whether the caller is code that Python runs at any point of the program, such as a `__del__`."""
+    """Tells whether the caller is code that Python runs at any point of the program, such as a `__del__`.
+
+    Or once in a process, as an import does: finders of modules, such as those of editable installs, and new modules.
+    """
     while frame is not None:
-        if frame.f_code.co_name == "__del__" or interrupts(frame.f_code):
+        code = frame.f_code
+        if code.co_name == "__del__" or code.co_filename.startswith("<frozen importlib") or interrupts(code):
             return True
         frame = frame.f_back
     return False

@@ -14,6 +14,8 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import gluonjit  # noqa: E402
+from gluonjit.engines.torch import records  # noqa: E402
+from gluonjit.engines.torch.kinds import trace_call  # noqa: E402
 
 LENGTHS = (3, 5, 4, 7, 3)
 Body = Callable[["Net", Any, Any], Any]
@@ -241,6 +243,60 @@ def test_other_uses_of_a_new_tensor(name: str) -> None:
 def test_rows_replaced_are_no_nodes() -> None:
     report = check(row_by_row)
     assert "__setitem__" not in report.kinds
+
+
+def numbers_of_its_own(net: Net, x: Any, y: Any) -> Any:
+    scale = float(x[0, 0])
+    for _ in range(2):
+        y = (scale * y + scale / 3.0) / (1.5 + scale * scale) - scale * 0.1
+        y = (2.0 + scale) / (y * y + 1.0)
+    return (y * scale).sum()
+
+
+def test_numbers_that_differ_from_call_to_call_are_operands() -> None:
+    torch.manual_seed(0)
+    eager = Net(numbers_of_its_own)
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="batched", expand=("Net",))
+    made = []
+    for _ in range(4):
+        samples = [torch.randn(2, 6) for _ in range(8)]
+        for each in (eager, net):
+            each.zero_grad()
+            sum(each(x) for x in samples).backward()  # type: ignore[union-attr]
+        for own, other in zip(net.out.parameters(), eager.out.parameters()):
+            torch.testing.assert_close(own.grad, other.grad, rtol=1e-4, atol=1e-5)
+        made.append(gluonjit.explain().cache["misses"])
+    assert made[-1] == 0 and gluonjit.explain().launches < 60
+
+
+class Counting(nn.Module):
+    """Counts its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.calls = nn.Linear(6, 4), 0
+
+    def forward(self, x: Any) -> Any:
+        self.calls += 1
+        return self.layer(x) * min(1.0, self.calls / 4.0)
+
+
+def test_a_module_that_counts_its_calls_is_not_traced_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    eager = Counting()
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="batched")
+    traced = []
+
+    def tracing(call: Any) -> Any:
+        traced.append(call.cell.name)
+        return trace_call(call)
+
+    monkeypatch.setattr(records, "trace_call", tracing)
+    for _ in range(2):
+        samples = [torch.randn(6) for _ in range(10)]
+        found, expected = [[each(x) for x in samples] for each in (net, eager)]
+        torch.testing.assert_close(torch.stack(found), torch.stack(expected))
+    assert net.calls == eager.calls == 20 and traced.count("Counting") <= 5
 
 
 # --- sums that begin as a tensor -------------------------------------------------------------------------------------

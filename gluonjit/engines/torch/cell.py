@@ -23,6 +23,7 @@ _cells: WeakSet[Cell] = WeakSet()
 
 
 _FRESH = 16
+_CHANGES = 4  # of a module, after each of which it is refused for the same reason
 
 
 class Pattern:
@@ -88,11 +89,13 @@ class Cell:
         self.plain: dict[Any, Any] = {}  # what calls give that is no tensor: it follows from shapes alone
         self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children alone
         self.by_number = ""  # why calls with other numbers of children run apart, if they do
+        self.numbers: set[float] = set()  # that calls of an operator have had
         self.lookup: Any = None
         self.laid: dict[tuple[int, int], str] | None = None  # modes of operands, by their numbers and numbers of axes
         self.keys: Any = None  # by what C has found calls of it, in any batch
         self.never = ""  # why no call of it is one node, if so
         self.refused: dict[Any, str] = {}  # why none is, by whether gradients are recorded and the module trains
+        self.lost: dict[str, int] = {}  # by the reason, how often such refusals were forgotten
         self.seen: Any = None  # what the module looked like when its calls were traced
         self.looked: Any = None  # how the module was when it was last looked at in full, and what that has found
         self.known: Any = None  # how it was when its parameters and hooks were noted, and these
@@ -106,7 +109,16 @@ class Cell:
         return len(self.kinds) + len(self.products) + len(self.expanded) + len(self.plain)
 
     def clear(self) -> None:
-        """Forgets traces; refusals remain, and recordings of what the cell calls."""
+        """Forgets traces; what never is a node remains, and recordings of what the cell calls.
+
+        A module that has changed often, and has been refused for one reason each time, is not tried again: it may be
+        what changes the module, as a counter of its calls.
+        """
+        if not self.kinds and not self.plain:
+            for reason in {reason for pattern in self.patterns.values() for reason in pattern.refused}:
+                self.lost[reason] = self.lost.get(reason, 0) + 1
+                if self.lost[reason] == _CHANGES:
+                    self.never = reason
         self.kinds.clear()
         self.variants.clear()
         self.families.clear()

@@ -8,7 +8,9 @@ import torch
 
 from gluonjit.engines.torch.accumulating import accumulated
 from gluonjit.engines.torch.aliases import DATA, VIEWING, linked
+from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.buffers import note_written
+from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, cell_of, open_batch
 from gluonjit.engines.torch.doors import SORTS, admit
 from gluonjit.engines.torch.indexing import index, select
@@ -93,6 +95,8 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
                     admit(func, cell_of(func, name), _besides)
                 return found
         cell = cell_of(func, name)
+        if func in _OF_NUMBERS:
+            args = _with_operand(cell, args)
         found = capture(cell, None, LAYERS.get(func, func), args, kwargs, batch)
         if func in SORTS or func not in _OTHER_WAYS:
             admit(func, cell, _besides)
@@ -101,6 +105,24 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         why = refusal.with_traceback(None)  # else it and this frame would hold each other, and the arguments
     with noting(batch, name, why):
         return run_now(func, args, kwargs)
+
+
+def _with_operand(cell: Cell, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments with a tensor in place of a number, once calls have had many: each would be a kind of its own."""
+    if len(args) != 2:
+        return args
+    place = 0 if args[0].__class__ is float else 1
+    number, other = args[place], args[1 - place]
+    if number.__class__ is not float or other.__class__ is not LazyTensor or number in cell.numbers:
+        return args
+    if len(cell.numbers) < _MOST_NUMBERS:
+        cell.numbers.add(number)
+        return args
+    spec = other._v.spec
+    if spec.device != "cpu" or spec.dtype not in FLOATS:
+        return args
+    operand = torch.tensor(number, dtype=other.dtype)
+    return (operand, other) if place == 0 else (other, operand)
 
 
 def _besides(func: Any) -> tuple[Any, ...]:
@@ -154,4 +176,10 @@ AT_ONCE: set[Any] = {
     torch.unique,
 }
 """Functions that read numbers, memory, or attach something to a tensor."""
+_MOST_NUMBERS = 16  # of which each is a constant of its kind
+_OF_NUMBERS: set[Any] = {
+    getattr(torch.Tensor, name)
+    for name in "add sub mul div __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__".split()
+} | {torch.add, torch.sub, torch.mul, torch.div}
+"""Functions that give the same for a number as for a tensor of it."""
 _OTHER_WAYS = {*AT_ONCE, *MAKING, *VIEWING, *_DETACHING, *BY_NUMBERS, *REFERENCES, *LAYERS}

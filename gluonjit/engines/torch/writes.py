@@ -23,13 +23,12 @@ from gluonjit.engines.torch.indexing import opened as opened_key
 from gluonjit.engines.torch.kinds import ALL_CONSTANT
 from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.making import enter, only_made
-from gluonjit.engines.torch.operands import NotAnOperand, concrete, current, held_of, is_made, leaf, value_of
+from gluonjit.engines.torch.operands import concrete, current, held_of, is_made, leaf
 from gluonjit.engines.torch.overwrites import note_write, note_written_result
 from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.records import NotOneNode, noting
-from gluonjit.engines.torch.segments import INTO_ROWS, as_rows
+from gluonjit.engines.torch.replacing import replaced
 from gluonjit.graph import Value
-from gluonjit.graph.references import placed, reshaped
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.options import Options
@@ -157,12 +156,12 @@ def _captured(
     quiet = taped and not torch.is_grad_enabled()
     if name == "__setitem__":
         args = _by_numbers(args)
-        if not path and not quiet and _rows_replaced(base, *args[1:]):
-            return target
-    elif not path and not quiet and name[:-1] in INTO_ROWS and not kwargs.get("out"):
-        found = _into_rows(name, base, args, kwargs)
-        if found is not None:
-            return target
+    if not path and not quiet and not by_out:
+        batch = open_batch()
+        captured = batch.graph.rows
+        value = replaced(batch, func, name, base, args, kwargs)
+        if value is not None:
+            return _becomes(batch, base, target, value, captured)
     rest = args if by_out else args[1:]
     named = {key: value for key, value in kwargs.items() if not (by_out and key == "out")}
     key = (func, path, by_out, quiet, taped)
@@ -178,9 +177,14 @@ def _captured(
             raise NotOneNode("the batch was full")
         captured = batch.graph.rows
         found = capture(cell, None, run, (base, *rest), named, batch)
-    if quiet or base._v.taped:
+    return _becomes(batch, base, target, found._v, captured)
+
+
+def _becomes(batch: Batch, base: Any, target: Any, value: Value, captured: int) -> Any:
+    """Gives a tensor another value; captured: the rows of the graph before what computes it."""
+    if base._v.taped:
         note_write(batch.graph, base._v, captured, torch.is_grad_enabled())
-    base._v = found._v
+    base._v = value
     _count(base)
     return target
 
@@ -195,64 +199,6 @@ def _by_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
         return args
     key = opened_key(args[1])
     return args if key is None else (args[0], key, *args[2:])
-
-
-def _rows_replaced(base: Any, key: Any, source: Any) -> bool:
-    """Lets a tensor have other rows at known numbers from now on, which needs no node; False in other cases."""
-    batch = open_batch()
-    before = current(base)
-    if before.graph is not batch.graph or not isinstance(source, torch.Tensor):
-        return False
-    if len(before.spec.shape) == 1 and before.spec.mode == "stack":
-        before = as_rows(batch, before, before.base)
-    if before.spec.mode != "rows":
-        return False
-    numbers = _numbers(key[0] if key.__class__ is tuple and len(key) == 1 else key, before.spec.rows)
-    try:
-        value = value_of(batch, source) if numbers else None
-    except NotAnOperand:
-        return False
-    if value is None or (value.taped and not torch.is_grad_enabled()):
-        return False
-    captured = batch.graph.rows
-    if value.spec.shape == before.spec.row_shape:
-        value = reshaped(value, (1, *value.spec.shape))
-    found = None if value is None else placed(before, numbers, value)
-    if found is None:
-        return False
-    if before.taped:
-        note_write(batch.graph, before, captured)
-    base._v = found
-    _count(base)
-    return True
-
-
-def _numbers(key: Any, rows: int) -> list[int]:
-    """Returns the numbers of rows that a key with known integers chooses, by axis 0 alone; none in other cases."""
-    if key.__class__ is slice:
-        return list(range(*key.indices(rows)))
-    if key.__class__ is torch.Tensor and key.dim() == 1:
-        listed = key.tolist()
-    else:
-        listed = [key] if key.__class__ is int else []
-    return [number + rows if number < 0 else number for number in listed]
-
-
-def _into_rows(name: str, base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Rows put into those of all of a tensor, by numbers that are known; None if that is another case."""
-    batch = open_batch()
-    if current(base).graph is not batch.graph:
-        return None
-    captured = batch.graph.rows
-    before = base._v
-    found = INTO_ROWS[name[:-1]](batch, args, kwargs)
-    if found is None or found.dtype is not base.dtype:
-        return None
-    if before.taped:
-        note_write(batch.graph, before, captured, torch.is_grad_enabled())
-    base._v = current(found)
-    _count(base)
-    return base
 
 
 def _constant(

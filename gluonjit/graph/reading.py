@@ -1,5 +1,5 @@
 # cython: language_level=3, initializedcheck=False, binding=False
-"""The nodes of a graph read into flat arrays, for plans, and into bytes, by which graphs of one structure are found.
+"""The nodes of a graph: read into flat arrays for plans, and into bytes by which equal graphs are found; looked up.
 
 In Cython's pure-Python mode, as `recorder` (`reading.pxd` has the types).
 """
@@ -7,6 +7,7 @@ In Cython's pure-Python mode, as `recorder` (`reading.pxd` has the types).
 from __future__ import annotations
 
 from array import array
+from operator import itemgetter
 
 try:
     import cython
@@ -106,6 +107,67 @@ def likeness(records: list, most: cython.Py_ssize_t):
         if record._lists is not None:
             lists.append(tuple(record._lists))
     return found.tobytes(), tuple(lists)
+
+
+def node_at(records: dict, row: cython.longlong):
+    """Returns the record and the number of the node that a row is a result of; None if it is of no node."""
+    k: cython.Py_ssize_t
+    for each in records.values():
+        record: Record = each
+        k = _until(record, row) - 1
+        if k >= 0 and row < number_at(record._bases, k) + record._kind.rows:
+            return record, k
+    return None
+
+
+def nodes_between(records: dict, row: cython.longlong, end: cython.longlong, most: cython.Py_ssize_t):
+    """Returns the nodes captured after a row and before another in their order, each as its first row, record, number.
+
+    None if there are more than `most`.
+    """
+    k: cython.Py_ssize_t
+    found: list = []
+    for each in records.values():
+        record: Record = each
+        k = len(record._bases)
+        while k > 0 and number_at(record._bases, k - 1) >= end:
+            k -= 1
+        while k > 0 and number_at(record._bases, k - 1) > row:
+            k -= 1
+            found.append((number_at(record._bases, k), record, k))
+            if len(found) > most:
+                return None
+    found.sort(key=itemgetter(0))
+    return found
+
+
+def joined_of(copies: list, first: cython.longlong, end: cython.longlong):
+    """Returns which of these collections of rows have one from `first` on and before `end`."""
+    row: cython.longlong
+    found: list = []
+    for joined in copies:
+        for each in joined:
+            row = each
+            if first <= row < end:
+                found.append(joined)
+                break
+    return found
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _until(record: Record, row: cython.longlong) -> cython.Py_ssize_t:
+    """The number of nodes whose results begin at this row or before it."""
+    middle: cython.Py_ssize_t
+    begin: cython.Py_ssize_t = 0
+    end: cython.Py_ssize_t = len(record._bases)
+    while begin < end:
+        middle = (begin + end) // 2
+        if number_at(record._bases, middle) <= row:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
 
 
 @cython.cfunc

@@ -1,5 +1,6 @@
-"""The nodes of a graph read into flat arrays and into bytes."""
+"""The nodes of a graph: read into flat arrays and into bytes, and looked up."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gluonjit.graph.recorder import Record
@@ -17,3 +18,8 @@ def read(
     operands: Any,
     alive: Any,
 ) -> None: ...
+def node_at(records: dict[Any, Record], row: int) -> tuple[Record, int] | None: ...
+def nodes_between(
+    records: dict[Any, Record], row: int, end: int, most: int
+) -> list[tuple[int, Record, int]] | None: ...
+def joined_of(copies: Sequence[Iterable[int]], first: int, end: int) -> list[Iterable[int]]: ...

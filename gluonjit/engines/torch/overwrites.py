@@ -16,6 +16,7 @@ from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.saved import saved_values
 from gluonjit.graph import Graph, Kind, Record, Value
 from gluonjit.graph.modes import is_recorded
+from gluonjit.graph.reading import joined_of, node_at, nodes_between
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.run.reach import part_of, rows_at
 
@@ -30,10 +31,10 @@ def note_write(graph: Graph, value: Value, captured: int, learning: bool = True)
     if not value.taped or not value.depth or isinstance(rows, tuple):
         return
     own = range(rows, rows + value.spec.rows)
-    copies = _copies_of(graph, own)
-    if any(joined == list(own) for joined in copies):  # this may be the one that is written to
+    copies = joined_of(graph.copies, own.start, own.stop)
+    if any(list(joined) == list(own) for joined in copies):  # this may be the one that is written to
         return
-    maker = _record_at(graph, rows)
+    maker = node_at(graph.records, rows)
     if maker is None or maker[0].calls > len(maker[0]):  # then equal calls have it, too
         return
     record, number = maker
@@ -46,7 +47,7 @@ def note_write(graph: Graph, value: Value, captured: int, learning: bool = True)
         _apart(record, number)
     shared = [(rows, value.spec.rows)]  # rows of the same memory
     # What reads rows of which there is a copy may read either.
-    for base, reader, node in [] if copies else _between(graph, rows, graph.rows):
+    for base, reader, node in [] if copies else nodes_between(graph.records, rows, graph.rows, _MOST_NODES) or ():
         operands = [
             k for k, item in enumerate(reader.operands_of(node)) if _meets(item, reader.kind.operands[k].rows, shared)
         ]
@@ -124,30 +125,6 @@ def _flags(step: Step, learns: Callable[[Place, Any], bool]) -> tuple[bool, ...]
     return tuple(found)
 
 
-def _copies_of(graph: Graph, rows: range) -> list[list[int]]:
-    """Returns the rows of other tensors that are joined of these and have their own memory."""
-    return [list(joined) for joined in graph.copies if not set(rows).isdisjoint(joined)]
-
-
-def _record_at(graph: Graph, row: int) -> tuple[Record, int] | None:
-    """The node that a row is a result of."""
-    for record in graph.records.values():
-        number = record.until(row) - 1
-        if number >= 0 and row < record.base(number) + record.kind.rows:
-            return record, number
-    return None
-
-
-def _between(graph: Graph, row: int, end: int) -> list[tuple[int, Record, int]]:
-    """The nodes captured after a row and before another, in their order; none where they are too many."""
-    found = []
-    for record in graph.records.values():
-        found += [(record.base(node), record, node) for node in range(record.until(row), record.until(end - 1))]
-        if len(found) > _MOST_NODES:
-            return []
-    return sorted(found, key=lambda item: item[0])
-
-
 def _meets(rows: Any, count: int, shared: Iterable[tuple[int, int]]) -> bool:
     """Tells whether an operand has any of these rows."""
     if isinstance(rows, tuple):
@@ -188,7 +165,7 @@ def _kept_by(graph: Graph, record: Record, node: int) -> tuple[frozenset[int], f
 
 def _is_taped(graph: Graph, rows: Any) -> bool:
     row = rows[0] if isinstance(rows, tuple) else rows
-    found = _record_at(graph, row)
+    found = node_at(graph.records, row)
     if found is not None:
         return is_recorded(found[0].mode)
     for leaf in graph.leaves.values():

@@ -227,6 +227,24 @@ def test_lengths_are_derived_from_three_traced_ones(traces: list[int]) -> None:
     assert traces == [3, 9, 5, 12, 1]
 
 
+def within_a_limit(net: Any, x: Any) -> Any:
+    assert len(x) <= 40, "too long"
+    if x.size(0) < 4:
+        x = torch.cat([x, x, x])
+    return net.out(x.softmax(0)).mean(0)
+
+
+def test_lengths_that_compare_alike_are_derived(traces: list[int]) -> None:
+    eager, net = both(within_a_limit)
+    assert_as_eagerly(eager, net, [(each,) for each in tokens(5, 9, 7)])
+    assert_as_eagerly(eager, net, [(each,) for each in tokens(8, 6, 20, 40)])
+    assert traces == [5, 9, 7]
+    assert_as_eagerly(eager, net, [(each,) for each in tokens(3, 11, 4)])  # the first one decides otherwise
+    assert traces == [5, 9, 7, 3]
+    with pytest.raises(AssertionError, match="too long"):
+        net(*tokens(41))
+
+
 def doubled_if_odd(net: Any, x: Any) -> Any:
     return net.out(x * 2 if len(x) % 2 else x).mean(0)
 
@@ -389,13 +407,15 @@ def test_windows(seed: int) -> None:
 
 
 def test_a_size_notes_what_is_asked_of_it() -> None:
-    asked: list[int] = []
+    asked: list[Any] = []
     size = traced(5, asked)
     other = 2 * (size + 1) - 3
     assert type(other) is TracedSize and plain(other) == 9 and type(plain(other)) is int
     assert torch.zeros(size, other).shape == (5, 9) and not asked
-    assert other > 8
-    assert asked == [5]
+    assert other > 8 and not 8 > other and not size > other and max(size, 4) == 5
+    assert [item[:2] for item in asked] == [("__gt__", 9), ("__lt__", 9), ("__gt__", 5), ("__lt__", 5), ("__eq__", 5)]
+    assert asked[0].holds(12, 8) and not asked[0].holds(8, 8)
+    asked[:] = [5]
     assert type(size % 2) is int and asked == [5, 5]
     assert type(size + traced(3, asked)) is int and asked == [5, 5, 5, 3]
     assert f"{size}" == "5" and {5: 1}[size] == 1 and len(asked) > 5

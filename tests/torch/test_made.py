@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import gluonjit  # noqa: E402
+from gluonjit.analysis.pace import Pace  # noqa: E402
 from gluonjit.engines.torch import records  # noqa: E402
 from gluonjit.engines.torch.kinds import trace_call  # noqa: E402
 
@@ -206,11 +207,11 @@ MORE: dict[str, Body] = {
 }
 
 
-def check(body: Body) -> Any:
+def check(body: Body, granularity: str = "batched") -> Any:
     """Losses and gradients of two minibatches equal those of eager execution; returns the last one's report."""
     torch.manual_seed(0)
     eager = Net(body)
-    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="batched")
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity=granularity)
     report = None
     for _ in range(2):
         samples = [torch.randn(n, 6) for n in LENGTHS]
@@ -238,6 +239,16 @@ def test_what_waits_is_written_into_a_new_tensor_without_a_flush(name: str) -> N
 @pytest.mark.parametrize("name", MORE)
 def test_other_uses_of_a_new_tensor(name: str) -> None:
     check(MORE[name])
+
+
+@pytest.mark.parametrize("after", range(0, 12, 3))
+@pytest.mark.parametrize("name", {**CAPTURED, **MORE})
+def test_a_trial_that_ends_between_writes(name: str, after: int, free: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was captured runs, and later writes to it and to new tensors run eagerly."""
+    asked = iter(range(10_000))
+    monkeypatch.setattr(Pace, "wants_eager", property(lambda self: False))
+    monkeypatch.setattr(Pace, "spent", lambda self, seconds, calls: next(asked) >= after)
+    check({**CAPTURED, **MORE}[name], "auto")
 
 
 def test_rows_replaced_are_no_nodes() -> None:

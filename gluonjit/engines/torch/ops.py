@@ -24,7 +24,7 @@ from gluonjit.engines.torch.recurrent import LAYERS
 from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
 from gluonjit.engines.torch.trace import NeedsValue
-from gluonjit.engines.torch.writes import concrete_item, target_of, write
+from gluonjit.engines.torch.writes import concrete_item, target_of, write, write_now
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -42,6 +42,9 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         if found is not NotImplemented:
             return found
     if state.paused:
+        target = target_of(func, getattr(func, "__name__", ""), args, kwargs)
+        if target.__class__ is LazyTensor:
+            return write_now(func, target, args, kwargs)
         return run_now(func, args, kwargs)
     if func in MAKING and state.inside and args[0].__class__ is LazyTensor:
         found = made(func, args, kwargs)

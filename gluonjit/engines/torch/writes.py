@@ -90,8 +90,8 @@ def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict
                 return target
             why = refusal.with_traceback(None)  # else it and this frame would hold each other, and the arguments
         with noting(batch, name, why):
-            return _at_once(func, base, target, args, kwargs)
-    return _at_once(func, base, target, args, kwargs)
+            return write_now(func, target, args, kwargs)
+    return write_now(func, target, args, kwargs)
 
 
 def base_of(lazy: Any) -> tuple[Any, tuple[ViewCall, ...]]:
@@ -258,8 +258,9 @@ def _stand_in(item: Any) -> Any:
 # --- at once ---------------------------------------------------------------------------------------------------------
 
 
-def _at_once(func: Any, base: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def write_now(func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Writes to computed tensors, by PyTorch itself."""
+    base, _ = base_of(target)
     refuse(WRITES)
     given, named = map_structure((args, kwargs), _waiting)  # what waits runs before there is other memory
     if is_made(base):

@@ -1,10 +1,10 @@
 """Traces for new lengths, derived from traced calls without another run of the program.
 
-A program that has asked the same of sizes in several traces, and read the same, calls the same operators at any length.
-What differs among the traced calls has to follow: a size that no operand has from the operator that makes it, which
-runs on zeros, a number from a length by a line through those of the traced calls, and a constant as the beginning of
-the longest one. Operators on the rows of all nodes fit any length; the others run on examples when a member's programs
-are built, which finds a size that does not follow.
+A program that has decided the same by sizes in several traces, and read the same, calls the same operators at any
+length by which it decides so. What differs among the traced calls has to follow: a size that no operand has from the
+operator that makes it, which runs on zeros, a number from a length by a line through those of the traced calls, and a
+constant as the beginning of the longest one. Operators on the rows of all nodes fit any length; the others run on
+examples when a member's programs are built, which finds a size that does not follow.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from gluonjit.engines.torch.rules import layers, shapes
 from gluonjit.engines.torch.rules.table import rule_of
 from gluonjit.engines.torch.trace import Trace, TraceOp
 from gluonjit.graph import Spec
+from gluonjit.hybrid.capture.guards.sizes import Comparison
 
 _CUTS = (shapes.cut, shapes.cut_list, shapes.concatenated, layers.over_samples, layers.padded)
 """Rules of operators whose results may have any number of rows."""
@@ -40,7 +41,12 @@ class SizedCall(NamedTuple):
     lengths: tuple[int, ...]
     facts: tuple[Any, ...]
     kept: tuple[Any, ...]
-    asked: tuple[int, ...]
+    asked: tuple[Any, ...]
+
+    @property
+    def decisions(self) -> tuple[Any, ...]:
+        """The outcomes of comparisons, and the sizes that were asked for otherwise."""
+        return tuple([(item.name, item.outcome) if item.__class__ is Comparison else item for item in self.asked])
 
 
 def _agree(calls: Sequence[SizedCall]) -> bool:
@@ -50,7 +56,7 @@ def _agree(calls: Sequence[SizedCall]) -> bool:
     """
     first = calls[0]
     return all(len(set(sizes)) >= ENOUGH for sizes in zip(*[call.lengths for call in calls])) and all(
-        call.asked == first.asked and _places(call) == _places(first) for call in calls
+        call.decisions == first.decisions and _places(call) == _places(first) for call in calls
     )
 
 
@@ -79,6 +85,11 @@ class Recipe:
             elif position in makers:
                 self._made.setdefault(length, (*makers[position], axis))
         lengths = [call.lengths for call in calls]
+        self._asked = [
+            (asked[0], _rule([(each.left, each.right) for each in asked], lengths))
+            for asked in zip(*[call.asked for call in calls])
+            if asked[0].__class__ is Comparison
+        ]
         self._numbers = {
             number: _rule([call.trace.ops[number].attrs for call in calls], lengths) for number in form.numbered
         }
@@ -114,7 +125,7 @@ class Recipe:
                 known[length] = prod([known.get(each, 0) for each in form.products[length]])
             else:
                 known[length] = self._run(number, known)[output].shape[axis]
-        if min(known.values()) < 2:
+        if min(known.values()) < 2 or not all(asked.holds(*_filled(rule, known)) for asked, rule in self._asked):
             raise NotDerivable
         for number in self._checked:
             results = self._run(number, known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
@@ -51,7 +52,7 @@ class _Found:
     first: Kind
     origin: _Waiting
     calls: dict[Any, list[SizedCall]] = field(default_factory=dict)
-    recipes: dict[Any, Recipe | None] = field(default_factory=dict)
+    recipes: dict[Any, list[Recipe]] = field(default_factory=dict)
 
     def note(self, noted: Noted, traced: TraceFindings, lengths: tuple[int, ...]) -> None:
         """Notes a call that was traced; not of size 1, which PyTorch may treat like one that is broadcast."""
@@ -60,13 +61,16 @@ class _Found:
             listed.append(SizedCall(traced.trace, lengths, noted.facts, noted.kept, traced.asked))
             self.recipes.pop(noted.signature, None)
 
-    def recipe(self, signature: Any) -> Recipe | None:
-        """The recipe of the calls of a signature; None if there is none yet."""
+    def recipes_of(self, signature: Any) -> list[Recipe]:
+        """The recipes of the calls of a signature, one for those that decide alike by sizes."""
         if signature not in self.recipes:
-            try:
-                self.recipes[signature] = Recipe(self.stages.form, self.calls.get(signature, ()))
-            except NotDerivable:
-                self.recipes[signature] = None
+            alike: dict[Any, list[SizedCall]] = {}
+            for call in self.calls.get(signature, ()):
+                alike.setdefault(call.decisions, []).append(call)
+            self.recipes[signature] = []
+            for calls in alike.values():
+                with suppress(NotDerivable):
+                    self.recipes[signature].append(Recipe(self.stages.form, calls))
         return self.recipes[signature]
 
 
@@ -87,20 +91,27 @@ def derived_kind(call: Call) -> Kind | None:
     """The kind of a call of a new size, from traced calls of other sizes: the program is not run again for it."""
     operands = tuple([value.spec for value in call.values])
     for found in _known(call):
-        try:
-            with plain(), torch.no_grad():
-                recipe = found.recipe(call.noted.signature)
-                if recipe is None or not all(fact.holds() for fact in recipe.facts):
-                    continue
-                trace, lengths = recipe.trace(operands)
-                kind = _member(found.first, trace, found.stages.form.results, found.stages, lengths, found.first)
-                if not cast(Ragged, kind.program).fits():
-                    continue
-        except (NotDerivable, NotBatchable):
-            continue
-        call.noted.facts, call.noted.kept = recipe.facts, recipe.kept
-        return kind
+        with plain(), torch.no_grad():
+            recipes = found.recipes_of(call.noted.signature)
+        for recipe in recipes:
+            kind = _derived(found, recipe, operands)
+            if kind is not None:
+                call.noted.facts, call.noted.kept = recipe.facts, recipe.kept
+                return kind
     return None
+
+
+def _derived(found: _Found, recipe: Recipe, operands: tuple[Spec, ...]) -> Kind | None:
+    """The kind of a call with these operands by a recipe, if that fits."""
+    try:
+        with plain(), torch.no_grad():
+            if not all(fact.holds() for fact in recipe.facts):
+                return None
+            trace, lengths = recipe.trace(operands)
+            kind = _member(found.first, trace, found.stages.form.results, found.stages, lengths, found.first)
+            return kind if cast(Ragged, kind.program).fits() else None
+    except (NotDerivable, NotBatchable):
+        return None
 
 
 def of_other_lengths(call: Call, traced: TraceFindings, structure: Any) -> Kind | None:

@@ -48,7 +48,7 @@ class AttributeReader:
         self.kept: list[Any] = []  # so that no other object gets an address that is watched
         self.names: dict[int, str] = {}
         self.made: dict[int, Any] = {}
-        self.asked: list[int] = []  # sizes of arrays that the program decides by
+        self.asked: list[Any] = []  # sizes of arrays that the program decides by
         self.given: dict[int, Any] = {}
         self._give(arguments)
 

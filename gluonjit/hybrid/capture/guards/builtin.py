@@ -49,6 +49,15 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     for name, change in CHANGES.items()
 }
 """Functions for `+` and the like."""
+COMPARING: dict[str, Callable[[Any, Any], Any]] = {
+    "Eq": operator.eq,
+    "NotEq": operator.ne,
+    "Lt": operator.lt,
+    "LtE": operator.le,
+    "Gt": operator.gt,
+    "GtE": operator.ge,
+}
+"""Functions for comparisons, as Python's syntax names them."""
 
 
 def is_hashable(function: Any) -> bool:

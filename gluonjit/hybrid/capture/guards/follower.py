@@ -15,7 +15,16 @@ import numpy as np
 
 from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.capture.guards import pure
-from gluonjit.hybrid.capture.guards.builtin import BINARY, BUILTIN, CHANGES, SPECIAL, UNBOUND, is_hashable, is_trusted
+from gluonjit.hybrid.capture.guards.builtin import (
+    BINARY,
+    BUILTIN,
+    CHANGES,
+    COMPARING,
+    SPECIAL,
+    UNBOUND,
+    is_hashable,
+    is_trusted,
+)
 from gluonjit.hybrid.capture.guards.facts import CELL, DEFAULTS, ENTRY, Fact, class_attribute, read_at
 from gluonjit.hybrid.capture.guards.interrupts import WATCH, interrupts, is_interrupted, profile_again
 from gluonjit.hybrid.capture.guards.objects import FrameworkObjects, Refused
@@ -31,7 +40,7 @@ from gluonjit.hybrid.capture.guards.owners import (
 )
 from gluonjit.hybrid.capture.guards.reading import Reader
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
-from gluonjit.hybrid.capture.guards.sizes import LINEAR, TracedSize, note, plain
+from gluonjit.hybrid.capture.guards.sizes import LINEAR, TracedSize, note, plain, traced
 from gluonjit.hybrid.capture.guards.sources import is_twin, twin_of
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.run.state import LOCAL
@@ -164,6 +173,12 @@ class Follower(Reader):
         """The operand of a comparison, or of what else the program may decide by."""
         note((item,), self.asked)
         return plain(self.whole(item))
+
+    def compare(self, name: str, left: Any, right: Any) -> Any:
+        """The result of one comparison; between a size and a whole number only that is a decision."""
+        if TracedSize in (left.__class__, right.__class__) and isinstance(left, int) and isinstance(right, int):
+            return COMPARING[name](traced(plain(left), self.asked), plain(right))
+        return COMPARING[name](self.compared(left), self.compared(right))
 
     def manage(self, manager: Any) -> Any:
         """Returns the context manager of a `with` statement."""

@@ -170,6 +170,11 @@ class Rewriter(ast.NodeTransformer):
             return ast.copy_location(found, node)
         if all(isinstance(operator, (ast.Is, ast.IsNot)) for operator in node.ops):
             return self.generic_visit(node)
+        if len(node.ops) == 1:
+            name = ast.Constant(type(node.ops[0]).__name__)
+            return ast.copy_location(
+                call("compare", name, self.visit(node.left), self.visit(node.comparators[0])), node
+            )
         node.left = self.compared(node.left)
         node.comparators = [self.compared(comparator) for comparator in node.comparators]
         return node

@@ -40,7 +40,7 @@ class Noted:
     def __init__(self) -> None:
         self.facts: tuple[Fact, ...] = ()
         self.kept: tuple[Any, ...] = ()
-        self.asked: tuple[int, ...] = ()
+        self.asked: tuple[Any, ...] = ()
         self.signature: Any = None
         self.specs: Sequence[Any] = ()
         self.traced: Any = None

@@ -294,7 +294,6 @@ DECIDED = [
     doubled_if_odd,
     by_a_table,
     by_a_size_of_all,
-    by_a_function,
     by_a_loop,
     by_a_text,
     at_most_six,
@@ -308,6 +307,18 @@ def test_a_program_that_decides_by_a_length_is_traced_for_each(body: Any, traces
         assert_as_eagerly(eager, net, [(each,) for each in tokens(*lengths)])
     assert_as_eagerly(eager, net, [(each,) for each in tokens(13, 20)])
     assert {4, 6, 8, 3, 5, 7, 9} <= set(traces)
+
+
+def up_to_a_limit(net: Any, x: Any) -> Any:
+    x = x[:6] if 6 < len(x) else x
+    return net.out(x if x.size(0) * 2 - 1 != 7 else x.cumsum(0)).mean(0)
+
+
+@pytest.mark.parametrize("body", [by_a_function, within_a_limit, up_to_a_limit])
+def test_a_program_that_compares_lengths(body: Any) -> None:
+    eager, net = both(body)
+    for lengths in ((2, 4), (6, 8, 4), (3, 5, 7, 9, 2), (10, 11, 1), (13, 20, 5, 12, 14, 6)):
+        assert_as_eagerly(eager, net, [(each,) for each in tokens(*lengths)])
 
 
 def test_a_call_of_another_form_leaves_the_form_as_it_is() -> None:

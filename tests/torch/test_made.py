@@ -267,7 +267,7 @@ def numbers_of_its_own(net: Net, x: Any, y: Any) -> Any:
 def test_numbers_that_differ_from_call_to_call_are_operands() -> None:
     torch.manual_seed(0)
     eager = Net(numbers_of_its_own)
-    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="batched", expand=("Net",))
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="op", scheduler="depth")
     made = []
     for _ in range(4):
         samples = [torch.randn(2, 6) for _ in range(8)]

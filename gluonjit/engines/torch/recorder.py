@@ -30,6 +30,7 @@ from gluonjit.hybrid.capture.guards.facts import SLOT, Fact
 from gluonjit.hybrid.run.state import LOCAL
 
 _BY_NUMBERS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+_UNFILLED = {torch.ops.aten.empty, torch.ops.aten.empty_strided}
 _NONE: frozenset[int] = frozenset()
 
 _WITHOUT_GRADIENT = {torch.ops.aten.randint_like, torch.ops.aten.linspace, torch.ops.aten.logspace}
@@ -289,8 +290,10 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         return written
 
     def _made(self, func: Any, named: dict[str, Any]) -> Any:
-        """A tensor made from nothing is the same in each call."""
+        """A tensor made from nothing is the same in each call: of one that is not filled nobody may read a number."""
         made = func(**named)
+        if func.overloadpacket in _UNFILLED:
+            made.zero_()
         return self._tensor(self._new_constant(made)) if isinstance(made, torch.Tensor) else made
 
     def _record(self, func: Any, named: dict[str, Any]) -> Any:

@@ -155,7 +155,7 @@ class FusedSteps:
             consts = program_of(self.plan.steps[number].kind).consts
             weights = {id(consts[k]) for k in self._steps.sources(number, results)[1]}
             self._learned = lambda tensor: learned(tensor, id(tensor) in weights)
-            return self._steps.backward_form(number, way, self)
+            return self._steps.backward_form(number, way, self, results)
 
         self._gradient = gradient
         try:

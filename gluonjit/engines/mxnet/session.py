@@ -38,6 +38,7 @@ from gluonjit.hybrid.run.state import LOCAL
 
 _FEW = 16  # entries of a table
 _SMALL = 1 << 16  # bytes
+_STAYS = 1 << 14  # bytes of an arena that may stay as long as some of its rows
 
 
 class FlushedValue(NamedTuple):
@@ -135,19 +136,40 @@ class Session(ArraySession):
         taped = self.tape is not None
         own = [not isinstance(leaf.payload, Imported) for leaf in chunk.leaves]
         learned = [taped and plain and is_learned(leaf.payload) for leaf, plain in zip(chunk.leaves, own)]
-        room = None if any(learned) or self.plan.arenas[chunk.place.arena].sole else self.at(chunk.place)
-        with as_captured(2 if any(learned) else 0):
-            rows = _joined(chunk.leaves, learned, room)
+        learns = any(learned)
         parts: list[tuple[NDArray, Place]] = []
-        for (leaf, part), plain, learns in zip(self.parts(chunk), own, learned):
-            if learns:
-                parts.append((leaf.payload, part))
-            elif self.tape is not None and plain:
-                self.tape.read[id(leaf.payload)] = leaf.payload, part
-            elif self.tape is not None and not plain and leaf.payload.tape is not None:
-                self.tape.sources.append(RecordedInput(leaf.payload.array, part, leaf.payload.value))
-                leaf.payload.tape.later.add(self.tape)
+        if self.tape is not None:
+            for (leaf, part), plain, learning in zip(self.parts(chunk), own, learned):
+                if learning:
+                    parts.append((leaf.payload, part))
+                elif plain:
+                    self.tape.read[id(leaf.payload)] = leaf.payload, part
+                elif leaf.payload.tape is not None:
+                    self.tape.sources.append(RecordedInput(leaf.payload.array, part, leaf.payload.value))
+                    leaf.payload.tape.later.add(self.tape)
+        if not learns and self._copied_leaves(chunk):
+            return
+        room = None if learns or self.plan.arenas[chunk.place.arena].sole else self.at(chunk.place)
+        with as_captured(2 if learns else 0):
+            rows = _joined(chunk.leaves, learned, room)
         self._put(chunk.place, rows, RecordedInput(rows, chunk.place, None, tuple(parts)) if parts else None, room)
+
+    def _copied_leaves(self, chunk: LeafChunk) -> bool:
+        """Copies few small arrays of the host's, where MXNet's engine takes longer; False elsewhere."""
+        place, spec = chunk.place, chunk.leaves[0].spec
+        if self.finite is not None or not _is_plain(spec) or not self._fused.all:
+            return False
+        if not 0 < (place.end - place.begin) * row_bytes(spec) <= _SMALL:
+            return False
+        arrays = [leaf.payload.array if isinstance(leaf.payload, Imported) else leaf.payload for leaf in chunk.leaves]
+        if any([array.stype != "default" for array in arrays]):
+            return False
+        to = address_of(self.array(place.arena)) + place.begin * row_bytes(spec)
+        for leaf, array in zip(chunk.leaves, arrays):
+            if leaf.spec.bytes:
+                memmove(to, address_of(array), leaf.spec.bytes)
+                to += leaf.spec.bytes
+        return True
 
     def _put(self, place: Place, rows: NDArray, source: RecordedInput | None, room: NDArray | None) -> None:
         """Puts rows of an input into their place, if they have not been computed in its `room`."""
@@ -281,7 +303,10 @@ class Session(ArraySession):
         return slice_rows(source, place.begin, place.end)
 
     def result(self, arena: int, position: int) -> FlushedValue:
-        """A live value's rows, copied out of the arena with those of its step, so that the arena can go."""
+        """A live value's rows: in a small arena, or copied with those of their step, so that the arena can go."""
+        found = self.plan.arenas[arena]
+        if found.rows * row_bytes(found.spec) <= _STAYS and self.arrays[arena] is not None:
+            return FlushedValue(self.arrays[arena], position, self.tape, arena, position)
         place = self.place_of(arena, position)
         chunk = self._copies.get(place)
         if chunk is None:

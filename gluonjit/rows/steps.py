@@ -12,7 +12,7 @@ from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import ROWS
 from gluonjit.graph import Kind
 from gluonjit.rows.program import NotFusable, RowProgram
-from gluonjit.rows.running import NO_FLAGS, Flags, FlushMemory, Launches, cores, read_steps
+from gluonjit.rows.running import Flags, FlushMemory, Launches, cores, read_steps
 from gluonjit.rows.stretches import Ahead, StepStretch
 from gluonjit.rows.ways import MOST_WAYS, Fused, Learner, Learning, Way, fused_of, sources
 

@@ -155,9 +155,9 @@ class Session(ArraySession):
         self._put(chunk.place, rows, RecordedInput(rows, chunk.place, None, tuple(parts)) if parts else None, room)
 
     def _copied_leaves(self, chunk: LeafChunk) -> bool:
-        """Copies few small arrays of the host's, where MXNet's engine takes longer; False elsewhere."""
+        """Copies small arrays of the host's for steps in C, which wait for them; False elsewhere."""
         place, spec = chunk.place, chunk.leaves[0].spec
-        if self.finite is not None or not _is_plain(spec) or not self._fused.all:
+        if self.finite is not None or not _is_plain(spec) or 0 not in self._fused:
             return False
         if not 0 < (place.end - place.begin) * row_bytes(spec) <= _SMALL:
             return False

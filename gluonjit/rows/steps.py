@@ -64,8 +64,12 @@ class _Workspace:
         """Forgets its ways where other weights learn than before."""
         if weights != self.weights:
             self.weights = weights
-            for kept in (self.ways, self.forms, self.backward, self.marks, *self.known):
-                kept.clear()
+            self.ways.clear()
+            self.forms.clear()
+            self.backward.clear()
+            self.marks.clear()
+            for known in self.known:
+                known.clear()
 
 
 class _Read(NamedTuple):

@@ -172,9 +172,7 @@ class Tape:
         """Notes which rows can be read; returns those that gradients go through."""
         # What no step has read may have a history that is gone.
         self._inputs = [
-            (place, rows)
-            for place, rows in self._inputs
-            if _any(self._read[place.arena][place.begin : place.end])
+            (place, rows) for place, rows in self._inputs if _any(self._read[place.arena][place.begin : place.end])
         ]
         self._places = [place for place in chunks if self.learned(place) and _may_learn(self.plan, place)]
         found = [chunks[place] for place in self._places]

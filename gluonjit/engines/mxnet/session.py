@@ -303,15 +303,22 @@ class Session(ArraySession):
         return slice_rows(source, place.begin, place.end)
 
     def result(self, arena: int, position: int) -> FlushedValue:
-        """A live value's rows: in a small arena, or copied with those of their step, so that the arena can go."""
-        found = self.plan.arenas[arena]
-        if found.rows * row_bytes(found.spec) <= _STAYS and self.arrays[arena] is not None:
-            return FlushedValue(self.arrays[arena], position, self.tape, arena, position)
+        """A live value's rows: in a small arena, or copied with those of their step, so that the arena can go.
+
+        Of what is recorded, such as a loss that is kept, it always can.
+        """
+        if self.tape is None and self._stays(arena):
+            return FlushedValue(self.arrays[arena], position, None, arena, position)
         place = self.place_of(arena, position)
         chunk = self._copies.get(place)
         if chunk is None:
             chunk = self._copies[place] = self._copy_of(place)
         return FlushedValue(chunk, position - place.begin, self.tape, arena, position)
+
+    def _stays(self, arena: int) -> bool:
+        """Tells whether an arena may stay for as long as some of its rows: a small one."""
+        found = self.plan.arenas[arena]
+        return found.rows * row_bytes(found.spec) <= _STAYS and self.arrays[arena] is not None
 
     def _copy_of(self, place: Place) -> NDArray:
         """A copy of these rows, or the arena itself where a single input is all of it."""

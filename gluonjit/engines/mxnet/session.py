@@ -76,16 +76,17 @@ class Session(ArraySession):
         table = chunk.table
         table.forget()
         learned = self.tape is not None and table.weight is not None and table.taped and table.weight.grad is not None
-        if not learned and self._copied(chunk):
-            return
         context = context_of(chunk.spec.device)
+        again = partial(_entries, table, chunk.indices, context)
+        if self._copied(chunk):
+            if learned and self.tape is not None:  # gradients go on to what a pass looks up again
+                self.tape.sources.append(RecordedInput(table.weight, chunk.place, None, again=again))
+            return
         with as_captured(0):
             if table.weight is None:
                 numbers = np.array(chunk.indices)
                 self._put(chunk.place, mx.nd.array(numbers, ctx=context, dtype=chunk.spec.dtype), None, None)
                 return
-            index = sent(np.array(chunk.indices, dtype=np.int32), context)
-        again = partial(table.entries, index)
         with as_captured(2 if learned else 0):
             try:
                 rows = again()
@@ -354,6 +355,13 @@ class Session(ArraySession):
         self._copies = {}
         if self.tape is None:
             self._fused.done()
+
+
+def _entries(table: Any, indices: Sequence[int], context: Any) -> NDArray:
+    """Entries of a table, looked up by MXNet."""
+    with as_captured(0):
+        index = sent(np.array(indices, dtype=np.int32), context)
+    return table.entries(index)
 
 
 def _is_plain(spec: Spec) -> bool:

@@ -19,6 +19,7 @@ from experiments.host.measure import WARM_UP, uncollected
 from experiments.host.sorts import Engine
 
 LENGTHS = (50, 450)  # steps of a chain of layers, each on the result of the one before
+FLUSHES = 20  # in a row
 DRAWN = 8  # times as many samples as a minibatch has, of which it is drawn
 WORKLOADS = ("treelstm-sick", "treelstm-builtin")  # the second where the files of the first are missing
 
@@ -28,7 +29,9 @@ class Launched:
     """Medians of the rounds.
 
     forward, backward: microseconds that one more step of a chain takes, a layer of two rows each, kernel and all;
-    in_c: the share of steps that are row programs; flush: microseconds of a flush of one call beyond its row program.
+    in_c: the share of steps that are row programs; flush, recorded: microseconds of a flush of one call beyond its row
+    program, one of many in a row, without gradients and with them; cold: of one without gradients after other work,
+    when little of what it needs is in the processor's caches.
     """
 
     rounds: int
@@ -36,6 +39,8 @@ class Launched:
     backward: float
     in_c: float
     flush: float
+    recorded: float
+    cold: float
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,8 @@ def launched(engine: Engine, rounds: int, seed: int) -> Launched:
     """Time chains of two lengths, and flushes of one call."""
     net = engine.calls(True, seed)
     steps: dict[int, list[tuple[float, float]]] = {length: [] for length in LENGTHS}
-    flushes, in_c = [], 1.0
+    flushes: dict[str, list[float]] = {"cold": [], "flush": [], "recorded": []}
+    in_c = 1.0
     with uncollected():
         for number in range(WARM_UP + rounds):
             for length in LENGTHS:
@@ -62,10 +68,14 @@ def launched(engine: Engine, rounds: int, seed: int) -> Launched:
                 if number >= WARM_UP:
                     steps[length].append((report.ms["gather"] + report.ms["compute"], report.ms["backward"]))
                     in_c = min(in_c, report.fused / report.launches)
+            found = {
+                "cold": [_flush(engine, net, False)],
+                "flush": [_flush(engine, net, False) for _ in range(FLUSHES)],
+                "recorded": [_flush(engine, net, True) for _ in range(FLUSHES)],
+            }
             if number >= WARM_UP:
-                flushes.append(_flush(engine, net))
-            else:
-                _flush(engine, net)
+                for name, times in found.items():
+                    flushes[name].append(median(times))
             gc.collect()
     forward, backward = (
         1e3
@@ -73,7 +83,7 @@ def launched(engine: Engine, rounds: int, seed: int) -> Launched:
         / (LENGTHS[1] - LENGTHS[0])
         for part in (0, 1)
     )
-    return Launched(rounds, forward, backward, in_c, median(flushes))
+    return Launched(rounds, forward, backward, in_c, **{name: median(times) for name, times in flushes.items()})
 
 
 def _chain(engine: Engine, net: Any, length: int) -> gluonjit.Report:
@@ -96,9 +106,9 @@ def _chain(engine: Engine, net: Any, length: int) -> gluonjit.Report:
     return batch.report
 
 
-def _flush(engine: Engine, net: Any) -> float:
+def _flush(engine: Engine, net: Any, gradients: bool) -> float:
     """Return the microseconds of a flush of one call on a separate word, beyond its row program."""
-    with gluonjit.batching(**WAY) as batch:
+    with engine.gradients(gradients), gluonjit.batching(**WAY) as batch:
         kept = net(lambda net: engine.operands(net, np.array([1])).xs)
         begin = perf_counter()
         batch.flush("one call is to be timed")

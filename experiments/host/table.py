@@ -11,7 +11,8 @@ from experiments.host.planning import Planned
 
 HEAD = ("call", "nodes", "eager", "captured", "with gradients: eager", "captured", "before gluonjit")
 PLANS = ("samples", "nodes", "launches", "planning", "analysis of a flush")
-STEPS = ("one more step of a chain: forward", "backward", "steps in C", "a flush of one call beyond its launch")
+STEPS = ("one more step of a chain: forward", "backward", "steps in C")
+FLUSHES = ("a flush of one call beyond its launch", "recorded", "after other work")
 PHASES = {"train": "training", "inference": "inference"}
 SHARES = ("workload", "batch", "", "a minibatch", "in row programs")
 
@@ -36,8 +37,10 @@ def tables(
     head = [joined(HEAD), joined(["---", *["---:"] * (len(HEAD) - 1)]), *calls]
     found = [f"`{command}", "", *head, "", joined(PLANS), joined(["---:"] * len(PLANS)), *planned]
     if steps is not None:
-        cells = f"{steps.forward:.1f} µs", f"{steps.backward:.1f} µs", f"{steps.in_c:.0%}", f"{steps.flush:,.0f} µs"
+        cells = f"{steps.forward:.1f} µs", f"{steps.backward:.1f} µs", f"{steps.in_c:.0%}"
         found += ["", joined(STEPS), joined(["---:"] * len(STEPS)), joined(cells)]
+        times = [f"{time:,.0f} µs" for time in (steps.flush, steps.recorded, steps.cold)]
+        found += ["", joined(FLUSHES), joined(["---:"] * len(FLUSHES)), joined(times)]
     if shares:
         found += ["", joined(SHARES), joined(["---", "---:", "---", "---:", "---:"]), *map(_share, shares)]
     return "\n".join(found)

@@ -22,7 +22,7 @@ from gluonjit.graph.kinds import Kind
 from gluonjit.graph.reading import likeness
 from gluonjit.graph.recorder import Record
 
-MOST_NODES, MOST_ROWS = 64, 512
+MOST_NODES, MOST_ROWS = 256, 2048
 """Limits of a batch whose plan may be kept: in larger ones planning costs little, and structures rarely repeat."""
 _MOST_PLANS, _MOST_SEEN = 512, 8192
 

@@ -215,7 +215,7 @@ class _Assembling:
         return op, out, a, b, width, x, y, flags
 
 
-_AS_WIDE_AS_A = frozenset({"SUMW", "PICK", "WHOLE", "LOGSUMEXP"})
+_AS_WIDE_AS_A = frozenset({"SUMW", "PICK", "WHOLE", "LOGSUMEXP", "ARGMAX"})
 _SUMS = frozenset({"SCATTER", "GEMM_DW", "COLSUM"})
 
 

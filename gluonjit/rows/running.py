@@ -156,7 +156,7 @@ class Launches:
         self._programs: tuple[tuple[Any, Any], ...] = ()
         self._assemblies: list[Assembly] = []
         self._copies: list[Any] = []  # of weights
-        self._last: _Arguments | None = None
+        self._last: dict[bool, _Arguments] = {}  # forward and backward
         self.under_way = -1  # the step that is run, or ran last
 
     def form(self, template: Template, consts: Sequence[Any], memory: FlushMemory, own: bool = False) -> BlockForm:
@@ -198,9 +198,9 @@ class Launches:
 
         saves: whether this is the forward pass, which asks for no gradients.
         """
-        last = self._last
+        last = self._last.get(saves)
         if last is None or last.steps != steps or last.forms != forms:
-            last = self._last = self._arguments(steps, forms)
+            last = self._last[saves] = self._arguments(steps, forms)
         if not saves:
             last.gradients.fill(0)
         saved = self._fill(last, saves, memory)

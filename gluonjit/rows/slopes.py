@@ -204,7 +204,7 @@ def unknown(to: Deriving, instr: Instr, dy: View) -> None:
     raise NotFusable(f"{instr.op} has no derivative")
 
 
-CONSTANT = frozenset({"FILL", "SIGN", "GE", "LT", "WHOLE"})
+CONSTANT = frozenset({"FILL", "SIGN", "GE", "LT", "WHOLE", "ARGMAX"})
 """Instructions whose result changes with no operand."""
 
 RULES: dict[str, Rule] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from ctypes import c_uint64
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +12,7 @@ from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import ROWS
 from gluonjit.graph import Kind
 from gluonjit.rows.program import NotFusable, RowProgram
-from gluonjit.rows.running import NO_FLAGS, Flags, FlushMemory, Launches, cores, read_steps
+from gluonjit.rows.running import Flags, FlushMemory, Launches, cores, read_steps
 from gluonjit.rows.stretches import Ahead, StepStretch
 from gluonjit.rows.ways import MOST_WAYS, Fused, Learner, Learning, Way, fused_of, sources
 
@@ -33,32 +33,56 @@ class _PlannedProgram(NamedTuple):
 class _Workspace:
     """The blocks and launches of a flush, taken again by a later one of the same structure: numbers, and memory.
 
-    And where nothing is recorded the ways in which steps are called, which are always the same: `known` by program and
-    look, with the form of each; `chosen` by where a stretch begins and ends, with the first step of each way.
+    And the ways in which steps are called, which are the same as long as the same weights learn (`weights`, by
+    program): `known` by program and look, with the forms of each, forward and `backward`; where nothing is recorded
+    also `chosen` by where a stretch begins and ends.
     """
 
-    __slots__ = ("blocks", "chosen", "forms", "known", "launches", "marks", "ways")
+    __slots__ = ("backward", "blocks", "chosen", "forms", "known", "lacks", "launches", "marks", "ways", "weights")
 
     def __init__(self, blocks: Blocks, arenas: int, programs: int) -> None:
         self.blocks = blocks
         self.launches = Launches(arenas, blocks)
+        self.lacks = False  # whether there are steps without a way
+        self.weights: list[Hashable] = []
         self.ways: list[Way] = []
         self.forms: list[BlockForm] = []
+        self.backward: dict[Hashable, BlockForm] = {}
         self.marks: list[Collection[int]] = []
         self.known: list[dict[bytes, int]] = [{} for _ in range(programs)]
-        self.chosen: dict[tuple[int, int], tuple[list[int], list[tuple[int, int]]]] = {}
+        self.chosen: dict[tuple[int, int], list[int]] = {}
+
+    def clear(self) -> None:
+        """Forgets what a flush has of its own; and steps without a way, as why they have none is told in each flush."""
+        self.launches.forget_weights()
+        self.blocks.clear()
+        if self.lacks:
+            self.lacks = False
+            self.known[:] = [{look: way for look, way in known.items() if way >= 0} for known in self.known]
+
+    def learn(self, weights: list[Hashable]) -> None:
+        """Forgets its ways where other weights learn than before."""
+        if weights != self.weights:
+            self.weights = weights
+            self.ways.clear()
+            self.forms.clear()
+            self.backward.clear()
+            self.marks.clear()
+            for known in self.known:
+                known.clear()
 
 
 class _Read(NamedTuple):
     """The steps of a plan that may run in C, as plans of the same structure have them in common.
 
-    steps: their numbers; programs: so many numbers are given to these; limited: steps that read whole numbers; unfit:
-    the others, and why; workspaces: those that no flush has taken.
+    steps: their numbers; programs: so many numbers are given to these; recorded: the first recorded step of each;
+    limited: steps that read whole numbers; unfit: the others, and why; workspaces: those that no flush has taken.
     """
 
     blocks: Blocks | None
     steps: frozenset[int]
     programs: int
+    recorded: list[int]
     limited: list[int]
     unfit: list[tuple[int, str]]
     workspaces: list[_Workspace]
@@ -91,7 +115,7 @@ class Steps:
         recorded: list[bool],
     ) -> None:
         self.plan, self._unfused, self._recorded = plan, unfused, recorded
-        self._learned: dict[int, Any] = {}  # the weights of a kind that learn
+        self._learned: dict[int, Any] | None = None  # the weights of a kind that learn
         self._renewed: set[int] = set()  # ways whose forms have the addresses of this flush
         self._in: frozenset[int] = frozenset()
         self._workspace: _Workspace | None = None
@@ -111,14 +135,8 @@ class Steps:
         self._blocks, self._launches = workspace.blocks, workspace.launches
         self._launches.threads = most if most == 1 else min(most, cores())
         self._taped = any(recorded)
-        if self._taped:  # which ways there are depends on what learns
-            self.ways: list[Way] = []
-            self._forms: list[BlockForm] = []  # of the forward pass, for each
-            self._known: list[dict[bytes, int]] = [{} for _ in range(found.programs)]  # ways by program
-            self._marks: list[Collection[int]] = []
-        else:
-            self.ways, self._forms = workspace.ways, workspace.forms
-            self._known, self._marks = workspace.known, workspace.marks
+        self.ways, self._forms = workspace.ways, workspace.forms
+        self._known, self._marks = workspace.known, workspace.marks
 
     def __del__(self) -> None:
         self.done()
@@ -128,8 +146,7 @@ class Steps:
         workspace, self._workspace = self._workspace, None
         if workspace is None or not self._keeps:
             return
-        workspace.launches.forget_weights()
-        workspace.blocks.clear()
+        workspace.clear()
         if len(self._read.workspaces) < _MOST_WORKSPACES and workspace.launches.programs <= MOST_WAYS:
             self._read.workspaces.append(workspace)
 
@@ -154,14 +171,21 @@ class Steps:
         fit = {number for number, program in enumerate(programs) if program is not None}
         blocks = read_steps(self.plan, programs, lambda *told: unfit.append(told)) if fit else None
         steps = frozenset(fit.difference([number for number, _ in unfit]))
-        return _Read(blocks, steps, len(by_kind), limited, unfit, [])
+        first: dict[int, int] = {}
+        for number in sorted(steps):
+            if self._recorded[number]:
+                first.setdefault(programs[number][0], number)  # type: ignore[index]
+        return _Read(blocks, steps, len(by_kind), list(first.values()), limited, unfit, [])
+
+    @property
+    def all(self) -> bool:
+        """Tells whether all steps run in C."""
+        return len(self._in) == len(self.plan.steps)
 
     @property
     def others(self) -> list[int]:
         """The steps that do not run in C."""
-        return (
-            [] if len(self._in) == len(self.plan.steps) else [k for k in range(len(self.plan.steps)) if k not in self]
-        )
+        return [] if self.all else [k for k in range(len(self.plan.steps)) if k not in self]
 
     def __contains__(self, number: int) -> bool:
         """Tells whether a step may run in C."""
@@ -195,36 +219,31 @@ class Steps:
             if begin <= number < end and not self._in_limits(number, memory):
                 self._unfused[self.plan.steps[number].kind.name] = "an integer that is out of range"
                 end = number
-        if not self._taped:
-            return self._choose_again(begin, end, make, memory)
-        flags = learned.view("uint8"), read.view("uint8")
-        found: list[int] = self._blocks.choose(begin, end, self._recorded, *flags, self._known, self._marks, make)
-        if not found:
-            self._in -= {begin}
-        return found
-
-    def _choose_again(self, begin: int, end: int, make: Callable[[int, bytes], int], memory: FlushMemory) -> list[int]:
-        """The same where nothing is recorded: as in an earlier flush of the same structure, if there was one."""
         workspace = self._workspace
         assert workspace is not None
-        known = workspace.chosen.get((begin, end))
-        if known is None:
-            no = NO_FLAGS.view("uint8")
-            found: list[int] = self._blocks.choose(begin, end, self._recorded, no, no, self._known, self._marks, make)
-            known = found, list({way: begin + k for k, way in enumerate(found)}.items())
-            if len(found) == end - begin:
-                workspace.chosen[begin, end] = known
-            else:  # why not is found, and told, anew in each flush
-                self._keeps = False
-        for way, number in known[1]:
+        if self._taped and self._learned is None:
+            kinds = [self.plan.steps[number].kind for number in self._read.recorded]
+            self._learned = {id(kind): learner.weights(kind) for kind in kinds}
+            workspace.learn(list(self._learned.values()))
+        found: list[int] | None = None if self._taped else workspace.chosen.get((begin, end))
+        if found is None:
+            flags = learned.view("uint8"), read.view("uint8")
+            found = self._blocks.choose(begin, end, self._recorded, *flags, self._known, self._marks, make)
+            if len(found) < end - begin:
+                workspace.lacks = True
+            elif not self._taped:
+                workspace.chosen[begin, end] = found
+        if not found:
+            self._in -= {begin}
+        number = begin
+        for way in found:
             if way not in self._renewed:
                 self._launches.under_way = number
                 self._renewed.add(way)
                 consts = self.plan.steps[number].kind.program.consts
                 self._forms[way].renew(self._launches.slots(self.ways[way].forward, consts, memory))
-        if not known[0]:
-            self._in -= {begin}
-        return known[0]
+            number += 1
+        return found
 
     def _in_limits(self, number: int, memory: FlushMemory) -> bool:
         """Tells whether the whole numbers that a step reads are those of entries: no row program of the same stretch
@@ -242,11 +261,7 @@ class Steps:
     def _way(self, kind: Kind, look: bytes, learner: Learner, memory: FlushMemory) -> int:
         """Returns the number of a new way, -1 if there is none."""
         fused: Fused = kind.program.fused
-        weights = None
-        if look[0]:
-            weights = self._learned.get(id(kind))
-            if weights is None:
-                weights = self._learned[id(kind)] = learner.weights(kind)
+        weights = self._learned[id(kind)] if look[0] and self._learned is not None else None
         found = fused.ways.get((look, weights))
         if found is None:
             if len(fused.ways) >= MOST_WAYS:
@@ -328,12 +343,22 @@ class Steps:
         found = self._blocks.reach(steps, ways, reached.view("uint8"), None, {}, through, other)
         return found
 
-    def backward_form(self, number: int, way: int, memory: FlushMemory) -> BlockForm | None:
-        """Returns the form of blocks of a step's backward pass; None if nothing is to be done."""
-        template = self.ways[way].backward
+    def backward_form(self, number: int, way: int, memory: FlushMemory, case: Hashable = None) -> BlockForm | None:
+        """Returns the form of blocks of a step's backward pass; None if nothing is to be done.
+
+        case: tells apart forms of one way that a pass needs at once.
+        """
+        template, workspace = self.ways[way].backward, self._workspace
         if template is None:
             return None
-        return self._launches.form(template, self.plan.steps[number].kind.program.consts, memory)
+        assert workspace is not None
+        consts = self.plan.steps[number].kind.program.consts
+        found = workspace.backward.get((way, case))
+        if found is None:
+            found = workspace.backward[way, case] = self._launches.form(template, consts, memory)
+        else:
+            found.renew(self._launches.slots(template, consts, memory))
+        return found
 
     def backward(self, steps: list[tuple[int, BlockForm | None]], memory: FlushMemory) -> float:
         """Adds the gradients of steps' results to those of their sources, step by step; returns milliseconds."""

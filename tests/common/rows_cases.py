@@ -48,6 +48,7 @@ UNARY = [
     Case("SOFTMAX", softmax),
     Case("SUMW", lambda a: a.sum(1, keepdims=True), out=1),
     Case("LOGSUMEXP", lambda a: np.log(np.exp(a).sum(1, keepdims=True)), out=1),
+    Case("ARGMAX", lambda a: a.argmax(1)[:, None], out=1),
 ]
 BINARY = [
     Case("ADD", np.add, b=0),

@@ -80,7 +80,7 @@ def test_every_sort_of_call_is_timed_and_gives_what_eager_gives(
         0 < row["launches"] <= row["nodes"] and row["planning"] > 0 < row["analysis"] for row in result["planning"]
     )
     steps = result["steps"]
-    assert steps["flush"] > 0 and steps["in_c"] == (ROWS is not None)
+    assert all(steps[name] > 0 for name in ("flush", "recorded", "cold")) and steps["in_c"] == (ROWS is not None)
     assert [(row["batch_size"], row["phase"]) for row in result["minibatches"]] == [(4, "train"), (4, "inference")]
     assert all(row["row_ms"] < row["ms"] and (row["row_ms"] > 0) == (ROWS is not None) for row in result["minibatches"])
     printed = capsys.readouterr().out
@@ -107,7 +107,7 @@ def test_results_that_differ_are_a_fault(
     monkeypatch.setattr(engine, "SORTS", engine.SORTS[:1])
     monkeypatch.setattr(cli, "_capture", lambda: "in C")
     monkeypatch.setattr(cli, "_planned", lambda engine, options: [])
-    monkeypatch.setattr(cli, "_launched", lambda engine, options: (Launched(1, 1.0, 1.0, 1.0, 1.0), []))
+    monkeypatch.setattr(cli, "_launched", lambda engine, options: (Launched(1, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0), []))
     assert cli.main(["--engine", name, *SMALL]) == 1
     assert capsys.readouterr().err.count("fault: `x + y`: off by ") == 2
 

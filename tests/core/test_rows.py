@@ -190,6 +190,23 @@ def test_a_softmax_of_what_is_infinite_is_not_a_number_or_leaves_it_out() -> Non
         assert np.isnan(values_of(op, np.full(3, -np.inf, np.float32))).all()
 
 
+def test_the_largest_of_a_row_is_its_first_one_or_nan() -> None:
+    cases = {
+        (1, 3, 3): 1,
+        (1, np.nan, 2): 1,
+        (np.nan, np.nan, 1): 0,
+        (-np.inf, -np.inf): 0,
+        (np.inf, 1): 0,
+        (-0.0, 0): 0,
+    }
+    for given, wanted in cases.items():
+        machine, out = Machine(1), np.zeros((1, 1), np.float32)
+        a = np.array([given], np.float32)
+        machine.emit("ARGMAX", machine.reg(out), machine.reg(a), NONE, len(given))
+        machine.run()
+        assert out[0, 0] == wanted == a[0].argmax()
+
+
 def test_functions_keep_nan_and_reach_their_limits() -> None:
     given = np.array([np.nan, np.inf, -np.inf, 3e38, -3e38, 0], np.float32)
     expected = {

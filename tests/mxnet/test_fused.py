@@ -33,6 +33,7 @@ IN_C: dict[str, Body] = {
     "ones_like, zeros_like": lambda F, x, y, w: (F.ones_like(x) - x) * y + F.zeros_like(y),
     "exp, log, sqrt": lambda F, x, y, w: F.exp(x) * F.log(y) + F.sqrt(x),
     "square, abs, negative": lambda F, x, y, w: F.square(x) + F.abs(x - y) - (-y) + F.reciprocal(x),
+    "argmax": lambda F, x, y, w: F.broadcast_mul(y, F.argmax(x, axis=1, keepdims=True)) + x,
     "softmax": lambda F, x, y, w: F.softmax(x) * y,
     "log_softmax": lambda F, x, y, w: F.log_softmax(x) * y,
     "slices": lambda F, x, y, w: F.slice_axis(x, axis=1, begin=1, end=5) * F.slice_axis(y, axis=1, begin=0, end=4),

@@ -222,3 +222,43 @@ def test_each_report_says_why_steps_do_not_run_in_c() -> None:
         assert kept.shape == (4,)
     assert told == [told[0]] * 5
     assert told[0][0]
+
+
+@pytest.mark.skipif(ROWS is None, reason="gluonjit._rows is not there, or GLUONJIT_PURE is set")
+def test_ways_of_recorded_steps_are_kept_as_long_as_the_same_weights_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    form = Launches.form
+
+    def counted(self: Launches, *given: Any, **named: Any) -> Any:
+        made.append(1)
+        return form(self, *given, **named)
+
+    monkeypatch.setattr(Launches, "form", counted)
+    torch.manual_seed(0)
+    net = Net()
+    gluonjit.hybridize(net, dynamic_batch=True, **WAY)
+    for frozen in (False, True, False):
+        net.head.weight.requires_grad_(not frozen)
+        counts = []
+        for _ in range(4):
+            made.clear()
+            _, found, _ = run(net, True)
+            counts.append(len(made))
+        assert counts[-1] == 0
+        gluonjit.hybridize(net, dynamic_batch=False)
+        _, wanted, _ = run(net, True)
+        gluonjit.hybridize(net, dynamic_batch=True, **WAY)
+        assert (found[-2] is None) == frozen
+        for one, other in zip(found, wanted):
+            assert one is None if other is None else torch.allclose(one, other, atol=1e-5)
+
+
+def test_a_minibatch_of_two_hundred_nodes_reuses_its_plan() -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2))
+    gluonjit.hybridize(net, dynamic_batch=True, **{**WAY, "granularity": "op"})
+    for number in range(3):
+        before = plan_count()
+        with gluonjit.batching(**{**WAY, "granularity": "op"}) as batch:
+            kept = [net(torch.randn(4)) for _ in range(60)]
+        assert batch.report.nodes == 180 and len(kept) == 60
+        assert (plan_count() > before) == (number == 1)

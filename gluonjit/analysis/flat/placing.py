@@ -38,7 +38,10 @@ class Place:
         return iter((self.arena, self.begin, self.end))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Place) and tuple(self) == tuple(other)
+        if not isinstance(other, Place):
+            return False
+        that: Place = other
+        return self.arena == that.arena and self.begin == that.begin and self.end == that.end
 
     def __hash__(self) -> Any:
         return hash((self.arena, self.begin, self.end))

@@ -56,10 +56,14 @@ def context_of(device: str) -> Context:
 
 def room_for(spec: Spec, rows: int) -> NDArray:
     """An array, not yet filled, of this many rows like those of `spec`."""
-    shape, context = (rows, *spec.row_shape), context_of(spec.device)
-    if spec.dtype != "float32" or prod(shape) > _MOST:
-        return mx.nd.empty(shape, ctx=context, dtype=spec.dtype)
-    handle, sizes = NDArrayHandle(), (ctypes.c_uint32 * len(shape))(*shape)  # the same, in a third of the time
+    return empty((rows, *spec.row_shape), context_of(spec.device), spec.dtype)
+
+
+def empty(shape: tuple[int, ...], context: Context, dtype: Any) -> NDArray:
+    """An array that is not yet filled: as `mx.nd.empty` makes it, in a third of the time where it is of float32."""
+    if (dtype != "float32" and dtype is not np.float32) or prod(shape) > _MOST:
+        return mx.nd.empty(shape, ctx=context, dtype=dtype)
+    handle, sizes = NDArrayHandle(), (ctypes.c_uint32 * len(shape))(*shape)
     count, kind, number = len(shape), context.device_typeid, context.device_id
     check_call(_LIB.MXNDArrayCreateEx(sizes, count, kind, number, 0, _FLOAT32, ctypes.byref(handle)))
     return NDArray(handle)
@@ -102,12 +106,17 @@ def host_view(array: NDArray) -> Any:
     size = prod(shape) * dtype.itemsize
     if not size or array.stype != "default" or not device_of(array).startswith("cpu"):
         return None
-    return np.frombuffer(_memory(address_of(array), size, _WRITABLE), dtype=dtype).reshape(shape)
+    return view_at(address_of(array), size, dtype).reshape(shape)
+
+
+def view_at(address: int, size: int, dtype: Any = np.float32) -> Any:
+    """Numbers in the host's memory, so many bytes of them, as an array of numpy with one axis."""
+    return np.frombuffer(_memory(address, size, _WRITABLE), dtype=dtype)
 
 
 def sent(numbers: npt.NDArray[Any], context: Context) -> NDArray:
     """Numbers of the host as an array on a device, in a fifth of the time of `mx.nd.array`."""
-    array = mx.nd.empty(numbers.shape, ctx=context, dtype=numbers.dtype)
+    array = empty(numbers.shape, context, numbers.dtype.type)
     view = host_view(array)
     if view is None:
         array[:] = numbers

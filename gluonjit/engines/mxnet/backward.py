@@ -9,11 +9,12 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import mxnet as mx
+import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.costs.model import ObservedBackward
-from gluonjit.engines.mxnet.arrays import VERSIONS, context_of
+from gluonjit.engines.mxnet.arrays import VERSIONS, context_of, host_view, sent
 from gluonjit.engines.mxnet.bridge import finish
 from gluonjit.engines.mxnet.computing import unlinked
 from gluonjit.engines.mxnet.history import Seed, Target
@@ -40,6 +41,10 @@ class Pass(NamedTuple):
     laps: Sequence[tuple[int, float, float]]
     rest: float
     end: float
+
+
+_End = tuple[Target, NDArray, NDArray]
+"""Where a pass goes on into MXNet's own history: an array of the program, and its gradient."""
 
 
 _ADVICE = (
@@ -164,6 +169,7 @@ def _through_batches(
     ready: list[NDArray] = []
     gradients: list[NDArray | None] = []
     waiting: dict[Tape, list[Seed]] = {}
+    ends: list[_End] = []
     hold = False
     passes: list[Pass] = []
     for head in heads:
@@ -187,24 +193,40 @@ def _through_batches(
             begin = passed.end
             passes.append(passed)
             reached = [target for target in found if target.reached]
-            ends = [(target, *pair) for target in reached if target.value is None for pair in target.pairs]
-            with as_captured(2):  # a result of the array: a variable as head would overwrite its gradient
-                for target, array, gradient in ends:
-                    ready.append(target.again() if target.again is not None else same_elements(array))
-                    gradients.append(gradient)
+            ends += [(target, *pair) for target in reached if target.value is None for pair in target.pairs]
             for target in reached:
                 if target.value is None:
                     continue
                 earlier = tape_of(target.value)
                 if earlier is not None and not earlier.freed:
                     waiting.setdefault(earlier, []).extend(seed_of(target.value, target.gradient))
+        with as_captured(2):  # a result of the array: a variable as head would overwrite its gradient
+            for target, array, gradient in ends if len(passes) == 1 else _summed(ends):
+                ready.append(target.again() if target.again is not None else same_elements(array))
+                gradients.append(gradient)
     for tape in direct:
         _note_call(tape)
     return ready, gradients, passes
 
 
+def _summed(ends: list[_End]) -> list[_End]:
+    """Adds up the gradients of a weight that several batches have used: MXNet takes longer for each."""
+    found: list[_End] = []
+    sums: dict[int, Any] = {}
+    for end in ends:
+        target, array, gradient = end
+        view = host_view(gradient) if target.again is None and not target.parts else None
+        known: Any = None if view is None else sums.setdefault(id(array), view)
+        if known is view:
+            found.append(end)
+        else:
+            known += view
+    return found
+
+
 def _ones(spec: Spec) -> NDArray:
-    return mx.nd.ones((spec.rows, *spec.row_shape), context_of(spec.device), spec.dtype)
+    """The gradient that a pass begins with: as mx.nd.ones, which takes six times as long."""
+    return sent(np.ones((spec.rows, *spec.row_shape), dtype=spec.dtype), context_of(spec.device))
 
 
 def _through(

@@ -6,11 +6,10 @@ from ctypes import memset
 from math import prod
 from typing import Any
 
-import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet.arrays import address_of
+from gluonjit.engines.mxnet.arrays import address_of, empty
 from gluonjit.engines.mxnet.hooked import original_invoke
 from gluonjit.engines.mxnet.rules.symbols import operator_handle
 
@@ -24,9 +23,9 @@ def fill_zero(array: NDArray) -> None:
 
 def zeros(shape: tuple[int, ...], context: Any, dtype: Any) -> tuple[NDArray, int | None]:
     """An array of zeros; where it is in the host's memory its address, and MXNet's engine has nothing to do."""
-    array = mx.nd.empty(shape, ctx=context, dtype=dtype)
+    array = empty(shape, context, dtype)
     size = prod(shape) * np.dtype(dtype).itemsize
-    if not size or not (array.context if context is None else context).device_type.startswith("cpu"):
+    if not size or not context.device_type.startswith("cpu"):
         fill_zero(array)
         return array, None
     address = address_of(array)

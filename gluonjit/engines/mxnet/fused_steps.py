@@ -63,7 +63,7 @@ class FusedSteps:
     @property
     def all(self) -> bool:
         """Tells whether all steps run in C: there MXNet has nothing to do."""
-        return self._steps.end(0) == len(self.plan.steps)
+        return self._steps.all
 
     def done(self) -> None:
         """Nothing runs from here on, nor goes backward."""

@@ -210,6 +210,13 @@ def _pick(builder: Builder, attrs: Attributes, a: Anything, index: Anything) -> 
     return RowMatrix(builder.emit("PICK", a.view, index.view, width=1), (1,) if attrs.flag("keepdims") else ())
 
 
+def _argmax(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+    a = rows_in(a)
+    if attrs.optional_integer("axis", None) not in (1, -1) or len(a.dims) != 1:
+        raise NotFusable("argmax over other axes than one")
+    return RowMatrix(builder.emit("ARGMAX", a.view, width=1), (1,) if attrs.flag("keepdims") else ())
+
+
 def _same(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
     return rows_in(a)
 
@@ -274,6 +281,7 @@ OPERATORS: dict[str, Callable[..., Anything]] = {
     "log_softmax": partial(_softmax, "LOGSOFTMAX"),
     "softmax": partial(_softmax, "SOFTMAX"),
     "pick": _pick,
+    "argmax": _argmax,
     "identity": _same,
     "_copy": _same,
     "BlockGrad": _stop,

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from gluonjit.engines.mxnet.hooked import original_set_recording, original_set_training
 from gluonjit.graph.modes import is_recorded, is_training
 from gluonjit.hybrid.run.state import LOCAL
 
 
-@contextmanager
-def as_captured(mode: int) -> Iterator[None]:
-    """Runs under the recording and training flags under which something was captured, and captures nothing."""
-    state = LOCAL.state
-    before = state.mode  # which MXNet's functions of autograd, called in here, set
-    recording, training = original_set_recording(is_recorded(mode)), original_set_training(is_training(mode))
-    state.paused += 1  # as UNCAPTURED, which would cost a twentieth more here
-    try:
-        yield
-    finally:
+class as_captured:
+    """For `with`: runs under the flags under which something was captured, and captures nothing.
+
+    A class, as `contextmanager` takes as long as the calls of MXNet's.
+    """
+
+    __slots__ = ("_before", "_mode", "_recording", "_training")
+
+    def __init__(self, mode: int) -> None:
+        self._mode = mode
+
+    def __enter__(self) -> None:
+        state, mode = LOCAL.state, self._mode
+        self._before = state.mode  # which MXNet's functions of autograd, called in here, set
+        self._recording, self._training = (
+            original_set_recording(is_recorded(mode)),
+            original_set_training(is_training(mode)),
+        )
+        state.paused += 1  # as UNCAPTURED, which would cost a twentieth more here
+
+    def __exit__(self, *error: object) -> None:
+        state = LOCAL.state
         state.paused -= 1
-        state.mode = before
-        original_set_recording(recording)
-        original_set_training(training)
+        state.mode = self._before
+        original_set_recording(self._recording)
+        original_set_training(self._training)

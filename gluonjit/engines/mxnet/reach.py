@@ -43,10 +43,15 @@ class Reach(reach.Reach):
     def operands(self, step: Step, result: int) -> tuple[int, ...]:
         """The operands that gradients of a result go on to. Its weights are met."""
         program: Any = step.kind.program
-        depends, count = program.depends[result], len(step.gathers)
-        self.constants.update([id(array) for k, array in enumerate(program.consts, count) if k in depends])
+        found = program.sources.get(result)
+        if found is None:
+            depends, count = program.depends[result], len(step.gathers)
+            operands = tuple([k for k, (gather, _) in enumerate(roles_of(step.kind)) if gather in depends])
+            consts = [k for k in range(len(program.consts)) if count + k in depends]
+            found = program.sources[result] = operands, consts
+        self.constants.update([id(program.consts[k]) for k in found[1]])
         self.constants.update(map(id, program.left))
-        return tuple([k for k, (gather, _) in enumerate(roles_of(step.kind)) if gather in depends])
+        return found[0]  # type: ignore[no-any-return]
 
     def _complete(self, step: Step, results: list[int]) -> None:
         """A node is one: what is reached of it is so with all its results."""

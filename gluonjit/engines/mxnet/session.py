@@ -38,6 +38,7 @@ from gluonjit.hybrid.run.state import LOCAL
 
 _FEW = 16  # entries of a table
 _SMALL = 1 << 16  # bytes
+_STAYS = 1 << 14  # bytes of an arena that may stay as long as some of its rows
 
 
 class FlushedValue(NamedTuple):
@@ -75,16 +76,17 @@ class Session(ArraySession):
         table = chunk.table
         table.forget()
         learned = self.tape is not None and table.weight is not None and table.taped and table.weight.grad is not None
-        if not learned and self._copied(chunk):
-            return
         context = context_of(chunk.spec.device)
+        again = partial(_entries, table, chunk.indices, context)
+        if self._copied(chunk):
+            if learned and self.tape is not None:  # gradients go on to what a pass looks up again
+                self.tape.sources.append(RecordedInput(table.weight, chunk.place, None, again=again))
+            return
         with as_captured(0):
             if table.weight is None:
                 numbers = np.array(chunk.indices)
                 self._put(chunk.place, mx.nd.array(numbers, ctx=context, dtype=chunk.spec.dtype), None, None)
                 return
-            index = sent(np.array(chunk.indices, dtype=np.int32), context)
-        again = partial(table.entries, index)
         with as_captured(2 if learned else 0):
             try:
                 rows = again()
@@ -135,19 +137,40 @@ class Session(ArraySession):
         taped = self.tape is not None
         own = [not isinstance(leaf.payload, Imported) for leaf in chunk.leaves]
         learned = [taped and plain and is_learned(leaf.payload) for leaf, plain in zip(chunk.leaves, own)]
-        room = None if any(learned) or self.plan.arenas[chunk.place.arena].sole else self.at(chunk.place)
-        with as_captured(2 if any(learned) else 0):
-            rows = _joined(chunk.leaves, learned, room)
+        learns = any(learned)
         parts: list[tuple[NDArray, Place]] = []
-        for (leaf, part), plain, learns in zip(self.parts(chunk), own, learned):
-            if learns:
-                parts.append((leaf.payload, part))
-            elif self.tape is not None and plain:
-                self.tape.read[id(leaf.payload)] = leaf.payload, part
-            elif self.tape is not None and not plain and leaf.payload.tape is not None:
-                self.tape.sources.append(RecordedInput(leaf.payload.array, part, leaf.payload.value))
-                leaf.payload.tape.later.add(self.tape)
+        if self.tape is not None:
+            for (leaf, part), plain, learning in zip(self.parts(chunk), own, learned):
+                if learning:
+                    parts.append((leaf.payload, part))
+                elif plain:
+                    self.tape.read[id(leaf.payload)] = leaf.payload, part
+                elif leaf.payload.tape is not None:
+                    self.tape.sources.append(RecordedInput(leaf.payload.array, part, leaf.payload.value))
+                    leaf.payload.tape.later.add(self.tape)
+        if not learns and self._copied_leaves(chunk):
+            return
+        room = None if learns or self.plan.arenas[chunk.place.arena].sole else self.at(chunk.place)
+        with as_captured(2 if learns else 0):
+            rows = _joined(chunk.leaves, learned, room)
         self._put(chunk.place, rows, RecordedInput(rows, chunk.place, None, tuple(parts)) if parts else None, room)
+
+    def _copied_leaves(self, chunk: LeafChunk) -> bool:
+        """Copies small arrays of the host's for steps in C, which wait for them; False elsewhere."""
+        place, spec = chunk.place, chunk.leaves[0].spec
+        if self.finite is not None or not _is_plain(spec) or 0 not in self._fused:
+            return False
+        if not 0 < (place.end - place.begin) * row_bytes(spec) <= _SMALL:
+            return False
+        arrays = [leaf.payload.array if isinstance(leaf.payload, Imported) else leaf.payload for leaf in chunk.leaves]
+        if any([array.stype != "default" for array in arrays]):
+            return False
+        to = address_of(self.array(place.arena)) + place.begin * row_bytes(spec)
+        for leaf, array in zip(chunk.leaves, arrays):
+            if leaf.spec.bytes:
+                memmove(to, address_of(array), leaf.spec.bytes)
+                to += leaf.spec.bytes
+        return True
 
     def _put(self, place: Place, rows: NDArray, source: RecordedInput | None, room: NDArray | None) -> None:
         """Puts rows of an input into their place, if they have not been computed in its `room`."""
@@ -281,12 +304,22 @@ class Session(ArraySession):
         return slice_rows(source, place.begin, place.end)
 
     def result(self, arena: int, position: int) -> FlushedValue:
-        """A live value's rows, copied out of the arena with those of its step, so that the arena can go."""
+        """A live value's rows: in a small arena, or copied with those of their step, so that the arena can go.
+
+        Of what is recorded, such as a loss that is kept, it always can.
+        """
+        if self.tape is None and self._stays(arena):
+            return FlushedValue(self.arrays[arena], position, None, arena, position)
         place = self.place_of(arena, position)
         chunk = self._copies.get(place)
         if chunk is None:
             chunk = self._copies[place] = self._copy_of(place)
         return FlushedValue(chunk, position - place.begin, self.tape, arena, position)
+
+    def _stays(self, arena: int) -> bool:
+        """Tells whether an arena may stay for as long as some of its rows: a small one."""
+        found = self.plan.arenas[arena]
+        return found.rows * row_bytes(found.spec) <= _STAYS and self.arrays[arena] is not None
 
     def _copy_of(self, place: Place) -> NDArray:
         """A copy of these rows, or the arena itself where a single input is all of it."""
@@ -322,6 +355,13 @@ class Session(ArraySession):
         self._copies = {}
         if self.tape is None:
             self._fused.done()
+
+
+def _entries(table: Any, indices: Sequence[int], context: Any) -> NDArray:
+    """Entries of a table, looked up by MXNet."""
+    with as_captured(0):
+        index = sent(np.array(indices, dtype=np.int32), context)
+    return table.entries(index)
 
 
 def _is_plain(spec: Spec) -> bool:

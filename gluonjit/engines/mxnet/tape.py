@@ -12,11 +12,12 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import mxnet as mx
+import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
-from gluonjit.analysis.plan import Gather, Place, Plan, Step
-from gluonjit.engines.mxnet.arrays import address_of
+from gluonjit.analysis.plan import Gather, Place, Plan, Step, row_bytes
+from gluonjit.engines.mxnet.arrays import address_of, context_of, host_view, view_at
 from gluonjit.engines.mxnet.filling import fill_zero, zeros
 from gluonjit.engines.mxnet.finite import FiniteCheck
 from gluonjit.engines.mxnet.fused_steps import FusedSteps
@@ -86,8 +87,7 @@ class Tape(History):
         for number in wanted:
             arena = self.plan.arenas[number]
             if arena.spec.dtype != "bool":  # MXNet adds up gradients of whole numbers, cut off, but no flags
-                context = None if arrays[number] is None else arrays[number].context
-                shape = (arena.rows, *arena.spec.row_shape)
+                shape, context = (arena.rows, *arena.spec.row_shape), context_of(arena.spec.device)
                 self._gradients[number] = self._zeros(number, shape, context, arena.spec.dtype)
         self._begun = self.learned_rows.copy()
         begin = 0
@@ -239,9 +239,7 @@ class Tape(History):
         self._fresh = False
         for seed in seeds:
             if self._gradients[seed.arena] is not None:  # else numbers without gradients, such as integers
-                rows = self._rows(seed.place)
-                mx.nd.elemwise_add(rows, seed.gradient, out=rows)
-                self._addresses.pop(seed.arena, None)
+                self._add_seed(seed)
                 if self._finite is not None:
                     self._finite.head(seed.gradient)
         if self._fused is not None:
@@ -273,6 +271,20 @@ class Tape(History):
         if not keep:
             self.free()
         return targets
+
+    def _add_seed(self, seed: Seed) -> None:
+        """Adds a given gradient to that of its rows, in the host's memory where a step in C comes to them next."""
+        spec, address = self.plan.arenas[seed.arena].spec, self._addresses.get(seed.arena)
+        if self._fused is not None and address is not None and spec.dtype == "float32":
+            size, count = row_bytes(spec), seed.gradient.shape[0]
+            given = host_view(seed.gradient)
+            if given is not None and given.dtype == np.float32:
+                rows = view_at(address + seed.position * size, count * size)
+                rows += given.reshape(-1)
+                return
+        rows = self._rows(seed.place)
+        mx.nd.elemwise_add(rows, seed.gradient, out=rows)
+        self._addresses.pop(seed.arena, None)
 
     def _fill_zero(self) -> None:
         for array in [*self._gradients, *[gradient for _, gradient in self._constants.values()]]:

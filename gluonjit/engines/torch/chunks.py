@@ -145,6 +145,8 @@ class Pieces(torch.autograd.Function):  # type: ignore[misc]
         """Takes it apart."""
         ctx.set_materialize_grads(False)
         ctx.shape, ctx.size, ctx.readers = rows.shape, size, readers
+        if rows.shape[0] == size:
+            return (rows.clone(),)
         return tuple([part.clone() for part in rows.split(size)])
 
     @staticmethod
@@ -153,13 +155,16 @@ class Pieces(torch.autograd.Function):  # type: ignore[misc]
         given = [number for number, gradient in enumerate(gradients) if gradient is not None]
         if not given:  # as below a backward hook, where none of a call's results has a gradient
             return None, None, None
-        whole = gradients[given[0]].new_zeros(ctx.shape)
         readers: Readers = ctx.readers
         if not readers.shared and not readers.done.isdisjoint(given):
             raise RuntimeError(TWICE)
         if not keeps_graph():
             readers.done.update(given)
+        if len(gradients) == 1:
+            readers.rows_given(ctx.shape[0])[:] = True
+            return gradients[0], None, None
         readers.rows_given(ctx.shape[0]).reshape(-1, ctx.size)[given] = True
+        whole = gradients[given[0]].new_zeros(ctx.shape)
         for number in given:
             whole[number * ctx.size : (number + 1) * ctx.size] = gradients[number]
         return whole, None, None

@@ -48,10 +48,10 @@ class _Learner(NamedTuple):
     def weights(self, kind: Kind) -> frozenset[int]:
         """The constants that learn."""
         assert self.tape is not None
-        consts = program_of(kind).consts
-        for tensor in consts:
+        found = {k: tensor for k, tensor in enumerate(program_of(kind).consts) if tensor.requires_grad}
+        for tensor in found.values():
             self.tape.constant(tensor)
-        return frozenset([k for k, tensor in enumerate(consts) if tensor.requires_grad])
+        return frozenset(found)
 
     def learning(self, kind: Kind, operands: frozenset[int], weights: frozenset[int]) -> Learning:
         """The results that learn, given operands and weights that do."""
@@ -155,7 +155,7 @@ class FusedSteps:
             consts = program_of(self.plan.steps[number].kind).consts
             weights = {id(consts[k]) for k in self._steps.sources(number, results)[1]}
             self._learned = lambda tensor: learned(tensor, id(tensor) in weights)
-            return self._steps.backward_form(number, way, self)
+            return self._steps.backward_form(number, way, self, results)
 
         self._gradient = gradient
         try:

@@ -11,7 +11,6 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import torch
-from numpy import count_nonzero  # `any` takes five times as long
 
 from gluonjit.analysis.costs.model import ObservedBackward
 from gluonjit.analysis.plan import Place, Plan
@@ -112,7 +111,7 @@ class Tape:
     def _learns(self, place: Place, index: Any) -> bool:
         rows = rows_at(place, index)
         self._read[place.arena][rows] = True
-        return bool(count_nonzero(self._learned[place.arena][rows]))
+        return _any(self._learned[place.arena][rows])
 
     def run(self, number: int, operands: list[Any], indices: list[Any], besides: tuple[Any, ...]) -> list[Any]:
         """Runs a step and records it; `indices` are those that its operands were gathered by, on the device."""
@@ -151,7 +150,7 @@ class Tape:
 
     def learned(self, place: Place) -> bool:
         """Tells whether gradients go through these rows."""
-        return bool(count_nonzero(self._learned[place.arena][place.begin : place.end]))
+        return _any(self._learned[place.arena][place.begin : place.end])
 
     def sources(self) -> list[Any]:
         """Lists what `gradients` gives gradients for, in its order."""
@@ -173,9 +172,7 @@ class Tape:
         """Notes which rows can be read; returns those that gradients go through."""
         # What no step has read may have a history that is gone.
         self._inputs = [
-            (place, rows)
-            for place, rows in self._inputs
-            if count_nonzero(self._read[place.arena][place.begin : place.end])
+            (place, rows) for place, rows in self._inputs if _any(self._read[place.arena][place.begin : place.end])
         ]
         self._places = [place for place in chunks if self.learned(place) and _may_learn(self.plan, place)]
         found = [chunks[place] for place in self._places]
@@ -391,6 +388,11 @@ class Tape:
         self._gone = None
         self._spare = {}
         self.fused = None
+
+
+def _any(flags: Any) -> bool:
+    """Tells whether one of these flags is set; numpy's own `any` takes ten times as long."""
+    return 1 in flags.tobytes()
 
 
 def _may_learn(plan: Plan, place: Place) -> bool:

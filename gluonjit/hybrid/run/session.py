@@ -175,12 +175,16 @@ class ArraySession(Session):
         arenas = self.plan.arenas
         self.arrays[:] = [None if arena.sole else self.room(arena) for arena in arenas]
 
+    def array(self, number: int) -> Any:
+        """Returns all rows of an arena."""
+        array = self.arrays[number]
+        if array is None:
+            array = self.arrays[number] = self.room(self.plan.arenas[number])
+        return array
+
     def at(self, place: Place) -> Any:
         """Returns these rows, in the memory of their arena."""
-        array = self.arrays[place.arena]
-        if array is None:
-            array = self.arrays[place.arena] = self.room(self.plan.arenas[place.arena])
-        return self.slice_rows(array, place.begin, place.end)
+        return self.slice_rows(self.array(place.arena), place.begin, place.end)
 
     def put(self, place: Place, rows: Any, own: bool = True) -> None:
         """Puts rows of an input into their place."""

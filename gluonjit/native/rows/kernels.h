@@ -21,6 +21,7 @@ const Kernels KERNELS = {
             [OP_SUMW] = {SUMW_set, SUMW_add},
             [OP_WHOLE] = {WHOLE_set, WHOLE_add},
             [OP_LOGSUMEXP] = {LOGSUMEXP_set, LOGSUMEXP_add},
+            [OP_ARGMAX] = {ARGMAX_set, ARGMAX_add},
             [OP_LOGSOFTMAX] = {LOGSOFTMAX_set, LOGSOFTMAX_add},
             [OP_DLOGSOFTMAX] = {DLOGSOFTMAX_set, DLOGSOFTMAX_add},
             [OP_SOFTMAX] = {SOFTMAX_set, SOFTMAX_add},

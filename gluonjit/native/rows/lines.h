@@ -78,6 +78,13 @@ static inline float log_of_sum(const float *a, ptrdiff_t w) {
     return largest + (float)log1p(exponentials(a, w, largest));
 }
 
+static inline float place_of_largest(const float *a, ptrdiff_t w) {
+    ptrdiff_t j, place = 0;
+    for (j = 1; j < w && a[place] == a[place]; j++)
+        if (!(a[j] <= a[place])) place = j;
+    return (float)place;
+}
+
 LINES(LOGSOFTMAX, const float largest = largest_of(a, w);
       const float whole = (float)log1p(exponentials(a, w, largest)), (a[j] - largest) - whole)
 LINES(DLOGSOFTMAX, const float sum = sum_of(a, w), a[j] - exp_of(b[j]) * sum)
@@ -87,3 +94,4 @@ LINES(DSOFTMAX, const float sum = product_of(a, b, w), b[j] * (a[j] - sum))
 NUMBERS(SUMW, sum_of)
 NUMBERS(WHOLE, whole_of)
 NUMBERS(LOGSUMEXP, log_of_sum)
+NUMBERS(ARGMAX, place_of_largest)

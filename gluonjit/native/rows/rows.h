@@ -18,6 +18,7 @@
      ..S, FILL; ..V    with the number x; with the vector at x
      ..W, PICK, DPICK  with a number for each row, which is a column
      WHOLE             a number for each row: the whole one of 64 bits that its two columns are
+     ARGMAX            a number for each row: its first column that is NaN, else the first of the largest
 
    An out may lie where an operand does if it is the very view of that operand and the operation takes it element by
    element or, as SOFTMAX does, row by row. Otherwise what is written and what is read lie apart; so they do for a number
@@ -53,7 +54,8 @@
     X(SOFTMAX, 'w', 'w', '-', 0) X(DSOFTMAX, 'w', 'w', 'w', 0)                                          \
     X(PICK, '1', 'w', '1', 0) X(DPICK, 'w', '1', '1', 0)                                                \
     X(DIVW, 'w', 'w', '1', 0) X(ADDW, 'w', 'w', '1', 0) X(SUBW, 'w', 'w', '1', 0)                       \
-    X(XLOGY, 'w', 'w', 'w', 0) X(WHOLE, '1', 'w', '-', 0) X(LOGSUMEXP, '1', 'w', '-', 0)
+    X(XLOGY, 'w', 'w', 'w', 0) X(WHOLE, '1', 'w', '-', 0) X(LOGSUMEXP, '1', 'w', '-', 0)  \
+    X(ARGMAX, '1', 'w', '-', 0)
 
 #define ROWS_NAME(name, out, a, b, slots) OP_##name,
 enum { ROWS_OPS(ROWS_NAME) OPS };

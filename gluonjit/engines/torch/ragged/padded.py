@@ -126,7 +126,7 @@ class PaddedTrace:
         return self.emit("view.default", [place], (("self", Operand(0)), ("size", shape)), [(shape, dtype)])[0]
 
     def ragged(self, position: int) -> dict[int, int]:
-        """The lengths of a value of the form, by axis. Raises NotBatchable for a product that is not the first alone."""
+        """The lengths of a value of the form, by axis. Raises NotBatchable for a product beside others."""
         found = {axis: self.form.sizes[position, axis] for axis in self.form.axes(position)}
         if not self.folded(position):
             return found

@@ -138,6 +138,25 @@ def test_operands_of_the_first_batch_stay_as_they_were_captured() -> None:
     assert_as_eagerly(eager, net, samples(make, 0, (3, 3, 5, 3, 5, 4, 3)), True)
 
 
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "evaluated": lambda net: net.eval(),
+    "frozen": lambda net: net.out.requires_grad_(False),
+    "another layer": lambda net: net.add_module("k", nn.Linear(C, C)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", ["channels given back", "rows of one sample", "an adjacency"])
+def test_a_model_that_changes_between_minibatches(name: str, change: str) -> None:
+    body, make = BODIES[name]
+    eager, net = both(body)
+    met(net, make)
+    for model in (eager, net):
+        CHANGES[change](model)
+    for seed, lengths in enumerate(((6,), (4, 9, 5), (3, 7))):
+        assert_as_eagerly(eager, net, samples(make, seed, lengths))
+
+
 def test_an_input_that_is_written_to() -> None:
     body, make = BODIES["rows of one sample"]
     eager, net = both(body)

@@ -66,6 +66,14 @@ BODIES: Bodies = {
     "given back in rows": (lambda net, x: net.out(net.norm(x).relu())[0], lambda draw, n: (numbers(draw, 1, n, C),)),
     "channels": (lambda net, x: net.narrow(x).relu().amax(-1), lambda draw, n: (numbers(draw, 1, C, n),)),
     "channels given back": (lambda net, x: net.narrow(x).relu(), lambda draw, n: (numbers(draw, 1, C, n),)),
+    "pixels of a page": (
+        lambda net, x: net.q(x.relu().flatten(2).transpose(1, 2)).amax(1),
+        lambda draw, n: (numbers(draw, 1, C, n, 3),),
+    ),
+    "halves of a page": (
+        lambda net, x: net.q(x.tanh().view(1, C, -1, 2).transpose(1, 3)).amax((1, 2)),
+        lambda draw, n: (numbers(draw, 1, C, n, 4),),
+    ),
     "channels first": (lambda net, x: net.narrow(x).relu().amax(-1), lambda draw, n: (numbers(draw, C, n),)),
     "channels first, given back": (lambda net, x: x.tanh(), lambda draw, n: (numbers(draw, C, n),)),
     "attention to another": (

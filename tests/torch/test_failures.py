@@ -185,6 +185,19 @@ def test_samples_are_numbered_within_their_minibatch() -> None:
             [net(x) for x in (torch.ones(4), torch.ones(4), torch.ones(3))]
 
 
+def test_samples_of_one_node_are_numbered_within_their_minibatch() -> None:
+    net = gluonjit.hybridize(Takes(lambda net, x: net.dense(x)))
+    for _ in range(4):
+        with pytest.raises(CaptureError, match="In sample 2, at"):
+            [net(x) for x in (torch.ones(4), torch.randn(4), torch.ones(3))]
+    kept = net(torch.zeros(4))  # which what fails next is in one minibatch with
+    with pytest.raises(CaptureError, match="In sample 2, at"):
+        [net(x) for x in (torch.ones(4), torch.ones(3))]
+    with pytest.raises(CaptureError, match="In sample 4, at"):
+        [net(x) for x in (torch.ones(4), torch.ones(3))]
+    assert kept.shape == (4,)
+
+
 def test_options_that_are_nearly_right() -> None:
     net = Takes(lambda net, x: net.dense(x))
     with pytest.raises(OptionError, match="did you mean dynamic_batch=True"):

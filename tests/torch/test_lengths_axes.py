@@ -66,6 +66,14 @@ BODIES: Bodies = {
     "given back in rows": (lambda net, x: net.out(net.norm(x).relu())[0], lambda draw, n: (numbers(draw, 1, n, C),)),
     "channels": (lambda net, x: net.narrow(x).relu().amax(-1), lambda draw, n: (numbers(draw, 1, C, n),)),
     "channels given back": (lambda net, x: net.narrow(x).relu(), lambda draw, n: (numbers(draw, 1, C, n),)),
+    "pixels of a page": (
+        lambda net, x: net.q(x.relu().flatten(2).transpose(1, 2)).amax(1),
+        lambda draw, n: (numbers(draw, 1, C, n, 3),),
+    ),
+    "halves of a page": (
+        lambda net, x: net.q(x.tanh().view(1, C, -1, 2).transpose(1, 3)).amax((1, 2)),
+        lambda draw, n: (numbers(draw, 1, C, n, 4),),
+    ),
     "channels first": (lambda net, x: net.narrow(x).relu().amax(-1), lambda draw, n: (numbers(draw, C, n),)),
     "channels first, given back": (lambda net, x: x.tanh(), lambda draw, n: (numbers(draw, C, n),)),
     "attention to another": (
@@ -136,6 +144,25 @@ def test_operands_of_the_first_batch_stay_as_they_were_captured() -> None:
     body, make = BODIES["rows of one sample"]
     eager, net = both(body)
     assert_as_eagerly(eager, net, samples(make, 0, (3, 3, 5, 3, 5, 4, 3)), True)
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "evaluated": lambda net: net.eval(),
+    "frozen": lambda net: net.out.requires_grad_(False),
+    "another layer": lambda net: net.add_module("k", nn.Linear(C, C)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", ["channels given back", "rows of one sample", "an adjacency"])
+def test_a_model_that_changes_between_minibatches(name: str, change: str) -> None:
+    body, make = BODIES[name]
+    eager, net = both(body)
+    met(net, make)
+    for model in (eager, net):
+        CHANGES[change](model)
+    for seed, lengths in enumerate(((6,), (4, 9, 5), (3, 7))):
+        assert_as_eagerly(eager, net, samples(make, seed, lengths))
 
 
 def test_an_input_that_is_written_to() -> None:

@@ -150,6 +150,32 @@ def test_two_lengths_that_were_equal_at_first() -> None:
     assert len({id(kind.family or kind) for kind in model_kinds(net)}) >= 2
 
 
+def grid(x: Any, y: Any) -> Any:
+    return x[:, None] * y[None]
+
+
+GRIDS: dict[str, Callable[..., Any]] = {
+    "along the last axis": lambda net, x, y: (
+        net.out(grid(x, y).flatten(0, 1)).sum(0) + grid(y, x).permute(2, 1, 0).flatten(1).amax(1)[:3]
+    ),
+    "places beside pixels": lambda net, x, y: net.out(
+        torch.cat([net.places[: len(y), :4].repeat(len(x), 1, 1), grid(x, y)[..., :4]], -1).flatten(0, 1)
+        + 0.1 * grid(x, y).permute(2, 0, 1)[None].flatten(2)[0].t()
+    ).mean(0),
+    "beside another length": lambda net, x, y: torch.softmax(net.q(grid(x, y).flatten(0, 1)) @ y.t(), -1).mean(0) @ y,
+    "twice": lambda net, x, y: torch.softmax(grid(x, y).view(-1, C) @ grid(y, x).mT.reshape(C, -1), 0).amax(1).mean(),
+}
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_a_grid_as_one_axis(name: str) -> None:
+    eager, net = both(GRIDS[name])
+    for seed in range(5):
+        draw = random.Random(seed)
+        sizes = [(draw.randint(2, 6), draw.randint(2, 6)) for _ in range(6)]
+        assert_as_eagerly(eager, net, [tuple(tokens(*each, seed=k)) for k, each in enumerate(sizes)])
+
+
 def test_rows_that_are_not_there() -> None:
     rows, sizes = torch.arange(7.0)[:, None], np.array([3, 4])
     owners = torch.tensor([0, 0, 1])

@@ -100,6 +100,7 @@ def capture(
                 batch.end_call(cell, begin)
             return found
     signature: list[Any] = [cell, learning, casts() if autocast() else False]
+    laid_in = cell.laid  # which the cell forgets, with all it has traced, where its module is no longer what it was
     if owner is not None:
         signature.append(batch.changes)
     values: list[Value] = []
@@ -130,9 +131,9 @@ def capture(
     elif not cell.operator and AGAIN.due():
         trace_again(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key, record)
     given: Sequence[Value] = values
-    if not cell.operator and (cell.laid is not None or record.kind.apart):
+    if not cell.operator and (laid_in is not None or cell.laid is not None or record.kind.apart):
         given = [_laid(batch, value, spec) for value, spec in zip(values, record.kind.operands)]
-        if cell.laid is None and given != values:
+        if cell.laid is None and record.kind.apart and given != values:
             cell.laid = {}
     if FAST is not None and cell.laid is None:
         FAST.keep(cell, owner, args, kwargs, key, record)

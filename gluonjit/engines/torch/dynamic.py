@@ -185,6 +185,8 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     if not state.inside:
         if batch.options is not cell.options:
             batch = _with_options(batch, cell, module)
+        if batch.failed >= 0:
+            batch.number_anew()
         if batch.own.hooked is not hooked.hooks_everywhere():
             changes.look_again(batch)
             batch.own.hooked = not batch.own.hooked

@@ -46,6 +46,8 @@ def outermost_batch(engine: Engine, options: Options) -> Batch:
         batch.flush("another model has other options")
         LOCAL.state.close()
         batch = open_batch(engine, options)
+    if batch.failed >= 0:
+        batch.number_anew()
     return batch
 
 

@@ -112,8 +112,6 @@ class Batch(BatchRoom):
 
     def begin_sample(self) -> None:
         """Begins the next sample: what is captured from here on belongs to it."""
-        if self.failed >= 0:
-            self._number_anew()
         graph = self.graph
         if not self.records:
             self.choose(begins=True)
@@ -126,10 +124,11 @@ class Batch(BatchRoom):
         self.samples += 1
         self.sample += 1
 
-    def _number_anew(self) -> None:
+    def number_anew(self) -> None:
         """Numbers samples anew after a failure: the next one begins a minibatch if earlier results cannot be read.
 
-        What the failed sample has captured itself does not count: its error holds that.
+        What the failed sample has captured itself does not count: its error holds that. An outermost call asks for
+        this before it captures anything, which may hold what is there.
         """
         rows, self.failed = self.failed, -1
         for record in self.records.values():

@@ -300,7 +300,8 @@ class LengthProgram:
         """The results of `count` nodes; weights are the constants that all members share."""
         consts = [weights[item] if item.__class__ is int else item for item in self._consts]
         if count == 1:  # which is not worth a program
-            single = interpret(self._trace, self._results, [tensor[0] for tensor in given], consts)
+            whole = [tensor[0].contiguous() for tensor in given]  # as a view may need it
+            single = interpret(self._trace, self._results, whole, consts)
             return [result.unsqueeze(0) for result in single]
         if self._batched is None:
             with plain():

@@ -126,10 +126,13 @@ class PaddedTrace:
         return self.emit("view.default", [place], (("self", Operand(0)), ("size", shape)), [(shape, dtype)])[0]
 
     def ragged(self, position: int) -> dict[int, int]:
-        """The lengths of a value of the form, by axis."""
-        if self.folded(position):
-            return dict(enumerate(self.form.products[self.form.sizes[position, 0]]))
-        return {axis: self.form.sizes[position, axis] for axis in self.form.axes(position)}
+        """The lengths of a value of the form, by axis. Raises NotBatchable for a product beside others."""
+        found = {axis: self.form.sizes[position, axis] for axis in self.form.axes(position)}
+        if not self.folded(position):
+            return found
+        if set(found) != {0}:
+            raise NotBatchable("a product of lengths along another axis than the first, or beside another length")
+        return dict(enumerate(self.form.products[found[0]]))
 
     def _hole(self, axes: Mapping[int, int], rank: int) -> int:
         """Tells for each entry of a value whether padding is there, along some axes: it broadcasts to the value."""

@@ -24,8 +24,9 @@ its functions, and no others, to capture calls and run them together. Of `mxnet`
 
 Of `torch`:
 
-    torch: as_tensor, asarray, compile, empty, full, is_inference, ones, sparse_bsc_tensor, sparse_bsr_tensor
-    torch: sparse_compressed_tensor, sparse_coo_tensor, sparse_csc_tensor, sparse_csr_tensor, tensor, zeros
+    torch: as_tensor, asarray, compile, empty, empty_like, full, full_like, is_inference, ones, ones_like
+    torch: sparse_bsc_tensor, sparse_bsr_tensor, sparse_compressed_tensor, sparse_coo_tensor, sparse_csc_tensor
+    torch: sparse_csr_tensor, tensor, zeros, zeros_like
     torch.ScriptMethod: __call__
     torch.Tensor: register_hook, retain_grad
     torch._functorch.eager_transforms: _wrap_for_grad

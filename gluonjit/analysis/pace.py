@@ -21,6 +21,7 @@ _CALLS, _STRETCHES = 8, 2  # that run eagerly before the first trial: the first 
 _GRANT, _STRETCHES_LOST = 128.0, 4.0  # calls, but no more than this many stretches of them
 _PROMISING = 1.25  # times as many where the block's other phase runs batched
 _SHARE = 0.05
+_LESS = 0.5  # of what an abandoned trial has lost the next one is to be allowed: some of its traces are there
 _TRACE = 0.02  # seconds: the first trial is to be allowed a trace, which is not abandoned
 _SURE = (2.0, 1.3, 1.0)  # by how much batches have to be faster where one, two, or three trials are to decide
 _SLOWER = (4.0, 1.3, 1.0)  # and by how much slower: the first one finds everything cold
@@ -232,11 +233,11 @@ class Pace:
             self._decide()
 
     def _lose(self, ran: StretchOutcome) -> None:
-        """Counts the loss of a trial. Traces are not repeated; otherwise the next trial may lose as much again."""
+        """Counts the loss of a trial. Traces are not repeated; the next trial after an abandoned one may lose half."""
         lost = ran.seconds - self.unit * ran.calls
         self.lost = max(self.lost + lost, -self.grant)
         traced = self.decided is None and ran.whole
-        self.needed = 0.0 if traced else lost if self.decided is False else min(lost, self.grant)
+        self.needed = 0.0 if traced else lost if self.decided is False else _LESS * min(lost, self.grant)
 
     def _decide(self) -> None:
         """Keeps a way if it is far better, or if enough is known of both."""

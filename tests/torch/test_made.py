@@ -87,6 +87,14 @@ def summed(net: Net, x: Any, y: Any) -> Any:
     return total.sum() + product.sum()
 
 
+def like_an_input(net: Net, x: Any, y: Any) -> Any:
+    found, total = torch.zeros_like(x), torch.full_like(x[0], 2.0)
+    for t in range(len(x)):
+        found[t] = net.cell(x[t], torch.ones_like(x[t]))
+        total += found[t]
+    return (found * total).sum() + (torch.ones_like(y) * y).sum()
+
+
 def messages(net: Net, x: Any, y: Any) -> Any:
     edges = torch.tensor([k % 3 for k in range(len(x))])
     found = torch.zeros(3, 4).index_add_(0, edges, net.out(x))
@@ -146,6 +154,7 @@ CAPTURED: dict[str, Body] = {
     "a row added to": a_row_added_to,
     "summed": summed,
     "messages": messages,
+    "like an input": like_an_input,
     "a number that grows": a_number_that_grows,
     "with plain writes": with_plain_writes,
     "of itself": of_itself,
@@ -239,6 +248,20 @@ def test_what_waits_is_written_into_a_new_tensor_without_a_flush(name: str) -> N
 @pytest.mark.parametrize("name", MORE)
 def test_other_uses_of_a_new_tensor(name: str) -> None:
     check(MORE[name])
+
+
+@pytest.mark.parametrize("region", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("name", CAPTURED)
+def test_writes_into_a_new_tensor_in_inference(name: str, region: Any) -> None:
+    torch.manual_seed(0)
+    eager = Net(CAPTURED[name])
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="batched")
+    with region():
+        for _ in range(2):
+            samples = [torch.randn(n, 6) for n in LENGTHS]
+            found, expected = [torch.stack([each(x) for x in samples]).tolist() for each in (net, eager)]
+            assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
+            assert gluonjit.explain().flushes == 1
 
 
 @pytest.mark.parametrize("after", range(0, 12, 3))

@@ -47,7 +47,7 @@ _NO_PREFIX = (
     "fake_",
 )
 _CREATING = {
-    *[CREATING[name] for name in ("tensor", "zeros", "ones", "full")],
+    *[CREATING[name] for name in ("tensor", "zeros", "ones", "full", "zeros_like", "ones_like")],
     torch.tensor,
     torch.zeros,
     torch.ones,

@@ -112,7 +112,7 @@ def reshaped(value: Value, shape: Shape) -> Value | None:
 def placed(base: Value, numbers: Sequence[int], source: Value) -> Value | None:
     """Replaces rows of `base` at these distinct numbers by those of `source`, in order."""
     spec = base.spec
-    if spec.mode != "rows" or source.spec is not spec.with_rows(len(numbers)) or len(set(numbers)) < len(numbers):
+    if spec.mode == "stack" or source.spec is not spec.with_rows(len(numbers)) or len(set(numbers)) < len(numbers):
         return None
     if not 0 <= min(numbers) <= max(numbers) < spec.rows:
         return None

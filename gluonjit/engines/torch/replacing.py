@@ -8,11 +8,14 @@ from typing import Any
 
 import torch
 
+from gluonjit.engines.torch.arrays import FLOATS
+from gluonjit.engines.torch.laying import laid
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import NotAnOperand, current, value_of
-from gluonjit.engines.torch.segments import INTO_ROWS, as_rows
-from gluonjit.graph import Value
+from gluonjit.engines.torch.segments import INTO_ROWS
+from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.references import placed, reshaped
+from gluonjit.graph.values import mode_of
 from gluonjit.hybrid.run.batch import Batch
 
 _SIGNS: dict[Any, Callable[[Any, Any], Any]] = {
@@ -47,16 +50,17 @@ def replaced(
 
 def _with_rows(batch: Batch, base: Any, key: Any, source: Any) -> Value | None:
     """The rows of a tensor, others in place of some whose numbers are known: no node at all."""
-    before = base._v
-    if not isinstance(source, torch.Tensor):
+    spec = base._v.spec
+    axes, numbers = _numbers(key, spec.shape)
+    if not numbers:
         return None
-    if len(before.spec.shape) == 1 and before.spec.mode == "stack":
-        before = as_rows(batch, before, before.base)
-    if before.spec.mode != "rows":
+    before = laid(batch, base._v, intern_spec(spec.shape, spec.dtype, spec.device, mode_of(axes)))
+    if before is None:
         return None
-    numbers = _numbers(key[0] if key.__class__ is tuple and len(key) == 1 else key, before.spec.rows)
+    if source.__class__ in (int, float) and spec.dtype in FLOATS:
+        source = torch.full((len(numbers), *before.spec.row_shape), source, dtype=base.dtype, device=base.device)
     try:
-        value: Value | None = value_of(batch, source) if numbers else None
+        value: Value | None = value_of(batch, source) if isinstance(source, torch.Tensor) else None
     except NotAnOperand:
         return None
     if value is None or (value.taped and not torch.is_grad_enabled()):
@@ -66,12 +70,26 @@ def _with_rows(batch: Batch, base: Any, key: Any, source: Any) -> Value | None:
     return None if value is None else placed(before, numbers, value)
 
 
-def _numbers(key: Any, rows: int) -> list[int]:
-    """Returns the numbers of rows that a key with known integers chooses, by axis 0 alone; none in other cases."""
-    if key.__class__ is slice:
-        return list(range(*key.indices(rows)))
-    if key.__class__ is torch.Tensor and key.dim() == 1:
-        listed = key.tolist()
-    else:
-        listed = [key] if key.__class__ is int else []
-    return [number + rows if number < 0 else number for number in listed]
+def _numbers(key: Any, shape: tuple[int, ...]) -> tuple[int, list[int]]:
+    """Returns the numbers of rows that a key with known integers chooses, none in other cases.
+
+    And how many axes are counted as rows: one, or as many as there are integers.
+    """
+    if key.__class__ is tuple and len(key) > 1:
+        if len(key) > len(shape) or any(part.__class__ is not int for part in key):
+            return 1, []
+        number = 0
+        for part, size in zip(key, shape):
+            if not -size <= part < size:
+                return 1, []
+            number = number * size + part % size
+        return len(key), [number]
+    (part,) = key if key.__class__ is tuple else (key,)
+    if not shape:
+        return 1, []
+    if part.__class__ is slice:
+        return 1, list(range(*part.indices(shape[0])))
+    listed = [part] if part.__class__ is int else []
+    if part.__class__ is torch.Tensor and part.dim() == 1:
+        listed = part.tolist()
+    return 1, [number + shape[0] if number < 0 else number for number in listed]

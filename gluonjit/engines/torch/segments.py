@@ -128,7 +128,7 @@ def put(batch: Batch, way: str, base: Any, index: Any, source: Any, *settings: A
     except NotAnOperand:
         return None
     if values[0].spec.mode == "stack" and values[1].spec.mode == "rows" and len(values[0].spec.shape) == 1:
-        values = as_rows(batch, values[0], base), values[1]
+        values = _as_rows(batch, values[0], base), values[1]
         base = wrap(values[0])
     first, second = values[0].spec, values[1].spec
     if first.mode != "rows" or first.dtype not in FLOATS or second is not first.with_rows(len(listed)):
@@ -150,7 +150,7 @@ def _with_none(base: Any, source: Any) -> Any:
     return base + source.sum(0) if learns else base * 1
 
 
-def as_rows(batch: Batch, value: Value, tensor: Any) -> Value:
+def _as_rows(batch: Batch, value: Value, tensor: Any) -> Value:
     """Returns a vector of the program's own as this many rows of one number; another value unchanged."""
     spec = intern_spec(value.spec.shape, value.spec.dtype, value.spec.device, "rows")
     given = tensor if tensor.__class__ is not LazyTensor else tensor._c

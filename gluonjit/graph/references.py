@@ -80,6 +80,11 @@ def row_range(value: Value, begin: int, end: int) -> Value | None:
 
 def indexed(value: Value, key: Any, scalar: Shape = (1,)) -> Value | None:
     """`x[key]` for an integer, or a slice of step 1, along axis 0."""
+    if isinstance(key, tuple) and value.spec.mode not in ("rows", "stack") and all(type(part) is int for part in key):
+        found: Value | None = value
+        for part in key:
+            found = None if found is None else row(found, part, scalar)
+        return found
     if isinstance(key, tuple) and key and all(part == slice(None) for part in key[1:] if isinstance(part, slice)):
         if any(not isinstance(part, slice) for part in key[1:]):
             return None

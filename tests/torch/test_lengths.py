@@ -321,6 +321,24 @@ def test_a_program_that_compares_lengths(body: Any) -> None:
         assert_as_eagerly(eager, net, [(each,) for each in tokens(*lengths)])
 
 
+def an_alignment(net: Any, x: Any) -> Any:
+    """A loop over a length without weights, as of a dynamic program."""
+    d, table = net.out(x), torch.full((len(x) + 1, 3), 9.0)
+    for i in range(1, len(x) + 1):
+        for j in range(1, 3):
+            best = torch.stack([table[i - 1, j], table[i, j - 1], table[i - 1, j - 1]])
+            table[i, j] = d[i - 1, j] - torch.logsumexp(-best, 0)
+    return table[len(x), 2]
+
+
+def test_a_loop_over_a_length_is_captured_call_by_call() -> None:
+    eager, net = both(an_alignment)
+    for lengths in ((9, 7), (11, 8), (10, 9, 7, 8)):
+        report = assert_as_eagerly(eager, net, [(each,) for each in tokens(*lengths)])
+    assert "Model" not in report.kinds
+    assert report.launches < report.nodes / 2
+
+
 def test_a_call_of_another_form_leaves_the_form_as_it_is() -> None:
     """It differs in a number, too, before it turns out to call another operator."""
 

@@ -8,7 +8,7 @@ from gluonjit.hybrid.run.state import LOCAL
 
 
 class as_captured:
-    """For `with`: runs under the flags under which something was captured, and captures nothing.
+    """A region for `with` that runs under the flags under which something was captured, and captures nothing.
 
     A class, as `contextmanager` takes as long as the calls of MXNet's.
     """

@@ -89,6 +89,7 @@ class Cell:
         self.plain: dict[Any, Any] = {}  # what calls give that is no tensor: it follows from shapes alone
         self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children alone
         self.by_number = ""  # why calls with other numbers of children run apart, if they do
+        self.counts: dict[Any, set[int]] = {}  # of operators in traces, by their signatures but for sizes
         self.numbers: set[float] = set()  # that calls of an operator have had
         self.lookup: Any = None
         self.laid: dict[tuple[int, int], str] | None = None  # modes of operands, by their numbers and numbers of axes

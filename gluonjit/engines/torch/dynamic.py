@@ -14,7 +14,7 @@ from gluonjit.engines.torch.aside import traced_otherwise
 from gluonjit.engines.torch.cell import KEY, Cell, forget_recordings
 from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.effects import parts_of
-from gluonjit.engines.torch.kinds import LOOPS
+from gluonjit.engines.torch.kinds import LOOPS, UNROLLED
 from gluonjit.engines.torch.layers import WHOLE
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.outlining import KNOWN
@@ -254,7 +254,7 @@ def expanded(batch: Batch, cell: Cell, module: Any, why: str) -> None:
 
 def _is_fine(batch: Batch, module: Any, why: str) -> bool:
     """Tells whether it is expected that a call is not a node: nobody can change it."""
-    return is_own(module) or why == LOOPS or why in batch.foreign.values()
+    return is_own(module) or why in (LOOPS, UNROLLED) or why in batch.foreign.values()
 
 
 def _parts(module: Any, args: Any, kwargs: Any, batch: Batch, hooks_inside: bool) -> Any:

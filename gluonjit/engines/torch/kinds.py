@@ -39,6 +39,12 @@ LOOPS = (
     "calls of each iteration are captured instead"
 )
 
+UNROLLED = (
+    "it runs more operators the larger its operands are, as a loop over a length does: the calls of each iteration are "
+    "captured instead"
+)
+_LONG, _COUNTS = 64, 3  # operators of a trace, and different numbers of them in traces that differ in sizes
+
 
 class ResultWithoutTensors(Exception):
     """A call whose result holds no tensor of its own: it follows from shapes."""
@@ -62,6 +68,16 @@ def trace_call(call: Call) -> str:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
     found = "" if call.noted.traced is not None or call.run in MADE else _traced(call)
     return found if isinstance(found, str) else ""
+
+
+def unrolls(call: Call) -> bool:
+    """Tells whether a module that was traced repeats operators with a length: no two lengths could run together."""
+    count = len(call.noted.traced.trace.ops)
+    if call.owner is None or count < _LONG:
+        return False
+    counts = call.cell.counts.setdefault(call.noted.signature, set())
+    counts.add(count)
+    return len(counts) >= _COUNTS
 
 
 def make_kind(call: Call) -> Kind | str:

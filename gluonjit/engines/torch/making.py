@@ -14,6 +14,7 @@ from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.cells import open_batch
 from gluonjit.engines.torch.lazy import LazyTensor, as_known, wrap
 from gluonjit.engines.torch.operands import MADE, NotAnOperand, is_made, leaf
+from gluonjit.graph.values import mode_of
 from gluonjit.hybrid.capture.guards.owners import USER, owner_of
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -95,10 +96,13 @@ CREATING: dict[str, Callable[..., Any]] = {name: _creating(getattr(torch, name))
 """Replacements of functions of torch."""
 
 
-def enter(made: Any) -> None:
-    """Makes it an input of the open batch: from now on writes to it are captured."""
+def enter(made: Any, axes: int = 0) -> None:
+    """Makes it an input of the open batch: from now on writes to it are captured.
+
+    axes: how many integers choose an entry, if that is what is done next, so that its entries are rows.
+    """
     try:
-        made._v = leaf(open_batch(), made._c)
+        made._v = leaf(open_batch(), made._c, mode_of(axes) if axes > 1 else "")
     except NotAnOperand:
         return
     made._c = made._k = None

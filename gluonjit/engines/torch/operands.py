@@ -105,11 +105,10 @@ def in_memory(lazy: Any) -> Any:
         return None
     found = base._c
     for part in keys_of(lazy._k):
-        if part.__class__ is not int and part.__class__ is not slice:
-            if part.__class__ is not Key:
-                return None
-            part = part.key
-        found = found[part]
+        if part.__class__ is int or part.__class__ is slice:
+            found = found[part]
+        else:
+            found = found[part.key] if part.__class__ is Key else part.of(found)
     return found
 
 

@@ -23,8 +23,9 @@ from gluonjit.engines.torch.records import NotOneNode, noting
 from gluonjit.engines.torch.recurrent import LAYERS
 from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
+from gluonjit.engines.torch.targets import target_of
 from gluonjit.engines.torch.trace import NeedsValue
-from gluonjit.engines.torch.writes import concrete_item, target_of, write, write_now
+from gluonjit.engines.torch.writes import concrete_item, write, write_now
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -55,7 +56,7 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if target.__class__ is LazyTensor:
         return write(func, name, target, args, kwargs)
     if args and is_made(args[0]) and state.inside and func in VIEWING:
-        enter(args[0])
+        enter(args[0], _integers(func, args))
     elif only_made(args) and not waits(kwargs):
         return _of_made(func, args, kwargs)
     if func in AT_ONCE or not (state.inside or waits(args) or waits(kwargs)):
@@ -78,8 +79,14 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     return linked(func, args, kwargs, found) if func in VIEWING else found
 
 
+def _integers(func: Any, args: tuple[Any, ...]) -> int:
+    """The number of integers by which `[]` takes an entry; 0 in other cases."""
+    key = args[1] if func is torch.Tensor.__getitem__ and len(args) == 2 else None
+    return len(key) if key.__class__ is tuple and all(part.__class__ is int for part in key) else 0
+
+
 def _of_made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a function of tensors made by the program gives, at once; one that gives its argument gives the lazy one."""
+    """Runs a function of tensors made by the program at once; one that gives its argument gives the lazy one."""
     if func in AT_ONCE or func in VIEWING:  # others get its memory
         map_structure(args, lambda item: share(item) if item.__class__ is LazyTensor else item)
     found = run_now(func, args, kwargs)

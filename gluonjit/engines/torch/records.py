@@ -17,7 +17,16 @@ from gluonjit.engines.torch.buffers import note_version, note_written
 from gluonjit.engines.torch.cell import Call, Cell, Pattern
 from gluonjit.engines.torch.effects import attributes, parts_of, undrawn
 from gluonjit.engines.torch.held import Held, version_of
-from gluonjit.engines.torch.kinds import RAISED, ResultWithoutTensors, difference, make_kind, structure_of, trace_call
+from gluonjit.engines.torch.kinds import (
+    RAISED,
+    UNROLLED,
+    ResultWithoutTensors,
+    difference,
+    make_kind,
+    structure_of,
+    trace_call,
+    unrolls,
+)
 from gluonjit.engines.torch.layers import WHOLE
 from gluonjit.engines.torch.other_rows import note_traced, of_other_rows
 from gluonjit.engines.torch.program import program_of
@@ -385,7 +394,10 @@ def _kind(call: Call) -> Kind | str:
     if traced is None or call.cell.operator:
         return make_kind(call)
     structure = structure_of(traced.structure, traced.places)
-    made = of_other_lengths(call, traced, structure) or make_kind(call)
+    made: Kind | str | None = of_other_lengths(call, traced, structure)
+    if made is None and unrolls(call):
+        made = call.cell.never = UNROLLED
+    made = made or make_kind(call)
     return made if isinstance(made, str) else join_lengths(call, made, traced)
 
 

@@ -24,7 +24,7 @@ from gluonjit.engines.torch.lookups import integers_of, table_of
 from gluonjit.engines.torch.operands import current, leaf
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.records import found_again, signature_of
-from gluonjit.engines.torch.writes import WRITES, target_of
+from gluonjit.engines.torch.targets import WRITES, target_of
 from gluonjit.graph import Record, Value
 from gluonjit.hybrid.capture.reusable import ArraySource, Reusing
 from gluonjit.hybrid.capture.reuse import NotReusable, refuse

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from inspect import signature
 from typing import Any
 
 import torch
@@ -28,6 +27,7 @@ from gluonjit.engines.torch.overwrites import note_write, note_written_result
 from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.records import NotOneNode, noting
 from gluonjit.engines.torch.replacing import replaced
+from gluonjit.engines.torch.targets import WRITES
 from gluonjit.graph import Value
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.capture.structure import map_structure
@@ -36,43 +36,10 @@ from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 
 _MOST = 4096
-_WRITING = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
-_IN_PLACE = {"__setitem__", *(f"__i{name}__" for name in _WRITING)}
 _RESHAPING = set(
     "detach_ resize_ resize_as_ set_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_ rename_".split()
 )
 """Of what is more than new numbers."""
-WRITES = "it writes to a tensor"
-"""Why a call that was recorded is not reused."""
-
-
-def target_of(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The tensor that a call writes to; None if it writes to none."""
-    if (name.endswith("_") and not name.endswith("__")) or name in _IN_PLACE or _inplace(func, args, kwargs):
-        return args[0] if args else kwargs.get("input")
-    return kwargs.get("out")
-
-
-def _inplace(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Tells whether a function of torch.nn.functional is told to work in place."""
-    if "inplace" in kwargs:
-        return bool(kwargs["inplace"])
-    for arg in args:
-        if arg is True:
-            break
-    else:  # as mostly: no generator for this
-        return False
-    place = _places.get(func)
-    if place is None:
-        try:
-            place = list(signature(func).parameters).index("inplace")
-        except (ValueError, TypeError):
-            place = len(_places) + 1_000
-        _places[func] = place
-    return place < len(args) and args[place] is True
-
-
-_places: dict[Any, int] = {}
 
 
 def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

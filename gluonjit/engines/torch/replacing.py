@@ -49,8 +49,13 @@ def replaced(
 
 
 def _with_rows(batch: Batch, base: Any, key: Any, source: Any) -> Value | None:
-    """The rows of a tensor, others in place of some whose numbers are known: no node at all."""
+    """The rows of a tensor, others in place of some whose numbers are known: no node at all.
+
+    Not of what one node has computed with gradients: its backward pass runs, and may be refused, in any case.
+    """
     spec = base._v.spec
+    if base._v.taped and not isinstance(base._v.rows, tuple):
+        return None
     axes, numbers = _numbers(key, spec.shape)
     if not numbers:
         return None
@@ -65,6 +70,8 @@ def _with_rows(batch: Batch, base: Any, key: Any, source: Any) -> Value | None:
         return None
     if value is None or (value.taped and not torch.is_grad_enabled()):
         return None
+    if base._v.taped and not value.taped and len(numbers) == before.spec.rows:
+        return None  # it learns all the same
     if value.spec.shape == before.spec.row_shape:
         value = reshaped(value, (1, *value.spec.shape))
     return None if value is None else placed(before, numbers, value)

@@ -17,7 +17,7 @@ from gluonjit.engines.torch.cell import Call, Cell
 from gluonjit.engines.torch.hooked import autocast, current_mode
 from gluonjit.engines.torch.known import known, may_be_known
 from gluonjit.engines.torch.laying import laid, laid_out
-from gluonjit.engines.torch.lazy import LazyTensor, as_known, wrap
+from gluonjit.engines.torch.lazy import LazyTensor, as_known, take_anew, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
 from gluonjit.engines.torch.operands import NotAnOperand, current, leaf, value_of
 from gluonjit.engines.torch.records import ASKED, NotOneNode, looks_of, record_of, trace_again
@@ -87,7 +87,6 @@ def capture(
     `owner` is the module whose parameters it may use, or None.
     """
     begin = 0.0 if LOCAL.state.inside else perf_counter()
-    graph = batch.graph
     learning = torch.is_grad_enabled()
     if cell.lookup is not None and len(args) == 1 and not kwargs:
         found = captured_lookup(cell, batch, args[0], learning)
@@ -99,6 +98,9 @@ def capture(
             if begin:
                 batch.end_call(cell, begin)
             return found
+    if not cell.operator:
+        take_anew((*args, *kwargs.values()))
+    graph = batch.graph
     signature: list[Any] = [cell, learning, casts() if autocast() else False]
     laid_in = cell.laid  # which the cell forgets, with all it has traced, where its module is no longer what it was
     if owner is not None:
@@ -144,9 +146,15 @@ def capture(
 
 
 def _laid(batch: Batch, value: Value, spec: Spec) -> Value:
-    """A value as one of this spec, which has its shape; computed where its rows lie otherwise."""
+    """A value as one of this spec, which has its shape; computed where its rows lie otherwise.
+
+    That is captured in this batch even where it is full: if it ran now, it would leave behind the operands before.
+    """
     found = laid(batch, value, spec)
-    return current(captured_operator(laid_out, (wrap(value), spec.mode))) if found is None else found
+    if found is not None:
+        return found
+    cell = cell_of(laid_out, laid_out.__name__)
+    return current(capture(cell, None, laid_out, (wrap(value), spec.mode), _NO_NAMES, batch))
 
 
 def _lazy_results(structure: Any, results: tuple[Value, ...], values: Sequence[Value]) -> Any:

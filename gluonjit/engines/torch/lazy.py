@@ -6,7 +6,7 @@ captured. Slicing along axis 0 makes references to rows, not nodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 from typing import Any
 
@@ -346,3 +346,20 @@ def waits(item: Any) -> bool:
     if isinstance(item, (list, tuple)):
         return any(waits(part) for part in item)
     return isinstance(item, dict) and any(waits(part) for part in item.values())
+
+
+def take_anew(given: Iterable[Any]) -> None:
+    """Takes views anew of what has been written to, where a call begins that is given them.
+
+    That captures nodes, and may run the batch that they fill: the values of no operand are known yet.
+    """
+    for item in given:
+        if item.__class__ is LazyTensor:
+            if item._b is not None:
+                current(item)
+        elif isinstance(item, (list, tuple)):
+            take_anew(item)
+        elif isinstance(item, dict):
+            take_anew(item.values())
+        elif item.__class__ is slice:
+            take_anew((item.start, item.stop, item.step))

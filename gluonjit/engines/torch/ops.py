@@ -15,7 +15,7 @@ from gluonjit.engines.torch.cells import capture, cell_of, open_batch
 from gluonjit.engines.torch.doors import SORTS, admit
 from gluonjit.engines.torch.indexing import index, select
 from gluonjit.engines.torch.known import CHEAP, computed
-from gluonjit.engines.torch.lazy import LazyTensor, waits
+from gluonjit.engines.torch.lazy import LazyTensor, take_anew, waits
 from gluonjit.engines.torch.making import MAKING, enter, made, only_made
 from gluonjit.engines.torch.observing import OBSERVING, observe
 from gluonjit.engines.torch.operands import concrete, is_made, share
@@ -51,6 +51,7 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         found = made(func, args, kwargs)
         if found is not None:
             return found
+    take_anew((*args, *kwargs.values()) if kwargs else args)
     name = getattr(func, "__name__", str(func))
     target = target_of(func, name, args, kwargs)
     if target.__class__ is LazyTensor:

@@ -164,3 +164,27 @@ def test_numbers_that_are_written_to_are_read_anew(monkeypatch: pytest.MonkeyPat
         found = [[model(*sample) for sample in graphs(3, 4, 3)] for model in (net, own)]
         for one, other in zip(*found):
             assert torch.allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize("without", [(), ("fused",)])
+def test_a_long_sum_of_numbers_by_rows(without: tuple[str, ...]) -> None:
+    """Its results are rows as its terms are, though a vector of this shape is one row by nature."""
+
+    class Sums(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(3, 2)
+
+        def forward(self, x: Any) -> Any:
+            part = torch.index_select(self.first(x).reshape(2, 1).reshape(2), 0, torch.tensor([0, 1, 0]))
+            return ((part + part + part + part + part + part + part + part + part) * part.sum()).sum()
+
+    torch.manual_seed(0)
+    eager = Sums()
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="op", without=without)
+    samples = [torch.randn(3) for _ in range(3)]
+    found, expected = [[each(x) for x in samples] for each in (net, eager)]
+    sum(found).backward()  # type: ignore[union-attr]
+    sum(expected).backward()  # type: ignore[union-attr]
+    torch.testing.assert_close(torch.stack(found).detach(), torch.stack(expected).detach())
+    torch.testing.assert_close(net.first.weight.grad, eager.first.weight.grad)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from gluonjit.engines.torch.program import Batched, lay_out
+from gluonjit.engines.torch.program import Batched
 from gluonjit.engines.torch.rules.values import Writer
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
-from gluonjit.graph import Kind, Spec, Work, intern_spec
+from gluonjit.graph import Kind, Spec, Work, intern_spec, outputs_of
 
 _kinds: dict[Any, Kind] = {}
 _MOST_KINDS = 4096
@@ -39,7 +39,7 @@ def _make_sum(spec: Spec, count: int) -> Kind:
     writer = Writer(1)
     finals = writer.emit(total, [0], f"sum of {count} times {spec}")
     program = Batched(trace, (1,), writer, 1, finals)
-    outputs, rows = lay_out([(spec.shape, spec.dtype)], spec.device)
+    outputs, rows = outputs_of([spec])
     work = Work(1, float(prod(stacked.shape)), stacked.bytes + spec.bytes)
     return Kind(f"add_n of {count}", (stacked,), outputs, rows, program, sum_of=count, work=work)
 

@@ -27,7 +27,8 @@ _NAMES = ("INPLACE_ADD", "INPLACE_SUBTRACT", "INPLACE_MULTIPLY", "INPLACE_TRUE_D
 _OPCODES = {opmap[name] for name in _NAMES if name in opmap}
 _BINARY = opmap.get("BINARY_OP", -1)
 _INPLACE = 13  # arguments of BINARY_OP from here on are those of assignments
-_COUNTED = sys.version_info < (3, 14)  # from then on names on the stack are not counted
+# From Python 3.14 on names on the stack are not counted.
+_COUNTED = sys.version_info < (3, 14) and hasattr(torch._C, "_storage_Use_Count")
 _PACKAGE = __name__.partition(".")[0]
 _assigns: dict[tuple[CodeType, int], bool] = {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable
 from typing import Any
@@ -333,3 +334,25 @@ def test_slices_of_a_large_input_stay_references() -> None:
     large = torch.randn(3000, 4)
     net(large).item()
     assert set(gluonjit.explain().kinds) == {"first", "sum", "add"}
+
+
+@pytest.mark.parametrize("scoped", [False, True])
+@pytest.mark.parametrize("view", [lambda x: x[0:1], lambda x: x.view(2, 3)[1], lambda x: x.detach(), lambda x: x.T])
+def test_a_view_of_a_result_that_was_read_shows_later_writes(view: Any, scoped: bool) -> None:
+    torch.manual_seed(0)
+    layer, given = nn.Linear(4, 6), torch.randn(4)
+    net = gluonjit.hybridize(copy.deepcopy(layer), dynamic_batch=True, granularity="batched")
+
+    def run(model: Any) -> list[Any]:
+        with torch.no_grad():
+            result = model(given)
+            total = float(result.sum())
+            part = view(result)
+            result.mul_(2.0)
+            part[0] += 1.0
+        return [total, part.tolist(), result.tolist()]
+
+    with gluonjit.batching() if scoped else contextlib.nullcontext():
+        found = run(net)
+    for own, other in zip(found, run(layer)):
+        np.testing.assert_allclose(own, other, rtol=1e-5)

@@ -25,7 +25,7 @@ from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
 from gluonjit.engines.torch.targets import target_of
 from gluonjit.engines.torch.trace import NeedsValue
-from gluonjit.engines.torch.writes import concrete_item, write, write_now
+from gluonjit.engines.torch.writes import concrete_item, opened, write, write_now
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -61,6 +61,8 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     elif only_made(args) and not waits(kwargs):
         return _of_made(func, args, kwargs)
     if func in AT_ONCE or not (state.inside or waits(args) or waits(kwargs)):
+        if func in VIEWING and args and args[0].__class__ is LazyTensor:
+            opened(args[0], False)  # what is written to it later, the view shows
         return run_now(func, args, kwargs)
     if target is not None:
         found = accumulated(func, args, 1)

@@ -109,6 +109,17 @@ def reshaped(value: Value, shape: Shape) -> Value | None:
     return None
 
 
+def chosen(key: Any, rows: int) -> list[int]:
+    """The numbers of rows that an integer or a slice chooses of this many; none for other keys."""
+    if key.__class__ is tuple and len(key) == 1:
+        key = key[0]
+    if key.__class__ is slice and all(
+        part is None or part.__class__ is int for part in (key.start, key.stop, key.step)
+    ):
+        return list(range(*key.indices(rows)))
+    return [key + rows if key < 0 else key] if key.__class__ is int else []
+
+
 def placed(base: Value, numbers: Sequence[int], source: Value) -> Value | None:
     """Replaces rows of `base` at these distinct numbers by those of `source`, in order."""
     spec = base.spec

@@ -12,7 +12,7 @@ from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import NotAnOperand, current, value_of
 from gluonjit.engines.torch.segments import INTO_ROWS, as_rows
 from gluonjit.graph import Value
-from gluonjit.graph.references import placed, reshaped
+from gluonjit.graph.references import chosen, placed, reshaped
 from gluonjit.hybrid.run.batch import Batch
 
 _SIGNS: dict[Any, Callable[[Any, Any], Any]] = {
@@ -54,7 +54,7 @@ def _with_rows(batch: Batch, base: Any, key: Any, source: Any) -> Value | None:
         before = as_rows(batch, before, before.base)
     if before.spec.mode != "rows":
         return None
-    numbers = _numbers(key[0] if key.__class__ is tuple and len(key) == 1 else key, before.spec.rows)
+    numbers = _numbers(key, before.spec.rows)
     try:
         value: Value | None = value_of(batch, source) if numbers else None
     except NotAnOperand:
@@ -68,10 +68,6 @@ def _with_rows(batch: Batch, base: Any, key: Any, source: Any) -> Value | None:
 
 def _numbers(key: Any, rows: int) -> list[int]:
     """Returns the numbers of rows that a key with known integers chooses, by axis 0 alone; none in other cases."""
-    if key.__class__ is slice:
-        return list(range(*key.indices(rows)))
     if key.__class__ is torch.Tensor and key.dim() == 1:
-        listed = key.tolist()
-    else:
-        listed = [key] if key.__class__ is int else []
-    return [number + rows if number < 0 else number for number in listed]
+        return [number + rows if number < 0 else number for number in key.tolist()]
+    return chosen(key, rows)

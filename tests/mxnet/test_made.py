@@ -374,3 +374,70 @@ def test_a_block_that_counts_its_calls_is_not_traced_for_each(monkeypatch: pytes
         for own, other in zip(found, expected):
             np.testing.assert_allclose(own.asnumpy(), other.asnumpy(), rtol=1e-5, atol=1e-6)
     assert net.calls == eager.calls == 10 and traced.count(net.name) <= len(set(LENGTHS))
+
+
+# --- arrays made alike -----------------------------------------------------------------------------------------------
+
+
+def one_read_the_other_written(net: Net, x: Any) -> Any:
+    read, written = nd.zeros_like(x), nd.zeros_like(x)
+    y = net.step(read)
+    written[0] = 3
+    return net.out(y + net.step(written))
+
+
+def one_of_equal_products_written(net: Net, x: Any) -> Any:
+    read, written = x * 2, x * 2
+    y = net.step(read)
+    written[0] = 3
+    return net.out(y + net.step(written))
+
+
+@pytest.mark.parametrize("body", [one_read_the_other_written, one_of_equal_products_written])
+def test_one_of_several_arrays_made_alike_is_written_to(body: Body) -> None:
+    trained(body)
+    inferred(body)
+
+
+def the_one_read(net: Net, x: Any) -> Any:
+    made = nd.zeros_like(x)
+    y = net.step(made)
+    made[0] = 3
+    return y
+
+
+def one_of_equal_layers(net: Net, x: Any) -> Any:
+    y, written = net.step(x), net.step(x)
+    written[0] = 3
+    return y + written
+
+
+@pytest.mark.parametrize("body", [the_one_read, one_of_equal_layers])
+def test_what_was_read_or_has_a_history_is_refused(body: Body) -> None:
+    for net in pair(body):
+        with autograd.record(), pytest.raises(mx.base.MXNetError):
+            net(samples()[0]).asnumpy()
+
+
+def test_what_was_written_while_nothing_was_recorded_has_no_history() -> None:
+    def body(net: Net, x: Any) -> Any:
+        with autograd.pause():
+            out = nd.sin(x)
+            out[:] = x
+            row = nd.zeros((2, SIZE))
+            row[0] = x[0]
+        return net.out(out).sum() + net.out(row * 2).sum()
+
+    eager, net = pair(body)
+    net.hybridize(dynamic_batch=True, granularity="batched", max_nodes=2)  # so that inputs are met anew there
+    found = []
+    for each in (eager, net):
+        xs = samples()
+        for x in xs:
+            x.attach_grad()
+        with autograd.record():
+            loss = sum(each(x) + each.out(x).sum() for x in xs)
+        loss.backward()
+        found.append([loss.asscalar(), *[x.grad.asnumpy() for x in xs]])
+    for one, other in zip(*found):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)

@@ -14,6 +14,7 @@ from mxnet.ndarray.sparse import BaseSparseNDArray
 
 from gluonjit.engines.mxnet.aliases import Owned
 from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.numbers import array_of
 from gluonjit.engines.mxnet.operands import Empty, value_of
 from gluonjit.engines.mxnet.refusals import refuse_recorded, refuse_waiting
@@ -56,14 +57,14 @@ def replaces(array: Any, key: Any, source: Any) -> bool:
         value = value_of(batch, source)
     except Empty:
         return False
-    if value.taped and not recording:  # what is written has no history, but the value has
+    if not recording and (value.taped or _learns(value)):  # what is written has no history, but the value has
         return False
     found: Value | None
     if numbers != every:
         found = placed(before, numbers, value)
     elif value.spec is before.spec and (value.depth or not recording):
-        refuse_waiting(array._v)
-        refuse_recorded(array._v, array.shape)
+        if not refuse_waiting(array._v):
+            refuse_recorded(array._v, array.shape)
         found = same_rows(value, value.spec, value.rows)
         found.base = Copied(value)
     else:
@@ -80,6 +81,24 @@ def _as_rows(batch: Batch, array: Any, value: Value) -> Value:
         return value
     rows = intern_spec(spec.shape, spec.dtype, spec.device, "rows")
     return Value(batch.graph.add_leaf(("rows", id(array._c)), array._c, rows).base, 0, rows, batch.graph, False, value)
+
+
+def _learns(value: Value) -> bool:
+    """Tells whether a value has rows of an array with a history, met while nothing was recorded."""
+    pending: list[Any] = [value.base]
+    while pending:
+        base = pending.pop()
+        if base.__class__ is tuple:
+            pending += base
+        elif isinstance(base, Value):
+            pending.append(base.base)
+        else:
+            array = base.value if isinstance(base, Copied) else base.array if isinstance(base, Owned) else base
+            if isinstance(array, Value):
+                pending.append(array)
+            elif isinstance(array, NDArray) and has_history(array):
+                return True
+    return False
 
 
 def _filled(shape: tuple[int, ...]) -> tuple[int, ...]:

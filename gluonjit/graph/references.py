@@ -138,7 +138,7 @@ def placed(base: Value, numbers: Sequence[int], source: Value) -> Value | None:
 
 
 def table_rows(
-    graph: Any, table: Any, row: Spec, numbers: Sequence[int], taped: bool = False, base: Any = None
+    graph: Any, table: Any, row: Spec, numbers: Sequence[float], taped: bool = False, base: Any = None
 ) -> Value:
     """Entries of a table, each of which looks like `row`: equal ones are equal rows."""
     return entries_value(graph, rows_of(graph, graph.entries(table, row), numbers), row, taped, base)

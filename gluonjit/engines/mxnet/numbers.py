@@ -5,7 +5,7 @@ Few numbers of an operator are constants, each with a kind of its own; further o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,10 +13,12 @@ import numpy as np
 from mxnet.context import Context
 from mxnet.ndarray import NDArray, array
 
-from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.hooked import Attrs
+from gluonjit.engines.mxnet.lookups import host_number
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.rules.symbols import operator_handle
+from gluonjit.graph import Value
+from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.places import keeps_differing
 from gluonjit.hybrid.run.state import UNCAPTURED
 
@@ -33,8 +35,13 @@ _OF_ARRAYS: dict[str, tuple[str, bool]] = {
 _seen: dict[str, set[str]] = {}
 
 
-def with_operand(name: str, arrays: Sequence[Any], attrs: Attrs) -> tuple[int, list[Any]] | None:
-    """An operator of arrays, its handle and its operands, for one of a number that keeps differing; None for others."""
+def with_operand(
+    batch: Batch, name: str, arrays: Sequence[Any], attrs: Attrs, wrap: Callable[[Value], Any]
+) -> tuple[int, list[Any]] | None:
+    """An operator of arrays, its handle and its operands, for one of a number that keeps differing; None for others.
+
+    wrap: makes a lazy array of a value.
+    """
     target = _OF_ARRAYS.get(name)
     value = getattr(arrays[0], "_v", None)
     if target is None or value is None:
@@ -44,11 +51,8 @@ def with_operand(name: str, arrays: Sequence[Any], attrs: Attrs) -> tuple[int, l
         return None  # and as float64 MXNet's own reading of a text may differ from Python's in the last bit
     if not keeps_differing(_seen.setdefault(name, set()), number):
         return None
-    shape = spec.shape[: len(spec.shape) - len(spec.row_shape)] + (1,) * len(spec.row_shape)
-    operand = array_of(number, shape, spec.dtype, context_of(spec.device))
+    operand = wrap(host_number(batch, float(number), spec))
     other, reverse = target
-    if other.startswith("_np"):
-        operand = operand.as_np_ndarray()
     return operator_handle(other), [operand, arrays[0]] if reverse else [arrays[0], operand]
 
 

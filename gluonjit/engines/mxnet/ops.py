@@ -62,7 +62,7 @@ def capture_op(
     name, attrs = operator_call(handle, len(arrays), keys, vals)
     if not arrays:
         return _created(batch, handle, name, attrs, is_np, as_list)
-    numbered = with_operand(name, arrays, attrs)
+    numbered = with_operand(batch, name, arrays, attrs, wrap_np if is_np else wrap)
     if numbered is not None:
         return register._imperative_invoke(*numbered, [], [], None, is_np, as_list)
     sparse = next((array for array in arrays if isinstance(array, BaseSparseNDArray)), None)

@@ -31,7 +31,7 @@ BOUNDS = {
     "mxnet.cells": 4096,
     "mxnet.shapes": 10_001,
     "mxnet.specs": 100_001,
-    "mxnet.sized": 256,
+    "mxnet.sized": 512,
 }
 """The most entries that a cache may hold."""
 

@@ -78,6 +78,10 @@ class Graph(GraphRows):
         if not self.begun:
             self.begun = self.clock()
 
+    def again(self, row: int) -> bool:
+        """Tells whether equal recorded calls have found the node of a row."""
+        return any(record.again(row) for record in self.records.values())
+
     @property
     def nodes(self) -> int:
         """Distinct nodes captured."""

@@ -114,6 +114,17 @@ def reshaped(value: Value, shape: Shape) -> Value | None:
     return None
 
 
+def chosen(key: Any, rows: int) -> list[int]:
+    """The numbers of rows that an integer or a slice chooses of this many; none for other keys."""
+    if key.__class__ is tuple and len(key) == 1:
+        key = key[0]
+    if key.__class__ is slice and all(
+        part is None or part.__class__ is int for part in (key.start, key.stop, key.step)
+    ):
+        return list(range(*key.indices(rows)))
+    return [key + rows if key < 0 else key] if key.__class__ is int else []
+
+
 def placed(base: Value, numbers: Sequence[int], source: Value) -> Value | None:
     """Replaces rows of `base` at these distinct numbers by those of `source`, in order."""
     spec = base.spec
@@ -132,7 +143,7 @@ def placed(base: Value, numbers: Sequence[int], source: Value) -> Value | None:
 
 
 def table_rows(
-    graph: Any, table: Any, row: Spec, numbers: Sequence[int], taped: bool = False, base: Any = None
+    graph: Any, table: Any, row: Spec, numbers: Sequence[float], taped: bool = False, base: Any = None
 ) -> Value:
     """Entries of a table, each of which looks like `row`: equal ones are equal rows."""
     return entries_value(graph, rows_of(graph, graph.entries(table, row), numbers), row, taped, base)

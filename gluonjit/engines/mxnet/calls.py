@@ -24,6 +24,7 @@ from gluonjit.engines.mxnet.lazy_np import wrap_np, wrap_np_concrete
 from gluonjit.engines.mxnet.operands import Empty, leaf
 from gluonjit.engines.mxnet.ops import capture_op, is_pending
 from gluonjit.engines.mxnet.outlining import KNOWN
+from gluonjit.engines.mxnet.replacing import becomes, is_replaceable
 from gluonjit.engines.mxnet.reuse import REUSING
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.engines.mxnet.writes import before_write
@@ -45,8 +46,14 @@ def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool
     if state.paused:
         return hooked.original_invoke(handle, arrays, keys, vals, out, is_np, as_list)
     if out is not None:
-        if operator_call(handle, 0, (), ())[0].endswith("update"):  # an optimizer's, which writes to its state too
+        name, _ = operator_call(handle, 0, (), ())
+        if name.endswith("update"):  # an optimizer's, which writes to its state too
             _written(arrays)
+        if isinstance(out, Lazy) and is_replaceable(out, name, arrays):
+            found = capture_op(handle, arrays, keys, vals, is_np, as_list)
+            if isinstance(found, Lazy) and found._c is None and found._v.spec is out._v.spec:
+                becomes(out, found._v)
+                return out
         return hooked.original_invoke(handle, arrays, keys, vals, _written(out), is_np, as_list)
     if state.trace is not None:
         name, attrs = operator_call(handle, len(arrays), keys, vals)

@@ -108,7 +108,7 @@ def own(array: Any, refusing: bool = True) -> NDArray:
     base, value = array._b, array._v
     written = base._v if base is not None and DETACHED in keys_of(array._k) else value  # it shares what a graph reads
     if refusing:
-        refuse_waiting(written)
+        refusing = not refuse_waiting(written)
     if base is None:
         _open(array, value, refusing)
     elif base._v.base.__class__ is Owned:  # of an input

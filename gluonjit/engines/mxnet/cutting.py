@@ -7,23 +7,20 @@ tags, are picked by a number that is an operand: one kind for all of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from mxnet.context import Context
-from mxnet.ndarray import NDArray, array
 
 from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.indices import Cuts
-from gluonjit.engines.mxnet.modes import as_captured
+from gluonjit.engines.mxnet.numbers import array_of
 from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.places import are_many
-from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
+from gluonjit.hybrid.run.state import LOCAL
 
 
 def referred(lazy: Any, key: Any, scalar: tuple[int, ...] = (1,)) -> Value | None:
@@ -55,7 +52,7 @@ def cut_out(lazy: Any, cuts: Cuts, wrapped: Callable[[Value], Any], call: Callab
         number = int(np.ravel_multi_index([begin for begin, _, _ in cuts], shape))
         if _as_operand(lazy._v, number, rows is not None):
             row = lazy if len(shape) == 2 and shape[0] == 1 else lazy.reshape((1, -1))
-            return call("pick", row, _number(number, lazy.context), axis=1)
+            return call("pick", row, array_of(str(number), (1,), "int32", lazy.context), axis=1)
     begin, end, steps = zip(*cuts)
     return call("slice", lazy, begin=begin, end=end, step=steps)
 
@@ -65,15 +62,3 @@ def _as_operand(value: Value, number: int, of_many: bool) -> bool:
     if isinstance(value.graph, Trace) or value.spec.dtype == "bool":  # pick takes no truth values
         return False
     return of_many or are_many(value.spec, number)
-
-
-@lru_cache(maxsize=4096)
-def _number(number: int, context: Context) -> NDArray:
-    """An integer, as operators take it."""
-    with UNCAPTURED, as_captured(0):
-        return array([number], ctx=context, dtype="int32")
-
-
-def clear_numbers() -> None:
-    """Forgets the arrays of numbers."""
-    _number.cache_clear()

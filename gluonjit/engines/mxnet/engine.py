@@ -15,9 +15,9 @@ from gluonjit.engines.mxnet.arrays import VERSIONS
 from gluonjit.engines.mxnet.bridge import bridged
 from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known
 from gluonjit.engines.mxnet.cells import capture_cell
-from gluonjit.engines.mxnet.cutting import clear_numbers
 from gluonjit.engines.mxnet.hooked import current_mode
 from gluonjit.engines.mxnet.modes import as_captured
+from gluonjit.engines.mxnet.numbers import clear_numbers
 from gluonjit.engines.mxnet.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.mxnet.results import numbers_of
 from gluonjit.engines.mxnet.semantics import is_numpy

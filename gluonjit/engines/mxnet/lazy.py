@@ -24,6 +24,7 @@ from gluonjit.engines.mxnet.indexing import coordinates, rows_at
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import owned
+from gluonjit.engines.mxnet.replacing import replaces
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
 from gluonjit.graph.slices import sliced
@@ -105,6 +106,8 @@ class Lazy(_Silent):  # type: ignore[misc]
         raise NotImplementedError  # each interface has its own
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if replaces(self, key, value):
+            return
         try:
             array = own(self)
         except MXNetError:  # a refusal; MXNet looks at what is to be written before

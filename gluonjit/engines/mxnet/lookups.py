@@ -13,7 +13,7 @@ from gluonjit.engines.mxnet.rules.symbols import operator_handle
 from gluonjit.engines.mxnet.semantics import classic
 from gluonjit.engines.mxnet.shared import SHARED
 from gluonjit.errors import CaptureError
-from gluonjit.graph import Value, intern_spec
+from gluonjit.graph import Spec, Value, intern_spec
 from gluonjit.graph.entries import entries_at
 from gluonjit.graph.references import table_rows
 from gluonjit.hybrid.run.batch import Batch
@@ -43,14 +43,13 @@ class Table:
         self.known.clear()
 
 
-class Integers:
-    """The numbers of the host's integer arrays, as a table of themselves."""
+class Numbers:
+    """The host's numbers, most of them integers of its arrays, as a table of themselves; each has this many axes."""
 
     weight = None
 
-    def __init__(self, dtype: str, device: str) -> None:
-        self.dtype = dtype
-        self.device = device
+    def __init__(self, dtype: str, device: str, axes: int) -> None:
+        self.dtype, self.device, self.axes = dtype, device, axes
 
     def forget(self) -> None:
         """Does nothing: no value is known."""
@@ -110,10 +109,21 @@ def host_numbers(batch: Batch, numbers: list[Any], dtype: str, device: str, base
     return table_rows(batch.graph, host_table(batch, dtype, device), row, numbers, False, base)
 
 
-def host_table(batch: Batch, dtype: str, device: str) -> Integers:
-    """The batch's table of the host's integers of this dtype."""
-    key = ("host", dtype, device)
-    table: Integers | None = batch.tables.get(key)
+def host_number(batch: Batch, number: float, like: Spec) -> Value:
+    """A number of the host's, as an array that gives with one that looks like `like` what the number gives."""
+    axes = len(like.row_shape)
+    row = intern_spec((1,) * axes, like.dtype, like.device, "stack")
+    found = table_rows(batch.graph, host_table(batch, like.dtype, like.device, axes), row, [number])
+    shape = like.shape[: len(like.shape) - axes] + row.shape
+    rows = found.row_list() * like.rows
+    whole = intern_spec(shape, like.dtype, like.device, like.mode)
+    return Value(tuple(rows) if len(rows) > 1 else rows[0], 0, whole, batch.graph, False)
+
+
+def host_table(batch: Batch, dtype: str, device: str, axes: int = 0) -> Numbers:
+    """The batch's table of the host's numbers of this dtype."""
+    key = ("host", dtype, device, axes)
+    table: Numbers | None = batch.tables.get(key)
     if table is None:
-        table = batch.tables[key] = Integers(dtype, device)
+        table = batch.tables[key] = Numbers(dtype, device, axes)
     return table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mxnet.ndarray import NDArray
+from mxnet.ndarray import NDArray, register
 from mxnet.ndarray.sparse import BaseSparseNDArray
 
 from gluonjit.compiled import FAST
@@ -15,6 +15,7 @@ from gluonjit.engines.mxnet.indexing import by_numbers
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap, wrap_created
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np, wrap_np_as
 from gluonjit.engines.mxnet.lookups import look_up, table_of
+from gluonjit.engines.mxnet.numbers import with_operand
 from gluonjit.engines.mxnet.operands import Empty, leaf, made_from_nothing, unzipped, value_of
 from gluonjit.engines.mxnet.opkinds import ADDITIONS, operator_kind, sum_kind
 from gluonjit.engines.mxnet.references import REFERENCES, Copied
@@ -61,6 +62,9 @@ def capture_op(
     name, attrs = operator_call(handle, len(arrays), keys, vals)
     if not arrays:
         return _created(batch, handle, name, attrs, is_np, as_list)
+    numbered = with_operand(batch, name, arrays, attrs, wrap_np if is_np else wrap)
+    if numbered is not None:
+        return register._imperative_invoke(*numbered, [], [], None, is_np, as_list)
     sparse = next((array for array in arrays if isinstance(array, BaseSparseNDArray)), None)
     if sparse is not None:
         batch.report.alone[name] = f"an operand is a {type(sparse).__name__}, which has no dense rows"

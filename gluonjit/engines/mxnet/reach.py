@@ -71,7 +71,11 @@ class Reach(reach.Reach):
 
 
 def entered_waiting(graph: Graph, begun: Iterable[int], learned: Callable[[Any], bool]) -> Any:
-    """Does what `entered` does for a graph that waits to run; calls that nobody reads count too, as they do eagerly."""
+    """Does what `entered` does for a graph that waits to run; calls that nobody reads count too, as they do eagerly.
+
+    Returns for each row the number of the node that has let it in, its own or that of one that has read it: infinity
+    where none has.
+    """
     since = np.full(graph.rows, np.inf)
     since[list(begun)] = -1
     calls = []
@@ -93,7 +97,7 @@ def entered_waiting(graph: Graph, begun: Iterable[int], learned: Callable[[Any],
             nodes = entering.results(inside, len(numbers))
             np.minimum.at(since, made[nodes], numbers[nodes, None])
         changed = not np.array_equal(before, since)
-    return np.isfinite(since)
+    return since
 
 
 def entered(plan: Plan, begun: Iterable[Place], learned: Callable[[Any], bool]) -> list[Any]:

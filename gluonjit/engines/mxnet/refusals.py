@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from mxnet.base import MXNetError
 
 from gluonjit.engines.mxnet.history import has_history as known_to_autograd
@@ -23,17 +24,20 @@ def refuse_recorded(value: Value, shape: tuple[int, ...]) -> None:
     if not state.mode & RECORDING or state.paused != state.eagerly or _is_one_of_several(value):
         return
     if is_entered(value):
-        _refuse(shape)
+        raise _refusal(shape)
 
 
-def refuse_waiting(value: Value) -> None:
-    """Raises where MXNet, recording, refuses to write to an array of this value, which waits to be computed."""
+def refuse_waiting(value: Value) -> bool:
+    """Raises where MXNet, recording, refuses to write to an array of this value, which waits to be computed.
+
+    Tells whether equal calls have given several arrays of this value, of which any may have been read: none is refused.
+    """
     state = LOCAL.state
     graph = value.graph
     if not state.mode & RECORDING or state.paused != state.eagerly or state.batch is None:
-        return
+        return False
     if graph is None or graph is not state.batch.graph or _is_one_of_several(value) or _is_new(value):
-        return
+        return False
     begun: list[int] = []
     for leaf in graph.leaves.values():
         payload = leaf.payload
@@ -43,8 +47,13 @@ def refuse_waiting(value: Value) -> None:
     for table, entries in graph.lookups.items():
         if table.weight is not None and table.taped and table.weight.grad is not None:
             begun += entries.values()
-    if entered_waiting(graph, begun, known_to_autograd)[value.row_list()].all():
-        _refuse(value.spec.shape)
+    rows = value.row_list()
+    since = entered_waiting(graph, begun, known_to_autograd)[rows]
+    if not np.isfinite(since).all():
+        return False
+    if any([graph.again(row) for row, time in zip(rows, since) if time > row]):  # it was read, but which of several?
+        return True
+    raise _refusal(value.spec.shape)
 
 
 def _is_one_of_several(value: Value) -> bool:
@@ -65,10 +74,10 @@ def _is_new(value: Value) -> bool:
 def refuse_variable(array: Any) -> None:
     """Raises where MXNet refuses to write to an array because it has a gradient, and it is recording."""
     if LOCAL.state.mode & RECORDING and array.grad is not None:
-        _refuse(array.shape)
+        raise _refusal(array.shape)
 
 
-def _refuse(shape: tuple[int, ...]) -> None:
+def _refusal(shape: tuple[int, ...]) -> Exception:
     text = (
         f"an array of shape {shape} was written to under autograd.record, and it is in a computational graph: "
         "recorded calls have computed or read it. MXNet refuses this, as gradients of earlier calls would be "
@@ -76,7 +85,7 @@ def _refuse(shape: tuple[int, ...]) -> None:
         "for `h += 1`, `h = nd.relu(h)` for `nd.relu(h, out=h)`, `nd.where` or `nd.concat` for `h[...] = y`; or "
         "write to it outside of autograd.record."
     )
-    raise refused(MXNetError, text)
+    return refused(MXNetError, text)
 
 
 def has_history(value: Value) -> bool:

@@ -14,7 +14,7 @@ from gluonjit.engines.mxnet.cells import recorded
 from gluonjit.engines.mxnet.history import is_learned
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
 from gluonjit.engines.mxnet.lazy_np import wrap_np
-from gluonjit.engines.mxnet.lookups import Integers, host_table, table_of
+from gluonjit.engines.mxnet.lookups import Numbers, host_table, table_of
 from gluonjit.engines.mxnet.operands import leaf, made_from_nothing
 from gluonjit.engines.mxnet.results import Imported
 from gluonjit.graph import Record, Value
@@ -61,9 +61,9 @@ class _MXNetReusing(Reusing):
         return recorded(batch, known.signature, known.mode)
 
     def table(self, table: Any) -> tuple[Any, ...]:
-        """A weight, attributes and whether it learns; or the dtype and device of the host's integers."""
-        if isinstance(table, Integers):
-            return None, table.dtype, table.device
+        """A weight, attributes and whether it learns; or the dtype, device and axes of the host's numbers."""
+        if isinstance(table, Numbers):
+            return None, table.dtype, table.device, table.axes
         return table.weight, table.attrs, table.taped
 
     def found_table(self, batch: Batch, known: tuple[Any, ...]) -> Any:

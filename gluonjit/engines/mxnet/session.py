@@ -84,7 +84,7 @@ class Session(ArraySession):
             return
         with as_captured(0):
             if table.weight is None:
-                numbers = np.array(chunk.indices)
+                numbers = np.array(chunk.indices).reshape(-1, *chunk.spec.row_shape)
                 self._put(chunk.place, mx.nd.array(numbers, ctx=context, dtype=chunk.spec.dtype), None, None)
                 return
         with as_captured(2 if learned else 0):

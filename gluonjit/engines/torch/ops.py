@@ -27,6 +27,7 @@ from gluonjit.engines.torch.targets import target_of
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.writes import concrete_item, opened, write, write_now
 from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.run.places import keeps_differing
 from gluonjit.hybrid.run.state import LOCAL
 
 _DETACHING = {torch.detach, torch.Tensor.detach, DATA}
@@ -126,13 +127,10 @@ def _with_operand(cell: Cell, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return args
     place = 0 if args[0].__class__ is float else 1
     number, other = args[place], args[1 - place]
-    if number.__class__ is not float or other.__class__ is not LazyTensor or number in cell.numbers:
-        return args
-    if len(cell.numbers) < _MOST_NUMBERS:
-        cell.numbers.add(number)
+    if number.__class__ is not float or other.__class__ is not LazyTensor:
         return args
     spec = other._v.spec
-    if spec.device != "cpu" or spec.dtype not in FLOATS:
+    if not keeps_differing(cell.numbers, number) or spec.device != "cpu" or spec.dtype not in FLOATS:
         return args
     operand = torch.tensor(number, dtype=other.dtype)
     return (operand, other) if place == 0 else (other, operand)
@@ -189,7 +187,6 @@ AT_ONCE: set[Any] = {
     torch.unique,
 }
 """Functions that read numbers, memory, or attach something to a tensor."""
-_MOST_NUMBERS = 16  # of which each is a constant of its kind
 _OF_NUMBERS: set[Any] = {
     getattr(torch.Tensor, name)
     for name in "add sub mul div __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__".split()

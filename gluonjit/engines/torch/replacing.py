@@ -14,7 +14,7 @@ from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import NotAnOperand, current, value_of
 from gluonjit.engines.torch.segments import INTO_ROWS
 from gluonjit.graph import Value, intern_spec
-from gluonjit.graph.references import placed, reshaped
+from gluonjit.graph.references import chosen, placed, reshaped
 from gluonjit.graph.values import mode_of
 from gluonjit.hybrid.run.batch import Batch
 
@@ -91,12 +91,9 @@ def _numbers(key: Any, shape: tuple[int, ...]) -> tuple[int, list[int]]:
                 return 1, []
             number = number * size + part % size
         return len(key), [number]
-    (part,) = key if key.__class__ is tuple else (key,)
     if not shape:
         return 1, []
-    if part.__class__ is slice:
-        return 1, list(range(*part.indices(shape[0])))
-    listed = [part] if part.__class__ is int else []
+    (part,) = key if key.__class__ is tuple else (key,)
     if part.__class__ is torch.Tensor and part.dim() == 1:
-        listed = part.tolist()
-    return 1, [number + shape[0] if number < 0 else number for number in listed]
+        return 1, [number + shape[0] if number < 0 else number for number in part.tolist()]
+    return 1, chosen(key, shape[0])

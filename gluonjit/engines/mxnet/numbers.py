@@ -56,7 +56,7 @@ def with_operand(
     return operator_handle(other), [operand, arrays[0]] if reverse else [arrays[0], operand]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def array_of(number: str, shape: tuple[int, ...], dtype: str, context: Context) -> NDArray:
     """An array of this shape filled with a number, given as text: 0.0 and -0.0 are equal."""
     with UNCAPTURED, as_captured(0), np.errstate(over="ignore"):

@@ -31,6 +31,7 @@ _INPLACE = 13  # arguments of BINARY_OP from here on are those of assignments
 _COUNTED = sys.version_info < (3, 14) and hasattr(torch._C, "_storage_Use_Count")
 _PACKAGE = __name__.partition(".")[0]
 _assigns: dict[tuple[CodeType, int], bool] = {}
+_MOST = 4096
 
 
 def accumulated(func: Any, args: tuple[Any, ...], names: int) -> Any:
@@ -63,6 +64,8 @@ def _is_assigned() -> bool:
     place = (frame.f_code, frame.f_lasti)
     known = _assigns.get(place)
     if known is None:
+        if len(_assigns) >= _MOST:
+            _assigns.clear()
         code, at = frame.f_code.co_code, frame.f_lasti
         known = code[at] in _OPCODES or (code[at] == _BINARY and code[at + 1] >= _INPLACE)
         _assigns[place] = known

@@ -61,6 +61,7 @@ def _is_plain(item: Any) -> bool:
 
 _NAMES = ("zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "tensor")
 _users: dict[CodeType, bool] = {}
+_MOST = 4096
 
 
 def _creating(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,6 +82,8 @@ def _creating(function: Callable[..., Any]) -> Callable[..., Any]:
         frame = sys._getframe(1)
         mine = _users.get(frame.f_code)
         if mine is None:
+            if len(_users) >= _MOST:
+                _users.clear()
             mine = _users[frame.f_code] = owner_of(frame.f_code, frame.f_globals) == USER
         if not mine or (function is _TENSOR and found.numel() != 1):
             return found

@@ -300,14 +300,14 @@ def test_batches_that_do_not_pay() -> None:
 
 def test_numbers_that_change() -> None:
     calls = iter(range(3, 1000))  # a new number for each minibatch
-    net = Forwards(lambda net, x: net.dense(x) * (1.0 / (next(calls) // 3)))
+    net = Forwards(lambda net, x: nd.clip(net.dense(x), -1.0, 1.0 / (next(calls) // 3)))
 
     def program() -> None:
         for _ in range(22):
             gluonjit.add_n([net(x) for x in samples(3)]).asnumpy()
 
     text = only(given(program), CacheWarning)
-    assert "_mul_scalar" in text and "as an array" in text
+    assert "clip" in text and "as an array" in text
 
 
 def cell_by_hand(net: Any, x: Any) -> Any:  # many operators

@@ -281,7 +281,7 @@ def test_a_sum_begins_as_an_array_outside_of_samples() -> None:
             total.backward()
             totals.append(total.asscalar())
         report = gluonjit.explain()
-        np.testing.assert_allclose(totals[1], totals[0], rtol=1e-5)
+        np.testing.assert_allclose(totals[1], totals[0], rtol=1e-5, atol=1e-5)
         for own, other in zip(net.collect_params().values(), eager.collect_params().values()):
             np.testing.assert_allclose(own.grad().asnumpy(), other.grad().asnumpy(), rtol=1e-4, atol=1e-5)
     assert report.flushes == 1 and not report.cache["misses"]
@@ -297,7 +297,7 @@ def test_a_sum_in_place_is_refused_under_recording_and_runs_outside_of_it() -> N
         found.append(total.asscalar())
         with autograd.record(), pytest.raises(mx.base.MXNetError):
             total += each(samples()[0])
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-5)
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import mxnet  # noqa: F401  its import installs the engine that is patched here
+import numpy as np
 
 from experiments.fuzz.framework import Patch
 from experiments.fuzz.plants import but_the_last, lost_effect, stale_parameter, stale_state, wrong_order, wrong_row
@@ -52,7 +53,11 @@ def _sevens(array: Any) -> Any:
 
 def _missed_write() -> list[Patch]:
     """Arrays in a computational graph may be written to under recording, and gradients before that are lost."""
-    return [(refusals, "_refuse", lambda shape: None)]
+    return [(refusals, "is_entered", lambda value: False), (refusals, "entered_waiting", _never_entered)]
+
+
+def _never_entered(graph: Any, begun: Any, known: Any) -> Any:
+    return np.full(graph.rows, np.inf)
 
 
 def _unnoticed(inputs: bool) -> list[Patch]:

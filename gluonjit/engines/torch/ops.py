@@ -27,7 +27,7 @@ from gluonjit.engines.torch.targets import target_of
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.writes import concrete_item, opened, write, write_now
 from gluonjit.hybrid.capture.structure import map_structure
-from gluonjit.hybrid.run.places import keeps_differing
+from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 
 _DETACHING = {torch.detach, torch.Tensor.detach, DATA}
@@ -110,7 +110,7 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
                 return found
         cell = cell_of(func, name)
         if func in _OF_NUMBERS:
-            args = _with_operand(cell, args)
+            args = _with_operand(cell, args, batch)
         found = capture(cell, None, LAYERS.get(func, func), args, kwargs, batch)
         if func in SORTS or func not in _OTHER_WAYS:
             admit(func, cell, _besides)
@@ -121,7 +121,7 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         return run_now(func, args, kwargs)
 
 
-def _with_operand(cell: Cell, args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _with_operand(cell: Cell, args: tuple[Any, ...], batch: Batch) -> tuple[Any, ...]:
     """Arguments with a tensor in place of a number, once calls have had many: each would be a kind of its own."""
     if len(args) != 2:
         return args
@@ -130,7 +130,7 @@ def _with_operand(cell: Cell, args: tuple[Any, ...]) -> tuple[Any, ...]:
     if number.__class__ is not float or other.__class__ is not LazyTensor:
         return args
     spec = other._v.spec
-    if not keeps_differing(cell.numbers, number) or spec.device != "cpu" or spec.dtype not in FLOATS:
+    if spec.device != "cpu" or spec.dtype not in FLOATS or not cell.numbers.keeps_differing(number, id(batch.graph)):
         return args
     operand = torch.tensor(number, dtype=other.dtype)
     return (operand, other) if place == 0 else (other, operand)

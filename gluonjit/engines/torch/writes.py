@@ -230,7 +230,7 @@ def write_now(func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     base, _ = base_of(target)
     refuse(WRITES)
     given, named = map_structure((args, kwargs), _waiting)  # what waits runs before there is other memory
-    if is_made(base):
+    if base._c is not None:
         _run_readers(base._c)
     opened(base)
     if target is not base and not _share(target._c, base._c):  # a view that was captured of what was computed already

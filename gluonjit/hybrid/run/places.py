@@ -14,7 +14,7 @@ from gluonjit.graph.values import Spec
 
 _FEW = 4
 _FEW_NUMBERS = 16  # of an operator, each of which is a constant of its kind
-_MOST = 1_000  # specs of which places are known
+_MOST = 1_000  # specs of which places are known, and numbers
 _seen: dict[Spec, set[Any]] = {}
 
 
@@ -28,11 +28,27 @@ def are_many(spec: Spec, place: Any) -> bool:
     return place not in places
 
 
-def keeps_differing(seen: set[Any], number: Hashable) -> bool:
-    """Tells whether an operator has had so many numbers, which are `seen`, that this one is to be an operand."""
-    if len(seen) < _FEW_NUMBERS:
-        seen.add(number)
-    return number not in seen
+class Numbers:
+    """The numbers that calls of an operator have had: the first ones, and others that come again, are constants."""
+
+    __slots__ = ("_constants", "_once")
+
+    def __init__(self) -> None:
+        self._constants: set[Hashable] = set()
+        self._once: dict[Hashable, int] = {}  # others, and the batch in which they came
+
+    def keeps_differing(self, number: Hashable, batch: int) -> bool:
+        """Tells whether a number is to be an operand: no earlier batch than this one has had it."""
+        if number in self._constants:
+            return False
+        again = self._once.pop(number, batch) != batch and len(self._constants) < _MOST
+        if again or len(self._constants) < _FEW_NUMBERS:
+            self._constants.add(number)
+            return False
+        if len(self._once) >= _MOST:
+            del self._once[next(iter(self._once))]
+        self._once[number] = batch
+        return True
 
 
 def clear_places() -> None:

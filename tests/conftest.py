@@ -10,6 +10,7 @@ import pytest
 
 from gluonjit.hybrid.capture.outlining.outlines import AS_WRITTEN
 from gluonjit.hybrid.choose import pacing
+from gluonjit.hybrid.run.places import clear_places
 
 pacing.PINNED.append(True)
 
@@ -26,6 +27,12 @@ def fresh_stretch() -> Iterator[None]:
     pacing.drop()
     yield
     pacing.drop()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_numbers() -> None:
+    """No file finds numbers to be operands because of what operators had in others."""
+    clear_places()
 
 
 @pytest.fixture

@@ -134,7 +134,6 @@ class Cell:
         self.by_number = ""
         self.lookup = self.keys = self.laid = None
         self.seen = None
-        self.numbers = Numbers()
 
     def __reduce__(self) -> Any:
         options = replace(self.options, reuse=None)  # a function need not have a name to be found by

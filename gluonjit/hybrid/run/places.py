@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from typing import Any
+from weakref import WeakSet
 
 from gluonjit.graph.values import Spec
 
@@ -16,6 +17,7 @@ _FEW = 4
 _FEW_NUMBERS = 16  # of an operator, each of which is a constant of its kind
 _MOST = 1_000  # specs of which places are known, and numbers
 _seen: dict[Spec, set[Any]] = {}
+_numbers: WeakSet[Numbers] = WeakSet()
 
 
 def are_many(spec: Spec, place: Any) -> bool:
@@ -31,11 +33,17 @@ def are_many(spec: Spec, place: Any) -> bool:
 class Numbers:
     """The numbers that calls of an operator have had: the first ones, and others that come again, are constants."""
 
-    __slots__ = ("_constants", "_once")
+    __slots__ = ("__weakref__", "_constants", "_once")
 
     def __init__(self) -> None:
         self._constants: set[Hashable] = set()
         self._once: dict[Hashable, int] = {}  # others, and the batch in which they came
+        _numbers.add(self)
+
+    def clear(self) -> None:
+        """Forgets them."""
+        self._constants.clear()
+        self._once.clear()
 
     def keeps_differing(self, number: Hashable, batch: int) -> bool:
         """Tells whether a number is to be an operand: no earlier batch than this one has had it."""
@@ -52,5 +60,7 @@ class Numbers:
 
 
 def clear_places() -> None:
-    """Forgets which places were taken."""
+    """Forgets which places were taken, and which numbers operators had."""
     _seen.clear()
+    for numbers in list(_numbers):
+        numbers.clear()

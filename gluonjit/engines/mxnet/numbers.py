@@ -1,4 +1,4 @@
-"""Numbers of Python as operands: those of operators that keep differing (`h * dt`), and those of entries.
+"""DifferingNumbers of Python as operands: those of operators that keep differing (`h * dt`), and those of entries.
 
 Few numbers of an operator are constants, each with a kind of its own; further ones are operands of one kind.
 """
@@ -19,7 +19,7 @@ from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.rules.symbols import operator_handle
 from gluonjit.graph import Value
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.hybrid.run.places import Numbers
+from gluonjit.hybrid.run.places import DifferingNumbers
 from gluonjit.hybrid.run.state import UNCAPTURED
 
 _NAMED = ("maximum", "minimum", "power")  # alike in all interfaces
@@ -32,7 +32,7 @@ _OF_ARRAYS: dict[str, tuple[str, bool]] = {
     for reverse in ("", "r")
 }
 """By an operator of a number: that which gives the same for an array of it, and whether the number comes first."""
-_seen: dict[str, Numbers] = {}
+_seen: dict[str, DifferingNumbers] = {}
 
 
 def with_operand(
@@ -49,7 +49,7 @@ def with_operand(
     spec, number = value.spec, dict(attrs)["scalar"]
     if spec.dtype != "float32" or not float(number):  # `0 + x`, with which `sum` begins, is no node
         return None  # and as float64 MXNet's own reading of a text may differ from Python's in the last bit
-    if not _seen.setdefault(name, Numbers()).keeps_differing(number, id(batch.graph)):
+    if not _seen.setdefault(name, DifferingNumbers()).keeps_differing(number, id(batch.graph)):
         return None
     operand = wrap(host_number(batch, float(number), spec))
     other, reverse = target

@@ -15,7 +15,7 @@ from gluonjit.hybrid.capture.reuse import Recordings
 from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.hybrid.run.places import Numbers
+from gluonjit.hybrid.run.places import DifferingNumbers
 
 KEY = "_gluonjit"
 """A dynamically batched module keeps its Cell in its own __dict__, so that copies and pickles take it along."""
@@ -91,7 +91,7 @@ class Cell:
         self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children alone
         self.by_number = ""  # why calls with other numbers of children run apart, if they do
         self.counts: dict[Any, set[int]] = {}  # of operators in traces, by their signatures but for sizes
-        self.numbers = Numbers()  # of an operator's calls
+        self.numbers = DifferingNumbers()  # of an operator's calls
         self.lookup: Any = None
         self.laid: dict[tuple[int, int], str] | None = None  # modes of operands, by their numbers and numbers of axes
         self.keys: Any = None  # by what C has found calls of it, in any batch

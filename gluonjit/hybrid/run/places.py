@@ -1,4 +1,4 @@
-"""Numbers of Python that become operands once a program has had many: a kind for each would be too many.
+"""DifferingNumbers of Python that become operands once a program has had many: a kind for each would be too many.
 
 These are places in arrays, which programs take entry by entry, and numbers of operators. If a program takes few places,
 such as the last output of a layer, each is a separate kind. If it takes many, such as the scores of a sample's own
@@ -17,7 +17,7 @@ _FEW = 4
 _FEW_NUMBERS = 16  # of an operator, each of which is a constant of its kind
 _MOST = 1_000  # specs of which places are known, and numbers
 _seen: dict[Spec, set[Any]] = {}
-_numbers: WeakSet[Numbers] = WeakSet()
+_numbers: WeakSet[DifferingNumbers] = WeakSet()
 
 
 def are_many(spec: Spec, place: Any) -> bool:
@@ -30,7 +30,7 @@ def are_many(spec: Spec, place: Any) -> bool:
     return place not in places
 
 
-class Numbers:
+class DifferingNumbers:
     """The numbers that calls of an operator have had: the first ones, and others that come again, are constants."""
 
     __slots__ = ("__weakref__", "_constants", "_once")

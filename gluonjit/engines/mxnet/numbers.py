@@ -1,4 +1,4 @@
-"""DifferingNumbers of Python as operands: those of operators that keep differing (`h * dt`), and those of entries.
+"""Numbers of Python as operands: those of operators that keep differing (`h * dt`), and those of entries.
 
 Few numbers of an operator are constants, each with a kind of its own; further ones are operands of one kind.
 """

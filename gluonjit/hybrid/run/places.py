@@ -1,4 +1,4 @@
-"""DifferingNumbers of Python that become operands once a program has had many: a kind for each would be too many.
+"""Numbers of Python that become operands once a program has had many: a kind for each would be too many.
 
 These are places in arrays, which programs take entry by entry, and numbers of operators. If a program takes few places,
 such as the last output of a layer, each is a separate kind. If it takes many, such as the scores of a sample's own

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ import gluonjit  # noqa: E402
 from gluonjit.analysis.pace import Pace  # noqa: E402
 from gluonjit.engines.torch import records  # noqa: E402
 from gluonjit.engines.torch.kinds import trace_call  # noqa: E402
+from gluonjit.engines.torch.making import CREATING  # noqa: E402
 
 LENGTHS = (3, 5, 4, 7, 3)
 Body = Callable[["Net", Any, Any], Any]
@@ -329,6 +331,11 @@ class Counting(nn.Module):
     def forward(self, x: Any) -> Any:
         self.calls += 1
         return self.layer(x) * min(1.0, self.calls / 4.0)
+
+
+@pytest.mark.parametrize("name", CREATING)
+def test_functions_that_make_tensors_are_found_by_pickle(name: str) -> None:
+    assert pickle.loads(pickle.dumps(getattr(torch, name))) is getattr(torch, name)
 
 
 def test_a_module_that_counts_its_calls_is_not_traced_for_each(monkeypatch: pytest.MonkeyPatch) -> None:

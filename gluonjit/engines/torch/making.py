@@ -91,6 +91,7 @@ def _creating(function: Callable[..., Any]) -> Callable[..., Any]:
         made._k = MADE
         return made
 
+    create.__module__, create.__qualname__ = torch.__name__, create.__name__  # by which pickle finds it
     return create
 
 

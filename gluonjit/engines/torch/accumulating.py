@@ -29,15 +29,16 @@ _BINARY = opmap.get("BINARY_OP", -1)
 _INPLACE = 13  # arguments of BINARY_OP from here on are those of assignments
 # From Python 3.14 on names on the stack are not counted.
 _COUNTED = sys.version_info < (3, 14) and hasattr(torch._C, "_storage_Use_Count")
+_NAMES_HERE = 6  # the program's, twice with the stack; the arguments, the caller's, `target`, and that of the count
 _PACKAGE = __name__.partition(".")[0]
 _assigns: dict[tuple[CodeType, int], bool] = {}
 _MOST = 4096
 
 
-def accumulated(func: Any, args: tuple[Any, ...], names: int) -> Any:
+def accumulated(func: Any, args: tuple[Any, ...]) -> Any:
     """The sum, difference, product or quotient that the program's name is given; None if that is another case.
 
-    names: references to the tensor that the callers have between the program and here.
+    `call_operator` alone calls this: `_NAMES_HERE` counts its name of the tensor.
     """
     run = _WAYS.get(func)
     if run is None or not _COUNTED or len(args) != 2 or args[1].__class__ is not LazyTensor:
@@ -45,7 +46,7 @@ def accumulated(func: Any, args: tuple[Any, ...], names: int) -> Any:
     target = args[0]
     if target.__class__ is not torch.Tensor or target.requires_grad or not target.is_floating_point():
         return None
-    if target.__dict__ or getweakrefcount(target) or sys.getrefcount(target) > names + 5 or not _is_assigned():
+    if target.__dict__ or getweakrefcount(target) or sys.getrefcount(target) > _NAMES_HERE or not _is_assigned():
         return None
     memory = target.untyped_storage()
     if torch._C._storage_Use_Count(memory._cdata) > 2 or sys.getrefcount(memory) > 3 or not memory.resizable():

@@ -66,7 +66,7 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             opened(args[0], False)  # what is written to it later, the view shows
         return run_now(func, args, kwargs)
     if target is not None:
-        found = accumulated(func, args, 1)
+        found = accumulated(func, args)
         if found is not None:
             return found
         note_written(target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Callable
 
 import pytest
@@ -11,6 +12,8 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import gluonjit  # noqa: E402
+from gluonjit.compiled import FAST  # noqa: E402
+from gluonjit.engines.torch import cells, dynamic, outlining  # noqa: E402
 from tests.common.torch_support import assert_close, gradients  # noqa: E402
 
 Make = Callable[[], Any]
@@ -73,3 +76,61 @@ def test_a_loss_that_gets_weights_later_is_another() -> None:
     assert second == pytest.approx(float(loss(net(x), y)), rel=1e-5)
     loss.weight = None
     assert first == pytest.approx(float(loss(net(x), y)), rel=1e-5)
+
+
+class Counting(nn.Module):
+    """A part that counts its calls, and is captured as what its statements compute."""
+
+    def __init__(self, counts: bool) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.counts, self.calls = counts, 0
+
+    def forward(self, x: Any) -> Any:
+        """Return (4,)."""
+        if self.counts:
+            self.calls += 1
+        return torch.tanh(self.second(torch.relu(self.first(x)))) * x
+
+
+class Repeating(nn.Module):
+    """Calls its part once for each row, in a loop over Python's numbers."""
+
+    def __init__(self, counts: bool) -> None:
+        super().__init__()
+        self.part = Counting(counts)
+
+    def forward(self, rows: Any) -> Any:
+        """Return a number."""
+        h = torch.zeros(4)
+        for row in rows:
+            h = self.part(h + row)
+        return h.sum()
+
+
+def test_a_counter_of_calls_does_not_make_them_looked_up_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change of a module counts only for cells that depend on it."""
+    if FAST is None:
+        pytest.skip("calls are looked up in Python where nothing is compiled")
+    slow: dict[bool, int] = {}
+    for counts in (False, True):
+        torch.manual_seed(0)
+        eager = Repeating(counts)
+        net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="cell", scheduler="depth")
+        passed: list[Any] = []
+
+        def counted(*args: Any, capture: Any = cells.capture, passed: list[Any] = passed) -> Any:
+            passed.append(args[0])
+            return capture(*args)
+
+        for step in range(12):
+            samples = [torch.randn(2 + k % 3, 4) for k in range(6)]
+            expected = torch.stack([eager(rows) for rows in samples])
+            with monkeypatch.context() as patched:
+                if step == 11:
+                    for module in (cells, dynamic, outlining):
+                        patched.setattr(module, "capture", counted)
+                assert_close(torch.stack([net(rows) for rows in samples]), expected, "results")
+        assert net.part.calls == eager.part.calls == (12 * 18 if counts else 0)
+        slow[counts] = len(passed)
+    assert slow[True] <= slow[False] + 6, "one look for each sample at most"

@@ -16,7 +16,7 @@ from gluonjit.engines.torch.chunks import current_backward, telling
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import current, is_made, share
 from gluonjit.engines.torch.reading import computed
-from gluonjit.engines.torch.records import PARTS
+from gluonjit.engines.torch.records import is_watched
 from gluonjit.engines.torch.results import outside_of_transforms, refuse_used, settle
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.hybrid.choose.pacing import BACKWARD, close, keep_eager
@@ -82,11 +82,12 @@ def setattr_(self: Any, name: str, value: Any) -> None:
     """torch.nn.Module.__setattr__: later calls of a cell with this module may do something else than earlier ones."""
     state = LOCAL.state
     if state.batch is not None and state.trace is None:
-        if self in PARTS:
-            state.batch.changes += 1
         parts = isinstance(value, (torch.nn.Module, torch.nn.Parameter)) or name in self.__dict__.get("_buffers", ())
         if parts or name == "training":
             state.batch.parts += 1
+            state.batch.changes += 1
+        elif is_watched(self):
+            state.batch.changes += 1
         if is_made(value):  # it outlives the sample
             value = share(value)
     hooked.original_setattr(self, name, value)

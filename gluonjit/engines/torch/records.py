@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakSet, ref
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 import numpy as np
 import torch
@@ -45,8 +45,14 @@ from gluonjit.hybrid.run.state import LOCAL, abandoned_trial
 
 _MOST_KINDS = 4096
 
-PARTS: WeakSet[Any] = WeakSet()
-"""Modules that are part of a cell: a change of one's attributes may change what the cell does."""
+WATCHED: WeakKeyDictionary[Any, WeakSet[Cell]] = WeakKeyDictionary()
+"""The cells of which a module is a part: a change of its attributes may change what they do."""
+
+
+def is_watched(module: Any) -> bool:
+    """Tells whether attributes of a module count: for a cell of which not every call runs as it is in any case."""
+    cells = WATCHED.get(module)
+    return cells is not None and any([not cell.never for cell in cells])
 
 
 class NotOneNode(Exception):
@@ -298,7 +304,8 @@ def looks_of(cell: Cell, owner: Any, batch: Batch) -> Any:
     if found is None:
         if owner is None or cell.looked is None or not cell.looked[0].holds(owner):
             if owner is not None:
-                PARTS.update(parts_of(owner))
+                for part in parts_of(owner):
+                    WATCHED.setdefault(part, WeakSet()).add(cell)
             cell.looked = None if owner is None else (Fingerprint(owner), attributes(owner))
         found = batch.looks[key] = () if cell.looked is None else cell.looked[1]
     return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +29,7 @@ _DRIFT = 1.5  # a study begins anew where nodes a sample have changed by this fa
 _MEMORY = 64  # samples, after which a running mean has forgotten half
 _FAR = 1.3  # a way that seems worse by this factor is not captured to see more exactly
 _LOSES = 2.0  # nor is a schedule that seems worse by this one made again
+_MORE = 4.0  # times the launches of the best way: samples that run as one are not priced beyond that
 
 
 @dataclass(frozen=True)
@@ -56,17 +57,31 @@ class Allowed:
         return len(self.granularities) == len(self.sharings) == len(self.schedulers) == 1
 
 
-class Seen(NamedTuple):
-    """The data about a captured graph that a choice needs: `counts` are calls and nodes of each record."""
+@dataclass(frozen=True)
+class Seen:
+    """The data about a captured graph that a choice needs, and the model that prices it.
+
+    `counts` are calls and nodes of each record.
+    """
 
     counts: Mapping[Record, tuple[int, int]]
     samples: int
     training: bool
+    model: CostModel
 
-    @property
+    @cached_property
     def calls(self) -> int:
         """All captured calls."""
         return sum(calls for calls, _ in self.counts.values())
+
+    @cached_property
+    def once(self) -> float:
+        """Seconds to run each kind in one launch that gathers nothing: no schedule takes less."""
+        return sum(self.work(record, nodes) for record, (_, nodes) in self.counts.items())
+
+    def work(self, record: Record, nodes: int) -> float:
+        """Seconds of so many nodes of one kind in one launch that gathers nothing."""
+        return self.model.work(_once(record, nodes), self.training)
 
 
 @dataclass
@@ -160,23 +175,25 @@ class Study:
         """Tells whether even the cheapest of these costs far more than the best of all."""
         return bool(known) and min(estimate.per_sample for estimate in known) > _FAR * self._best.per_sample
 
-    def compare(self, capture: Capture, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
+    def compare(self, capture: Capture, plan_by: PlanBy, seen: Seen) -> None:
         """Compares the schedulers on a graph; after enough graphs rule out ways that cannot pay, or choose."""
         self.shown = None
-        first = self.allowed.first.scheduler
+        first, spare = self.allowed.first.scheduler, 1.0
         for scheduler in sorted(self.allowed.schedulers, key=lambda name: name != first):
-            self._add(Setting(*capture, scheduler), plan_by, seen, model)
-            if scheduler == first and self._best_possible(plan_by(first, capture.granularity)):
-                break
+            self._add(Setting(*capture, scheduler), plan_by, seen, spare)
+            if scheduler == first:
+                spare = _spare(plan_by(first, capture.granularity))
+                if not spare:
+                    break
         if not self._seen_enough(capture):
             return
         if self._todo is None:
             others = [other for other in self.allowed.captures if other != capture]
-            self._todo = [other for other in others if not self._cannot_pay(other, self._best, seen, model)]
+            self._todo = [other for other in others if not self._cannot_pay(other, self._best, seen)]
         gone = capture.granularity if self._far_off(self._of(capture)) else None
         self._todo = [other for other in self._todo if other != capture and other.granularity != gone]
         if capture == Capture("cell", False) and any(other.granularity == "graph" for other in self._todo):
-            self._examine_structures(plan_by, seen, model)
+            self._examine_structures(plan_by, seen)
         self._choose()
 
     def _choose(self) -> None:
@@ -191,11 +208,7 @@ class Study:
                 self.ruled_out.setdefault(str(other), f"{first} already reaches the lower bound of launches")
         self._usual = self._mean = best.nodes / best.samples
 
-    @staticmethod
-    def _best_possible(plan: Plan) -> bool:
-        return sum(map(launches, plan.steps)) <= lower_bound(plan)
-
-    def _add(self, setting: Setting, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
+    def _add(self, setting: Setting, plan_by: PlanBy, seen: Seen, spare: float) -> None:
         """Adds the estimate of a schedule of this graph, unless its analysis alone cannot pay."""
         others = self._of(setting.capture)
         if str(setting) in self.ruled_out:
@@ -204,10 +217,11 @@ class Study:
             return
         if others and setting not in self.estimates:
             one = others[0]
-            if model.analysis(setting.scheduler, one.nodes // one.flushes, 1) > _avoidable(one, seen, model):
+            costs = seen.model.analysis(setting.scheduler, one.nodes // one.flushes, 1)
+            if max(costs, _SAME * one.costs.total / one.flushes) > _avoidable(one, seen, spare):
                 self.ruled_out[str(setting)] = "its analysis costs more than any schedule saves"
                 return
-        found = _estimate(setting, plan_by(setting.scheduler, setting.granularity), seen, model)
+        found = _estimate(setting, plan_by(setting.scheduler, setting.granularity), seen)
         known = self.estimates.get(setting)
         self.estimates[setting] = found if known is None else known.plus(found)
 
@@ -221,52 +235,61 @@ class Study:
             del self.estimates[setting]
             self.ruled_out[str(setting)] = f"its analysis took {seconds * 1e3:.1f} ms, more than a minibatch by {first}"
 
-    def _examine_structures(self, plan_by: PlanBy, seen: Seen, model: CostModel) -> None:
+    def _examine_structures(self, plan_by: PlanBy, seen: Seen) -> None:
         """Rule out granularity "graph" if graphs captured for other ways show that it is far off."""
-        setting = Setting("graph", False, self.allowed.first.scheduler)
-        estimate = _estimate(setting, plan_by(setting.scheduler, "graph"), seen, model)
-        if self._far_off([estimate]):
-            self._todo = [other for other in self._todo or () if other.granularity != "graph"]
-            self.ruled_out["graph"] = (
-                f"{estimate.launches} launches, about {estimate.per_sample * 1e3:.2f} ms per sample"
-            )
+        setting, best = Setting("graph", False, self.allowed.first.scheduler), self._best
+        plan = plan_by(setting.scheduler, "graph")
+        needed = f"{_launches(plan)} launches"
+        if _launches(plan) <= _MORE * best.launches / best.flushes:
+            estimate = _estimate(setting, plan, seen)
+            needed += f", about {estimate.per_sample * 1e3:.2f} ms per sample"
+            if not self._far_off([estimate]):
+                return
+        self._todo = [other for other in self._todo or () if other.granularity != "graph"]
+        self.ruled_out["graph"] = needed
 
-    def _cannot_pay(self, other: Capture, best: Estimate, seen: Seen, model: CostModel) -> bool:
+    def _cannot_pay(self, other: Capture, best: Estimate, seen: Seen) -> bool:
         """Tells whether a way to capture costs more than it could ever save."""
-        costs = _at_least(other, best.setting.capture, seen, model)
-        saves = _avoidable(best, seen, model)
+        costs = _at_least(other, best.setting.capture, seen)
+        saves = _avoidable(best, seen)
         if costs <= saves:
             return False
         self.ruled_out[str(other)] = f"costs {costs * 1000.0:.1f} ms more, and saves at most {saves * 1000.0:.1f} ms"
         return True
 
 
-def _estimate(setting: Setting, plan: Plan, seen: Seen, model: CostModel) -> Estimate:
-    costs = model.predict(plan, seen.calls, setting.scheduler, setting.granularity, seen.training)
-    return Estimate(setting, 1, max(seen.samples, 1), plan.nodes, sum(map(launches, plan.steps)), costs)
+def _estimate(setting: Setting, plan: Plan, seen: Seen) -> Estimate:
+    costs = seen.model.predict(plan, seen.calls, setting.scheduler, setting.granularity, seen.training)
+    return Estimate(setting, 1, max(seen.samples, 1), plan.nodes, _launches(plan), costs)
 
 
-def _at_least(other: Capture, now: Capture, seen: Seen, model: CostModel) -> float:
+def _launches(plan: Plan) -> int:
+    return sum(map(launches, plan.steps))
+
+
+def _spare(plan: Plan) -> float:
+    """The part of its launches, but for one of each kind, that some schedule could do without; see `lower_bound`."""
+    count = _launches(plan)
+    kinds = len({(step.kind.family, step.mode) for step in plan.steps})
+    return max(count - lower_bound(plan), 0) / max(count - kinds, 1)
+
+
+def _at_least(other: Capture, now: Capture, seen: Seen) -> float:
     """The least extra seconds of another way to capture over the present one, before its savings."""
     if other.granularity == "op" != now.granularity:
         operators = sum(calls * record.kind.work.ops for record, (calls, _) in seen.counts.items())
-        return operators * model.capture("op") - seen.calls * model.capture(now.granularity)
+        return operators * seen.model.capture("op") - seen.calls * seen.model.capture(now.granularity)
     if now.sharing and (not other.sharing or other.granularity == "graph"):
-        return sum(
-            model.work(_once(record, calls), seen.training) - model.work(_once(record, nodes), seen.training)
-            for record, (calls, nodes) in seen.counts.items()
-            if calls > nodes
-        )
+        more = [(record, calls, nodes) for record, (calls, nodes) in seen.counts.items() if calls > nodes]
+        return sum(seen.work(record, calls) - seen.work(record, nodes) for record, calls, nodes in more)
     return 0.0
 
 
-def _avoidable(estimate: Estimate, seen: Seen, model: CostModel) -> float:
-    """The most seconds per flush that another order could save: one launch per kind, nothing gathered."""
-    once = estimate.flushes * sum(
-        model.work(_once(record, nodes), seen.training) for record, (_, nodes) in seen.counts.items()
-    )
+def _avoidable(estimate: Estimate, seen: Seen, spare: float = 1.0) -> float:
+    """The most seconds per flush that another order could save: this part of the launches, and all gathers."""
     costs = estimate.costs
-    return (max(costs.compute + costs.backward - once, 0.0) + costs.gather + costs.analysis) / estimate.flushes
+    launched = max((costs.compute + costs.backward) / estimate.flushes - seen.once, 0.0)
+    return spare * launched + (costs.gather + costs.analysis) / estimate.flushes
 
 
 def _best(estimates: Sequence[Estimate]) -> Estimate:

@@ -163,8 +163,8 @@ def studied(net: gluon.Block, launch: float, analysis: dict[str, float], monkeyp
     study = Study(Allowed(("cell",), (True,), tuple(analysis)), flushes={Capture("cell", True): 3})
 
     def plan(self: Chooser, planner: Planner, records: Any, captured: Any, samples: int, model: Any) -> Any:
-        seen = Seen(counts_of(records), samples, False)
-        study.compare(Capture("cell", True), planner.plan, seen, Priced(launch, analysis))
+        seen = Seen(counts_of(records), samples, False, Priced(launch, analysis))
+        study.compare(Capture("cell", True), planner.plan, seen)
         return planner.plan("depth", "cell")
 
     monkeypatch.setattr(Chooser, "plan", plan)

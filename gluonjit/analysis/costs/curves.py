@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from math import log2
 from typing import NamedTuple
@@ -34,6 +35,8 @@ class Curve:
     def __init__(self) -> None:
         self._buckets: dict[int, deque[Point]] = {}
         self._medians: list[Point] | None = None
+        self._sizes: list[float] = []  # of these
+        self._slope: float | None = None  # of the line through them, where it is known
 
     def __len__(self) -> int:
         return sum(map(len, self._buckets.values()))
@@ -53,11 +56,11 @@ class Curve:
             return expected
         first, last = points[0], points[-1]
         if first.size <= size <= last.size:
-            return float(np.interp(size, [point.size for point in points], [point.seconds for point in points]))
+            return self._between(points, size)
         if size < first.size:
             return min(first.seconds, first.seconds * expected / max(first.expected, 1e-12))
         if len(points) >= 3 and last.size >= _WIDE * first.size:
-            return last.seconds + self._slope(points) * (size - last.size)
+            return last.seconds + self._rise(points) * (size - last.size)
         return max(last.seconds, last.seconds * expected / max(last.expected, 1e-12))
 
     def _points(self) -> list[Point]:
@@ -65,12 +68,24 @@ class Curve:
         if self._medians is None:
             rows = [_median(self._buckets[number]) for number in sorted(self._buckets)]
             self._medians = _rising(rows)
+            self._sizes, self._slope = [point.size for point in self._medians], None
         return self._medians
 
-    @staticmethod
-    def _slope(points: list[Point]) -> float:
-        sizes = np.array([[1.0, point.size] for point in points])
-        return float(fit(sizes, np.array([point.seconds for point in points]))[1])
+    def _between(self, points: list[Point], size: float) -> float:
+        """Interpolates between two neighbours."""
+        place = bisect_left(self._sizes, size)
+        after = points[place]
+        if after.size == size:
+            return after.seconds
+        before = points[place - 1]
+        return before.seconds + (after.seconds - before.seconds) * (size - before.size) / (after.size - before.size)
+
+    def _rise(self, points: list[Point]) -> float:
+        """The slope of the line through all points; fitted at the first question, as a plan asks for many steps."""
+        if self._slope is None:
+            sizes = np.array([[1.0, point.size] for point in points])
+            self._slope = float(fit(sizes, np.array([point.seconds for point in points]))[1])
+        return self._slope
 
 
 def _median(points: deque[Point]) -> Point:

@@ -140,7 +140,8 @@ class CostModel:
         _, nodes, steps = features.analysis(plan)
         way = scheduler if granularity != "graph" else f"{scheduler} of samples"
         return {
-            "capture": (f"capture {granularity}", self._priced(features.capture(plan, calls))),
+            # Samples that run as one are captured like any cells.
+            "capture": ("capture op" if granularity == "op" else "capture", self._priced(features.capture(plan, calls))),
             "analysis": (f"analysis {way}", self.analysis(scheduler, nodes, steps)),
             "inputs": ("inputs", self._priced(features.inputs(plan))),
             "results": ("results", self._priced(features.results(plan))),

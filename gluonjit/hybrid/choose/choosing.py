@@ -118,7 +118,7 @@ class Chooser:
         if profiled:
             study.profiled.add(capture)
         elif compared:
-            plans = self._compare(study, planner, capture, Seen(counts_of(records), samples, training), model())
+            plans = self._compare(study, planner, capture, Seen(counts_of(records), samples, training, model()))
         setting = captured
         if not self._pinned and captured != study.chosen:
             setting = Setting(*capture, study.scheduler(capture))
@@ -126,8 +126,7 @@ class Chooser:
         way = scheduler, setting.granularity
         plan = plans[way] if way in plans else planner.plan(*way)
         if self._waits == AUTO and samples:
-            seen = Seen(counts_of(records), samples, training)
-            self._pays = self._samples_that_pay(plan, seen, setting, model())
+            self._pays = self._samples_that_pay(plan, Seen(counts_of(records), samples, training, model()), setting)
         if study.drifted(capture, plan.nodes, max(samples, 1)):
             del self._studies[key]
         shown = study.shown
@@ -140,9 +139,7 @@ class Chooser:
         self.choice = shown
         return plan
 
-    def _compare(
-        self, study: Study, planner: Planner, capture: Capture, seen: Seen, model: CostModel
-    ) -> dict[tuple[str, ...], Plan]:
+    def _compare(self, study: Study, planner: Planner, capture: Capture, seen: Seen) -> dict[tuple[str, ...], Plan]:
         """Compares the schedulers on this graph, and returns their plans."""
 
         def plan_by(*way: str) -> Plan:
@@ -154,15 +151,16 @@ class Chooser:
 
         plans: dict[tuple[str, ...], Plan] = {}
         took: dict[tuple[str, ...], float] = {}
-        study.compare(capture, plan_by, seen, model)
+        study.compare(capture, plan_by, seen)
         for (scheduler, granularity), seconds in took.items():
             study.made(Setting(granularity, capture.sharing, scheduler), seconds)
         if study.chosen is not None and self.told is not None:
             self.told()
         return plans
 
-    def _samples_that_pay(self, plan: Plan, seen: Seen, setting: Setting, model: CostModel) -> int:
+    def _samples_that_pay(self, plan: Plan, seen: Seen, setting: Setting) -> int:
         """The number of samples to wait for in the next flush, given the fixed time of this one."""
+        model = seen.model
         total = model.predict(plan, seen.calls, setting.scheduler, setting.granularity, seen.training).total
         fixed = min(model.fixed(plan, setting.scheduler), total)
         return samples_that_pay(fixed, (total - fixed) / seen.samples, latency=self._latency)

@@ -139,9 +139,9 @@ class CostModel:
         """Returns the name of the curve of each part of a flush, and the prediction of the coefficients."""
         _, nodes, steps = features.analysis(plan)
         way = scheduler if granularity != "graph" else f"{scheduler} of samples"
+        captured = "capture op" if granularity == "op" else "capture"  # samples that run as one are captured like cells
         return {
-            # Samples that run as one are captured like any cells.
-            "capture": ("capture op" if granularity == "op" else "capture", self._priced(features.capture(plan, calls))),
+            "capture": (captured, self._priced(features.capture(plan, calls))),
             "analysis": (f"analysis {way}", self.analysis(scheduler, nodes, steps)),
             "inputs": ("inputs", self._priced(features.inputs(plan))),
             "results": ("results", self._priced(features.results(plan))),

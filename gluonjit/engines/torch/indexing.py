@@ -112,6 +112,18 @@ def select(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return index(batch, (args[0], numbers), {})
 
 
+def select_where(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`tensor.masked_select(mask)` by a known mask, which has no more axes or entries than the tensor."""
+    if len(args) != 2 or kwargs or not isinstance(args[0], torch.Tensor):
+        return None
+    mask, shape = known(args[1]), args[0].shape
+    if mask is None or mask.dtype is not torch.bool or mask.dim() > len(shape) or not len(shape):
+        return None
+    if any(one not in (1, other) for one, other in zip(reversed(mask.shape), reversed(shape))):
+        return None
+    return index(batch, (args[0], mask.expand(shape)), {})
+
+
 def _has_tensor(key: Any) -> bool:
     return any(isinstance(part, torch.Tensor) for part in (key if key.__class__ is tuple else (key,)))
 

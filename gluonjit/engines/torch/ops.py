@@ -13,7 +13,7 @@ from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, cell_of, open_batch
 from gluonjit.engines.torch.doors import SORTS, admit
-from gluonjit.engines.torch.indexing import index, select
+from gluonjit.engines.torch.indexing import index, select, select_where
 from gluonjit.engines.torch.known import CHEAP, computed
 from gluonjit.engines.torch.lazy import LazyTensor, take_anew, waits
 from gluonjit.engines.torch.making import MAKING, enter, made, only_made
@@ -117,8 +117,35 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         return found
     except NotOneNode as refusal:
         why = refusal.with_traceback(None)  # else it and this frame would hold each other, and the arguments
+    fewer = _without_empty(args, kwargs) if func in _JOINING else None
+    if fewer is not None:
+        return call_operator(func, fewer, kwargs)
     with noting(batch, name, why):
         return run_now(func, args, kwargs)
+
+
+def _without_empty(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+    """The arguments of `cat` without tensors that add nothing, as a program begins with that appends to what it has.
+
+    None where there are none, or where the result would be another without them: of another dtype, or an error.
+    """
+    if (
+        not args
+        or args[0].__class__ not in (list, tuple)
+        or not all([isinstance(one, torch.Tensor) for one in args[0]])
+    ):
+        return None
+    given, axis = args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0)
+    kept = [one for one in given if one.numel()]
+    if not kept or len(kept) == len(given) or axis.__class__ is not int or not -kept[0].dim() <= axis < kept[0].dim():
+        return None
+    shape = list(kept[0].shape)
+    shape[axis] = 0
+    for one in given:
+        fits = one.numel() or (not one.requires_grad and list(one.shape) in ([0], shape))
+        if one.dtype is not kept[0].dtype or one.device != kept[0].device or not fits:
+            return None
+    return (kept, *args[1:])
 
 
 def _with_operand(cell: Cell, args: tuple[Any, ...], batch: Batch) -> tuple[Any, ...]:
@@ -160,6 +187,8 @@ BY_NUMBERS: dict[Any, Any] = {
     torch.Tensor.__getitem__: index,
     torch.Tensor.index_select: select,
     torch.index_select: select,
+    torch.Tensor.masked_select: select_where,
+    torch.masked_select: select_where,
     torch.mean: mean,
     torch.Tensor.mean: mean,
     **{
@@ -192,4 +221,5 @@ _OF_NUMBERS: set[Any] = {
     for name in "add sub mul div __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__".split()
 } | {torch.add, torch.sub, torch.mul, torch.div}
 """Functions that give the same for a number as for a tensor of it."""
+_JOINING: set[Any] = {torch.cat, torch.concat, torch.concatenate}
 _OTHER_WAYS = {*AT_ONCE, *MAKING, *VIEWING, *_DETACHING, *BY_NUMBERS, *REFERENCES, *LAYERS}

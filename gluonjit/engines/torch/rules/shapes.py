@@ -119,9 +119,11 @@ def rest_of(placed: Val, before: Shape, after: Shape, back: int) -> Shape:
 
 def concatenated(call: OperatorCall) -> list[Val]:
     """cat along a dimension."""
-    vals = [val for val in call["tensors"] if val.shape != (0,)]
-    if len({val.dtype for val in vals}) > 1:
+    if len({val.dtype for val in call["tensors"]}) > 1:
         raise NotBatchable(f"{call.name}: operands of different dtypes")
+    vals = [val for val in call["tensors"] if val.shape != (0,)]
+    if not vals:
+        raise NotBatchable(f"{call.name}: its operands are empty")
     shape = call.outputs[0][0]
     dim = axis(len(shape), call.get("dim", 0))
     back = len(shape) - dim

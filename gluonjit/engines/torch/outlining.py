@@ -81,6 +81,7 @@ class _Torch(FrameworkFunctions):
 
     arrays = frozenset({torch.Tensor, LazyTensor})
     attaching = frozenset({"register_hook", "retain_grad"})
+    sizing = frozenset({"size", "dim", "numel", "ndimension"})
     key = KEY
 
     def function(self, item: Any) -> bool:

@@ -111,7 +111,7 @@ class Expressions:
         if isinstance(node, (ast.Tuple, ast.List, ast.Slice, ast.keyword)):
             return self._parts(node, 0)
         if self._is_operator(node):
-            return self._parts(node, 1)
+            return self._parts(node, max(self.scope.operators(self.scope.value(getattr(node, "func", node))), 1))
         if isinstance(node, ast.ListComp):
             return self._comprehension(node) or self.opaque(node)
         return self.opaque(node)

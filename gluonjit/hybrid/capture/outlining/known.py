@@ -5,8 +5,12 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
+
+from gluonjit.hybrid.capture.guards.owners import is_user_function
+from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
+from gluonjit.hybrid.capture.guards.sources import source_of
 
 LAYER, LOOKUP, WEIGHT = "layer", "look-up", "weight"
 """Parts of a model: a layer is sure to compute its result from its arguments and weights alone; so is a look-up, which
@@ -20,12 +24,17 @@ class FrameworkFunctions:
     """Knows a framework's functions and the parts of models. An engine derives from it.
 
     arrays: classes of arrays; attaching: methods that attach something to the gradient of one array, between operators;
-    key: the attribute of a model that holds its cell.
+    sizing: methods that only return sizes of an array; key: the attribute of a model that holds its cell; helpers: how
+    many operators functions of users have that do nothing but compute, by their code.
     """
 
     arrays: frozenset[type] = frozenset()
     attaching: frozenset[str] = frozenset()
+    sizing: frozenset[str] = frozenset()
     key = ""
+
+    def __init__(self) -> None:
+        self.helpers: dict[CodeType, int] = {}
 
     def function(self, item: Any) -> bool:
         """Tells whether this function returns arrays computed from its arguments, and does nothing else."""
@@ -105,8 +114,13 @@ class FunctionNames:
         """Tells whether a call is of a layer or of a framework function that only returns a result."""
         if not is_plain_call(node):
             return False
-        value = self.value(node.func)
-        return self.part(node.func) == LAYER or (value is not None and self.known.function(value))
+        return self.part(node.func) == LAYER or self.operators(self.value(node.func)) > 0
+
+    def operators(self, value: Any) -> int:
+        """The number of operators of a function that only returns a result: the framework's, or a helper's."""
+        if value is None:
+            return 0
+        return 1 if self.known.function(value) else helper_weight(value, self.known)
 
     def calls_method(self, node: ast.Call) -> bool:
         """Tells whether a call is of an array method, on something that may be an array."""
@@ -123,6 +137,80 @@ class FunctionNames:
             return False
         known = value is not None and (any(value is each for each in _HARMLESS) or self.known.creates(value))
         return known or self.part(node.func) == LOOKUP
+
+
+_PLAIN_STATEMENTS = (ast.Assign, ast.AnnAssign, ast.Return, ast.If, ast.Pass)
+_PLAIN_PARTS = (
+    *(ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Tuple, ast.List, ast.Slice, ast.Call, ast.keyword),
+    *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp),
+)
+_MOST_HELPERS = 4096
+
+
+def helper_weight(function: Any, known: FrameworkFunctions) -> int:
+    """The number of operators of a user's function that only computes a result, without loops; 0 of any other."""
+    if type(function) is not FunctionType or not is_user_function(function):
+        return 0
+    code = function.__code__
+    if code not in known.helpers:
+        if len(known.helpers) >= _MOST_HELPERS:
+            known.helpers.clear()
+        known.helpers[code] = 0  # of one that calls itself
+        known.helpers[code] = _helper_weight(function, known)
+    return known.helpers[code]
+
+
+def helpers_in(function: FunctionType, known: FrameworkFunctions) -> list[tuple[dict[str, Any], str, Any]]:
+    """Returns where a function finds its helpers, and theirs: the namespace, the name in it, and the helper."""
+    found: list[tuple[dict[str, Any], str, Any]] = []
+    pending, met = [function], {function}
+    while pending:
+        one = pending.pop()
+        scope = FunctionNames(one, None, known)
+        for call in ast.walk(source_of(one)[0]):
+            helper = scope.value(call.func) if isinstance(call, ast.Call) else None
+            if helper is None or known.function(helper) or not helper_weight(helper, known):
+                continue
+            func: Any = call.func  # type: ignore[attr-defined]
+            named = isinstance(func, ast.Name)
+            space = one.__globals__ if named else vars(scope.value(func.value))
+            found.append((space, func.id if named else func.attr, helper))
+            if helper not in met:
+                met.add(helper)
+                pending.append(helper)
+    return found
+
+
+def _helper_weight(function: FunctionType, known: FrameworkFunctions) -> int:
+    code = function.__code__
+    if code.co_freevars or not code.co_argcount:
+        return 0
+    try:
+        node, _ = source_of(function)
+    except Unfollowable:
+        return 0
+    if not isinstance(node, ast.FunctionDef) or node.decorator_list or node.args.vararg or node.args.kwarg:
+        return 0
+    scope, weight = FunctionNames(function, None, known), 0
+    for part in [inner for statement in node.body for inner in ast.walk(statement)]:
+        if isinstance(part, ast.stmt):
+            text = isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)
+            if not text and not isinstance(part, _PLAIN_STATEMENTS):
+                return 0
+        elif isinstance(part, ast.Call):
+            found = scope.operators(scope.value(part.func)) if is_plain_call(part) else 0
+            if not found and isinstance(part.func, ast.Attribute) and scope.value(part.func) is None:
+                found = int(is_plain_call(part) and known.method(part.func.attr))
+                if not found and part.func.attr in known.sizing:
+                    continue
+            if not found and not scope.harmless(part):
+                return 0
+            weight += found
+        elif isinstance(part, (ast.Attribute, ast.Subscript)) and not isinstance(part.ctx, ast.Load):
+            return 0
+        elif isinstance(part, ast.expr) and not isinstance(part, _PLAIN_PARTS):
+            return 0
+    return weight and weight + sum(isinstance(part, ast.BinOp) for part in ast.walk(node))
 
 
 def is_among(item: Any, known: Any) -> bool:

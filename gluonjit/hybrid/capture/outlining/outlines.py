@@ -146,6 +146,9 @@ class OutlinedMethod(MethodEntry):
                 "the parts of this model have other classes than when its source was read"
             )
             return None
+        if any(space.get(name) is not helper for space, name, helper in made.helpers):
+            batch.report.outlined[self.name] = "functions that it calls are others than when its source was read"
+            return None
         store = known.store(owner).setdefault(self, [None] * len(made.sites))
         cells: list[Any] = [known.arrays]
         for k, site in enumerate(made.sites):

@@ -11,7 +11,7 @@ from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import code_of, compiled, deep_copy, give_source, source_of, stands_for
 from gluonjit.hybrid.capture.outlining.blocks import Outliner
 from gluonjit.hybrid.capture.outlining.expressions import PREFIX, Block
-from gluonjit.hybrid.capture.outlining.known import FrameworkFunctions, FunctionNames, loads, stores
+from gluonjit.hybrid.capture.outlining.known import FrameworkFunctions, FunctionNames, helpers_in, loads, stores
 
 _CELLS = f"{PREFIX}cells"
 _ENTER = f"{PREFIX}enter"
@@ -47,6 +47,7 @@ class Outlined(NamedTuple):
     sites: tuple[Site, ...]
     parts: dict[str, str]
     methods: dict[str, Any]
+    helpers: list[tuple[dict[str, Any], str, Any]]
 
 
 def outlined(function: FunctionType, owner: Any, known: FrameworkFunctions, enter: Any) -> Outlined:
@@ -95,7 +96,7 @@ def outlined(function: FunctionType, owner: Any, known: FrameworkFunctions, ente
     parts = dict(maker.effects.parts)
     for site in sites:
         parts.update(site.parts)
-    return Outlined(made, sites, parts, maker.effects.methods)
+    return Outlined(made, sites, parts, maker.effects.methods, helpers_in(function, known))
 
 
 def _check(node: ast.FunctionDef, scope: FunctionNames) -> None:

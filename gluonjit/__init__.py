@@ -46,12 +46,13 @@ Of `torch`:
     torch.nn.parameter.Parameter: data, requires_grad, requires_grad_
     torch.nn.utils.stateless: _functional_call
 
-In addition, a PyTorch hook calls gluonjit before each optimizer step; a fork leaves captured calls to the parent; and
-while a sample is captured, the code of its model's own methods may be replaced by code that captures more at once (the
-option `outline`). Blocks and modules that were not hybridized with `dynamic_batch=True`, and arrays that do not come
-from one, behave as before. `verify` wraps some of these functions in watchers, and removes them when it returns. Before
-MXNet is imported, names that a newer numpy has removed and MXNet 1.9.1 reads are restored, and the libraries of the
-CUDA 11 wheels of the extra `cu112` are loaded if installed.
+In addition, a PyTorch hook calls gluonjit before each optimizer step; a fork leaves captured calls to the parent; while
+a sample is captured, the code of its model's own methods may be replaced by code that captures more at once (the option
+`outline`); and `hybridize` gives methods by which a program may run a sample, other than `forward`, code that first
+asks whether a sample is open. Blocks and modules that were not hybridized with `dynamic_batch=True`, and arrays that do
+not come from one, behave as before. `verify` wraps some of these functions in watchers, and removes them when it
+returns. Before MXNet is imported, names that a newer numpy has removed and MXNet 1.9.1 reads are restored, and the
+libraries of the CUDA 11 wheels of the extra `cu112` are loaded if installed.
 """
 
 from gluonjit import errors, nn

@@ -110,7 +110,7 @@ def call(self: gluon.Block, *args: Any) -> Any:
                 cell = automatic_cell(self, args)
         elif not state.inside:
             if cell.chooses and (cell.paces.named or not state.explicit):
-                return _paced(self, cell, args)
+                return _paced(hooked.original_call, _outermost, self, cell, args)
             return _outermost(self, cell, args)
         if cell is not None and cell.is_node:
             return _node(self, cell, args)
@@ -133,7 +133,34 @@ def call(self: gluon.Block, *args: Any) -> Any:
             state.inside -= 1
 
 
-def _paced(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
+def entered(self: gluon.Block, method: Any) -> Any:
+    """Returns what calls a method of a model as a sample, if the model is batched and no cell."""
+    cell: Cell | None = self.__dict__.get(KEY)
+    return None if cell is None or cell.is_node else partial(_entered, self, cell, method)
+
+
+def _entered(block: gluon.Block, cell: Cell, method: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """A method of a model that was called from outside of samples."""
+    captured = partial(_method_captured, method, kwargs)
+    if cell.chooses and (cell.paces.named or not LOCAL.state.explicit):
+        return _paced(partial(method, **kwargs) if kwargs else method, captured, block, cell, args)
+    return captured(block, cell, args)
+
+
+def _method_captured(method: Any, kwargs: Any, block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
+    """Calls a method on one sample, and captures what it calls."""
+    batch = outermost_batch(engine_of("mxnet"), cell.options)
+    _note_parameters(batch, block)
+    return sampled(batch, _placed, batch, block, method, args, kwargs)
+
+
+def _placed(batch: Batch, block: gluon.Block, method: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+    if id(block) not in batch.placed:
+        place(batch, block, lambda: blocks_of(block), KNOWN)
+    return method(block, *map(_lazy, args), **{name: _lazy(arg) for name, arg in kwargs.items()})
+
+
+def _paced(eagerly: Any, captured: Any, block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
     """An outermost call that runs in the way that is faster."""
     state = LOCAL.state
     training = autograd.is_recording()
@@ -142,7 +169,7 @@ def _paced(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
         state.paused += 1
         state.eagerly += 1
         try:
-            return hooked.original_call(block, *args)
+            return eagerly(block, *args)
         finally:
             state.paused -= 1
             state.eagerly -= 1
@@ -150,7 +177,7 @@ def _paced(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
     eager = stretch.eager
     state.run_eagerly(eager)
     try:
-        return hooked.original_call(block, *args) if eager else _outermost(block, cell, args)
+        return eagerly(block, *args) if eager else captured(block, cell, args)
     finally:
         state.run_eagerly(-eager)
         left_call(stretch)

@@ -20,6 +20,7 @@ from gluonjit.engines.mxnet.semantics import note_semantics
 from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.errors import OptionError
 from gluonjit.graph.modes import is_recorded, is_training, mode_of
+from gluonjit.hybrid.capture.entrances import install
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.choose.pacing import close
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
@@ -82,10 +83,19 @@ def export(self: gluon.HybridBlock, *args: Any, **kwargs: Any) -> Any:
     return hooked.original_export(self, *args, **kwargs)
 
 
+_CALLED = frozenset(name for base in gluon.Block.__mro__ for name in vars(base)) | {"forward"}
+
+
+def _is_part(block: gluon.Block, name: str) -> bool:
+    return isinstance(block.__dict__.get(name), (gluon.Block, gluon.Parameter, gluon.ParameterDict))
+
+
 _FLAGS = set(signature(hooked.original_hybrid_hybridize).parameters)
 
 
-def hybridize(original: Any) -> Any:
+def hybridize(original: Any, entered: Any = None) -> Any:
+    """Stands in the place of hybridize; `entered` is what methods that run a sample ask, where a block has such."""
+
     @wraps(original)
     def hybridize(self: gluon.Block, active: bool = True, *args: Any, **kwargs: Any) -> None:
         dynamic = kwargs.pop("dynamic_batch", None)
@@ -98,6 +108,8 @@ def hybridize(original: Any) -> Any:
             raise OptionError(f"hybridize(): dynamic_batch={dynamic!r}, but it must be True or False")
         elif dynamic and active:
             enable(self, kwargs)
+            if entered is not None:
+                install(self, _is_part, entered, _CALLED)
         else:
             disable(self)
             if kwargs or args or not active:

@@ -99,7 +99,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (register, "_imperative_invoke", operator_call()),
     (register, "_verify_all_legacy_ndarrays", verify()),
     (gluon.Block, "__call__", block_call()),
-    (gluon.Block, "hybridize", changes.hybridize(hooked.original_block_hybridize)),
+    (gluon.Block, "hybridize", changes.hybridize(hooked.original_block_hybridize, calls.entered)),
     (gluon.HybridBlock, "hybridize", changes.hybridize(hooked.original_hybrid_hybridize)),
     (register, "_verify_all_np_ndarrays", verify_numpy()),
     (NDArray, "__setitem__", changes.setitem),

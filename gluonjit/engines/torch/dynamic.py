@@ -24,6 +24,7 @@ from gluonjit.engines.torch.reuse import REUSING
 from gluonjit.graph import is_own
 from gluonjit.graph.recorder import mapped
 from gluonjit.hybrid.capture.capturing import sampled
+from gluonjit.hybrid.capture.entrances import install
 from gluonjit.hybrid.capture.guards.facts import Fingerprint
 from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.reusing import reused
@@ -41,6 +42,7 @@ _Noted = tuple[Any, bool, bool]
 _OWN = frozenset(torch.nn.Module().__dict__)
 _CALL = torch.nn.Module._call_impl
 _PARTS = ("_parameters", "_buffers", "_modules")
+_CALLED = frozenset(name for base in torch.nn.Module.__mro__ for name in vars(base)) | {"forward"}
 
 
 def enable(module: Any, options: dict[str, Any]) -> None:
@@ -49,10 +51,15 @@ def enable(module: Any, options: dict[str, Any]) -> None:
     engine = engine_of("torch")
     engine.check(f"gluonjit.hybridize({type(module).__name__}, dynamic_batch=True)", chosen)
     disable(module)
+    install(module, _is_part, entered, _CALLED)
     paces = paces_for(chosen)
     recall(paces, chosen, engine, lambda: map(_described, module.named_modules()))
     for name, inner in module.named_modules():
         inner.__dict__[KEY] = Cell(name or type(inner).__name__, chosen, paces=paces)
+
+
+def _is_part(module: Any, name: str) -> bool:
+    return any(name in module.__dict__[space] for space in _PARTS)
 
 
 def _described(named: tuple[str, Any]) -> BlockDescription:
@@ -85,7 +92,7 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             if state.batch is not None:
                 cell = _automatic_cell(self, args, kwargs)
         elif cell.chooses and not state.inside and (cell.paces.named or not state.explicit):
-            return _paced(self, cell, args, kwargs)
+            return _paced(hooked.original_call, _captured, self, cell, args, kwargs)
         if cell is not None:
             if not state.inside and traced_otherwise():
                 return _aside(self, args, kwargs)
@@ -96,7 +103,35 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
     return hooked.original_call(self, *args, **kwargs)
 
 
-def _paced(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
+def entered(self: Any, method: Any) -> Any:
+    """Returns what calls a method of a model as a sample, if the model is batched."""
+    cell: Cell | None = self.__dict__.get(KEY)
+    if cell is None or traced_otherwise():
+        return None
+    return partial(_entered, self, cell, method)
+
+
+def _entered(module: Any, cell: Cell, method: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """A method of a model that was called from outside of samples."""
+    captured = partial(_method_captured, method)
+    if cell.chooses and (cell.paces.named or not LOCAL.state.explicit):
+        return _paced(method, captured, module, cell, args, kwargs)
+    return captured(module, cell, args, kwargs)
+
+
+def _method_captured(method: Any, module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
+    """Calls a method on one sample, and captures what it calls."""
+    batch, _ = _outermost(module, cell)
+    return sampled(batch, _placed, batch, module, method, args, kwargs)
+
+
+def _placed(batch: Batch, module: Any, method: Any, args: Any, kwargs: Any) -> Any:
+    if id(module) not in batch.placed:
+        place(batch, module, module.modules, KNOWN)
+    return method(module, *mapped(args, as_lazy), **mapped(kwargs, as_lazy))
+
+
+def _paced(eagerly: Any, captured: Any, module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     """An outermost call that runs in the way that is faster."""
     state = LOCAL.state
     training = torch.is_grad_enabled()
@@ -105,7 +140,7 @@ def _paced(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
         state.paused += 1
         state.eagerly += 1
         try:
-            return hooked.original_call(module, *args, **kwargs)
+            return eagerly(module, *args, **kwargs)
         finally:
             state.paused -= 1
             state.eagerly -= 1
@@ -113,7 +148,7 @@ def _paced(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     eager = stretch.eager
     state.run_eagerly(eager)
     try:
-        return hooked.original_call(module, *args, **kwargs) if eager else _captured(module, cell, args, kwargs)
+        return eagerly(module, *args, **kwargs) if eager else captured(module, cell, args, kwargs)
     finally:
         state.run_eagerly(-eager)
         left_call(stretch)
@@ -179,6 +214,19 @@ def _alike(module: Any) -> Cell | None:
 def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     """Captures a call as one node, or else what it calls; an outermost call is then a sample."""
     state = LOCAL.state
+    batch, noted = _outermost(module, cell)
+    if cell.reuse is not None and not state.inside:
+        key = cell.reuse(*args, **kwargs)
+        if key is not None:
+            run = partial(_node_or_parts, module, cell, args, kwargs, batch, noted, True)
+            given = (args, kwargs) if kwargs else args
+            return sampled(batch, reused, REUSING, batch, module, cell.recordings, given, key, run)
+    return _node_or_parts(module, cell, args, kwargs, batch, noted)
+
+
+def _outermost(module: Any, cell: Cell) -> tuple[Batch, _Noted]:
+    """Returns the open batch for a call, which may be that of a sample, and what it knows of the module."""
+    state = LOCAL.state
     batch = state.batch
     if batch is None or batch.room < 0 or batch.engine is not engine_of("torch"):
         batch = open_batch(cell.options)
@@ -193,13 +241,7 @@ def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     noted = batch.noted.get(id(module))
     if noted is None:
         noted = _noted(batch, module, cell)
-    if cell.reuse is not None and not state.inside:
-        key = cell.reuse(*args, **kwargs)
-        if key is not None:
-            run = partial(_node_or_parts, module, cell, args, kwargs, batch, noted, True)
-            given = (args, kwargs) if kwargs else args
-            return sampled(batch, reused, REUSING, batch, module, cell.recordings, given, key, run)
-    return _node_or_parts(module, cell, args, kwargs, batch, noted)
+    return batch, noted
 
 
 def _node_or_parts(

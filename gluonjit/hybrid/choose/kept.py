@@ -20,6 +20,7 @@ from gluonjit.hybrid.choose.choosing import Chooser, chooser_of
 from gluonjit.hybrid.choose.costs import cache_folder, machine
 from gluonjit.hybrid.choose.pacing import Paces
 from gluonjit.hybrid.options import Options
+from gluonjit.replaced import code_of
 from gluonjit.writing import read_regular, write_whole
 
 _FORM = 1  # of the file
@@ -119,7 +120,7 @@ def _code(type_: type) -> Iterator[bytes]:
     """Returns the code of a class's own methods: an edited model is another one."""
     for name, item in vars(type_).items():
         if isinstance(item, FunctionType):
-            code = item.__code__
+            code = code_of(item)
             plain = [each for each in code.co_consts if isinstance(each, (str, int, float))]
             yield f"{name} {code.co_names} {plain}".encode()
             yield code.co_code

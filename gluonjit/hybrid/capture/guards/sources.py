@@ -7,11 +7,13 @@ import linecache
 import sys
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from copy import copy
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from gluonjit.hybrid.capture.guards.rewriting import HIDDEN, Rewriter, Unfollowable
 from gluonjit.hybrid.capture.guards.scopes import FUNCTIONS, Function
+from gluonjit.replaced import code_of
 
 _MOST_TWINS = 4096
 _MOST_FILES = 256
@@ -30,22 +32,11 @@ _files: OrderedDict[str, _File] = OrderedDict()
 _twins: OrderedDict[CodeType, CodeType | str] = OrderedDict()
 _rewritten: dict[int, CodeType] = {}  # the twins and all that is nested in them, by address
 _given: dict[CodeType, Function] = {}  # code that is in no file, with its source
-_originals: dict[CodeType, CodeType] = {}  # code that stands in place of a user's, with that
 
 
 def give_source(code: CodeType, node: Function) -> None:
     """Registers the source of code that is in no file."""
     _given[code] = node
-
-
-def stands_for(code: CodeType, original: CodeType) -> None:
-    """Registers code that replaces a function's own code, from which its twin is made."""
-    _originals[code] = original
-
-
-def code_of(function: FunctionType) -> CodeType:
-    """Returns a function's own code, even if it is replaced."""
-    return _originals.get(function.__code__, function.__code__)
 
 
 def source_of(function: FunctionType) -> tuple[Function, str | None]:
@@ -136,6 +127,20 @@ def compiled(node: Function, owner: str | None, free: Iterable[str], code: CodeT
             found = next(part for part in found.co_consts if isinstance(part, CodeType) and part.co_name == name)
     known = getattr(code, "co_qualname", None)  # from Python 3.11 on
     return found if known is None else _renamed(found, len(found.co_qualname), known)
+
+
+def replacing(function: FunctionType, node: ast.FunctionDef, owner: str | None) -> CodeType:
+    """Compiles the code of a function from a node that differs in its body, to be put in the place of its own."""
+    code = code_of(function)
+    arguments = node.args = copy(node.args)
+    arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
+    arguments.kw_defaults = [value and ast.Constant(None) for value in arguments.kw_defaults]
+    made = compiled(node, owner, code.co_freevars, code)
+    if hasattr(code, "co_qualname"):
+        made = made.replace(co_qualname=code.co_qualname)
+    if made.co_freevars != code.co_freevars:
+        raise Unfollowable("its variables cannot be distinguished")
+    return made.replace(co_firstlineno=code.co_firstlineno)
 
 
 def _renamed(code: CodeType, length: int, name: str) -> CodeType:

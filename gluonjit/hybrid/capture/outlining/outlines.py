@@ -11,13 +11,13 @@ from weakref import WeakKeyDictionary, ref
 from gluonjit.graph import Spec
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
-from gluonjit.hybrid.capture.guards.sources import code_of
 from gluonjit.hybrid.capture.outlining.entering import AsWritten, MethodEntry
 from gluonjit.hybrid.capture.outlining.known import FrameworkFunctions
 from gluonjit.hybrid.capture.outlining.placing import Outlined, Site, outlined
 from gluonjit.hybrid.choose.pacing import TRACE
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.replaced import code_of
 
 _NUMBERS = frozenset({int, float, bool, type(None)})
 _MOST_NUMBERS = 4
@@ -121,7 +121,7 @@ class OutlinedMethod(MethodEntry):
         self.depth = 0
         self._known = known
         self._function = ref(function)
-        self._original = code_of(function)
+        self._original = self._idle = code_of(function)
         self.made: Outlined | None = None
         with TRACE:
             try:
@@ -168,8 +168,8 @@ class OutlinedMethod(MethodEntry):
         function = self._function()
         if function is not None and self.made is not None:
             self.depth += 1
-            if self.depth == 1 and function.__code__ is self._original:
-                function.__code__ = self.made.code
+            if self.depth == 1 and code_of(function) is self._original:
+                self._idle, function.__code__ = function.__code__, self.made.code
 
     def swap_out(self) -> None:
         """Swaps the code out again; the last user does."""
@@ -177,7 +177,7 @@ class OutlinedMethod(MethodEntry):
         if function is not None and self.made is not None:
             self.depth -= 1
             if self.depth == 0 and function.__code__ is self.made.code:
-                function.__code__ = self._original
+                function.__code__ = self._idle
 
 
 class Placed:

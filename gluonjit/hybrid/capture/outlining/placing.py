@@ -7,11 +7,13 @@ import copy
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
+from gluonjit.hybrid.capture.entrances import answered, asks, entrance_of
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
-from gluonjit.hybrid.capture.guards.sources import code_of, compiled, deep_copy, give_source, source_of, stands_for
+from gluonjit.hybrid.capture.guards.sources import deep_copy, give_source, replacing, source_of
 from gluonjit.hybrid.capture.outlining.blocks import Outliner
 from gluonjit.hybrid.capture.outlining.expressions import PREFIX, Block
 from gluonjit.hybrid.capture.outlining.known import FrameworkFunctions, FunctionNames, helpers_in, loads, stores
+from gluonjit.replaced import code_of, stands_for
 
 _CELLS = f"{PREFIX}cells"
 _ENTER = f"{PREFIX}enter"
@@ -72,26 +74,21 @@ def outlined(function: FunctionType, owner: Any, known: FrameworkFunctions, ente
         raise Unfollowable("no two operators in it may run together")
     own = ast.Name(scope.own, ast.Load())
     cells: Any = ast.Name(_CELLS, ast.Load())
-    new, new.args = copy.copy(node), copy.copy(node.args)
+    new = copy.copy(node)
+    entrance = entrance_of(function)
     new.body = [
+        *([] if entrance is None else asks(node)),
         ast.Assign([ast.Name(_CELLS, ast.Store())], ast.Constant(_ENTER)),
         ast.Assign([ast.Name(_CELLS, ast.Store())], ast.Call(cells, [own], [])),
         ast.If(ast.Compare(cells, [ast.Is()], [ast.Constant(None)]), node.body, body),
     ]
     for statement in new.body:
         ast.copy_location(statement, node.body[0])
-    arguments = new.args
-    arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
-    arguments.kw_defaults = [value and ast.Constant(None) for value in arguments.kw_defaults]
-    code = code_of(function)
-    made = compiled(new, around, code.co_freevars, code)
+    made = replacing(function, new, around)
     made = made.replace(co_consts=tuple([enter if each == _ENTER else each for each in made.co_consts]))
-    if hasattr(code, "co_qualname"):
-        made = made.replace(co_qualname=code.co_qualname)
-    if made.co_freevars != code.co_freevars:
-        raise Unfollowable("its variables cannot be distinguished")
-    made = made.replace(co_firstlineno=code.co_firstlineno)
-    stands_for(made, code)
+    if entrance is not None:
+        made = answered(made, entrance)
+    stands_for(made, code_of(function))
     sites = tuple(placing.sites)
     parts = dict(maker.effects.parts)
     for site in sites:

@@ -1,0 +1,17 @@
+"""Code that stands in the place of a function's own, as gluonjit exchanges that of methods."""
+
+from __future__ import annotations
+
+from types import CodeType, FunctionType
+
+_originals: dict[CodeType, CodeType] = {}
+
+
+def stands_for(code: CodeType, original: CodeType) -> None:
+    """Registers code that replaces a function's own code, from which its twin is made."""
+    _originals[code] = original
+
+
+def code_of(function: FunctionType) -> CodeType:
+    """Returns a function's own code, even if it is replaced."""
+    return _originals.get(function.__code__, function.__code__)

@@ -133,13 +133,7 @@ def call(self: gluon.Block, *args: Any) -> Any:
             state.inside -= 1
 
 
-def entered(self: gluon.Block, method: Any) -> Any:
-    """Returns what calls a method of a model as a sample, if the model is batched and no cell."""
-    cell: Cell | None = self.__dict__.get(KEY)
-    return None if cell is None or cell.is_node else partial(_entered, self, cell, method)
-
-
-def _entered(block: gluon.Block, cell: Cell, method: Any, /, *args: Any, **kwargs: Any) -> Any:
+def entered(block: gluon.Block, cell: Cell, method: Any, /, *args: Any, **kwargs: Any) -> Any:
     """A method of a model that was called from outside of samples."""
     captured = partial(_method_captured, method, kwargs)
     if cell.chooses and (cell.paces.named or not LOCAL.state.explicit):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
 from gluonjit.engines.mxnet.computing import waits
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.graph import Kind
+from gluonjit.hybrid.capture.entrances import asked
 from gluonjit.hybrid.capture.guards.variants import Variant
 from gluonjit.hybrid.capture.reuse import Recordings
 from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
@@ -64,6 +66,13 @@ class Cell:
         self.reuse = options.reuse
         self.recordings = Recordings(options.check_reuse)
         _cells.add(self)
+
+    enters: Any = None  # calls.entered, which knows of cells
+
+    def entrance(self, owner: Any, name: str) -> Any:
+        """Returns what calls a method of the model as a sample, for the code of that method; None if it is to go on."""
+        method = None if self.is_node else asked(name)
+        return None if method is None else partial(Cell.enters, owner, self, method)
 
     def entries(self) -> int:
         """The number of signatures: of kinds, of products cut out of them, and of calls that are not one node."""

@@ -93,9 +93,7 @@ def _is_part(block: gluon.Block, name: str) -> bool:
 _FLAGS = set(signature(hooked.original_hybrid_hybridize).parameters)
 
 
-def hybridize(original: Any, entered: Any = None) -> Any:
-    """Stands in the place of hybridize; `entered` is what methods that run a sample ask, where a block has such."""
-
+def hybridize(original: Any) -> Any:
     @wraps(original)
     def hybridize(self: gluon.Block, active: bool = True, *args: Any, **kwargs: Any) -> None:
         dynamic = kwargs.pop("dynamic_batch", None)
@@ -108,8 +106,8 @@ def hybridize(original: Any, entered: Any = None) -> Any:
             raise OptionError(f"hybridize(): dynamic_batch={dynamic!r}, but it must be True or False")
         elif dynamic and active:
             enable(self, kwargs)
-            if entered is not None:
-                install(self, _is_part, entered, _CALLED)
+            if not isinstance(self, gluon.HybridBlock):
+                install(self, KEY, _is_part, _CALLED)
         else:
             disable(self)
             if kwargs or args or not active:

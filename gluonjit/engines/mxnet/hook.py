@@ -35,6 +35,7 @@ from gluonjit.hybrid.run.engine import register as register_engine
 
 def block_call() -> Any:
     """Stands in the place of gluon.Block.__call__."""
+    Cell.enters = staticmethod(calls.entered)
     if FAST is None:
         return calls.call
     configure()
@@ -99,7 +100,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (register, "_imperative_invoke", operator_call()),
     (register, "_verify_all_legacy_ndarrays", verify()),
     (gluon.Block, "__call__", block_call()),
-    (gluon.Block, "hybridize", changes.hybridize(hooked.original_block_hybridize, calls.entered)),
+    (gluon.Block, "hybridize", changes.hybridize(hooked.original_block_hybridize)),
     (gluon.HybridBlock, "hybridize", changes.hybridize(hooked.original_hybrid_hybridize)),
     (register, "_verify_all_np_ndarrays", verify_numpy()),
     (NDArray, "__setitem__", changes.setitem),

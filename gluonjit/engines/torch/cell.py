@@ -6,10 +6,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
+import torch
+
 from gluonjit.graph import Kind, Value
+from gluonjit.hybrid.capture.entrances import asked
 from gluonjit.hybrid.capture.guards.variants import Noted, Variant
 from gluonjit.hybrid.capture.reuse import Recordings
 from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
@@ -105,6 +109,15 @@ class Cell:
         self.reuse = options.reuse
         self.recordings = Recordings(options.check_reuse)
         _cells.add(self)
+
+    enters: Any = None  # dynamic.entered, which knows of cells
+
+    def entrance(self, owner: Any, name: str) -> Any:
+        """Returns what calls a method of the model as a sample, for the code of that method; None if it is to go on."""
+        if torch.compiler.is_compiling():
+            return None
+        method = asked(name)
+        return None if method is None else partial(Cell.enters, owner, self, method)
 
     def entries(self) -> int:
         """The number of signatures: of kinds, of what is cut out of them, and of calls that are not one node."""

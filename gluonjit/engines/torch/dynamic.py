@@ -51,7 +51,7 @@ def enable(module: Any, options: dict[str, Any]) -> None:
     engine = engine_of("torch")
     engine.check(f"gluonjit.hybridize({type(module).__name__}, dynamic_batch=True)", chosen)
     disable(module)
-    install(module, _is_part, entered, _CALLED)
+    install(module, KEY, _is_part, _CALLED)
     paces = paces_for(chosen)
     recall(paces, chosen, engine, lambda: map(_described, module.named_modules()))
     for name, inner in module.named_modules():
@@ -103,16 +103,12 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
     return hooked.original_call(self, *args, **kwargs)
 
 
-def entered(self: Any, method: Any) -> Any:
-    """Returns what calls a method of a model as a sample, if the model is batched."""
-    cell: Cell | None = self.__dict__.get(KEY)
-    if cell is None or traced_otherwise():
-        return None
-    return partial(_entered, self, cell, method)
-
-
-def _entered(module: Any, cell: Cell, method: Any, /, *args: Any, **kwargs: Any) -> Any:
+def entered(module: Any, cell: Cell, method: Any, /, *args: Any, **kwargs: Any) -> Any:
     """A method of a model that was called from outside of samples."""
+    if traced_otherwise():
+        given, named = computed((args, kwargs))
+        with UNCAPTURED:
+            return method(module, *given, **named)
     captured = partial(_method_captured, method)
     if cell.chooses and (cell.paces.named or not LOCAL.state.explicit):
         return _paced(method, captured, module, cell, args, kwargs)

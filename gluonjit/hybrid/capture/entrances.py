@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 import copy
+import textwrap
 from collections.abc import Callable
-from types import CodeType, FunctionType
-from typing import Any
-from weakref import WeakKeyDictionary, ref
+from types import FunctionType
+from typing import Any, cast
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
@@ -20,8 +21,6 @@ from gluonjit.hybrid.capture.guards.sources import replacing, source_of
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.replaced import code_of, stands_for
 
-Run = Callable[[Any, FunctionType], Any]
-"""Returns what calls a method of a model as a sample; None if the model is not batched now."""
 IsPart = Callable[[Any, str], bool]
 
 _NAME = "_gluonjit_entrance"
@@ -31,85 +30,68 @@ _OF_TRAINING = frozenset(
     save_parameters load_parameters collect_params initialize named_parameters""".split()
 )
 
-_entrances: WeakKeyDictionary[FunctionType, Entrance] = WeakKeyDictionary()
+_names: WeakKeyDictionary[FunctionType, str] = WeakKeyDictionary()  # of those that are entrances, by what they ask
+_functions: WeakValueDictionary[str, FunctionType] = WeakValueDictionary()
 
 
-class Entrance:
-    """Answers the code of one method, which asks at each call: by `run(owner, function)` if no sample is open."""
-
-    def __init__(self, function: FunctionType, run: Run) -> None:
-        self._function, self._run = ref(function), run
-
-    def __call__(self, owner: Any) -> Any:
-        """Returns what to call in place of the method, or None."""
-        state = LOCAL.state
-        if state.inside or state.paused or state.trace is not None:
-            return None
-        function = self._function()
-        return None if function is None else self._run(owner, function)
-
-    def __reduce__(self) -> Any:
-        return _nothing, ()
+def asked(name: str) -> FunctionType | None:
+    """Returns the method whose code asks by this name whether it is to run as a sample; None inside of one."""
+    state = LOCAL.state
+    return None if state.inside or state.paused or state.trace is not None else _functions.get(name)
 
 
-def install(owner: Any, is_part: IsPart, run: Run, besides: frozenset[str]) -> None:
-    """Gives the entrances of a model's class their code, once; `besides` are methods that the framework calls."""
+def install(owner: Any, key: str, is_part: IsPart, besides: frozenset[str]) -> None:
+    """Gives the entrances of a model's class their code, once; `besides` are methods that the framework calls.
+
+    key: the attribute of a batched model that answers, by `entrance(owner, name)`: what to call instead, or None.
+    """
     for base in type(owner).__mro__:
         for name, item in vars(base).items():
-            if name.startswith("_") or name in besides or type(item) is not FunctionType or item in _entrances:
+            if name.startswith("_") or name in besides or type(item) is not FunctionType or item in _names:
                 continue
             if item.__code__ is code_of(item) and is_user_function(item):
-                _install(item, owner, is_part, run)
+                _install(item, owner, key, is_part)
 
 
-def _install(function: FunctionType, owner: Any, is_part: IsPart, run: Run) -> None:
-    code = function.__code__
-    if code.co_argcount < 2 or not _runs_a_sample(function, owner, is_part, set()):
+def _install(function: FunctionType, owner: Any, key: str, is_part: IsPart) -> None:
+    if function.__code__.co_argcount < 2 or not _runs_a_sample(function, owner, is_part, set()):
         return
-    entrance = Entrance(function, run)
+    name = f"{function.__module__}.{function.__qualname__} {id(function)}"
     try:
-        function.__code__ = _with_entrance(function, entrance)
+        node, around = source_of(function)
+        new = copy.copy(cast(ast.FunctionDef, node))
+        new.body = [*asks(new, key, name), *new.body]
+        made = replacing(function, new, around)
+        stands_for(made, function.__code__)
+        function.__code__ = made
     except (Unfollowable, ValueError):  # variables of its own that another code would not have
         return
-    _entrances[function] = entrance
+    _names[function], _functions[name] = name, function
 
 
-def entrance_of(function: FunctionType) -> Entrance | None:
-    """The entrance that a method is."""
-    return _entrances.get(function)
+def entrance_of(function: FunctionType) -> str:
+    """The name by which a method's code asks; "" of a method that is no entrance."""
+    return _names.get(function, "")
 
 
-def asks(node: ast.FunctionDef) -> list[ast.stmt]:
-    """The statements by which the code of an entrance asks; a constant stands for what is asked."""
-    given, name = node.args, ast.Name(_NAME, ast.Load())
+def asks(node: ast.FunctionDef, key: str, name: str) -> list[ast.stmt]:
+    """The statements by which the code of an entrance asks: of objects that every model has, for tracers to follow."""
+    given = node.args
     plain = [*given.posonlyargs, *given.args]
-    args: list[ast.expr] = [ast.Name(arg.arg, ast.Load()) for arg in plain[1:]]
-    args += [ast.Starred(ast.Name(given.vararg.arg, ast.Load()), ast.Load())] if given.vararg else []
-    names = [ast.keyword(arg.arg, ast.Name(arg.arg, ast.Load())) for arg in given.kwonlyargs]
-    names += [ast.keyword(None, ast.Name(given.kwarg.arg, ast.Load()))] if given.kwarg else []
-    own = ast.Name(plain[0].arg, ast.Load())
-    found: list[ast.stmt] = [
-        ast.Assign([ast.Name(_NAME, ast.Store())], ast.Constant(_NAME)),
-        ast.Assign([ast.Name(_NAME, ast.Store())], ast.Call(name, [own], [])),
-        ast.If(ast.Compare(name, [ast.IsNot()], [ast.Constant(None)]), [ast.Return(ast.Call(name, args, names))], []),
-    ]
-    return [ast.copy_location(statement, node.body[0]) for statement in found]
-
-
-def answered(code: CodeType, entrance: Entrance) -> CodeType:
-    """Code with what is asked in the place of the constant that stands for it."""
-    return code.replace(co_consts=tuple([entrance if each == _NAME else each for each in code.co_consts]))
-
-
-def _with_entrance(function: FunctionType, entrance: Entrance) -> CodeType:
-    node, around = source_of(function)
-    if not isinstance(node, ast.FunctionDef):
-        raise Unfollowable("it is not a plain function")
-    new = copy.copy(node)
-    new.body = [*asks(node), *node.body]
-    made = answered(replacing(function, new, around), entrance)
-    stands_for(made, code_of(function))
-    return made
+    args = [arg.arg for arg in plain[1:]] + ([f"*{given.vararg.arg}"] if given.vararg else [])
+    args += [f"{arg.arg}={arg.arg}" for arg in given.kwonlyargs] + ([f"**{given.kwarg.arg}"] if given.kwarg else [])
+    own = plain[0].arg
+    text = f"""
+{_NAME} = {own}.__dict__.get({key!r})
+if {_NAME} is not None:
+    {_NAME} = {_NAME}.entrance({own}, {name!r})
+    if {_NAME} is not None:
+        return {_NAME}({", ".join(args)})
+"""
+    statements = ast.parse(f"def asks():{textwrap.indent(text, ' ')}").body[0].body  # type: ignore[attr-defined]
+    for part in [inner for statement in statements for inner in ast.walk(statement)]:
+        ast.copy_location(part, node.body[0])
+    return cast("list[ast.stmt]", statements)
 
 
 def _runs_a_sample(function: Any, owner: Any, is_part: IsPart, met: set[str]) -> bool:
@@ -146,12 +128,3 @@ def _runs_a_sample(function: Any, owner: Any, is_part: IsPart, met: set[str]) ->
 
 def _is_bound(node: ast.Name) -> bool:
     return not isinstance(node.ctx, ast.Load)
-
-
-def _nothing() -> Callable[[Any], None]:
-    """An entrance in unpickled code: its method behaves as before."""
-    return _no_answer
-
-
-def _no_answer(owner: Any) -> None:
-    """No answer."""

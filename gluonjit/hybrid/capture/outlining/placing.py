@@ -7,7 +7,7 @@ import copy
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-from gluonjit.hybrid.capture.entrances import answered, asks, entrance_of
+from gluonjit.hybrid.capture.entrances import asks, entrance_of
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import deep_copy, give_source, replacing, source_of
 from gluonjit.hybrid.capture.outlining.blocks import Outliner
@@ -77,7 +77,7 @@ def outlined(function: FunctionType, owner: Any, known: FrameworkFunctions, ente
     new = copy.copy(node)
     entrance = entrance_of(function)
     new.body = [
-        *([] if entrance is None else asks(node)),
+        *(asks(node, known.key, entrance) if entrance else []),
         ast.Assign([ast.Name(_CELLS, ast.Store())], ast.Constant(_ENTER)),
         ast.Assign([ast.Name(_CELLS, ast.Store())], ast.Call(cells, [own], [])),
         ast.If(ast.Compare(cells, [ast.Is()], [ast.Constant(None)]), node.body, body),
@@ -86,8 +86,6 @@ def outlined(function: FunctionType, owner: Any, known: FrameworkFunctions, ente
         ast.copy_location(statement, node.body[0])
     made = replacing(function, new, around)
     made = made.replace(co_consts=tuple([enter if each == _ENTER else each for each in made.co_consts]))
-    if entrance is not None:
-        made = answered(made, entrance)
     stands_for(made, code_of(function))
     sites = tuple(placing.sites)
     parts = dict(maker.effects.parts)

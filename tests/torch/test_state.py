@@ -355,7 +355,7 @@ def test_side_effects_happen_for_each_call(body: Body, capsys: Any, caplog: Any)
             assert len(copied.cell.history) == len(eager.cell.history)
 
 
-@pytest.mark.parametrize("body", WRITING)
+@pytest.mark.parametrize("body", [body for body in WRITING if body is not keeps])  # it sets what it has not read
 @pytest.mark.filterwarnings("ignore::gluonjit.errors.GluonJITWarning", "ignore::RuntimeWarning")
 def test_a_side_effect_makes_a_call_no_node_and_the_report_says_why(body: Body) -> None:
     net = Net(lambda cell, turn: None)

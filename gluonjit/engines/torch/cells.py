@@ -21,7 +21,7 @@ from gluonjit.engines.torch.lazy import LazyTensor, as_known, take_anew, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
 from gluonjit.engines.torch.operands import NotAnOperand, current, leaf, value_of
 from gluonjit.engines.torch.records import ASKED, NotOneNode, looks_of, record_of, trace_again
-from gluonjit.engines.torch.structure import Constant
+from gluonjit.engines.torch.structure import Constant, Written
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.graph.entries import entries_at
 from gluonjit.graph.recorder import mapped
@@ -167,8 +167,9 @@ def _lazy_results(structure: Any, results: tuple[Value, ...], values: Sequence[V
 
 
 def rebuild(structure: Any, results: tuple[Value, ...], values: Sequence[Value]) -> Any:
-    """Makes what a call returns, of the results of its node and the values of its arguments."""
-    return map_structure(structure, lambda place: _result(place, values, results))
+    """Makes what a call returns, of the results of its node and the values of its arguments; and sets what it sets."""
+    found = map_structure(structure, lambda place: _result(place, values, results))
+    return found.set() if found.__class__ is Written else found
 
 
 def _result(place: Any, values: Sequence[Value], results: tuple[Value, ...]) -> Any:

@@ -13,6 +13,7 @@ import torch
 from torch.nn.utils import parametrize
 
 from gluonjit.engines.torch.buffers import is_written
+from gluonjit.engines.torch.structure import RESULTS
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
@@ -93,7 +94,9 @@ def constants_of(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, 
         for module in owner.modules():
             found.update((id(tensor), tensor) for tensor in module._parameters.values() if tensor is not None)
             found.update((id(tensor), tensor) for tensor in module._buffers.values() if tensor is not None)
-            found.update((id(item), item) for item in module.__dict__.values() if isinstance(item, torch.Tensor))
+            results = RESULTS.get(module, ())
+            own = [item for name, item in module.__dict__.items() if name not in results]
+            found.update((id(item), item) for item in own if isinstance(item, torch.Tensor))
 
     def note(item: Any) -> None:
         if isinstance(item, torch.nn.Parameter):
@@ -116,7 +119,10 @@ def attributes(owner: Any) -> Any:
     found: list[Any] = []
     for module in parts_of(owner):
         found.append(id(module))
+        results = RESULTS.get(module, ())
         for name, item in module.__dict__.items():
+            if name in results:
+                continue
             kind = item.__class__
             if kind in _USUAL_PLAIN:
                 found.append((name, kind, item))

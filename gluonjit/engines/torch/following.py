@@ -10,6 +10,7 @@ import torch
 
 from gluonjit.engines.torch.hooked import REQUIRES_GRAD
 from gluonjit.engines.torch.recorder import Tracer, TraceTensor
+from gluonjit.engines.torch.structure import RESULTS
 from gluonjit.hybrid.capture.guards.facts import is_plain
 from gluonjit.hybrid.capture.guards.follower import Follower, follow
 from gluonjit.hybrid.capture.guards.objects import FrameworkObjects
@@ -51,6 +52,19 @@ class _TorchObjects(FrameworkObjects):
 
     def watched(self, item: Any) -> bool:
         return id(item) in self._watched
+
+    def settable(self, item: Any, name: str) -> bool:
+        return (
+            self.watched(item)
+            and name != "training"
+            and not name.startswith("__")
+            and not hasattr(type(item), name)
+            and type(item).__setattr__ is torch.nn.Module.__setattr__
+            and not any(name in item.__dict__[space] for space in _SPACES)
+        )
+
+    def is_result(self, item: Any, name: str) -> bool:
+        return name in RESULTS.get(item, ())
 
     def spaces(self, item: Any) -> Sequence[dict[str, Any]]:
         return [item.__dict__[name] for name in _SPACES] if isinstance(item, torch.nn.Module) else ()

@@ -14,7 +14,7 @@ from gluonjit.engines.torch.hoist import Piece, cut, used_alone
 from gluonjit.engines.torch.program import Lone, build, lay_out, program_of, pruned
 from gluonjit.engines.torch.recorder import Tracer, TraceTensor, recording
 from gluonjit.engines.torch.rules.values import NotBatchable
-from gluonjit.engines.torch.structure import Constant
+from gluonjit.engines.torch.structure import Constant, Written
 from gluonjit.engines.torch.trace import NeedsValue, Trace, TraceFindings
 from gluonjit.engines.torch.variadic import TracedKind, is_operand, join_kinds
 from gluonjit.engines.torch.work import work_of
@@ -22,6 +22,7 @@ from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid.capture.guards.again import first_difference
 from gluonjit.hybrid.capture.guards.objects import Refused
 from gluonjit.hybrid.capture.guards.sizes import plain
+from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.batch import Batch
 
@@ -154,12 +155,17 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
         cell.never = "it changes its own attributes"
         return cell.never
     places: list[int] = []
+    if noted.set and not _may_set(cell, noted):
+        return f"it sets {type(noted.set[0][0]).__name__}.{noted.set[0][1]}"
+    result = (result, [value for _, _, value in noted.set])
     try:
-        structure = map_structure(result, lambda item: _placed(recorder, item, places, len(values)))
+        structure, given = map_structure(result, lambda item: _placed(recorder, item, places, len(values)))
     except UnknownResult as unknown:
         return f"it returns {unknown}"
     except NeedsValue:
         return _READS
+    if noted.set:
+        structure = Written.of(structure, given, [(module, name) for module, name, _ in noted.set])
     if recorder.overwrites():
         return _OVERWRITES
     noted.facts += tuple(recorder.flags())
@@ -180,6 +186,12 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
         return looping
     found = noted.traced = TraceFindings(trace, places, structure, recorder.draws, _learning(trace), noted.asked)
     return found
+
+
+def _may_set(cell: Cell, noted: Noted) -> bool:
+    """Tells whether all that a call sets is tensors or plain constants, of a module that is its cell's alone."""
+    plain_ones = (torch.Tensor, bool, str, type(None))
+    return not cell.stateless and all(isinstance(value, plain_ones) for _, _, value in noted.set)
 
 
 def _looping(cell: Cell, recorders: list[Tracer]) -> str:

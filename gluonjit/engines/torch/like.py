@@ -17,6 +17,7 @@ import torch
 from gluonjit.engines.torch.buffers import is_written
 from gluonjit.engines.torch.cell import KEY, Call, Cell
 from gluonjit.engines.torch.effects import PARTS, PLAIN, constants_of
+from gluonjit.engines.torch.structure import RESULTS, Written
 from gluonjit.engines.torch.trace import TraceFindings
 from gluonjit.hybrid.capture.guards.facts import Fact, alike, is_plain
 from gluonjit.hybrid.capture.guards.variants import Variant
@@ -133,7 +134,10 @@ def paired(one: Any, other: Any) -> Pairs | None:
 
 def _are_alike(first: Any, second: Any, found: Pairs, pending: list[tuple[Any, Any]]) -> Iterator[bool]:
     """Tells of each attribute of two modules whether it is alike; their parts are still to be compared."""
-    space, beside = ({name: item for name, item in part.__dict__.items() if name != KEY} for part in (first, second))
+    space, beside = (
+        {name: item for name, item in part.__dict__.items() if name != KEY and name not in RESULTS.get(part, ())}
+        for part in (first, second)
+    )
     yield [*space] == [*beside]
     for (name, item), (_, its) in zip(space.items(), beside.items()):
         if name in PARTS:
@@ -175,12 +179,15 @@ def _take(call: Call, variant: Variant, pairs: Pairs) -> bool:
         facts = tuple([_there(fact, pairs) for fact in variant.facts])
         kept = tuple(map(pairs.of, variant.kept))
         consts = [(position, pairs.of(tensor)) for position, tensor in found.trace.consts]
+        structure = found.structure
+        if structure.__class__ is Written:
+            structure = structure.of_others(pairs.of)
     except KeyError:
         return False
     if not all(fact.holds() for fact in facts) or not _are_constant(call, [tensor for _, tensor in consts], facts):
         return False
     call.noted.facts, call.noted.kept = facts, kept
-    call.noted.traced = found._replace(trace=found.trace.with_weights(consts))
+    call.noted.traced = found._replace(trace=found.trace.with_weights(consts), structure=structure)
     return True
 
 

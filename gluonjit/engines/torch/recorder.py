@@ -71,7 +71,13 @@ class TraceTensor(torch.Tensor):  # type: ignore[misc]
         """Returns what is attached to one call's tensor, or asked of its history."""
         raise NeedsValue
 
-    register_hook = register_post_accumulate_grad_hook = retain_grad = requires_grad_ = backward = _attached
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Changes nothing where that holds for all calls of this signature; others run by themselves."""
+        if self.requires_grad is not requires_grad:
+            raise NeedsValue
+        return self
+
+    register_hook = register_post_accumulate_grad_hook = retain_grad = backward = _attached
     is_inference = _attached
     is_leaf = retains_grad = property(_attached)
     grad_fn = grad = property(_attached, _attached)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, ref
+
+from gluonjit.engines.torch import hooked
 
 
 @dataclass(frozen=True)
@@ -11,3 +15,35 @@ class Constant:
     """A part of a result that is no tensor. Not a tuple, which would be a structure itself."""
 
     value: Any
+
+
+class Written(NamedTuple):
+    """What a call returns, and what it sets as attributes of modules: `values` at `targets`, of (module, name)."""
+
+    result: Any
+    values: list[Any]
+    targets: Constant
+
+    @classmethod
+    def of(cls, result: Any, values: list[Any], modules: list[tuple[Any, str]]) -> Written:
+        """Makes one, whose targets keep no module alive; from now on these attributes are results."""
+        for module, name in modules:
+            RESULTS.setdefault(module, set()).add(name)
+        return cls(result, values, Constant(tuple([(ref(module), name) for module, name in modules])))
+
+    def of_others(self, counterpart: Callable[[Any], Any]) -> Written:
+        """Returns the same for the modules that are the counterparts of these."""
+        return Written.of(
+            self.result, self.values, [(counterpart(module()), name) for module, name in self.targets.value]
+        )
+
+    def set(self) -> Any:
+        """Sets the attributes to what they are after this call. Returns the result."""
+        targets: Any = self.targets
+        for (module, name), value in zip(targets, self.values):
+            hooked.original_setattr(module(), name, value)
+        return self.result
+
+
+RESULTS: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
+"""Attributes of modules that calls set before any reads them: what a module computes does not depend on them."""

@@ -49,6 +49,8 @@ class AttributeReader:
         self.names: dict[int, str] = {}
         self.made: dict[int, Any] = {}
         self.asked: list[Any] = []  # sizes of arrays that the program decides by
+        self.read: set[tuple[int, str]] = set()  # attributes of blocks, before they were set
+        self.set: dict[tuple[int, str], tuple[Any, str, Any]] = {}  # attributes of blocks: the block, name and value
         self.given: dict[int, Any] = {}
         self._give(arguments)
 
@@ -153,6 +155,13 @@ class AttributeReader:
         of_class = class_attribute(kind, name)
         if of_class is not ABSENT and hasattr(type(of_class), "__set__"):
             return self._of_descriptor(item, kind, name, of_class)
+        if self.known.block(item):
+            found = self.set.get((id(item), name))
+            if found is not None:
+                return found[2]
+            if self.known.is_result(item, name):
+                self.refuse(f"it reads {self.name_of(item)}.{name}, which calls set")
+            self.read.add((id(item), name))
         namespace = namespace_of(item)
         whose = self.name_of(item)
         if namespace is not None and name in namespace:

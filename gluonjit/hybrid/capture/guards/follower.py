@@ -76,6 +76,22 @@ _FRAMES = 4
 """The frames of Python's that a followed call takes, at most, where the call itself takes one."""
 
 
+class _Settable:
+    """A block whose attributes are set: noted, and done when the call is captured."""
+
+    follower: Follower
+    block: Any
+
+    def __init__(self, follower: Follower, block: Any) -> None:
+        self.__dict__.update(follower=follower, block=block)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.follower.set[id(self.block), name] = (self.block, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        self.follower.refuse(f"it deletes {self.follower.name_of(self.block)}.{name}")
+
+
 class Follower(Reader):
     """Follows one call while it is traced."""
 
@@ -141,6 +157,8 @@ class Follower(Reader):
         """Returns the object, if it may be written to."""
         if self.is_made(item) or (self.known.array(item) and (name is None or self.known.own(item))):
             return item
+        if name is not None and (id(item), name) not in self.read and self.known.settable(item, name):
+            return _Settable(self, item)
         whose = self.name_of(item)
         if id(item) in self.given:
             self.refuse("it writes to an argument")
@@ -407,5 +425,5 @@ def follow(
     finally:
         state.trace = outer
     noted.facts, noted.kept = tuple(follower.facts.values()), tuple(follower.kept)
-    noted.asked = tuple(follower.asked)
+    noted.asked, noted.set = tuple(follower.asked), list(follower.set.values())
     return result

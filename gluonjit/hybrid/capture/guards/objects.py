@@ -46,6 +46,14 @@ class FrameworkObjects:
         """Tells whether changes of this object's attributes are detected anyway."""
         return False
 
+    def settable(self, item: Any, name: str) -> bool:
+        """Tells whether a call may set this attribute of a block, which is done again for each call."""
+        return False
+
+    def is_result(self, item: Any, name: str) -> bool:
+        """Tells whether calls have set this attribute of a block."""
+        return False
+
     def spaces(self, item: Any) -> Sequence[dict[str, Any]]:
         """Returns the containers of attributes of a framework's object other than its __dict__."""
         return ()

@@ -34,13 +34,14 @@ class Noted:
     """The reads of a trace, for its variant.
 
     asked: the sizes of arrays that the program has decided by, in order; signature: the call's, but for sizes; specs:
-    those of the signature.
+    those of the signature; set: attributes of blocks that the call sets, each with the block, its name and the value.
     """
 
     def __init__(self) -> None:
         self.facts: tuple[Fact, ...] = ()
         self.kept: tuple[Any, ...] = ()
         self.asked: tuple[Any, ...] = ()
+        self.set: list[tuple[Any, str, Any]] = []
         self.signature: Any = None
         self.specs: Sequence[Any] = ()
         self.traced: Any = None

@@ -18,7 +18,7 @@ class Constant:
 
 
 class Written(NamedTuple):
-    """What a call returns, and what it sets as attributes of modules: `values` at `targets`, of (module, name)."""
+    """The result of a call, and what it sets as attributes of modules: `values` at `targets`, of (module, name)."""
 
     result: Any
     values: list[Any]

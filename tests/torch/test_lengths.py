@@ -181,6 +181,19 @@ def test_sentences_of_two_lengths_are_one_kind(name: str) -> None:
     assert report.kinds["Model"].launches == 1
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda net, x: net.out(torch.cat([x, torch.zeros(len(x), 0)], 1)),
+        lambda net, x: net.out(x) + torch.ones(len(x), 0) @ torch.ones(0, 3),
+    ],
+)
+def test_features_that_no_sample_has(body: Callable[..., Any]) -> None:
+    eager, net = both(body)
+    for lengths in ((5, 3), (4, 6, 5, 7)):
+        assert_as_eagerly(eager, net, [(each,) for each in tokens(*lengths)])
+
+
 def test_the_switch_of_arity_turns_it_off() -> None:
     eager, net = both(ONE["attention by hand"])
     samples = [(each,) for each in tokens(3, 5, 4, 5)]

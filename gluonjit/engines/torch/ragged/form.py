@@ -35,9 +35,9 @@ class Form:
             for axis, pair in enumerate(zip(shape, beside)):
                 if pair[0] != pair[1]:
                     self.sizes[position, axis] = numbers.setdefault(pair, len(numbers))
-        for position, _ in self.sizes:
-            if any(not size for axis, size in enumerate(trace.shapes[position][0]) if (position, axis) not in self.sizes):
-                raise OtherForm("a value has rows of no numbers")  # so that these do not say how many rows there are
+        for position in {position for position, _ in self.sizes}:
+            if any(not size and axis not in self.axes(position) for axis, size in enumerate(trace.shapes[position][0])):
+                raise OtherForm("a value has rows of no numbers")  # which do not tell how many rows there are
         self.lengths = len(numbers)
         self.products: dict[int, tuple[int, int]] = {}
         for op in trace.ops:

@@ -6,6 +6,7 @@ import copy
 import random
 from typing import Any, Callable
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -16,7 +17,7 @@ from torch.nn import functional as F  # noqa: E402
 import gluonjit  # noqa: E402
 from gluonjit.engines.torch.session import Session  # noqa: E402
 from gluonjit.errors import EarlyFlushWarning  # noqa: E402
-from tests.common.torch_support import assert_minibatch_as_eagerly  # noqa: E402
+from tests.common.torch_support import assert_close, assert_minibatch_as_eagerly  # noqa: E402
 
 SIZE, TAGS, WORDS = 6, 5, 20
 FIXED = {"granularity": "cell", "scheduler": "depth", "expand": ("Body",)}  # whose operators are what is tested
@@ -150,6 +151,36 @@ def put(h: Any, numbers: Any) -> Any:
 @pytest.mark.parametrize("sharing", [True, False])
 def test_indexing_by_known_numbers_runs_nothing(name: str, sharing: bool) -> None:
     assert_one_flush(Body(INDEXING[name]), sentences(), sharing=sharing)
+
+
+NUMPY: dict[str, Callable[..., Any]] = {
+    "columns": lambda h: h[:, np.int64(1) : np.int64(3)],
+    "rows": lambda h: h[np.int32(0) : np.int64(2)],
+    "an entry": lambda h: h[np.int64(0), np.int64(1)],
+    "columns that are written to": lambda h: (h * 1)[:, : np.int64(2)].mul_(3),
+    "sizes": lambda h: h.view(np.int64(2), np.int64(-1)),
+    "a list of sizes": lambda h: h.split([np.int64(1), np.int64(3)], dim=1)[1],
+    "an axis": lambda h: h.softmax(np.int64(1)),
+    "a factor": lambda h: h * np.float32(0.3) + np.int64(2),
+    "a factor before": lambda h: np.int64(2) * h,
+}
+
+
+@pytest.mark.parametrize("name", NUMPY)
+def test_numbers_of_numpy_are_those_of_python(name: str) -> None:
+    torch.manual_seed(0)
+    eager = nn.Linear(3, 4)
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="batched")
+    xs = [torch.randn(2, 3) for _ in range(4)]
+    with gluonjit.batching() as batch:
+        found = [NUMPY[name](net(x)) for x in xs]
+        sum(each.square().sum() for each in found).backward()
+    wanted = [NUMPY[name](eager(x)) for x in xs]
+    sum(each.square().sum() for each in wanted).backward()
+    for one, other in zip(found, wanted):
+        assert_close(one, other, name)
+    assert_close(net.weight.grad, eager.weight.grad, "the gradient")
+    assert batch.report.flushes == 1
 
 
 @pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")

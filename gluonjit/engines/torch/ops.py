@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from gluonjit.engines.torch.accumulating import accumulated
@@ -120,6 +121,9 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     fewer = _without_empty(args, kwargs) if func in _JOINING else None
     if fewer is not None:
         return call_operator(func, fewer, kwargs)
+    numbers = _of_python(args, kwargs)
+    if numbers is not None:
+        return _found(func, name, *numbers)
     with noting(batch, name, why):
         return run_now(func, args, kwargs)
 
@@ -146,6 +150,20 @@ def _without_empty(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, 
         if one.dtype is not kept[0].dtype or one.device != kept[0].device or not fits:
             return None
     return (kept, *args[1:])
+
+
+def _of_python(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Arguments with Python's numbers in place of numpy's, which PyTorch takes for these; None if there are none."""
+    found: list[Any] = []
+
+    def plain(item: Any) -> Any:
+        if isinstance(item, (np.integer, np.bool_, np.float16, np.float32)):
+            found.append(item)
+            return item.item()
+        return slice(plain(item.start), plain(item.stop), plain(item.step)) if item.__class__ is slice else item
+
+    numbers = map_structure((args, kwargs), plain)
+    return numbers if found else None
 
 
 def _with_operand(cell: Cell, args: tuple[Any, ...], batch: Batch) -> tuple[Any, ...]:

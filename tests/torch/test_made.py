@@ -356,6 +356,49 @@ def test_a_module_that_counts_its_calls_is_not_traced_for_each(monkeypatch: pyte
     assert net.calls == eager.calls == 20 and traced.count("Counting") <= 5
 
 
+class Acting(nn.Module):
+    """Keeps what the program says of its results, which no call reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.head, self.factor = nn.Linear(6, 4), nn.Linear(4, 2), 1.0
+        self.kept: list[Any] = []
+
+    def forward(self, x: Any) -> Any:
+        return self.head(self.layer(x).relu()) * self.factor
+
+
+@pytest.mark.parametrize("often", [True, False])
+def test_a_module_whose_attributes_are_set_between_calls(often: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each sample, its layers are captured; for each minibatch, it is traced once."""
+    torch.manual_seed(0)
+    eager = Acting()
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="batched")
+    traced = []
+
+    def tracing(call: Any) -> Any:
+        traced.append(call.cell.name)
+        return trace_call(call)
+
+    monkeypatch.setattr(records, "trace_call", tracing)
+    for minibatch in range(6):
+        samples, results = [torch.randn(6) for _ in range(8)], []
+        for each in (eager, net):
+            each.zero_grad()
+            each.factor = 1.0 + minibatch
+            listed = []
+            for x in samples:
+                if often:
+                    each.kept = []
+                listed.append(each(x))
+                each.kept.append(len(listed))
+            torch.stack(listed).square().sum().backward()
+            results.append(torch.stack(listed))
+        torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(net.layer.weight.grad, eager.layer.weight.grad, rtol=1e-4, atol=1e-4)
+    assert traced.count("Acting") <= 6 and (not often or net.kept == eager.kept == [8])
+
+
 # --- sums that begin as a tensor -------------------------------------------------------------------------------------
 
 

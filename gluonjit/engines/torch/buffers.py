@@ -24,16 +24,18 @@ class Account:
 
     versions: weights by address, with how often they had been written to, and where they lay, at the first call that
     uses them; snapshots: buffers by address, as they were then; hooked: whether there were hooks for all modules;
-    looked: for cells that are look-ups, after how many changes their modules have last been looked at.
+    looked: for cells that are look-ups, after how many changes their modules have last been looked at; changed: how
+    often the modules of cells have changed between their calls.
     """
 
-    __slots__ = ("hooked", "looked", "snapshots", "versions")
+    __slots__ = ("changed", "hooked", "looked", "snapshots", "versions")
 
     def __init__(self) -> None:
         self.versions: dict[int, tuple[Any, int, int]] = {}
         self.snapshots: dict[int, Held] = {}
         self.hooked = False
         self.looked: dict[Any, int] = {}
+        self.changed: dict[Any, int] = {}
 
 
 def note_version(batch: Batch, tensor: Any) -> None:

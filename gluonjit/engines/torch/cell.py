@@ -28,7 +28,7 @@ _cells: WeakSet[Cell] = WeakSet()
 
 
 _FRESH = 16
-_CHANGES = 4  # of a module, after each of which it is refused for the same reason
+_CHANGES = 4  # of a module, after each of which it is refused for the same reason, or all in one batch
 
 
 class Pattern:
@@ -147,6 +147,12 @@ class Cell:
         self.by_number = ""
         self.lookup = self.keys = self.laid = None
         self.seen = None
+
+    def change(self, times: int) -> None:
+        """Forgets traces of a module that has changed, so many times in this batch; often, and it is never a node."""
+        self.clear()
+        if times == _CHANGES:
+            self.never = "its module changes from sample to sample: the calls inside it are captured instead"
 
     def __reduce__(self) -> Any:
         options = replace(self.options, reuse=None)  # a function need not have a name to be found by

@@ -102,7 +102,8 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
         raise NotOneNode(asked)
     looks = () if cell.stateless else looks_of(cell, owner, batch)
     if cell.seen is not None and cell.seen != looks:
-        cell.clear()
+        batch.own.changed[cell] = batch.own.changed.get(cell, 0) + 1
+        cell.change(batch.own.changed[cell])
     if cell.never:
         raise NotOneNode(cell.never)
     training = getattr(owner, "training", None)

@@ -184,6 +184,20 @@ def test_sentences_of_two_lengths_are_one_kind(name: str) -> None:
 @pytest.mark.parametrize(
     "body",
     [
+        lambda net, x: (net.out(x), (x > 0).any(0)),
+        lambda net, x: (net.out(x), (x > 0) & ~torch.eye(len(x), C, dtype=torch.bool)),
+        lambda net, x: (net.out(x), torch.arange(len(x)) > 0, (x > 0).to(torch.uint8)),
+    ],
+)
+def test_truth_values_are_results(body: Callable[..., Any]) -> None:
+    eager, net = both(body)
+    for lengths in ((5, 3), (4, 6, 5, 7)):
+        assert_as_eagerly(eager, net, [(each,) for each in tokens(*lengths)])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
         lambda net, x: net.out(torch.cat([x, torch.zeros(len(x), 0)], 1)),
         lambda net, x: net.out(x) + torch.ones(len(x), 0) @ torch.ones(0, 3),
     ],

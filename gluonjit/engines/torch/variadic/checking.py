@@ -41,6 +41,8 @@ def tolerance_of(programs: Sequence[Any]) -> float:
 
 def are_near(found: Any, wanted: Any, tolerance: float) -> Any:
     """Tells whether results agree, as a tensor: to read it waits for the device."""
+    if not wanted.is_floating_point() and not wanted.is_complex():
+        return (found == wanted).all()
     scale = wanted.abs().max().double().clamp(min=1e-6)
     return (found - wanted).abs().max().double() <= tolerance * scale
 
@@ -48,6 +50,8 @@ def are_near(found: Any, wanted: Any, tolerance: float) -> Any:
 def random_rows(draw: Any, spec: Any) -> Any:
     """Rows of `NODES` operands."""
     drawn = torch.rand((NODES * spec.rows, *spec.row_shape), generator=draw) * 2 - 1
+    if spec.dtype == "bool":  # as which all others are true
+        drawn = drawn > 0
     return drawn.to(dtype_named(spec.dtype)).to(device_named(spec.device))
 
 

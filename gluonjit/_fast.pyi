@@ -57,7 +57,7 @@ def quicken(way: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Let calls of a function of Python, which stays what it is, try the fast path first: "call" for one that stands
     for torch.nn.Module.__call__, "attribute" for torch.nn.Module.__getattr__."""
 
-def watch_calls(notice: Callable[[Any, str, Any], None]) -> None:
+def watch_calls(notice: Callable[[Any, str, Any], None], known: dict[int, Any]) -> None:
     """As sys.setprofile, which ends it, for calls of Python's functions alone: notice(frame, "call", None)."""
 
 def set_sign(name: str, func: Any, method: Any, reflected: Any, turned: Any) -> None:

@@ -206,7 +206,9 @@ class Pace:
         each = ran.seconds / ran.calls
         self.seconds += ran.seconds or self.unit * ran.calls
         usual = not (ran.unlike or ran.explores) and ran.whole
-        if usual and not (ran.eager and self.calls):
+        if ran.eager:
+            self.calls = max(self.calls, ran.calls) if usual else self.calls  # it may have ended before a minibatch
+        elif ran.whole and not ran.explores:
             self.calls = ran.calls
         if not ran.eager and (self.decided is None or not usual):
             self._lose(ran)

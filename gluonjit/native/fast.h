@@ -85,7 +85,7 @@ int is_inside(PyObject *state, PyObject *batch);
 /* The same of a call anywhere in a batch that is open. */
 int is_open(PyObject *state, PyObject *batch);
 PyObject *quicken(PyObject *module, PyObject *args);
-PyObject *watch_calls(PyObject *module, PyObject *notice);
+PyObject *watch_calls(PyObject *module, PyObject *args);
 PyObject *quick_module(PyObject *const *args, Py_ssize_t count);
 
 /* graph/frames.py: the user's line */

@@ -72,13 +72,26 @@ PyObject *quicken(PyObject *module, PyObject *args) {
     return Py_NewRef((PyObject *)function);
 }
 
-static PyObject *event_call;
+static PyObject *event_call, *passed_over;
+
+/* Whether nobody need be told of this code's calls. */
+static int is_passed_over(PyFrameObject *frame) {
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    PyObject *address = PyLong_FromVoidPtr(code);
+    int found = address == NULL ? -1 : PyDict_Contains(passed_over, address);
+    Py_XDECREF(address);
+    Py_DECREF(code);
+    return found;
+}
 
 /* A function for sys.setprofile that sees only calls of Python's functions: Python makes a dict of a frame's names for
  * each call and return of anything before such a function is asked, and after. */
 static int before_line(PyObject *notice, PyFrameObject *frame, int what, PyObject *arg) {
     PyObject *result;
+    int passed;
     if (what != PyTrace_CALL) return 0;
+    passed = is_passed_over(frame);
+    if (passed) return passed < 0 ? -1 : 0;
     Py_INCREF(notice); /* which may end its own watch */
     result = PyObject_CallFunctionObjArgs(notice, (PyObject *)frame, event_call, Py_None, NULL);
     Py_DECREF(notice);
@@ -87,11 +100,14 @@ static int before_line(PyObject *notice, PyFrameObject *frame, int what, PyObjec
     return result == NULL ? -1 : 0;
 }
 
-/* watch_calls(notice): call notice(frame, "call", None) before the first line of each function of Python, until
- * sys.setprofile says otherwise. */
-PyObject *watch_calls(PyObject *module, PyObject *notice) {
+/* watch_calls(notice, known): call notice(frame, "call", None) before the first line of each function of Python whose
+ * code is not among the values of `known`, by address, until sys.setprofile says otherwise. */
+PyObject *watch_calls(PyObject *module, PyObject *args) {
+    PyObject *notice, *known;
+    if (!PyArg_ParseTuple(args, "OO!:watch_calls", &notice, &PyDict_Type, &known)) return NULL;
     if (!PyCallable_Check(notice)) return PyErr_Format(PyExc_TypeError, "%.100s is not callable", Py_TYPE(notice)->tp_name);
     if (event_call == NULL && (event_call = PyUnicode_InternFromString("call")) == NULL) return NULL;
+    Py_XSETREF(passed_over, Py_NewRef(known));
     PyEval_SetProfile(before_line, notice);
     Py_RETURN_NONE;
 }

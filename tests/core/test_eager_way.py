@@ -447,3 +447,28 @@ def test_a_trial_ends_where_its_calls_alone_are_slower_than_eager_ones(
             now[0] += slow
         stretch.leave()
     assert abandoned is loses and (loses or len(stretch.took) == (0 if traced else 11))
+
+
+@pytest.mark.parametrize(("pauses", "calls"), [((0.01, 2.0), 4), ((0.01, 0.03), 32), ((0.5, 1.0), 32)])
+def test_a_long_pause_ends_a_stretch_of_eager_inference(
+    monkeypatch: pytest.MonkeyPatch, pauses: tuple[float, float], calls: int
+) -> None:
+    """Nothing else tells how many calls come together: a pause that is like others, or short, tells nothing."""
+    monkeypatch.setattr(pacing, "FORCED", [])
+    now, paces = [0.0], pacing.Paces(True)
+    monkeypatch.setattr(pacing, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(pacing.HERE, "stretch", None)
+    for number in range(40):
+        now[0] += pauses[number % 4 == 0]
+        stretch = pacing.begin(LOCAL.state, paces, False, _Engine())
+        now[0] += 1.0
+        stretch.leave()
+    pacing.drop()
+    assert paces.phases[False].calls == calls
+
+
+def test_inference_of_as_many_calls_as_training_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing, "FORCED", [])
+    paces = pacing.Paces(True)
+    paces.phases[True].add(StretchOutcome(True, 1.0, 8))
+    assert pacing.CallStretch(LOCAL.state, paces, False, _Engine()).most == 8

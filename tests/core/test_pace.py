@@ -225,6 +225,18 @@ def test_a_phase_may_lose_more_where_the_other_one_runs_batched() -> None:
     assert plain.spent(plain.grant + plain.unit * 8 + 0.05 * plain.seconds + 0.01, 8)
 
 
+def test_a_batch_that_was_traced_in_tells_how_many_calls_come_together() -> None:
+    """A trial that follows may lose the time of these minibatches, not of longer ones that were assumed."""
+    pace = Pace(False)
+    for calls in (3, 32, 5):
+        pace.add(StretchOutcome(True, 0.1 * calls, calls))
+    assert pace.calls == 32
+    pace.add(StretchOutcome(False, 2.0, 4, 0.2, unlike=True, whole=False))
+    assert pace.calls == 32
+    pace.add(StretchOutcome(False, 2.0, 8, 0.2, unlike=True))
+    assert pace.calls == 8 and pace.grant == pytest.approx(4 * 8 * 0.1)
+
+
 def test_a_trial_that_is_faster_even_with_its_traces_counts() -> None:
     """What comes once only makes it slower: such a trial is no proof against batches, but one for them."""
     pace = Pace(True)

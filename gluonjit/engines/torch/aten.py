@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from gluonjit.engines.torch.rules.table import rule_of
-from gluonjit.engines.torch.trace import NeedsValue
+from gluonjit.engines.torch.trace import RANDOM, NeedsValue
 
 _NORMS = {"native_batch_norm.default", "cudnn_batch_norm.default", "miopen_batch_norm.default"}
 _FUNCTIONAL = {"bernoulli_.float": "bernoulli.p", "normal_.default": "normal_functional.default"}
@@ -84,12 +84,48 @@ def name_of(func: Any) -> str:
     return name.removeprefix("aten.")
 
 
+_BY_NUMBERS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+
+
+class AtenOperator(NamedTuple):
+    """What PyTorch says of an operator, which it makes anew whenever it is asked.
+
+    arguments: their names; known: whether it is PyTorch's own; random: whether it may draw; by_numbers: whether the
+    shape of its result depends on numbers; views: whether a result may be a view; ruled: whether there is a rule.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    known: bool
+    mutable: bool
+    random: bool
+    by_numbers: bool
+    views: bool
+    ruled: bool
+
+
+@cache
+def operator_of(func: Any) -> AtenOperator:
+    """Looks an operator up."""
+    schema, tags = func._schema, func.tags
+    return AtenOperator(
+        name_of(func),
+        tuple([argument.name for argument in schema.arguments]),
+        func.namespace in ("aten", "prim"),
+        schema.is_mutable,
+        RANDOM in tags,
+        not _BY_NUMBERS.isdisjoint(tags),
+        any(result.alias_info is not None for result in schema.returns),
+        rule_of(name_of(func)) is not None,
+    )
+
+
 def without_rule(func: Any, apart: bool = False) -> Any:
     """Finds a function that does the same as an operator without a rule by other operators, if PyTorch has one.
 
     apart: whether to take an operator with a rule apart, too.
     """
-    if (rule_of(name_of(func)) is not None and not apart) or func in _APART:
+    if (operator_of(func).ruled and not apart) or func in _APART:
         return None
     if func in _SAME:
         return _SAME[func]
@@ -134,7 +170,7 @@ def keeps_statistics(func: Any, args: Sequence[Any]) -> bool:
     """Tells whether a call writes to running statistics, which its schema does not say."""
     if name_of(func) not in _NORMS:
         return False
-    named = dict(zip([argument.name for argument in func._schema.arguments], args))
+    named = dict(zip(operator_of(func).arguments, args))
     return bool(named.get("training")) and named.get("running_mean") is not None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +16,7 @@ from gluonjit.engines.torch.aten import (
     WITHOUT_DERIVATIVE,
     functional,
     keeps_statistics,
-    name_of,
+    operator_of,
     split_arguments,
     without_rule,
 )
@@ -24,14 +25,15 @@ from gluonjit.engines.torch.hooked import REQUIRES_GRAD, make_wrapper, without_a
 from gluonjit.engines.torch.recurrent import kept_whole
 from gluonjit.engines.torch.rules.table import draws
 from gluonjit.engines.torch.saved import Write, overwritten
-from gluonjit.engines.torch.trace import DETACH, RANDOM, WITHOUT_HISTORY, Loops, NeedsValue, Operand, Trace, TraceOp
+from gluonjit.engines.torch.trace import DETACH, WITHOUT_HISTORY, Loops, NeedsValue, Operand, Trace, TraceOp
 from gluonjit.engines.torch.views import ViewStep, detaches, through
 from gluonjit.hybrid.capture.guards.facts import SLOT, Fact
+from gluonjit.hybrid.capture.guards.interrupts import watch
 from gluonjit.hybrid.run.state import LOCAL
 
-_BY_NUMBERS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 _UNFILLED = {torch.ops.aten.empty, torch.ops.aten.empty_strided}
 _NONE: frozenset[int] = frozenset()
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 _WITHOUT_GRADIENT = {torch.ops.aten.randint_like, torch.ops.aten.linspace, torch.ops.aten.logspace}
 """Operators that torch's functions of their names call without autograd, which has no derivative of them."""
@@ -97,6 +99,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         self.follower: Any = None  # what sees to Python's state, where the user's code is recorded
         self._constant = constant
         self._known: dict[int, int] = {}
+        self._plain = True  # whether no constant is of a class with methods of its own
         # What operators run on to tell the shapes of their results. Not of device "meta": in Python, PyTorch's kernels
         # for that one import its compiler, which takes seconds.
         self._shapes: list[Any] = [torch.zeros(spec.shape, dtype=dtype_named(spec.dtype)) for spec in trace.operands]
@@ -209,6 +212,10 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         return found
 
     def _new_constant(self, tensor: Any) -> int:
+        if type(tensor) not in _PLAIN:
+            self._plain = False
+            if self.follower is not None:
+                self.follower.watch()
         position = self._new(on_host(tensor))
         self._known[id(tensor)] = position
         self._learned[position] = self.learns and tensor.requires_grad
@@ -225,16 +232,26 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Records an operator and returns placeholders of its results."""
-        schema = func._schema
+        notice = sys.getprofile() if self.follower is not None and self._plain else None
+        if notice is None:
+            return self._dispatched(func, args, kwargs)
+        sys.setprofile(None)  # nothing of the user's runs, and Python runs twice as fast
+        try:
+            return self._dispatched(func, args, kwargs)
+        finally:
+            watch(notice)
+
+    def _dispatched(self, func: Any, args: Any, kwargs: Any) -> Any:
+        known = operator_of(func)
         if (
-            keeps_statistics(func, args)
-            or func.namespace not in ("aten", "prim")
-            or (not _BY_NUMBERS.isdisjoint(func.tags) and not self._by_whole_numbers(func, args))
+            not known.known
+            or keeps_statistics(func, args)
+            or (known.by_numbers and not self._by_whole_numbers(func, args))
         ):
             raise NeedsValue
-        named = dict(zip([argument.name for argument in schema.arguments], args), **(kwargs or {}))
+        named = dict(zip(known.arguments, args), **(kwargs or {}))
         written = None
-        if schema.is_mutable:
+        if known.mutable:
             written = self._written(func, named)
             if torch.Tag.inplace_view in func.tags:
                 return self._reshape(func, functional(func), named, written, args, kwargs)
@@ -243,9 +260,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             if self.learns:
                 self.writes.append((begin, len(self.trace.ops), position, written.places, torch.is_grad_enabled()))
             return found
-        if not _tensors(named.values()) and RANDOM not in func.tags:
+        if not known.random and not _tensors(named.values()):
             return self._made(func, named)
-        if func._schema.name == "aten::lift_fresh":
+        if known.name == "lift_fresh.default":
             tensor = named["self"]
             return self._tensor(self._new_constant(tensor)) if tensor.__class__ is not TraceTensor else tensor
         return self._record(func, named)
@@ -310,8 +327,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         if self.learns and func.overloadpacket in _WITHOUT_GRADIENT:
             named = {key: self._apart(value) for key, value in named.items()}
         func = _WITH_GRADIENT.get(func, func) if self.learns else func
+        known = operator_of(func)
         inputs: list[int] = []
-        viewing = any(result.alias_info is not None for result in func._schema.returns)
 
         def placed(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
@@ -336,13 +353,13 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
                 return other(*by_position, **by_name)
         attrs = tuple([(key, placed(value)) for key, value in named.items()])
         found = func(**{key: stand_in(value) for key, value in named.items()})
-        if draws(func, named):
+        if known.random and draws(func, named):
             self.draws = True
         listed = list(found) if isinstance(found, (list, tuple)) else [found]
         if not all(isinstance(item, torch.Tensor) and item.layout is torch.strided for item in listed):
             raise NeedsValue
         outputs = [self._new(item) for item in listed]
-        name = name_of(func)
+        name = known.name
         self._pass_on(inputs, [] if name in WITHOUT_HISTORY else outputs)
         self.trace.ops.append(TraceOp(name, attrs, tuple(inputs), tuple(outputs)))
         self.loops.add(name, inputs, outputs)
@@ -353,7 +370,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         if not torch.is_grad_enabled() and self.learns:
             outputs = [self._detached(position) for position in outputs]
         results = [self._tensor(position) for position in outputs]
-        if viewing:
+        if known.views:
             self._note_views(func, named, results, isinstance(found, (list, tuple)))
         return type(found)(results) if isinstance(found, (list, tuple)) else results[0]
 
@@ -364,9 +381,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
 
     def _note_views(self, func: Any, named: dict[str, Any], results: list[TraceTensor], several: bool) -> None:
         """Remembers what these are views of."""
-        (first, *_) = func._schema.arguments
-        parent = named[first.name]
-        rest = {name: value for name, value in named.items() if name != first.name}
+        first = operator_of(func).arguments[0]
+        parent = named[first]
+        rest = {name: value for name, value in named.items() if name != first}
         for number, result in enumerate(results):
             if parent.__class__ is not TraceTensor:  # a parameter, or another constant
                 result.outside = True

@@ -2,14 +2,15 @@
 
 A stretch ends at an optimizer's step, at the first call after a backward pass (in inference, after a flush), at a
 change of phase, but for single calls without gradients between those that train, or, if nothing marks an end, after as
-many calls as a batch had. A pause between two calls that is ten calls long belongs to the program and does not count.
-The way changes only if no captured value is pending.
+many calls as a batch had, or at a pause far longer than those before. A pause between two calls that is ten calls long
+belongs to the program and does not count. The way changes only if no captured value is pending.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from math import inf
 from time import perf_counter
 from typing import Any
 from weakref import WeakSet
@@ -19,7 +20,8 @@ from gluonjit.analysis.ways import Setting
 from gluonjit.hybrid.options import EAGER, Options
 
 _PAUSE = 10.0  # calls: a longer time between two of them does not count
-_UNMARKED = 32  # calls of an eager stretch in inference, where no batch has told how many come together
+_UNMARKED = 32  # calls of an eager stretch in inference, where neither a batch nor training has told how many there are
+_APART, _MARKS = 4.0, 0.25  # times any earlier pause in it, and times a call: as long a pause ends such a stretch, too
 _LONGEST = 1024  # calls of any stretch
 _SLIGHT = 0.02  # of the time of a stretch: tracing that takes no more makes it none of its own sort
 _FEW = 8  # calls: from fewer it is hard to tell what a call takes once nothing is new
@@ -90,6 +92,7 @@ class CallStretch:
     """A stretch of outermost calls of one thread, in one way."""
 
     __slots__ = (
+        "apart",
         "calls",
         "eager",
         "ended",
@@ -121,7 +124,8 @@ class CallStretch:
 
     def __init__(self, state: Any, paces: Paces, training: bool, engine: Any) -> None:
         self.pace = pace = paces.phases[training]
-        pace.promising = paces.phases[not training].decided is False
+        beside = paces.phases[not training]
+        pace.promising = beside.decided is False
         self.state = state  # of this thread
         named = paces.named
         self.wait: Callable[[], None] = engine.wait
@@ -131,7 +135,8 @@ class CallStretch:
         self.timed = self.free and not pace.settled
         settled = self.eager and not self.timed
         unmarked = self.eager and not training and not named and pace.compares
-        self.most = (pace.calls or _UNMARKED) if unmarked else _LONGEST
+        self.most = (pace.calls or beside.calls or _UNMARKED) if unmarked else _LONGEST
+        self.apart = 0.0 if unmarked and self.timed else inf  # seconds of its longest pause between two calls
         self.calls = 0
         self.others = 0  # the last calls, one after the other, that were of the other phase
         self.given = 0  # calls that run eagerly without coming here, at most
@@ -187,12 +192,18 @@ class CallStretch:
         self.count()
         self.ended = True
 
+    def parted(self) -> bool:
+        """Tells whether the pause before the next call is so long that results were read and samples made in it."""
+        pause = perf_counter() - self.last
+        longest, self.apart = self.apart, max(self.apart, pause)
+        return self.calls > 1 and pause > max(_APART * longest, _MARKS * self.seconds / self.calls)
+
     def over(self, training: bool) -> bool:
         """Tells whether the next call begins another stretch, unless a captured value is pending.
 
         Calls without gradients between those that train are part of the minibatch, as those of a teacher are.
         """
-        if self.ended or self.calls >= self.most:
+        if self.ended or self.calls >= self.most or (self.apart < inf and self.parted()):
             return True
         self.others = 0 if self.pace.training is training else self.others + 1
         return self.others > (_BETWEEN + self.calls // 2 if self.pace.training else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import torch
@@ -86,11 +87,17 @@ FAST.update(
 )
 
 
+_operators: dict[str, Any] = {}
+
+
 def operator_named(name: str) -> Any:
     """The operator of ATen of a name with its overload."""
-    space, _, rest = ("aten." + name if not name.startswith("prim") else name).partition(".")
-    base, _, overload = rest.partition(".")
-    return getattr(getattr(getattr(torch.ops, space), base), overload)
+    found = _operators.get(name)
+    if found is None:
+        space, _, rest = ("aten." + name if not name.startswith("prim") else name).partition(".")
+        base, _, overload = rest.partition(".")
+        found = _operators[name] = getattr(getattr(getattr(torch.ops, space), base), overload)
+    return found
 
 
 def draws(func: Any, args: Mapping[str, Any]) -> bool:
@@ -98,6 +105,7 @@ def draws(func: Any, args: Mapping[str, Any]) -> bool:
     return RANDOM in func.tags and bool(args.get("dropout", True))
 
 
+@cache
 def rule_of(name: str) -> Rule | None:
     """The rule of an operator, if there is one: by its name, or because it works elementwise."""
     rule = RULES.get(name)

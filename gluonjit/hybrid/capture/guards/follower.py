@@ -26,7 +26,14 @@ from gluonjit.hybrid.capture.guards.builtin import (
     is_trusted,
 )
 from gluonjit.hybrid.capture.guards.facts import CELL, DEFAULTS, ENTRY, Fact, class_attribute, read_at
-from gluonjit.hybrid.capture.guards.interrupts import WATCH, interrupts, is_interrupted, profile_again
+from gluonjit.hybrid.capture.guards.interrupts import (
+    PASSED,
+    interrupts,
+    is_interrupted,
+    pass_over,
+    profile_again,
+    watch,
+)
 from gluonjit.hybrid.capture.guards.objects import FrameworkObjects, Refused
 from gluonjit.hybrid.capture.guards.owners import (
     LIBRARY,
@@ -110,7 +117,7 @@ class Follower(Reader):
         deep = sys.getrecursionlimit()
         sys.setrecursionlimit(_FRAMES * deep)
         notice = self._notice  # held until the end: Python may be about to call it where it lets go of it
-        WATCH(notice)
+        watch(notice)
         try:
             result = self.call(function, *args, **kwargs)
         finally:
@@ -120,6 +127,10 @@ class Follower(Reader):
             if self.refusal:
                 raise Refused(self.refusal)
         return result
+
+    def watch(self) -> None:
+        """Notices calls of the user's functions again, where that was suspended."""
+        watch(self._notice)
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
@@ -133,17 +144,23 @@ class Follower(Reader):
         finally:
             trace.follower = follower
             if notice is not None:  # the trace has not ended
-                WATCH(notice)
+                watch(notice)
 
     def _notice(self, frame: Any, event: str, arg: Any) -> None:
         """Ends the trace before the first line of a user function that is not a twin."""
         if event != "call":
             return
         code = frame.f_code
-        if id(code) in self._trusted or is_twin(code):
+        if id(code) in PASSED or is_twin(code):
+            return
+        library = owner_of(code, frame.f_globals) != USER
+        if library and not code.co_filename.startswith("<"):
+            pass_over(code)
+            return
+        if id(code) in self._trusted:
             return
         generated = code.co_filename == "<string>" and code.co_name.startswith("__")
-        if generated or code.co_name == "__del__" or owner_of(code, frame.f_globals) != USER or interrupts(code):
+        if library or generated or code.co_name == "__del__" or interrupts(code):
             self._trusted[id(code)] = code
             return
         if is_interrupted(frame):
@@ -273,7 +290,7 @@ class Follower(Reader):
             self.refuse(f"{function.__name__} cannot be followed: {reason}")
         finally:
             if notice is not None:
-                WATCH(notice)
+                watch(notice)
         self._twins[id(function)] = function, twin
         code = function.__code__
         for name, cell in zip(code.co_freevars, function.__closure__ or ()):

@@ -5,13 +5,28 @@ from __future__ import annotations
 import gc
 import signal
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from gluonjit.compiled import FAST
 
-WATCH: Callable[[Any], None] = sys.setprofile if FAST is None else FAST.watch_calls
-"""Has a function called at each call of a Python function, None for none."""
+PASSED: dict[int, Any] = {}
+"""Code of libraries, by address, which stays theirs: calls of it need no notice."""
+_MOST_PASSED = 8192
+
+
+def watch(notice: Any) -> None:
+    """Has a function called at each call of a Python function, but those of PASSED where C sees to that."""
+    if FAST is None:
+        sys.setprofile(notice)
+    else:
+        FAST.watch_calls(notice, PASSED)
+
+
+def pass_over(code: Any) -> None:
+    """Notes code whose calls need no notice."""
+    if len(PASSED) >= _MOST_PASSED:
+        PASSED.clear()
+    PASSED[id(code)] = code
 
 
 def interrupts(code: Any) -> bool:

@@ -20,7 +20,7 @@ from gluonjit.engines.torch.making import MAKING, enter, made, only_made
 from gluonjit.engines.torch.observing import OBSERVING, observe
 from gluonjit.engines.torch.operands import concrete, is_made, share
 from gluonjit.engines.torch.records import NotOneNode, noting
-from gluonjit.engines.torch.recurrent import LAYERS
+from gluonjit.engines.torch.recurrent import WHOLE
 from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
 from gluonjit.engines.torch.targets import target_of
@@ -111,7 +111,7 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         cell = cell_of(func, name)
         if func in _OF_NUMBERS:
             args = _with_operand(cell, args, batch)
-        found = capture(cell, None, LAYERS.get(func, func), args, kwargs, batch)
+        found = capture(cell, None, WHOLE.get(func, func), args, kwargs, batch)
         if func in SORTS or func not in _OTHER_WAYS:
             admit(func, cell, _besides)
         return found
@@ -192,4 +192,4 @@ _OF_NUMBERS: set[Any] = {
     for name in "add sub mul div __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__".split()
 } | {torch.add, torch.sub, torch.mul, torch.div}
 """Functions that give the same for a number as for a tensor of it."""
-_OTHER_WAYS = {*AT_ONCE, *MAKING, *VIEWING, *_DETACHING, *BY_NUMBERS, *REFERENCES, *LAYERS}
+_OTHER_WAYS = {*AT_ONCE, *MAKING, *VIEWING, *_DETACHING, *BY_NUMBERS, *REFERENCES, *WHOLE}

@@ -45,6 +45,7 @@ Of `torch`:
     torch.nn.parallel.distributed: _find_tensors
     torch.nn.parameter.Parameter: data, requires_grad, requires_grad_
     torch.nn.utils.stateless: _functional_call
+    torch.utils.dlpack: to_dlpack
 
 In addition, a PyTorch hook calls gluonjit before each optimizer step; a fork leaves captured calls to the parent; while
 a sample is captured, the code of its model's own methods may be replaced by code that captures more at once (the option

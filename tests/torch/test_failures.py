@@ -121,6 +121,10 @@ UNFIT: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "classes": (lambda net, x: net.loss(net.dense(x), torch.tensor([1, 2, 3])), "batch_size"),
     "a dtype": (lambda net, x: net.dense(x.double()), r"torch.float32 and torch.float64: convert one, as by x\.to\("),
     "an operator's dtype": (lambda net, x: net.dense(x) @ torch.ones(4, 2).double(), r"as by x\.to\(torch.float32\)"),
+    "a row of classes": (
+        lambda net, x: functional.one_hot(net.dense(x).argmax(-1) + 9, 4).float() + x,
+        "Class values must be smaller",
+    ),
     "a device": (lambda net, x: net.dense(x) + torch.ones(2, 4, device="meta"), r"cpu and meta: .* x\.to\('cpu'\)"),
     "an image": (lambda net, x: net.image(x), "conv2d called on"),
     "a layer's own check": (lambda net, x: net.norm(x), "expected 4D input"),

@@ -79,6 +79,7 @@ ONE: dict[str, Callable[..., Any]] = {
     "what a sample has once": lambda net, x: net.out(torch.tanh(x + x.amax(0)) * x.mean(0, keepdim=True)),
     "expanded": lambda net, x: net.out(torch.cat([x, x.mean(0).expand(len(x), -1).tanh()], 1)[:, C // 2 : -C // 2]),
     "pairs": lambda net, x: torch.exp(-(x[:, None] - x[None]).pow(2).sum(-1)) @ x,
+    "classes": lambda net, x: F.one_hot(x[:, 0].gt(0) + x[:, 1].gt(0).long(), 3).float() @ net.places[:3, :C],
     "shifted": lambda net, x: net.out(torch.relu(x + torch.cat([x[1:], x[:1]]))),
     "turned": lambda net, x: net.out(x.flip(0) * x.cumsum(0)),
     "a few of them": lambda net, x: net.out(x[0] + x[-1] + x[len(x) // 2]),

@@ -13,6 +13,7 @@ from weakref import ref
 
 import torch
 
+from gluonjit.engines.torch.exposed import Exposed, begin_use
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.hybrid.run.batch import Batch
 
@@ -25,14 +26,16 @@ class Account:
     versions: weights by address, with how often they had been written to, and where they lay, at the first call that
     uses them; snapshots: buffers by address, as they were then; hooked: whether there were hooks for all modules;
     looked: for cells that are look-ups, after how many changes their modules have last been looked at; changed: how
-    often the modules of cells have changed between their calls.
+    often the modules of cells have changed between their calls; exposed: weights of which the program has asked for the
+    memory.
     """
 
-    __slots__ = ("changed", "hooked", "looked", "snapshots", "versions")
+    __slots__ = ("changed", "exposed", "hooked", "looked", "snapshots", "versions")
 
     def __init__(self) -> None:
         self.versions: dict[int, tuple[Any, int, int]] = {}
         self.snapshots: dict[int, Held] = {}
+        self.exposed: Exposed = {}
         self.hooked = False
         self.looked: dict[Any, int] = {}
         self.changed: dict[Any, int] = {}
@@ -43,6 +46,8 @@ def note_version(batch: Batch, tensor: Any) -> None:
     versions = batch.own.versions
     if id(tensor) not in versions:
         versions[id(tensor)] = (tensor, version_of(tensor), tensor.data_ptr())
+        if batch.own.exposed:
+            begin_use(batch.own.exposed, tensor)
 
 
 def note_written(tensor: Any) -> None:

@@ -11,8 +11,10 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from gluonjit.engines.torch import hooked
+from gluonjit.engines.torch.buffers import Account
 from gluonjit.engines.torch.cell import forget_recordings
 from gluonjit.engines.torch.chunks import current_backward, telling
+from gluonjit.engines.torch.exposed import expose, is_due
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import current, is_made, share
 from gluonjit.engines.torch.reading import computed
@@ -74,7 +76,20 @@ def _give_memory(self: Any, tensor: Any) -> None:
     hooked.DATA.__set__(self, computed(tensor))
 
 
-parameter_data = property(hooked.DATA.__get__, _give_memory, doc=hooked.DATA.__doc__)
+def _memory(self: Any) -> Any:
+    found = hooked.DATA.__get__(self)
+    state = LOCAL.state
+    batch = state.batch
+    if batch is None or state.trace is not None or state.paused or batch.own.__class__ is not Account:
+        return found
+    account = batch.own
+    if id(self) in account.versions and is_due(account.exposed, self):
+        _flush("the memory of a weight was asked for, to which the program may write")
+    expose(account.exposed, self, found)
+    return found
+
+
+parameter_data = property(_memory, _give_memory, doc=hooked.DATA.__doc__)
 """torch.nn.Parameter.data, as torch.nn.utils.vector_to_parameters assigns it."""
 
 

@@ -32,7 +32,7 @@ from gluonjit.engines.torch.replay.steps import clear_steps, step_count
 from gluonjit.engines.torch.results import numbers_of, settle
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.verifying import verify
-from gluonjit.engines.torch.writes import opened, put_data, renew
+from gluonjit.engines.torch.writes import lent, opened, put_data, renew
 from gluonjit.errors import OptionError
 from gluonjit.graph import Kind, Spec, Value
 from gluonjit.hybrid.capture.functions import CellFunction
@@ -107,6 +107,11 @@ class TorchEngine(Adapter):
         """Returns a computed tensor with its own memory, which may be written to unnoticed."""
         share(lazy)
         return opened(lazy, False)
+
+    def lent(self, lazy: Any) -> Any:
+        """Returns a computed tensor whose memory is given to others, such as numpy."""
+        share(lazy)
+        return lent(lazy)
 
     def put_data(self, lazy: Any, value: Any) -> None:
         """Gives a computed tensor the memory of another, as `tensor.data = value` does."""

@@ -93,6 +93,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch, "is_inference", is_inference),
     *[(torch, name, function) for name, function in CREATING.items()],
     *[(torch, name, of_computed(getattr(torch, name))) for name in KEEPING],
+    (torch.utils.dlpack, "to_dlpack", of_computed(torch.utils.dlpack.to_dlpack)),
     *[(module, "handle_torch_function", handled) for module in (torch._tensor, torch.functional, torch.nn.functional)],
     (stateless, "_functional_call", changes.functional_call),
     (distributed, "_find_tensors", changes.find_tensors),

@@ -15,7 +15,7 @@ import torch
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.arrays import FLOATS, LEARNABLE, WHOLE, device_named, dtype_named, meta_of, spec_of
 from gluonjit.engines.torch.hooked import make_subclass
-from gluonjit.engines.torch.operands import Key, concrete, current, in_memory, leaf, share
+from gluonjit.engines.torch.operands import Key, concrete, current, in_memory, leaf
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
 from gluonjit.graph.slices import picked, sliced
@@ -227,11 +227,11 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
     def numpy(self, *, force: bool = False) -> Any:
         """Stands in for torch.Tensor.numpy."""
         _read(self)
-        return share(self).numpy(force=force)
+        return _engine().lent(self).numpy(force=force)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         _read(self)
-        computed = share(self)
+        computed = _engine().lent(self)
         numbers = computed.__array__() if dtype is None else computed.__array__(dtype)
         return numbers.copy() if copy else numbers
 

@@ -21,12 +21,12 @@ from gluonjit.engines.torch.making import MAKING, enter, made, only_made
 from gluonjit.engines.torch.observing import OBSERVING, observe
 from gluonjit.engines.torch.operands import concrete, is_made, share
 from gluonjit.engines.torch.records import NotOneNode, noting
-from gluonjit.engines.torch.recurrent import LAYERS
+from gluonjit.engines.torch.recurrent import WHOLE
 from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
 from gluonjit.engines.torch.targets import target_of
 from gluonjit.engines.torch.trace import NeedsValue
-from gluonjit.engines.torch.writes import concrete_item, opened, write, write_now
+from gluonjit.engines.torch.writes import concrete_item, lent, opened, write, write_now
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
@@ -65,6 +65,8 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if func in AT_ONCE or not (state.inside or waits(args) or waits(kwargs)):
         if func in VIEWING and args and args[0].__class__ is LazyTensor:
             opened(args[0], False)  # what is written to it later, the view shows
+        elif func in _LENDING and args and args[0].__class__ is LazyTensor:
+            lent(args[0])
         return run_now(func, args, kwargs)
     if target is not None:
         found = accumulated(func, args)
@@ -112,7 +114,7 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         cell = cell_of(func, name)
         if func in _OF_NUMBERS:
             args = _with_operand(cell, args, batch)
-        found = capture(cell, None, LAYERS.get(func, func), args, kwargs, batch)
+        found = capture(cell, None, WHOLE.get(func, func), args, kwargs, batch)
         if func in SORTS or func not in _OTHER_WAYS:
             admit(func, cell, _besides)
         return found
@@ -217,12 +219,17 @@ BY_NUMBERS: dict[Any, Any] = {
     },
 }
 """Functions that need no computing, or no numbers in their kinds, where the numbers they are given are known."""
-AT_ONCE: set[Any] = {
-    *OBSERVING,
+_LENDING: set[Any] = {
     torch.Tensor.storage,
     torch.Tensor.untyped_storage,
     torch.Tensor.data_ptr,
     torch.Tensor.share_memory_,
+    torch.Tensor.__dlpack__,
+}
+"""Functions by which others get a tensor's memory."""
+AT_ONCE: set[Any] = {
+    *OBSERVING,
+    *_LENDING,
     torch.Tensor.stride,
     torch.Tensor.is_contiguous,
     torch.Tensor.element_size,
@@ -240,4 +247,4 @@ _OF_NUMBERS: set[Any] = {
 } | {torch.add, torch.sub, torch.mul, torch.div}
 """Functions that give the same for a number as for a tensor of it."""
 _JOINING: set[Any] = {torch.cat, torch.concat, torch.concatenate}
-_OTHER_WAYS = {*AT_ONCE, *MAKING, *VIEWING, *_DETACHING, *BY_NUMBERS, *REFERENCES, *LAYERS}
+_OTHER_WAYS = {*AT_ONCE, *MAKING, *VIEWING, *_DETACHING, *BY_NUMBERS, *REFERENCES, *WHOLE}

@@ -14,6 +14,7 @@ from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import share
 from gluonjit.errors import CaptureError
 from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
 
 _SPARSE = [f"sparse_{name}_tensor" for name in ("coo", "csr", "csc", "bsr", "bsc", "compressed")]
@@ -23,17 +24,23 @@ _COPIES = {torch.ops.aten.detach, torch.ops.aten._to_copy, torch.ops.aten.clone,
 _COPIES |= {torch.ops.aten._local_scalar_dense, torch.ops.aten.copy_, torch.ops.aten.lift_fresh}
 
 
-def computed(item: Any) -> Any:
-    """Lazy tensors in nested arguments as computed ones."""
-    return map_structure(item, lambda part: share(part) if part.__class__ is LazyTensor else part)
+def computed(item: Any, lending: bool = False) -> Any:
+    """Lazy tensors in nested arguments as computed ones; lending: with memory that is given to others."""
+
+    def of(part: Any) -> Any:
+        if part.__class__ is not LazyTensor:
+            return part
+        return engine_of("torch").lent(part) if lending else share(part)  # type: ignore[attr-defined]
+
+    return map_structure(item, of)
 
 
 def of_computed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a function so that it is given computed tensors."""
+    """Wraps a function so that it is given computed tensors, whose memory its result may have."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return function(*computed(args), **computed(kwargs))
+        return function(*computed(args, True), **computed(kwargs, True))
 
     return call
 

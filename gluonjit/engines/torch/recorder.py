@@ -268,10 +268,12 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         return self._record(func, named)
 
     def _by_whole_numbers(self, func: Any, args: Any) -> bool:
-        """Tells whether a call indexes by integers, so that its shape depends on no value.
+        """Tells whether a call indexes by integers, or takes them for classes, so that its shape depends on no value.
 
         Not where a module's call does by an argument: outside of one node rows by known numbers are references.
         """
+        if func is torch.ops.aten.one_hot.default:
+            return bool(args[1] >= 0)
         if func is not torch.ops.aten.index.Tensor:
             return False
         for item in args[1]:

@@ -16,6 +16,7 @@ from gluonjit.engines.torch.arrays import LEARNABLE
 from gluonjit.engines.torch.buffers import note_version, note_written
 from gluonjit.engines.torch.cell import Call, Cell, Pattern
 from gluonjit.engines.torch.effects import attributes, parts_of, undrawn
+from gluonjit.engines.torch.exposed import end_use, kept
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.kinds import (
     RAISED,
@@ -325,8 +326,11 @@ def check_constants(report: Counts, plan: Plan) -> tuple[list[Held], list[tuple[
         if batch is not None and batch.report is report:
             own = batch.own
             versions, snapshots, own.versions, own.snapshots = own.versions, own.snapshots, {}, {}
+            exposed = own.exposed
+            own.exposed = kept(exposed, [tensor for tensor, _, _ in versions.values()]) if exposed else exposed
             for number, (tensor, version, address) in versions.items():
-                if version_of(tensor) == version and tensor.data_ptr() == address:
+                same = version_of(tensor) == version and tensor.data_ptr() == address
+                if same and not (exposed and end_use(exposed, tensor)):
                     continue
                 held = snapshots.get(number)
                 users = [step for step in plan.steps if any(tensor is item for item in program_of(step.kind).consts)]

@@ -1,4 +1,7 @@
-"""Recurrent layers (`torch.nn.LSTM`, `GRU`, `RNN`) as one operator of a trace, which PyTorch would take apart."""
+"""Functions that are one operator of a trace, which PyTorch would take apart: recurrent layers, and `one_hot`.
+
+The parts of a layer are slower, and those of `one_hot` do not refuse a class that there is none of.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ import torch
 from gluonjit.engines.torch.hooked import autocast
 from gluonjit.hybrid.run.state import LOCAL
 
-_PLACE: dict[str, Any] = vars(torch._VF)  # where the layers take their functions from
+_PLACES: dict[str, dict[str, Any]] = {"one_hot": vars(torch.nn.functional)}  # where programs take functions from
+_LAYERS: dict[str, Any] = vars(torch._VF)  # and where layers do
 
 
 def _keeping(function: Any, operator: Any) -> Callable[..., Any]:
@@ -58,8 +62,17 @@ def _dropping(
     return (inputs, *map(torch.cat, zip(*ends)))
 
 
+def _one_hot(input: Any, num_classes: int = -1) -> Any:
+    """Runs `one_hot` of a given number of classes as one operator, if it is recorded."""
+    if LOCAL.state.trace is None or num_classes < 0:
+        return _ONE_HOT(input, num_classes)
+    with torch._C._AutoDispatchBelowAutograd():
+        return torch.ops.aten.one_hot(input, num_classes)
+
+
+_ONE_HOT = torch.nn.functional.one_hot
 _ARGUMENTS = 9
-LAYERS: dict[Any, Callable[..., Any]] = {
+WHOLE: dict[Any, Callable[..., Any]] = {
     function: _keeping(function, operator.input)
     for function, operator in (
         (torch.lstm, torch.ops.aten.lstm),
@@ -68,20 +81,24 @@ LAYERS: dict[Any, Callable[..., Any]] = {
         (torch.rnn_relu, torch.ops.aten.rnn_relu),
     )
 }
-"""The functions behind the layers, and for each one that can be recorded as one operator."""
+WHOLE[_ONE_HOT] = _one_hot
+"""Functions of PyTorch's, and for each one that can be recorded as one operator."""
 
 
 @contextmanager
 def kept_whole() -> Iterator[None]:
-    """Returns a region in which layers call what can be recorded as one operator."""
-    before = {name: _PLACE[name] for name in _NAMES if name in _PLACE}
-    _PLACE.update(_NAMES)
+    """Returns a region in which programs and layers call what can be recorded as one operator."""
+    before = [(place, name, place.get(name)) for name, place, _ in _NAMES]
+    for name, place, run in _NAMES:
+        place[name] = run
     try:
         yield
     finally:
-        for name in _NAMES:
-            del _PLACE[name]
-        _PLACE.update(before)
+        for place, name, function in before:
+            if function is None:
+                del place[name]
+            else:
+                place[name] = function
 
 
-_NAMES = {function.__name__: run for function, run in LAYERS.items()}
+_NAMES = [(function.__name__, _PLACES.get(function.__name__, _LAYERS), run) for function, run in WHOLE.items()]

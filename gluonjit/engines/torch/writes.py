@@ -278,11 +278,24 @@ def opened(lazy: Any, written: bool = True) -> Any:
         elif not (computed.requires_grad and computed.is_leaf):
             if written:
                 note_written_result(value)
-            with torch.inference_mode(False), torch.enable_grad():
+            if computed.requires_grad or torch.is_inference_mode_enabled():
+                with torch.inference_mode(False), torch.enable_grad():
+                    base._c = computed.clone()
+            else:
                 base._c = computed.clone()
         base._v = _apart(value, base._c)
         _count(base)
     return concrete(lazy)
+
+
+def lent(lazy: Any) -> Any:
+    """The computed tensor, in memory that others may write to, and that shows later writes to the tensor.
+
+    Results of equal calls have the same memory otherwise. An input's is the program's.
+    """
+    base, _ = base_of(lazy)
+    computed = concrete(base)
+    return concrete(lazy) if base._v.base is computed and not base._v.depth else opened(lazy, False)
 
 
 def put_data(lazy: Any, value: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,11 +16,17 @@ Node = tuple[Record, int]
 
 
 class Provenance:
-    """Answers questions about one flush; computes nothing before."""
+    """Answers questions about one flush; computes nothing before.
 
-    def __init__(self, plan: Plan, marks: Sequence[Mark]) -> None:
+    records, samples: what was captured, and the numbers of the samples that did.
+    """
+
+    def __init__(
+        self, plan: Plan, marks: Sequence[Mark], records: Sequence[Record] = (), samples: range = range(0)
+    ) -> None:
         self.plan = plan
         self.marks = marks
+        self._records, self._samples = records, samples
         self._producers: dict[int, Node] | None = None
 
     def without_inputs(self) -> Provenance:
@@ -95,11 +102,20 @@ class Provenance:
                 continue
             seen.add(current)
             found = sample_at(self.marks, current)
+            if found is None and current in producers and not producers[current][0].kind.operator:
+                found = self._sample_of_one_node(current)
             if found is not None:
                 return found
             if current in producers:
                 pending.extend(sorted(set(_rows_read(*producers[current])), reverse=True))
         return None
+
+    def _sample_of_one_node(self, row: int) -> int | None:
+        """The sample that a call is by itself, where all are one call each and none is equal to another."""
+        models = [record for record in self._records if not record.kind.operator]
+        bases = sorted([record.base(node) for record in models for node in range(len(record))])
+        place = bisect_right(bases, row) - 1
+        return self._samples[place] if not self.marks and 0 <= place and len(bases) == len(self._samples) else None
 
     def _producers_by_row(self) -> dict[int, Node]:
         if self._producers is None:

@@ -85,7 +85,7 @@ class FlushingBatch(Batch):
                 begin = perf_counter()
                 planner = Planner(graph, self.engine.sum_kind, _shared(held.captured))
                 plan = self._plan(graph, planner, held)
-                provenance = Provenance(plan, graph.marks)
+                provenance = Provenance(plan, graph.marks, list(graph.records.values()), held.numbers)
                 report.add_plan(plan, reason, line, provenance)
                 times["analysis"] = self._took("analysis", "analysis", begin)
                 options = self._run_options()

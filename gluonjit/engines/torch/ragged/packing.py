@@ -26,7 +26,7 @@ from gluonjit.engines.torch.trace import TraceOp, placed
 _VIEWS = (shapes.viewed, shapes.expanded)
 _ALIKE = (
     *(pointwise.pointwise, pointwise.masked, pointwise.filled),
-    *(shapes.moved, layers.layer_norm, picking.embedded),
+    *(shapes.moved, layers.layer_norm, picking.embedded, picking.classified),
 )
 """Rules of what is the same along any axis but the last ones."""
 _BY_INDICES = (picking.picked, picking.indexed, picking.added)

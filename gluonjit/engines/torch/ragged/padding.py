@@ -292,7 +292,7 @@ _WRITERS: list[tuple[tuple[Any, ...], Write]] = [
     ((reductions.kept,), _softmax),
     ((linear.attention,), _attention),
     ((picking.picked, picking.gathered), _picked),
-    ((picking.embedded,), lambda padded, op, given: padded.again(op, given)),
+    ((picking.embedded, picking.classified), lambda padded, op, given: padded.again(op, given)),
     ((layers.layer_norm,), _normalized),
 ]
 """How operators are written, by their rules."""

@@ -69,6 +69,12 @@ def embedded(call: OperatorCall) -> list[Val]:
     return [call.result(slot, indices.lead, (*indices.rest, weight.shape[1]))]
 
 
+def classified(call: OperatorCall) -> list[Val]:
+    """one_hot: a row of classes for each number, which PyTorch refuses where there is no such class."""
+    val = call["self"]
+    return [call.result(call.again({"self": val}), val.lead, (*val.rest, call["num_classes"]))]
+
+
 def indexed(call: OperatorCall) -> list[Val]:
     """Indexing by integer tensors, along some dimensions."""
     val, axes, arrays = _indices(call)

@@ -30,6 +30,7 @@ _ROWS: list[tuple[Rule, str]] = [
     (picking.picked, "index_select.default"),
     (picking.gathered, "gather.default"),
     (picking.embedded, "embedding.default"),
+    (picking.classified, "one_hot.default"),
     (picking.indexed, "index.Tensor"),
     (picking.put, "index_put.default"),
     (picking.added, "index_add.default index_copy.default"),

@@ -1,0 +1,65 @@
+"""Weights that a program writes to through `weight.data`, which PyTorch counts as writes to another tensor.
+
+Programs mostly read by it (`weight.data.new(1, 8)`), for which nothing has to run. So calls that wait for a weight run
+before its first few such reads, and then only if one of these was written to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import ref
+
+_READS = 3
+_MOST = 64
+_harmless: dict[int, tuple[Any, int]] = {}  # by a weight's address: how many reads were reads, or -1
+
+Exposed = dict[int, list[list[Any]]]
+"""By a weight's address: what `data` has given, and how often that had been written to before pending calls used it."""
+
+
+def is_due(exposed: Exposed, weight: Any) -> bool:
+    """Tells whether what waits for a weight has to run before the program gets its memory."""
+    given = exposed.get(id(weight), ())
+    if given:
+        _judge(weight, given)
+    return _count(weight) < _READS
+
+
+def expose(exposed: Exposed, weight: Any, data: Any) -> None:
+    """Remembers what a program was given."""
+    given = exposed.setdefault(id(weight), [])
+    given.append([data, data._version])
+    del given[:-_MOST]
+
+
+def begin_use(exposed: Exposed, weight: Any) -> None:
+    """Notes that calls use a weight from now on: earlier writes are no matter."""
+    for pair in exposed.get(id(weight), ()):
+        pair[1] = pair[0]._version
+
+
+def end_use(exposed: Exposed, weight: Any) -> bool:
+    """Tells whether a weight was written to since calls use it, which run now."""
+    given = exposed.get(id(weight), ())
+    return any([data._version != before and data.data_ptr() == weight.data_ptr() for data, before in given])
+
+
+def kept(exposed: Exposed, weights: Sequence[Any]) -> Exposed:
+    """Returns what has been written to, and may be again; it remembers of which of these weights that is."""
+    for weight in weights:
+        if any([data._version for data, _ in exposed.get(id(weight), ())]):
+            _judge(weight, exposed[id(weight)])
+    written = {place: [pair for pair in given if pair[0]._version] for place, given in exposed.items()}
+    return {place: given for place, given in written.items() if given}
+
+
+def _judge(weight: Any, given: Sequence[Any]) -> None:
+    count = -1 if any([data._version for data, _ in given]) else _count(weight)
+    place = id(weight)
+    _harmless[place] = ref(weight, lambda gone: _harmless.pop(place, None)), count + (count >= 0)
+
+
+def _count(weight: Any) -> int:
+    known = _harmless.get(id(weight))
+    return known[1] if known is not None and known[0]() is weight else 0

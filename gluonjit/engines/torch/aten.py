@@ -91,7 +91,7 @@ class AtenOperator(NamedTuple):
     """What PyTorch says of an operator, which it makes anew whenever it is asked.
 
     arguments: their names; known: whether it is PyTorch's own; random: whether it may draw; by_numbers: whether the
-    shape of its result depends on numbers; views: whether a result may be a view; ruled: whether there is a rule.
+    shape of its result depends on numbers; views: whether a result may be a view.
     """
 
     name: str
@@ -101,7 +101,6 @@ class AtenOperator(NamedTuple):
     random: bool
     by_numbers: bool
     views: bool
-    ruled: bool
 
 
 @cache
@@ -116,7 +115,6 @@ def operator_of(func: Any) -> AtenOperator:
         RANDOM in tags,
         not _BY_NUMBERS.isdisjoint(tags),
         any(result.alias_info is not None for result in schema.returns),
-        rule_of(name_of(func)) is not None,
     )
 
 
@@ -125,7 +123,7 @@ def without_rule(func: Any, apart: bool = False) -> Any:
 
     apart: whether to take an operator with a rule apart, too.
     """
-    if (operator_of(func).ruled and not apart) or func in _APART:
+    if (rule_of(operator_of(func).name) is not None and not apart) or func in _APART:
         return None
     if func in _SAME:
         return _SAME[func]

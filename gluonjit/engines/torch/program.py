@@ -12,7 +12,7 @@ import torch
 from gluonjit.engines.torch.arrays import device_named
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.rules.examples import Examples
-from gluonjit.engines.torch.rules.table import batch_op, draws, operator_named
+from gluonjit.engines.torch.rules.table import batch_op, draws, may_draw, operator_named
 from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, OperatorCall, Val, Writer
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp, placed
 from gluonjit.graph import (
@@ -258,7 +258,7 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
 @contextmanager
 def checking(device: str, ops: Iterable[TraceOp] = ()) -> Iterator[None]:
     """Returns a region in which operators are noted and run on examples; draws are undone."""
-    drawn = any(draws(operator_named(op.name), dict(op.attrs)) for op in ops)
+    drawn = any([may_draw(op.name) and draws(operator_named(op.name), dict(op.attrs)) for op in ops])
     devices = [] if device == "cpu" else [device_named(device)]
     with plain(), torch.random.fork_rng(devices) if drawn else nullcontext():
         yield

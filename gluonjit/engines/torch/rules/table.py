@@ -101,18 +101,26 @@ def operator_named(name: str) -> Any:
     return found
 
 
+@cache
+def may_draw(name: str) -> bool:
+    """Tells whether an operator may draw at random."""
+    return RANDOM in operator_named(name).tags
+
+
 def draws(func: Any, args: Mapping[str, Any]) -> bool:
     """Tells whether a call of an operator draws at random: not a recurrent layer that drops nothing."""
     return RANDOM in func.tags and bool(args.get("dropout", True))
 
 
 @cache
+def _is_pointwise(name: str) -> bool:
+    return torch.Tag.pointwise in operator_named(name).tags
+
+
 def rule_of(name: str) -> Rule | None:
     """The rule of an operator, if there is one: by its name, or because it works elementwise."""
     rule = RULES.get(name)
-    if rule is None and torch.Tag.pointwise in operator_named(name).tags:
-        return pointwise.pointwise
-    return rule
+    return pointwise.pointwise if rule is None and _is_pointwise(name) else rule
 
 
 def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writer: Writer) -> list[Val]:

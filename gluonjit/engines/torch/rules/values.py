@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -180,9 +181,10 @@ def call_operator(writer: Writer, func: Any, args: Mapping[str, Any], outputs: i
             slots += [item.slot for item in value]
         else:
             template[name] = list(value) if isinstance(value, tuple) else value
-    text = f"{func}{template!r}"
-    bound = _bound(func, template)
-    if outputs == 1 and str(func._schema.returns[0].type) == "List[Tensor]":
+    name, arguments, lists = _schema_of(func)
+    text = f"{name}{template!r}"
+    bound = _bound(func, arguments, template)
+    if outputs == 1 and lists:
         bound, text = _first_of(bound), f"{text}[0]"
     made = writer.emit(bound, slots, text, outputs)
     return made[0] if outputs == 1 else made
@@ -197,10 +199,18 @@ class _Slot(int):
         return f"[{int(self)}]"
 
 
-def _bound(func: Any, template: Mapping[str, Any]) -> Callable[..., Any]:
+@cache
+def _schema_of(func: Any) -> tuple[str, list[str], bool]:
+    """The name of an operator of ATen, those of its arguments, and whether it gives a list."""
+    schema = func._schema
+    lists = bool(schema.returns) and str(schema.returns[0].type) == "List[Tensor]"
+    return str(func), [argument.name for argument in schema.arguments], lists
+
+
+def _bound(func: Any, arguments: Sequence[str], template: Mapping[str, Any]) -> Callable[..., Any]:
     """The operator as a function of its tensors alone."""
     plain = list(template.values())
-    if list(template) == [argument.name for argument in func._schema.arguments[: len(plain)]] and all(
+    if list(template) == arguments[: len(plain)] and all(
         isinstance(value, _Slot) and value == k for k, value in enumerate(plain)
     ):
         found: Callable[..., Any] = FAST.get(func, func)

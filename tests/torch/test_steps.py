@@ -187,7 +187,7 @@ def test_a_call_that_fails_is_named_as_ever_and_the_next_ones_run() -> None:
     net = Pick()
     gluonjit.hybridize(net, **STEPS, **FIXED)
     x = torch.arange(3.0)
-    with pytest.raises(GluonJITError, match=r"call of Pick at .*failed when it ran: index 7"):
+    with pytest.raises(GluonJITError, match=r"call of Pick in sample 1 at .*failed when it ran: index 7"):
         found = [net(x + k, torch.tensor([1, number])) for k, number in enumerate((2, 7, 0))]
         found[0].numpy()
     assert [why for why in gluonjit.explain().executed.declined if "Pick is not replayed: " in why]

@@ -150,9 +150,9 @@ def of_values() -> Iterator[Case]:
     yield Case("rows of no value", lambda: Value.rows.__get__(3), TypeError)
 
 
-def watched(notice: Any) -> None:
-    """Calls of Python's functions while something is told of them."""
-    fast.watch_calls(notice)
+def watched(notice: Any, *passed: Any) -> None:
+    """Calls of Python's functions while something is told of them, but for those of code that is passed over."""
+    fast.watch_calls(notice, *(passed or ({},)))
     try:
         told_of()
         told_of()
@@ -182,6 +182,8 @@ def of_hooks() -> Iterator[Case]:
         yield Case(f"quicken(thing {k}, f)", lambda thing=thing: fast.quicken(thing, told_of), (TypeError, ValueError))  # type: ignore[misc]
         raises = None if callable(thing) else TypeError
         yield Case(f"watch_calls(thing {k})", lambda thing=thing: watched(thing), raises)  # type: ignore[misc]
+        fits = None if isinstance(thing, dict) else TypeError
+        yield Case(f"watch_calls(f, thing {k})", lambda thing=thing: watched(print, thing), fits)  # type: ignore[misc]
         quick = fast.quicken("attribute", lambda *args: args)
         yield Case(f"an attribute of thing {k}", lambda f=quick, thing=thing: f(thing, "x"), None)  # type: ignore[misc]
         quick = fast.quicken("call", lambda *args: args)

@@ -88,7 +88,7 @@ _BY_NUMBERS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
 
 
 class AtenOperator(NamedTuple):
-    """What PyTorch says of an operator, which it makes anew whenever it is asked.
+    """The facts about an operator, which PyTorch makes anew whenever it is asked for them.
 
     arguments: their names; known: whether it is PyTorch's own; random: whether it may draw; by_numbers: whether the
     shape of its result depends on numbers; views: whether a result may be a view.

@@ -76,11 +76,11 @@ def outlined(function: FunctionType, owner: Any, known: FrameworkFunctions, ente
     cells: Any = ast.Name(_CELLS, ast.Load())
     new = copy.copy(node)
     entrance = entrance_of(function)
+    asked = asks(node, known.key, entrance) if entrance else []  # where there are cells, a sample is open
     new.body = [
-        *(asks(node, known.key, entrance) if entrance else []),
         ast.Assign([ast.Name(_CELLS, ast.Store())], ast.Constant(_ENTER)),
         ast.Assign([ast.Name(_CELLS, ast.Store())], ast.Call(cells, [own], [])),
-        ast.If(ast.Compare(cells, [ast.Is()], [ast.Constant(None)]), node.body, body),
+        ast.If(ast.Compare(cells, [ast.Is()], [ast.Constant(None)]), [*asked, *node.body], body),
     ]
     for statement in new.body:
         ast.copy_location(statement, node.body[0])

@@ -87,7 +87,7 @@ def test_methods_that_train_stay_as_they_are() -> None:
     net = made()
     net.hybridize(dynamic_batch=True)
     entrances = {name for name, item in vars(Tagger).items() if inspect.isfunction(item) and entrance_of(item)}
-    assert entrances == {"scores", "likelihood", "decode"}
+    assert entrances == {"likelihood", "decode"}
     net.hybridize(dynamic_batch=False)
     assert type(net.likelihood(*samples()[0])) is nd.NDArray
 

@@ -113,7 +113,7 @@ def test_a_call_of_a_method_is_a_sample(kind: Any) -> None:
 def test_methods_that_are_no_samples_stay_as_they_are() -> None:
     both(**BATCHED)
     entrances = {name for name, item in vars(Tagger).items() if inspect.isfunction(item) and entrance_of(item)}
-    assert entrances == {"features", "likelihood", "decode"}
+    assert entrances == {"likelihood", "decode"}
 
 
 def test_other_models_of_the_class_are_not_batched() -> None:

@@ -2,7 +2,8 @@
 
 `hybridize` gives those that compute with the model's parts code that first asks whether the call comes from outside of
 samples of a dynamically batched model. Such a call is a sample like a call of the model itself. Methods that train,
-call the model themselves or return nothing stay as they are, and so do those whose names begin with an underscore.
+call the model themselves or return nothing stay as they are, and so do those that other methods of the model call, as
+recursion does, and those whose names begin with an underscore.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import ast
 import copy
 import textwrap
 from collections.abc import Callable
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -45,12 +46,18 @@ def install(owner: Any, key: str, is_part: IsPart, besides: frozenset[str]) -> N
 
     key: the attribute of a batched model that answers, by `entrance(owner, name)`: what to call instead, or None.
     """
-    for base in type(owner).__mro__:
-        for name, item in vars(base).items():
-            if name.startswith("_") or name in besides or type(item) is not FunctionType or item in _names:
-                continue
-            if item.__code__ is code_of(item) and is_user_function(item):
+    own = [(name, item) for base in type(owner).__mro__ for name, item in vars(base).items() if is_user_function(item)]
+    called = {called for name, item in own for called in _called(name, code_of(item))}
+    for name, item in own:
+        if not (name.startswith("_") or name in besides or name in called or item in _names):
+            if item.__code__ is code_of(item):
                 _install(item, owner, key, is_part)
+
+
+def _called(name: str, code: CodeType) -> set[str]:
+    """The names that a method may call as part of a sample: none if it trains, nor its own by `super()`."""
+    names = set(code.co_names)
+    return set() if names & _OF_TRAINING else names - ({name} if "super" in names else set())
 
 
 def _install(function: FunctionType, owner: Any, key: str, is_part: IsPart) -> None:

@@ -271,3 +271,30 @@ def test_several_devices(net: Any) -> None:
         assert_close(actual, expected, "parameter")
     with pytest.raises(CaptureError, match=r"cpu\(0\), cpu\(1\)"):
         net.first(rows(1, SIZE)) + rows(1, SIZE).as_in_context(mx.cpu(1))
+
+
+class Paused(gluon.Block):
+    """Reads a number, uses an input while nothing is recorded, and then under recording."""
+
+    def forward(self, x: Any, other: Any) -> Any:
+        float(nd.sin(other).sum().asscalar())
+        with autograd.pause():
+            scale = nd.sin(x)
+        return x.squeeze() + scale
+
+
+def test_an_input_that_is_first_used_without_recording_gets_its_gradient() -> None:
+    found = []
+    for dynamic in (False, True):
+        net = Paused()
+        if dynamic:
+            net.hybridize(dynamic_batch=True, granularity="cell")
+        inputs = [rows(1, SIZE, seed=k) for k in range(2)]
+        for x in inputs:
+            x.attach_grad()
+        with autograd.record():
+            total = sum((net(x, rows(1, SIZE, seed=9)) * nd.array([1.0, 2.0, 3.0, 4.0])).sum() for x in inputs)
+        total.backward()
+        found.append([x.grad for x in inputs])
+    for one, other in zip(*found):
+        assert_close(other, one, "a gradient")

@@ -95,7 +95,8 @@ def seen_through(array: Any, write: bool = False) -> bool:
 def leaf(batch: Batch, array: NDArray) -> Value:
     """A concrete array: equal when it is the same object, or for one-dimensional integers the same number."""
     known = batch.imports.get(id(array))
-    if known is not None:
+    taped = is_recorded(LOCAL.state.mode)
+    if known is not None and (known[1].taped or not taped or known[1].spec.dtype in _INTEGERS):
         return known[1]
     spec = spec_of(array)
     if not spec.bytes:
@@ -105,8 +106,8 @@ def leaf(batch: Batch, array: NDArray) -> Value:
     if spec.dtype in _INTEGERS and len(spec.shape) == 1:
         value = host_rows(batch, array, spec.dtype, spec.device)
     else:
-        taped = is_recorded(LOCAL.state.mode)
-        value = Value(batch.graph.add_leaf(id(array), array, spec, taped).base, 0, spec, batch.graph, taped, array)
+        key = id(array) if known is None else ("recorded", id(array))  # after a use without recording
+        value = Value(batch.graph.add_leaf(key, array, spec, taped).base, 0, spec, batch.graph, taped, array)
     batch.imports[id(array)] = (array, value)
     return value
 

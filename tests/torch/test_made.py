@@ -338,17 +338,23 @@ def test_functions_that_make_tensors_are_found_by_pickle(name: str) -> None:
     assert pickle.loads(pickle.dumps(getattr(torch, name))) is getattr(torch, name)
 
 
-def test_a_module_that_counts_its_calls_is_not_traced_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(0)
-    eager = Counting()
-    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="batched")
-    traced = []
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the cells of which calls are traced."""
+    found: list[str] = []
 
     def tracing(call: Any) -> Any:
-        traced.append(call.cell.name)
+        found.append(call.cell.name)
         return trace_call(call)
 
     monkeypatch.setattr(records, "trace_call", tracing)
+    return found
+
+
+def test_a_module_that_counts_its_calls_is_not_traced_for_each(traced: list[str]) -> None:
+    torch.manual_seed(0)
+    eager = Counting()
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="batched")
     for _ in range(2):
         samples = [torch.randn(6) for _ in range(10)]
         found, expected = [[each(x) for x in samples] for each in (net, eager)]
@@ -369,18 +375,11 @@ class Acting(nn.Module):
 
 
 @pytest.mark.parametrize("often", [True, False])
-def test_a_module_whose_attributes_are_set_between_calls(often: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_whose_attributes_are_set_between_calls(often: bool, traced: list[str]) -> None:
     """For each sample, its layers are captured; for each minibatch, it is traced once."""
     torch.manual_seed(0)
     eager = Acting()
     net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="batched")
-    traced = []
-
-    def tracing(call: Any) -> Any:
-        traced.append(call.cell.name)
-        return trace_call(call)
-
-    monkeypatch.setattr(records, "trace_call", tracing)
     for minibatch in range(6):
         samples, results = [torch.randn(6) for _ in range(8)], []
         for each in (eager, net):

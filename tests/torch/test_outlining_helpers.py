@@ -102,19 +102,24 @@ class Helped(programs.Net):
         return (y + in_place(total * 1) + scaled(y)).sum() * of_numbers(2)
 
 
+def assert_runs_alike(eager: Any, net: Any, given: list[Any], training: bool) -> list[Any]:
+    """Values, gradients, effects, and what was noted, in the same order; returns the latter."""
+    runs = []
+    for one in (eager, net):
+        LOG.clear()
+        runs.append((programs.run(one, given, training), list(LOG)))
+    (expected, before), (found, after) = runs
+    for value, other in zip([*expected[0], *expected[1]], [*found[0], *found[1]]):
+        programs.assert_same(value, other)
+    assert found[2:4] == expected[2:4] and before == after
+    return after
+
+
 @pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
 def test_programs_with_helpers_are_as_eagerly(training: bool) -> None:
     eager, net = programs.both(Helped)
     for seed in range(3):
-        given = programs.samples(seed=seed)
-        LOG.clear()
-        expected = programs.run(eager, given, training)
-        before = list(LOG)
-        LOG.clear()
-        found = programs.run(net, given, training)
-        for one, other in zip([*expected[0], *expected[1]], [*found[0], *found[1]]):
-            programs.assert_same(one, other)
-        assert found[2:4] == expected[2:4] and before == LOG
+        assert_runs_alike(eager, net, programs.samples(seed=seed), training)
 
 
 class Scored(programs.Net):
@@ -137,19 +142,10 @@ def test_a_helper_that_is_replaced_counts(monkeypatch: pytest.MonkeyPatch) -> No
     given = programs.samples()
     programs.run(net, given, True)
     monkeypatch.setitem(globals(), "scaled", noted)
-    LOG.clear()
-    expected = programs.run(eager, given, True)
-    before = list(LOG)
-    LOG.clear()
-    found = programs.run(net, given, True)
-    for one, other in zip([*expected[0], *expected[1]], [*found[0], *found[1]]):
-        programs.assert_same(one, other)
-    assert LOG == before == [(1,)] * 6
+    assert assert_runs_alike(eager, net, given, True) == [(1,)] * 6
     monkeypatch.setitem(globals(), "FACTOR", 3.0)
     monkeypatch.setitem(globals(), "scaled", scaled)
-    expected, found = programs.run(eager, given, True), programs.run(net, given, True)
-    for one, other in zip(expected[0], found[0]):
-        programs.assert_same(one, other)
+    assert_runs_alike(eager, net, given, True)
 
 
 def test_helpers_are_verified() -> None:

@@ -95,7 +95,7 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             return _paced(hooked.original_call, _captured, self, cell, args, kwargs)
         if cell is not None:
             if not state.inside and traced_otherwise():
-                return _aside(self, args, kwargs)
+                return _aside(hooked.original_call, self, args, kwargs)
             return _captured(self, cell, args, kwargs)
     elif state.trace is not None and state.trace.follower is not None and not _hooked(self):
         follower = state.trace.follower  # of a module inside of what is traced
@@ -106,9 +106,7 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
 def entered(module: Any, cell: Cell, method: Any, /, *args: Any, **kwargs: Any) -> Any:
     """A method of a model that was called from outside of samples."""
     if traced_otherwise():
-        given, named = computed((args, kwargs))
-        with UNCAPTURED:
-            return method(module, *given, **named)
+        return _aside(method, module, args, kwargs)
     captured = partial(_method_captured, method)
     if cell.chooses and (cell.paces.named or not LOCAL.state.explicit):
         return _paced(method, captured, module, cell, args, kwargs)
@@ -150,11 +148,11 @@ def _paced(eagerly: Any, captured: Any, module: Any, cell: Cell, args: Any, kwar
         left_call(stretch)
 
 
-def _aside(module: Any, args: Any, kwargs: Any) -> Any:
+def _aside(run: Any, module: Any, args: Any, kwargs: Any) -> Any:
     """Calls as without batching, because something else traces the call."""
     given, named = computed((args, kwargs))
     with UNCAPTURED:
-        return hooked.original_call(module, *given, **named)
+        return run(module, *given, **named)
 
 
 def _automatic_cell(module: Any, args: Any, kwargs: Any) -> Cell | None:

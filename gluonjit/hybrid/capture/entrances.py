@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
-from gluonjit.hybrid.capture.guards.sources import replacing, source_of
+from gluonjit.hybrid.capture.guards.sources import plain_source, replacing, source_of
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.replaced import code_of, stands_for
 
@@ -103,13 +103,8 @@ if {_NAME} is not None:
 
 def _runs_a_sample(function: Any, owner: Any, is_part: IsPart, met: set[str]) -> bool:
     """Tells whether a method computes with parts of the model, itself or by other methods, and returns a result."""
-    if not is_user_function(function) or not function.__code__.co_argcount:
-        return False
-    try:
-        node, _ = source_of(function)
-    except Unfollowable:
-        return False
-    if not isinstance(node, ast.FunctionDef) or node.decorator_list:
+    node = plain_source(function)
+    if node is None or not function.__code__.co_argcount:
         return False
     own, computes, returns = function.__code__.co_varnames[0], False, False
     for part in ast.walk(node):

@@ -11,6 +11,7 @@ from copy import copy
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
+from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.rewriting import HIDDEN, Rewriter, Unfollowable
 from gluonjit.hybrid.capture.guards.scopes import FUNCTIONS, Function
 from gluonjit.replaced import code_of
@@ -42,6 +43,17 @@ def give_source(code: CodeType, node: Function) -> None:
 def source_of(function: FunctionType) -> tuple[Function, str | None]:
     """Returns a function's source, and the name of its class. Raises Unfollowable."""
     return _node_of(code_of(function), function.__globals__)
+
+
+def plain_source(function: Any) -> ast.FunctionDef | None:
+    """Returns the source of a user's function that was defined without decorators; None for anything else."""
+    if not is_user_function(function):
+        return None
+    try:
+        node, _ = source_of(function)
+    except Unfollowable:
+        return None
+    return node if isinstance(node, ast.FunctionDef) and not node.decorator_list else None
 
 
 def is_twin(code: CodeType) -> bool:

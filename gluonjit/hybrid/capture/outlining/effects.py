@@ -6,9 +6,7 @@ import ast
 from types import FunctionType
 from typing import Any
 
-from gluonjit.hybrid.capture.guards.owners import is_user_function
-from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
-from gluonjit.hybrid.capture.guards.sources import source_of
+from gluonjit.hybrid.capture.guards.sources import plain_source
 from gluonjit.hybrid.capture.outlining.known import FunctionNames
 
 _NEVER = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Lambda)
@@ -76,13 +74,8 @@ class Effects:
         return self._seen[name]
 
     def _look(self, function: Any) -> set[str] | None:
-        if not is_user_function(function) or not function.__code__.co_argcount:
-            return None
-        try:
-            node, _ = source_of(function)
-        except Unfollowable:
-            return None
-        if not isinstance(node, ast.FunctionDef) or node.decorator_list:
+        node = plain_source(function)
+        if node is None or not function.__code__.co_argcount:
             return None
         scope, called = FunctionNames(function, self.scope.owner, self.scope.known), set[str]()
         clean = all(self._statement(scope, statement, called) for statement in node.body)

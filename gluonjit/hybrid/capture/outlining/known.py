@@ -9,8 +9,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from gluonjit.hybrid.capture.guards.owners import is_user_function
-from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
-from gluonjit.hybrid.capture.guards.sources import source_of
+from gluonjit.hybrid.capture.guards.sources import plain_source, source_of
 
 LAYER, LOOKUP, WEIGHT = "layer", "look-up", "weight"
 """Parts of a model: a layer is sure to compute its result from its arguments and weights alone; so is a look-up, which
@@ -185,11 +184,8 @@ def _helper_weight(function: FunctionType, known: FrameworkFunctions) -> int:
     code = function.__code__
     if code.co_freevars or not code.co_argcount:
         return 0
-    try:
-        node, _ = source_of(function)
-    except Unfollowable:
-        return 0
-    if not isinstance(node, ast.FunctionDef) or node.decorator_list or node.args.vararg or node.args.kwarg:
+    node = plain_source(function)
+    if node is None or node.args.vararg or node.args.kwarg:
         return 0
     scope, weight = FunctionNames(function, None, known), 0
     for part in [inner for statement in node.body for inner in ast.walk(statement)]:

@@ -13,6 +13,8 @@ from gluonjit.analysis.indices import Index
 from gluonjit.analysis.nodes import Nodes, Schedule
 from gluonjit.analysis.ready import Ready
 
+_AT_ONCE = 1024  # nodes, sets of which are rows of 128 bytes
+
 
 def schedule(nodes: Nodes) -> Schedule:
     """Largest ratio of ready nodes to typewise frontier first; of equal ones the least deep."""
@@ -40,38 +42,54 @@ def _same_type(nodes: Nodes) -> tuple[Index, Lists]:
     """Counts for each node the nearest earlier nodes of its type, and lists the later ones that it is nearest to."""
     sources, targets = nodes.edges
     steps = [step for _, step in by_key(_levels(nodes)[targets], np.arange(len(targets)))]
-    earlier, later = [], []
-    for kind in range(nodes.kinds):
-        own = np.flatnonzero(nodes.types == kind)
-        if len(own) > 1 and not nodes.alone[kind]:
-            pairs = _nearest(own, nodes.count, sources, targets, steps)
-            earlier.append(pairs[0])
-            later.append(pairs[1])
-    first = np.concatenate(earlier) if earlier else np.zeros(0, dtype=np.int64)
-    second = np.concatenate(later) if later else np.zeros(0, dtype=np.int64)
+    of_type = [own for kind, own in by_key(nodes.types, np.arange(nodes.count)) if not nodes.alone[kind]]
+    pairs = [
+        _nearest(part, nodes, sources, targets, steps) for part in _parts([own for own in of_type if len(own) > 1])
+    ]
+    none = np.zeros(0, dtype=np.int64)
+    first, second = (np.concatenate([none, *sides]) for sides in zip(*pairs)) if pairs else (none, none)
     return np.bincount(second, minlength=nodes.count), grouped(first, second, nodes.count)
 
 
-def _nearest(own: Index, count: int, sources: Index, targets: Index, steps: list[Index]) -> tuple[Index, Index]:
+def _parts(of_type: list[Index]) -> list[list[Index]]:
+    """Divides the types, each with its nodes, into parts of about `_AT_ONCE` nodes."""
+    parts: list[list[Index]] = []
+    room = 0
+    for own in of_type:
+        if len(own) > room:
+            parts.append([])
+            room = _AT_ONCE
+        parts[-1].append(own)
+        room -= len(own)
+    return parts
+
+
+def _nearest(
+    of_type: list[Index], nodes: Nodes, sources: Index, targets: Index, steps: list[Index]
+) -> tuple[Index, Index]:
     """Pairs of nodes of one type of which the first comes before the second, with none of the type between.
 
-    Sets of nodes are rows of bits, carried along the edges level by level.
+    Sets of nodes of these types are rows of bits, carried along the edges level by level.
     """
+    own = np.concatenate(of_type)
     width = (len(own) + 7) // 8
-    place = np.full(count, -1, dtype=np.int64)
+    place = np.full(nodes.count, -1, dtype=np.int64)
     place[own] = np.arange(len(own))
-    seen = np.zeros((count, width), dtype=np.uint8)  # of what comes before a node
-    itself = np.zeros((len(own), width), dtype=np.uint8)
-    itself[np.arange(len(own)), np.arange(len(own)) // 8] = 128 >> (np.arange(len(own)) % 8)
+    byte, bit = place // 8, (128 >> (place % 8)).astype(np.uint8)
+    same = np.zeros((len(of_type), width), dtype=np.uint8)  # the nodes of a type
+    number = np.repeat(np.arange(len(of_type)), [len(nodes_of) for nodes_of in of_type])  # the type of each of them
+    np.bitwise_or.at(same, (number, byte[own]), bit[own])
+    seen = np.zeros((nodes.count, width), dtype=np.uint8)  # of what comes before a node
     for step in steps:
         source, target = sources[step], targets[step]
         carried = seen[source]
-        mine = place[source] >= 0
-        carried[mine] = itself[place[source[mine]]]
+        mine = np.flatnonzero(place[source] >= 0)
+        which = source[mine]
+        carried[mine] &= ~same[number[place[which]]]
+        carried[mine, byte[which]] |= bit[which]
         order, starts = sorting(target)
         seen[target[order[starts]]] = np.bitwise_or.reduceat(carried[order], starts, axis=0)
-    bits = np.unpackbits(seen[own], axis=1)[:, : len(own)]
-    second, first = np.nonzero(bits)
+    second, first = np.nonzero(np.unpackbits(seen[own] & same[number], axis=1)[:, : len(own)])
     return own[first], own[second]
 
 

@@ -120,25 +120,60 @@ def node_at(records: dict, row: cython.longlong):
     return None
 
 
-def nodes_between(records: dict, row: cython.longlong, end: cython.longlong, most: cython.Py_ssize_t):
-    """Returns the nodes captured after a row and before another in their order, each as its first row, record, number.
+def readers_between(
+    records: dict,
+    row: cython.longlong,
+    end: cython.longlong,
+    most: cython.Py_ssize_t,
+    first: cython.longlong,
+    count: cython.longlong,
+):
+    """Returns the nodes captured after a row and before another that read any of `count` rows from `first` on.
 
-    None if there are more than `most`.
+    In their order, each as its first row, record, number, and the numbers of the operands that have such rows. None if
+    there are more than `most` nodes between the two, whatever they read.
     """
+    c: cython.Py_ssize_t
     k: cython.Py_ssize_t
+    passed: cython.Py_ssize_t = 0
     found: list = []
     for each in records.values():
         record: Record = each
+        sizes: list = []
         k = len(record._bases)
         while k > 0 and number_at(record._bases, k - 1) >= end:
             k -= 1
         while k > 0 and number_at(record._bases, k - 1) > row:
             k -= 1
-            found.append((number_at(record._bases, k), record, k))
-            if len(found) > most:
+            passed += 1
+            if passed > most:
                 return None
+            if not sizes:
+                sizes = [spec.rows for spec in record._kind.operands]
+            operands: list = []
+            for c in range(record.arity):
+                if _has_any(record, number_at(record._codes, k * record.arity + c), sizes[c], first, count):
+                    operands.append(c)
+            if operands:
+                found.append((number_at(record._bases, k), record, k, operands))
     found.sort(key=itemgetter(0))
     return found
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _has_any(
+    record: Record, code: cython.longlong, size: cython.longlong, first: cython.longlong, count: cython.longlong
+) -> cython.int:
+    """Tells whether an operand of `size` rows has any of `count` rows from `first` on."""
+    row: cython.longlong
+    if code >= 0:
+        return code < first + count and first < code + size
+    for each in record._lists[-1 - code]:
+        row = each
+        if first <= row < first + count:
+            return True
+    return False
 
 
 def joined_of(copies: list, first: cython.longlong, end: cython.longlong):

@@ -1,10 +1,13 @@
-"""Nodes found by the rows of their results: by one row, and all between two."""
+"""Nodes found by the rows of their results: by one row, and those between two that read some."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from gluonjit.graph.reading import joined_of, node_at, nodes_between
+from gluonjit.graph import Record
+from gluonjit.graph.reading import joined_of, node_at, readers_between
 from tests.common.plain_plans import random_graph
 
 
@@ -23,8 +26,20 @@ def test_nodes_are_found_by_the_rows_of_their_results(seed: int) -> None:
         assert (found and (records.index(found[0]), found[1])) == wanted
         for end in (row, row + 7, graph.rows):
             between = [(base, records[number], node) for base, number, node in nodes if row < base < end]
-            assert nodes_between(graph.records, row, end, len(between)) == between
-            assert not between or nodes_between(graph.records, row, end, len(between) - 1) is None
+            read = range(row, row + 2)
+            wanted_readers = [
+                (base, record, node, operands)
+                for base, record, node in between
+                if (operands := [k for k, rows in enumerate(_operands(record, node)) if not set(read).isdisjoint(rows)])
+            ]
+            assert readers_between(graph.records, row, end, len(between), row, 2) == wanted_readers
+            assert not between or readers_between(graph.records, row, end, len(between) - 1, row, 2) is None
+
+
+def _operands(record: Record, node: int) -> list[Sequence[int]]:
+    """The rows of each operand of a node."""
+    given = zip(record.operands_of(node), record.kind.operands)
+    return [rows if isinstance(rows, tuple) else range(rows, rows + spec.rows) for rows, spec in given]
 
 
 def test_what_is_joined_of_rows_is_found() -> None:

@@ -452,3 +452,31 @@ def test_a_sum_of_losses_that_begins_as_a_tensor(how: str, flushes: int) -> None
     for own, other in zip(found, expected):
         np.testing.assert_allclose(own, other, rtol=1e-4)
     assert gluonjit.explain().flushes == flushes
+
+
+def test_detaching_for_a_new_tensor_is_no_node() -> None:
+    """A child-sum cell makes states of zeros for a leaf as its inputs are: `x.detach().new(1, n).fill_(0.0)`."""
+
+    class Leaves(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = nn.Linear(4, 4)
+            self.log: list[int] = []
+
+        def forward(self, x: Any) -> Any:
+            self.log.append(len(x))  # so it is not one node
+            h = torch.tanh(self.dense(x))
+            zeros = h.detach().new(1, 4).fill_(0.0)
+            kept = h.detach()
+            kept.mul_(2.0)  # which h shows
+            return (torch.cat([h, zeros]) * h.detach()[:1]).sum()
+
+    torch.manual_seed(0)
+    eager = Leaves()
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, outline=False)
+    given = [torch.randn(3, 4) for _ in range(4)]
+    with torch.no_grad(), gluonjit.batching(granularity="cell") as batch:
+        found = [net(x) for x in given]
+    torch.testing.assert_close(torch.stack(found), torch.stack([eager(x) for x in given]))
+    assert batch.report.kinds["detach"].calls == 2 * len(given)  # of the three only `new` is asked of one
+    assert batch.report.flushes == 1

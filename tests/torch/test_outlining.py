@@ -16,6 +16,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+from torch.nn import functional  # noqa: E402
 
 import gluonjit  # noqa: E402
 from gluonjit.engines.torch import records  # noqa: E402
@@ -311,10 +312,28 @@ class Stack(Net):
         return sum(value.sum() for value in named.values())
 
 
+class Sizes(Net):
+    """A child-sum cell as it is usually written: sizes of what is computed, and gates named in one statement."""
+
+    def cell(self, x: Any, children: Any) -> Any:
+        gates = self.a(x) + children.sum(0, keepdim=True)
+        i, o, u = torch.split(gates, gates.size(1) // 3, dim=1)
+        i, o, u = functional.sigmoid(i), functional.sigmoid(o), functional.tanh(u)
+        f = functional.sigmoid(self.b(children) + self.c(x).repeat(len(children), 1))
+        c = i * u + (f * children).sum(0, keepdim=True).view(1, 3, gates.shape[-1] // 3).sum(1)
+        return o * functional.tanh(c) / len(f)
+
+    def forward(self, s: Any) -> Any:
+        h = s.x[None]
+        for _ in range(s.k):
+            h = self.cell(s.x[None], torch.cat([h] * (6 // h.size(1)), 1))
+        return h.sum()
+
+
 PROGRAMS = [
     Recursive, EarlyReturn, Lattice, Pointer, Adversaries, Replaced, WriteAfterView, WriteInAnArgument,
     WritesToWhatItGave, Logs, Property, Numbers, Super, Private, Closures, Steps, Raises, Generators, Values, Carried,
-    Stack,
+    Stack, Sizes,
 ]  # fmt: skip
 
 
@@ -367,6 +386,14 @@ def test_straight_line_code_is_one_call() -> None:
     names = [name for name, found in report.outlined.items() if "operators in one cell" in found]
     assert names[1:] == [f"Recursive.encode, line {first + 2}", f"Recursive.encode, lines {first + 3}-{first + 4}"]
     assert "made from source: Recursive.encode, line" in str(report)
+
+
+def test_sizes_of_what_a_cell_computes_are_a_part_of_it() -> None:
+    given = samples()
+    report = calls(both(Sizes)[1], given)
+    _, first = inspect.getsourcelines(Sizes.cell)
+    assert report.outlined[f"Sizes.cell, lines {first + 1}-{first + 6}"].endswith("operators in one cell")
+    assert report.calls == sum(2 * sample.k + 1 for sample in given)  # and a torch.cat, and the sum
 
 
 def test_the_line_of_a_made_cell_is_the_users() -> None:

@@ -110,14 +110,11 @@ VIEWING: set[Any] = {
 
 DATA: Any = torch.Tensor.data.__get__
 """The step from a tensor to its `data`."""
-
-
-_DATA_STEP = ViewCall(DATA, (), (), None, True)
-
-
-def data_step() -> ViewCall:
-    """The step from a tensor to its `data`."""
-    return _DATA_STEP
+DETACHING = {
+    "data": ViewCall(DATA, (), (), None, True),
+    "detach": ViewCall(torch.Tensor.detach, (), (), None, True),
+}
+"""The steps from a tensor to one without its history."""
 
 
 def linked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], found: Any) -> Any:

@@ -12,7 +12,7 @@ from gluonjit.analysis.costs.measured import Measured, Progress
 from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch import like
-from gluonjit.engines.torch.aliases import data_step
+from gluonjit.engines.torch.aliases import DETACHING
 from gluonjit.engines.torch.arrays import VERSIONS, clear_looks
 from gluonjit.engines.torch.buffers import Account
 from gluonjit.engines.torch.cell import Cell, cells_known, forget_recordings
@@ -99,9 +99,9 @@ class TorchEngine(Adapter):
         """Finds the value of a view anew."""
         renew(lazy)
 
-    def data_step(self) -> Any:
-        """The step from a tensor to its `data`, of which views of it are made."""
-        return data_step()
+    def detaching(self, name: str) -> Any:
+        """The step from a tensor to its `data`, or what `detach` gives, of which views of it are made."""
+        return DETACHING[name]
 
     def opened(self, lazy: Any) -> Any:
         """Returns a computed tensor with its own memory, which may be written to unnoticed."""

@@ -158,17 +158,27 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
     @property
     def data(self) -> Any:
         """The tensor without history; what is written to it shows here, as eagerly."""
-        state = LOCAL.state
-        batch = state.batch
-        if batch is not None and current(self).graph is batch.graph and not state.paused and state.trace is None:
-            found = noted(wrap(self._v), self, _engine().data_step())
-            found._n = _UNSEEN  # what asks more than how it looks takes it anew
-            return found
-        return _engine().opened(self).data
+        found = self._without_history("data")
+        return _engine().opened(self).data if found is None else found
 
     @data.setter
     def data(self, value: Any) -> None:
         engine_of("torch").put_data(self, value)  # type: ignore[attr-defined]
+
+    def detach(self) -> Any:
+        """Stands in for torch.Tensor.detach; in an open batch a node only once more is asked than how it looks."""
+        found = self._without_history("detach")
+        return torch.Tensor.detach(self) if found is None else found
+
+    def _without_history(self, name: str) -> Any:
+        """A view of a pending tensor that is taken when more is asked of it than how it looks; else None."""
+        state = LOCAL.state
+        batch = state.batch
+        if batch is None or current(self).graph is not batch.graph or state.paused or state.trace is not None:
+            return None
+        found = noted(wrap(self._v), self, _engine().detaching(name))
+        found._n = _UNSEEN
+        return found
 
     def size(self, dim: int | None = None) -> Any:
         """Stands in for torch.Tensor.size."""

@@ -57,6 +57,8 @@ _CREATING = {
     torch.zeros_like,
     torch.ones_like,
 }
+_IN_PYTHON = [getattr(torch.nn.functional, name) for name in "sigmoid tanh hardsigmoid hardswish".split()]
+"""Functions that call a method, which alone PyTorch lets other classes override."""
 _NONE: dict[str, Any] = {}
 
 
@@ -73,7 +75,8 @@ def _found() -> tuple[frozenset[Any], frozenset[str]]:
         found = get_overridable_functions()
     methods = frozenset(f.__name__ for f in found[torch.Tensor] if _only_gives_a_result(f))
     spaces = [functions for space, functions in found.items() if space is not torch.Tensor]
-    return frozenset(f for functions in spaces for f in functions if _only_gives_a_result(f)), methods
+    given = frozenset(f for functions in [*spaces, _IN_PYTHON] for f in functions if _only_gives_a_result(f))
+    return given, methods
 
 
 class _Torch(FrameworkFunctions):

@@ -6,7 +6,7 @@ program that PyTorch refuses is refused here too. Cases that cannot be decided a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.saved import saved_values
 from gluonjit.graph import Graph, Kind, Record, Value
 from gluonjit.graph.modes import is_recorded
-from gluonjit.graph.reading import joined_of, node_at, nodes_between
+from gluonjit.graph.reading import joined_of, node_at, readers_between
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.run.reach import part_of, rows_at
 
@@ -45,21 +45,24 @@ def note_write(graph: Graph, value: Value, captured: int, learning: bool = True)
     if is_recorded(record.mode) and not set(outputs).isdisjoint(_kept_by(graph, record, number)[1]):
         found.append(rows)
         _apart(record, number)
-    shared = [(rows, value.spec.rows)]  # rows of the same memory
     # What reads rows of which there is a copy may read either.
-    for base, reader, node in [] if copies else nodes_between(graph.records, rows, graph.rows, _MOST_NODES) or ():
-        operands = [
-            k for k, item in enumerate(reader.operands_of(node)) if _meets(item, reader.kind.operands[k].rows, shared)
-        ]
-        if base >= captured:  # the write itself, which keeps a copy of what it writes to, but not of other arguments
-            operands = [k for k in operands if k and learning]
-        if not operands or not is_recorded(reader.mode):
-            continue
-        if reader.kind.operator and _is_view(reader.kind):
-            shared += [(base + output.offset, output.spec.rows) for output in reader.kind.outputs]
-        elif not _kept_by(graph, reader, node)[0].isdisjoint(operands):
-            found.append(base + reader.kind.outputs[0].offset)
-            _apart(reader, node)
+    shared, seen = [] if copies else [(rows, value.spec.rows)], set[int]()  # rows of the same memory
+    while shared:
+        first, count = shared.pop()
+        readers = readers_between(graph.records, first, graph.rows, _MOST_NODES, first, count)
+        for base, reader, node, operands in readers or ():
+            # The write itself keeps a copy of what it writes to, but not of other arguments.
+            read = [k for k in operands if k and learning] if base >= captured else operands
+            if not read or base in seen or not is_recorded(reader.mode):
+                continue
+            if reader.kind.operator and _is_view(reader.kind):
+                shared += [(base + output.offset, output.spec.rows) for output in reader.kind.outputs]
+            elif not _kept_by(graph, reader, node)[0].isdisjoint(read):
+                found.append(base + reader.kind.outputs[0].offset)
+                _apart(reader, node)
+            else:
+                continue
+            seen.add(base)
     if found:
         graph.overwritten += found
         refuse("it writes over what its backward pass needs")
@@ -123,13 +126,6 @@ def _flags(step: Step, learns: Callable[[Place, Any], bool]) -> tuple[bool, ...]
             for operand in role:
                 found[operand] = learns(*part_of(gather, position * size, size))
     return tuple(found)
-
-
-def _meets(rows: Any, count: int, shared: Iterable[tuple[int, int]]) -> bool:
-    """Tells whether an operand has any of these rows."""
-    if isinstance(rows, tuple):
-        return any(first <= row < first + size for row in rows for first, size in shared)
-    return any(rows < first + size and first < rows + count for first, size in shared)
 
 
 def _is_view(kind: Kind) -> bool:

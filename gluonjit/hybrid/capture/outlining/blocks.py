@@ -54,11 +54,15 @@ class Outliner(Expressions):
 
     def _assign(self, target: Any, value: Any) -> None:
         pairs = [(target, value)]
+        kept: tuple[type, ...] = (ast.Constant, ast.Name, ast.Tuple, ast.List)
         if isinstance(value, ast.Tuple) and isinstance(target, ast.Tuple) and len(value.elts) == len(target.elts):
-            if set(loads(value)).isdisjoint(loads(target) + stores(target)) and all(map(_is_name, target.elts)):
-                pairs = list(zip(target.elts, value.elts))
+            if all(map(_is_name, target.elts)) and not any(isinstance(n, ast.Starred) for n in value.elts):
+                if set(loads(value)).isdisjoint(loads(target) + stores(target)):
+                    pairs = list(zip(target.elts, value.elts))
+                else:  # `a, b = f(b), g(a)`
+                    kept = (ast.Constant, ast.Name)
         for each, part in pairs:
-            new = part if isinstance(part, (ast.Constant, ast.Name, ast.Tuple, ast.List)) else self.pure(part)
+            new = part if isinstance(part, kept) else self.pure(part)
             if weight_of(new):
                 self.gather(each, new)
             elif isinstance(new, ast.Name) and new.id.startswith(PREFIX) and self._renamed(new, each):

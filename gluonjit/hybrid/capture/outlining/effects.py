@@ -57,7 +57,7 @@ class Effects:
             if name:
                 self.parts[name] = scope.part(node.func)
             return True
-        if scope.value(node.func) is sum:
+        if scope.value(node.func) is sum or scope.sized(node):
             return True
         if scope.calls_method(node) and isinstance(node.func, ast.Attribute):
             return isinstance(node.func.value, ast.Call) and scope.calls_operator(node.func.value)

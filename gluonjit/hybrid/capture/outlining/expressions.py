@@ -114,6 +114,8 @@ class Expressions:
             return self._parts(node, max(self.scope.operators(self.scope.value(getattr(node, "func", node))), 1))
         if isinstance(node, ast.ListComp):
             return self._comprehension(node) or self.opaque(node)
+        if self.scope.sized(node) in self.block.writes:  # which is there only within the block
+            return copy.copy(node)
         return self.opaque(node)
 
     def _is_operator(self, node: ast.AST) -> bool:

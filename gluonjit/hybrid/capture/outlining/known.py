@@ -129,6 +129,26 @@ class FunctionNames:
         own = isinstance(func.value, ast.Name) and func.value.id == self.own
         return not own and self.value(func.value) is None and not self.own_name(func.value)
 
+    def sized(self, node: ast.AST) -> str:
+        """The name of the array whose sizes an expression asks for: `x.size(1)`, `x.shape[0]`, `len(x)`; or ""."""
+        if not self.known.sizing:
+            return ""
+        if isinstance(node, ast.Call):
+            if not is_plain_call(node) or node.keywords:
+                return ""
+            if self.value(node.func) is len and len(node.args) == 1:
+                return self._variable(node.args[0])
+            func = node.func
+            asks = isinstance(func, ast.Attribute) and func.attr in self.known.sizing
+            return self._variable(func.value) if asks and all(map(_is_number, node.args)) else ""  # type: ignore[attr-defined]
+        if isinstance(node, ast.Subscript):
+            return self.sized(node.value) if _is_number(node.slice) and isinstance(node.value, ast.Attribute) else ""
+        return self._variable(node.value) if isinstance(node, ast.Attribute) and node.attr == "shape" else ""
+
+    def _variable(self, node: ast.AST) -> str:
+        found = isinstance(node, ast.Name) and node.id in self.variables and node.id != self.own
+        return node.id if found else ""  # type: ignore[attr-defined]
+
     def harmless(self, node: ast.Call) -> bool:
         """Tells whether a non-operator call only returns a result."""
         value = self.value(node.func)
@@ -227,6 +247,12 @@ def is_plain_call(node: ast.Call) -> bool:
     if any(isinstance(arg, ast.Starred) or _is_true(arg) for arg in node.args):
         return False
     return all(word.arg is not None and word.arg not in ("out", "inplace", "training") for word in node.keywords)
+
+
+def _is_number(node: ast.AST) -> bool:
+    """Tells whether an expression is a number as it is written, such as -1."""
+    node = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
+    return isinstance(node, ast.Constant)
 
 
 def _is_true(node: ast.AST) -> bool:

@@ -114,65 +114,83 @@ def node_at(records: dict, row: cython.longlong):
     k: cython.Py_ssize_t
     for each in records.values():
         record: Record = each
-        k = _until(record, row) - 1
-        if k >= 0 and row < number_at(record._bases, k) + record._kind.rows:
+        k = len(record._bases) - 1
+        if k < 0 or row < number_at(record._bases, 0):
+            continue
+        if row < number_at(record._bases, k):
+            k = _until(record, row) - 1
+        if row < number_at(record._bases, k) + cython.cast(cython.longlong, record._kind.rows):
             return record, k
     return None
 
 
-def readers_between(
+def readers_of(
     records: dict,
     row: cython.longlong,
+    count: cython.longlong,
     end: cython.longlong,
     most: cython.Py_ssize_t,
-    first: cython.longlong,
-    count: cython.longlong,
+    gives_views,
 ):
-    """Returns the nodes captured after a row and before another that read any of `count` rows from `first` on.
+    """Returns the nodes before row `end` that read any of `count` rows from `row` on, or views of these.
 
-    In their order, each as its first row, record, number, and the numbers of the operands that have such rows. None if
-    there are more than `most` nodes between the two, whatever they read.
+    In their order, each as its first row, record, number, and the numbers of the operands that have such rows; nodes of
+    records for which `gives_views` holds are not listed, but the readers of their results are. None if there are more
+    than `most` nodes between the rows and `end`, whatever they read.
     """
     c: cython.Py_ssize_t
     k: cython.Py_ssize_t
-    passed: cython.Py_ssize_t = 0
-    found: list = []
+    nodes: list = []
     for each in records.values():
         record: Record = each
-        sizes: list = []
         k = len(record._bases)
         while k > 0 and number_at(record._bases, k - 1) >= end:
             k -= 1
         while k > 0 and number_at(record._bases, k - 1) > row:
             k -= 1
-            passed += 1
-            if passed > most:
+            nodes.append((number_at(record._bases, k), record, k))
+            if len(nodes) > most:
                 return None
-            if not sizes:
-                sizes = [spec.rows for spec in record._kind.operands]
-            operands: list = []
-            for c in range(record.arity):
-                if _has_any(record, number_at(record._codes, k * record.arity + c), sizes[c], first, count):
-                    operands.append(c)
-            if operands:
-                found.append((number_at(record._bases, k), record, k, operands))
-    found.sort(key=itemgetter(0))
+    nodes.sort(key=itemgetter(0))
+    found: list = []
+    ranges: list = [(row, count)]
+    for node in nodes:
+        record = node[1]
+        k = node[2]
+        operands: list = []
+        for c in range(record.arity):
+            if _has_any(record, number_at(record._codes, k * record.arity + c), c, ranges):
+                operands.append(c)
+        if not operands:
+            continue
+        if gives_views(record):
+            ranges.extend([(node[0] + output.offset, output.spec.rows) for output in record._kind.outputs])
+        else:
+            found.append((node[0], record, k, operands))
     return found
 
 
 @cython.cfunc
 @cython.exceptval(-1)
-def _has_any(
-    record: Record, code: cython.longlong, size: cython.longlong, first: cython.longlong, count: cython.longlong
-) -> cython.int:
-    """Tells whether an operand of `size` rows has any of `count` rows from `first` on."""
+def _has_any(record: Record, code: cython.longlong, number: cython.Py_ssize_t, ranges: list) -> cython.int:
+    """Tells whether an operand has a row in one of these ranges, each a first row and a count."""
     row: cython.longlong
-    if code >= 0:
-        return code < first + count and first < code + size
-    for each in record._lists[-1 - code]:
-        row = each
-        if first <= row < first + count:
-            return True
+    first: cython.longlong
+    end: cython.longlong
+    for each in ranges:
+        part: tuple = each
+        first = part[0]
+        end = first + part[1]
+        if code >= end:
+            continue
+        if code >= 0:
+            if code >= first or code + record._kind.operands[number].rows > first:
+                return True
+            continue
+        for item in record._lists[-1 - code]:
+            row = item
+            if first <= row < end:
+                return True
     return False
 
 

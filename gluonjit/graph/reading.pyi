@@ -1,6 +1,6 @@
 """The nodes of a graph: read into flat arrays and into bytes, and looked up."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gluonjit.graph.recorder import Record
@@ -19,7 +19,7 @@ def read(
     alive: Any,
 ) -> None: ...
 def node_at(records: dict[Any, Record], row: int) -> tuple[Record, int] | None: ...
-def readers_between(
-    records: dict[Any, Record], row: int, end: int, most: int, first: int, count: int
+def readers_of(
+    records: dict[Any, Record], row: int, count: int, end: int, most: int, gives_views: Callable[[Record], bool]
 ) -> list[tuple[int, Record, int, list[int]]] | None: ...
 def joined_of(copies: Sequence[Iterable[int]], first: int, end: int) -> list[Iterable[int]]: ...

@@ -1,4 +1,4 @@
-"""Nodes found by the rows of their results: by one row, and those between two that read some."""
+"""Nodes found by the rows of their results: by one row, and those that read some."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from gluonjit.graph import Record
-from gluonjit.graph.reading import joined_of, node_at, readers_between
+from gluonjit.graph.reading import joined_of, node_at, readers_of
 from tests.common.plain_plans import random_graph
 
 
@@ -26,14 +26,16 @@ def test_nodes_are_found_by_the_rows_of_their_results(seed: int) -> None:
         assert (found and (records.index(found[0]), found[1])) == wanted
         for end in (row, row + 7, graph.rows):
             between = [(base, records[number], node) for base, number, node in nodes if row < base < end]
-            read = range(row, row + 2)
-            wanted_readers = [
-                (base, record, node, operands)
-                for base, record, node in between
-                if (operands := [k for k, rows in enumerate(_operands(record, node)) if not set(read).isdisjoint(rows)])
-            ]
-            assert readers_between(graph.records, row, end, len(between), row, 2) == wanted_readers
-            assert not between or readers_between(graph.records, row, end, len(between) - 1, row, 2) is None
+            shared, wanted_readers = set(range(row, row + 2)), []
+            for base, record, node in between:
+                operands = [k for k, rows in enumerate(_operands(record, node)) if not shared.isdisjoint(rows)]
+                if operands and record is records[0]:
+                    shared |= set(range(base, base + record.kind.rows))
+                elif operands:
+                    wanted_readers.append((base, record, node, operands))
+            found_readers = readers_of(graph.records, row, 2, end, len(between), lambda record: record is records[0])
+            assert found_readers == wanted_readers
+            assert not between or readers_of(graph.records, row, 2, end, len(between) - 1, bool) is None
 
 
 def _operands(record: Record, node: int) -> list[Sequence[int]]:

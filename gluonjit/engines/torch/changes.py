@@ -103,8 +103,8 @@ def setattr_(self: Any, name: str, value: Any) -> None:
             state.batch.changes += 1
         elif is_watched(self):
             state.batch.changes += 1
-        if is_made(value):  # it outlives the sample
-            value = share(value)
+        if is_made(value) and (parts or not state.inside):
+            value = share(value)  # a buffer is read in many ways
     hooked.original_setattr(self, name, value)
 
 

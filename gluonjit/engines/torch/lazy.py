@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from math import prod
 from typing import Any
 
+import numpy as np
 import torch
 
 from gluonjit.compiled import FAST
@@ -283,6 +284,9 @@ def item_of(lazy: LazyTensor, key: Any) -> Any:
 
     With one PyTorch would take a tensor for a sequence, and one without axes, in a list, for one that has no length.
     """
+    plain = _plain_key(key)
+    if plain is not key:
+        return lazy[plain]
     value, state = current(lazy), LOCAL.state
     batch = state.batch
     if value.graph is None and (key.__class__ is int or key.__class__ is slice):
@@ -305,6 +309,19 @@ def item_of(lazy: LazyTensor, key: Any) -> Any:
             if found is not None:
                 return noted(wrap(found), lazy, key if kind is int or kind is slice else Key(key))
     return _engine().call_operator(_ITEM, (lazy, key), {})
+
+
+def _plain_key(key: Any) -> Any:
+    """A key of `[]` with Python's integers in place of numpy's; itself where it has none."""
+    if isinstance(key, np.integer):
+        return int(key)
+    if key.__class__ is slice:
+        ends = [key.start, key.stop, key.step]
+        return slice(*map(_plain_key, ends)) if any([isinstance(end, np.integer) for end in ends]) else key
+    if key.__class__ is not tuple:
+        return key
+    parts = [_plain_key(part) for part in key]
+    return key if all([part is given for part, given in zip(parts, key)]) else tuple(parts)
 
 
 def wrap(value: Value) -> LazyTensor:

@@ -30,7 +30,7 @@ _likes: dict[Any, Any] = {}
 def made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Runs such a function; None if another of its arguments is more than a number.
 
-    What is written over next, as what `new` gives, is the program's own; what has its numbers may be captured.
+    What has its numbers may be captured; what is written over next, as what `new` gives, once a pending one is written.
     """
     spec = args[0]._v.spec
     if spec.dtype not in FLOATS or not all(map(_is_plain, (*args[1:], *kwargs.values()))):
@@ -40,12 +40,21 @@ def made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         like = torch.empty(0, dtype=args[0].dtype, device=args[0].device)
         _likes[spec.dtype, spec.device] = like
     found = func(like, *args[1:], **kwargs)
-    if func in _BARE or found.requires_grad:
+    if found.requires_grad:
         return found
+    if func in _BARE:
+        return _as_made(found)
     try:
         return wrap(leaf(open_batch(), found))
     except NotAnOperand:
         return found
+
+
+def _as_made(tensor: Any) -> LazyTensor:
+    """A tensor of the program's own, which is no part of a graph until a pending one is written to it."""
+    found = as_known(tensor)
+    found._k = MADE
+    return found
 
 
 _PLAIN = (type(None), int, float, torch.dtype, torch.device, torch.layout, torch.memory_format)
@@ -87,9 +96,7 @@ def _creating(function: Callable[..., Any]) -> Callable[..., Any]:
             mine = _users[frame.f_code] = owner_of(frame.f_code, frame.f_globals) == USER
         if not mine or (function is _TENSOR and found.numel() != 1):
             return found
-        made = as_known(found)
-        made._k = MADE
-        return made
+        return _as_made(found)
 
     create.__module__, create.__qualname__ = torch.__name__, create.__name__  # by which pickle finds it
     return create

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.saved import saved_values
 from gluonjit.graph import Graph, Kind, Record, Value
 from gluonjit.graph.modes import is_recorded
-from gluonjit.graph.reading import joined_of, node_at, readers_between
+from gluonjit.graph.reading import joined_of, node_at, readers_of
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.run.reach import part_of, rows_at
 
@@ -42,27 +43,20 @@ def note_write(graph: Graph, value: Value, captured: int, learning: bool = True)
     kind = record.kind
     looks = [(record.base(number) + output.offset, output.spec.rows) for output in kind.outputs]
     outputs = [k for k, look in enumerate(looks) if look == (rows, value.spec.rows)]
-    if is_recorded(record.mode) and not set(outputs).isdisjoint(_kept_by(graph, record, number)[1]):
+    kept = is_recorded(record.mode) and not set(outputs).isdisjoint(_may_keep(kind)[1])
+    if kept and not set(outputs).isdisjoint(_kept_by(graph, record, number)[1]):
         found.append(rows)
         _apart(record, number)
     # What reads rows of which there is a copy may read either.
-    shared, seen = [] if copies else [(rows, value.spec.rows)], set[int]()  # rows of the same memory
-    while shared:
-        first, count = shared.pop()
-        readers = readers_between(graph.records, first, graph.rows, _MOST_NODES, first, count)
-        for base, reader, node, operands in readers or ():
-            # The write itself keeps a copy of what it writes to, but not of other arguments.
-            read = [k for k in operands if k and learning] if base >= captured else operands
-            if not read or base in seen or not is_recorded(reader.mode):
-                continue
-            if reader.kind.operator and _is_view(reader.kind):
-                shared += [(base + output.offset, output.spec.rows) for output in reader.kind.outputs]
-            elif not _kept_by(graph, reader, node)[0].isdisjoint(read):
-                found.append(base + reader.kind.outputs[0].offset)
-                _apart(reader, node)
-            else:
-                continue
-            seen.add(base)
+    readers = [] if copies else readers_of(graph.records, rows, value.spec.rows, graph.rows, _MOST_NODES, _gives_views)
+    for base, reader, node, operands in readers or ():
+        # The write itself keeps a copy of what it writes to, but not of other arguments.
+        read = [k for k in operands if k and learning] if base >= captured else operands
+        if not read or not is_recorded(reader.mode) or _may_keep(reader.kind)[0].isdisjoint(read):
+            continue
+        if not _kept_by(graph, reader, node)[0].isdisjoint(read):
+            found.append(base + reader.kind.outputs[0].offset)
+            _apart(reader, node)
     if found:
         graph.overwritten += found
         refuse("it writes over what its backward pass needs")
@@ -128,9 +122,25 @@ def _flags(step: Step, learns: Callable[[Place, Any], bool]) -> tuple[bool, ...]
     return tuple(found)
 
 
+def _gives_views(record: Record) -> bool:
+    """Tells whether the results of a record's nodes share the memory of their operand."""
+    return record.kind.operator and is_recorded(record.mode) and _is_view(record.kind)
+
+
 def _is_view(kind: Kind) -> bool:
-    found: bool = program_of(kind).trace.ops != [] and all(op.name in _VIEWS for op in program_of(kind).trace.ops)
-    return found or kind.name == ENTRY
+    program = program_of(kind)
+    found = _known.get(program)
+    if found is None:
+        ops = program.trace.ops
+        found = _known[program] = kind.name == ENTRY or (ops != [] and all(op.name in _VIEWS for op in ops))
+    return found
+
+
+def _may_keep(kind: Kind) -> tuple[frozenset[int], frozenset[int]]:
+    """The operands and results that a node saves where gradients go through all operands; all where that is unclear."""
+    if kind.split is not None or len(program_of(kind).trace.operands) != len(kind.operands):
+        return frozenset(range(len(kind.operands))), frozenset(range(len(kind.outputs)))
+    return saved_values(program_of(kind), (True,) * len(kind.operands))
 
 
 _VIEWS = set(
@@ -138,6 +148,7 @@ _VIEWS = set(
     "squeeze.default squeeze.dim squeeze.dims expand.default t.default transpose.int permute.default detach.default "
     "alias.default diagonal.default".split()
 )
+_known: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 def _kept_by(graph: Graph, record: Record, node: int) -> tuple[frozenset[int], frozenset[int]]:

@@ -36,6 +36,7 @@ from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 
 _MOST = 4096
+_NUMBERS = (int, float, bool)
 _RESHAPING = set(
     "detach_ resize_ resize_as_ set_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_ rename_".split()
 )
@@ -229,14 +230,19 @@ def write_now(func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     """Writes to computed tensors, by PyTorch itself."""
     base, _ = base_of(target)
     refuse(WRITES)
-    given, named = map_structure((args, kwargs), _waiting)  # what waits runs before there is other memory
+    numbers = not kwargs and all([arg.__class__ in _NUMBERS for arg in args[1:]]) and args[0] is target
+    if not numbers:
+        map_structure((args, kwargs), _waiting)  # what waits runs before there is other memory
     if base._c is not None:
         _run_readers(base._c)
     opened(base)
     if target is not base and not _share(target._c, base._c):  # a view that was captured of what was computed already
         renew(target)
     memory = concrete(target)
-    found = func(*map_structure(given, concrete_item), **map_structure(named, concrete_item))
+    if numbers:
+        found = func(memory, *args[1:])
+    else:
+        found = func(*map_structure(args, concrete_item), **map_structure(kwargs, concrete_item))
     _count(base)
     if target is not base:
         target._n = base._n

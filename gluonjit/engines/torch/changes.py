@@ -11,10 +11,8 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from gluonjit.engines.torch import hooked
-from gluonjit.engines.torch.buffers import Account
 from gluonjit.engines.torch.cell import forget_recordings
 from gluonjit.engines.torch.chunks import current_backward, telling
-from gluonjit.engines.torch.exposed import expose, is_due
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import current, is_made, share
 from gluonjit.engines.torch.reading import computed
@@ -67,30 +65,6 @@ parameter_requires_grad = property(
     hooked.REQUIRES_GRAD.__get__, parameter_requires_grad_, doc=hooked.REQUIRES_GRAD.__doc__
 )
 """torch.nn.Parameter.requires_grad, to which a program may assign."""
-
-
-def _give_memory(self: Any, tensor: Any) -> None:
-    if LOCAL.state.trace is not None:
-        raise NeedsValue
-    _flush("a weight was given other memory")
-    hooked.DATA.__set__(self, computed(tensor))
-
-
-def _memory(self: Any) -> Any:
-    found = hooked.DATA.__get__(self)
-    state = LOCAL.state
-    batch = state.batch
-    if batch is None or state.trace is not None or state.paused or batch.own.__class__ is not Account:
-        return found
-    account = batch.own
-    if id(self) in account.versions and is_due(account.exposed, self):
-        _flush("the memory of a weight was asked for, to which the program may write")
-    expose(account.exposed, self, found)
-    return found
-
-
-parameter_data = property(_memory, _give_memory, doc=hooked.DATA.__doc__)
-"""torch.nn.Parameter.data, as torch.nn.utils.vector_to_parameters assigns it."""
 
 
 def setattr_(self: Any, name: str, value: Any) -> None:

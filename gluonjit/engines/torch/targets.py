@@ -13,9 +13,14 @@ WRITES = "it writes to a tensor"
 
 def target_of(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The tensor that a call writes to; None if it writes to none."""
-    if (name.endswith("_") and not name.endswith("__")) or name in _IN_PLACE or _inplace(func, args, kwargs):
+    if is_writing(name) or _inplace(func, args, kwargs):
         return args[0] if args else kwargs.get("input")
     return kwargs.get("out")
+
+
+def is_writing(name: str) -> bool:
+    """Tells whether a method of this name writes to its tensor."""
+    return (name.endswith("_") and not name.endswith("__")) or name in _IN_PLACE
 
 
 def _inplace(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

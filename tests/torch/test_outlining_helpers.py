@@ -83,8 +83,8 @@ def of_numbers(n: int) -> int:
 
 HELPERS: dict[Callable[..., Any], bool] = {
     log_sum_exp: True, scaled: True, nested: True, noted: False, in_place: False, into: False, looping: False,
-    recursive: False, reading: False, drawing: False, several: False, of_net: False, of_numbers: False, len: False, torch.tanh: False,
-    programs.Net: False,
+    recursive: False, reading: False, drawing: False, several: False, of_net: False, of_numbers: False,
+    len: False, torch.tanh: False, programs.Net: False,
 }  # fmt: skip
 
 

@@ -5,8 +5,10 @@ PyTorch says nothing of a write, and calls that wait need the weight of their ow
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
+from types import CodeType
 from typing import Any
 
 import torch
@@ -16,7 +18,7 @@ from gluonjit.engines.torch.aliases import VIEWING
 from gluonjit.engines.torch.buffers import Account
 from gluonjit.engines.torch.exposed import expose, is_due
 from gluonjit.engines.torch.reading import computed
-from gluonjit.engines.torch.targets import WRITES, is_writing
+from gluonjit.engines.torch.targets import WRITES, is_writing, may_write
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.run.state import LOCAL
@@ -60,9 +62,18 @@ def _viewing(original: Any, detaches: bool) -> Callable[..., Any]:
     def view(self: Any, *args: Any, **kwargs: Any) -> Any:
         if LOCAL.state.batch is None or not (detaches or not torch.is_grad_enabled() or not _learns(self)):
             return original(self, *args, **kwargs)
-        return _exposing(self, original(self, *args, **kwargs))
+        found = original(self, *args, **kwargs)
+        return _exposing(self, found) if may_write(_caller()) else found
 
     return view
+
+
+def _caller() -> CodeType:
+    """The function of the program that calls a method, by a function of PyTorch's or without one."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "torch":
+        frame = frame.f_back
+    return frame.f_code
 
 
 def _learns(weight: Any) -> bool:

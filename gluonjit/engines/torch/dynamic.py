@@ -161,7 +161,7 @@ def _watched(eagerly: Any, module: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _versions(module: Any) -> list[int]:
-    """How often each weight has been written to, but for tables that look-ups keep within a norm, in any order."""
+    """Counts the writes to each weight, but for tables that look-ups keep within a norm, in any order."""
     parts = [part for part in parts_of(module) if getattr(part, "max_norm", None) is None]
     return [version_of(weight) for part in parts for weight in part._parameters.values() if weight is not None]
 

@@ -203,7 +203,8 @@ def backward(
     for item in () if inputs is None else _tensors_of(inputs):
         refuse_used(item, "backward(inputs=...) with such a result among them")
     asked = computed(inputs)
-    with _passing(), BACKWARD, telling(bool(create_graph if retain_graph is None else retain_graph), _nodes_of(asked)):
+    keep = bool(create_graph if retain_graph is None else retain_graph)
+    with _passing(), telling(keep, _nodes_of(asked)):
         hooked.original_backward(*given, retain_graph, create_graph, grad_variables, asked)
 
 
@@ -225,8 +226,8 @@ def grad(
     given = (computed(outputs), computed(inputs), computed(grad_outputs))
     for item in _tensors_of(inputs):
         refuse_used(item, "torch.autograd.grad(outputs, inputs) with such a result among its inputs")
-    asked = _nodes_of(given[1])
-    with _passing(), BACKWARD, telling(bool(create_graph if retain_graph is None else retain_graph), asked):
+    keep = bool(create_graph if retain_graph is None else retain_graph)
+    with _passing(), telling(keep, _nodes_of(given[1])):
         return hooked.original_grad(*given, retain_graph, create_graph, *args, **kwargs)
 
 
@@ -245,11 +246,18 @@ def _end_minibatch() -> None:
 
 @contextmanager
 def _passing() -> Iterator[None]:
-    """A region in which a backward pass is under way; that of a checkpoint is a part of the one that has called it."""
+    """A region in which a backward pass is under way; that of a checkpoint is a part of the one that has called it.
+
+    One inside of a sample that runs eagerly is no more than a part of the sample.
+    """
+    if LOCAL.state.eagerly:
+        yield
+        return
     begun = 1 + (current_backward() >= 0)
     MINIBATCH.passes += begun
     try:
-        yield
+        with BACKWARD:
+            yield
     finally:
         MINIBATCH.passes -= begun
         if not MINIBATCH.passes and MINIBATCH.gone:

@@ -310,6 +310,15 @@ def keep_eager() -> None:
         stretch.pace.pinned = True
 
 
+def turn_eager() -> bool:
+    """Never batch calls of what is batched now and asks for what a batch refuses; False if its way is named."""
+    stretch = HERE.stretch
+    if stretch is None or not stretch.free:
+        return False
+    stretch.pace.pinned = True
+    return True
+
+
 def note_order() -> None:
     """Notes that one of the first calls has written to weights: if others do, too, their order matters.
 

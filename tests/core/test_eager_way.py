@@ -305,15 +305,17 @@ def test_calls_without_gradients_between_those_that_train_are_of_one_stretch(
     assert told[0] == (True, 17) and {training for training, _ in told[1:]} == {False}
 
 
-def test_a_model_that_differentiates_by_results_inside_of_it_is_never_batched(
-    free: None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("detached", [False, True], ids=["by results", "by inputs"])
+def test_a_model_that_differentiates_inside_of_it_is_never_batched(
+    detached: bool, free: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch would refuse that: it is one function to autograd."""
+    """A batch would refuse that by results: it is one function to autograd. By inputs it would run twice."""
     program = Torch()
     torch = program.torch
 
     def slope(net: Any, tree: Tree) -> Any:
         h = net.word(net.embed(torch.tensor(tree[0])))
+        h = h.detach().requires_grad_() if detached else h
         return torch.autograd.grad(net.head(torch.tanh(h)), h, create_graph=True)[0]
 
     for net in program.nets:

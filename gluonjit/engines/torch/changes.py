@@ -197,7 +197,7 @@ def backward(
     if LOCAL.state.trace is not None:
         raise NeedsValue
     tensors, inputs = _as_tuple(tensors), _listed(inputs)
-    _keep_where_asked(inputs)
+    _keep_where_asked(inputs, create_graph)
     _run_heads(tensors)
     given = (computed(tensors), computed(_listed(grad_tensors)))
     for item in () if inputs is None else _tensors_of(inputs):
@@ -221,7 +221,7 @@ def grad(
     if LOCAL.state.trace is not None and LOCAL.state.trace.operands_learn:
         raise NeedsValue
     outputs, inputs, grad_outputs = _as_tuple(outputs), _listed(inputs), _listed(grad_outputs)
-    _keep_where_asked(inputs)
+    _keep_where_asked(inputs, create_graph)
     _run_heads(outputs)
     given = (computed(outputs), computed(inputs), computed(grad_outputs))
     for item in _tensors_of(inputs):
@@ -231,8 +231,10 @@ def grad(
         return hooked.original_grad(*given, retain_graph, create_graph, *args, **kwargs)
 
 
-def _keep_where_asked(inputs: Any) -> None:
-    """Keeps a program eager that asks for gradients of results inside of it."""
+def _keep_where_asked(inputs: Any, create_graph: bool) -> None:
+    """Keeps a program eager that asks for gradients of results inside of it, or inside of samples for some to go on."""
+    if create_graph and LOCAL.state.eagerly:  # a batch for each, which would run twice, and may have to refuse
+        keep_eager()
     for item in () if inputs is None else _tensors_of(inputs):
         if item.__class__ is torch.Tensor and item.grad_fn is not None:
             keep_eager()

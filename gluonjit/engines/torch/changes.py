@@ -12,11 +12,13 @@ from torch.autograd.graph import GradientEdge
 
 from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.cell import forget_recordings
+from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.chunks import current_backward, telling
-from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.engines.torch.lazy import LazyTensor, waits
+from gluonjit.engines.torch.lone import cell_of_function
 from gluonjit.engines.torch.operands import current, is_made, share
 from gluonjit.engines.torch.reading import computed
-from gluonjit.engines.torch.records import is_watched
+from gluonjit.engines.torch.records import NotOneNode, is_watched, noting
 from gluonjit.engines.torch.results import outside_of_transforms, refuse_used, settle
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.hybrid.choose.pacing import BACKWARD, close, keep_eager
@@ -156,10 +158,25 @@ def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
     """torch.autograd.Function.apply: its backward is its own, which a trace would not see."""
     state = LOCAL.state
     if state.trace is not None:
+        if state.trace.follower is not None:
+            state.trace.follower.refuse(f"it calls {cls.__name__}, whose backward pass is the program's own")
         raise NeedsValue
     run = hooked.original_function_apply.__get__(None, cls)
     if state.paused:
         return run(*args, **kwargs)
+    if not kwargs and (state.inside or waits(args)):
+        known = cell_of_function(cls)
+        if known is not None:
+            try:
+                return capture(known[0], None, known[1], args, {}, open_batch())
+            except NotOneNode as refusal:
+                why = refusal.with_traceback(None)
+            with noting(open_batch(), cls.__name__, why):
+                return _applied(run, args, kwargs)
+    return _applied(run, args, kwargs)
+
+
+def _applied(run: Any, args: Any, kwargs: Any) -> Any:
     args, kwargs = computed(args), computed(kwargs)
     with UNCAPTURED:  # what its forward returns has to be there
         return run(*args, **kwargs)

@@ -200,3 +200,16 @@ def test_what_does_more_than_compute_runs_at_once(name: str, why: str) -> None:
     with gluonjit.batching() as batch:
         sum(net(torch.randn(2, SIZE)) for _ in range(4)).backward()
     assert any(reason.startswith(why) for reason in batch.report.unbatched.values())
+
+
+def test_under_autocast_a_call_runs_at_once() -> None:
+    torch.manual_seed(1)
+    eager = Net()
+    eager.program = lambda net, x: net.last(Linear.apply(net.h(x), net.weight).float()).sum()
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True)
+    samples = [torch.randn(2, SIZE) for _ in range(3)]
+    found = []
+    for one in (eager, net):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found.append(torch.stack([one(x).float() for x in samples]).detach())
+    assert_close(found[1], found[0], "autocast")

@@ -14,7 +14,7 @@ import torch
 
 from gluonjit.engines.torch.cell import Call, Cell
 from gluonjit.engines.torch.effects import PLAIN, constants_of
-from gluonjit.engines.torch.hooked import original_function_apply
+from gluonjit.engines.torch.hooked import autocast, original_function_apply
 from gluonjit.engines.torch.program import Lone, lay_out
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.work import work_of
@@ -24,6 +24,7 @@ from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.state import LOCAL
 
 _LONE = "it is a torch.autograd.Function, whose backward pass is the program's own"
+_MOST = 1024
 _OLD_STYLE = torch.autograd.Function.setup_context
 _known: WeakKeyDictionary[Any, tuple[Cell, FunctionCall] | None] = WeakKeyDictionary()
 
@@ -57,6 +58,8 @@ class FunctionCall:
         function, follower = self.function, LOCAL.state.trace.follower
         if any([not isinstance(item, (torch.Tensor, *PLAIN)) for item in given]):
             raise NeedsValue
+        if autocast():
+            follower.refuse(f"{self.__name__} is called under torch.autocast, which is over when it runs")
         context = _Context(given)
         follower.made[id(context)] = context
         with torch.no_grad():
@@ -137,6 +140,8 @@ def cell_of_function(function: Any) -> tuple[Cell, FunctionCall] | None:
     known = _known.get(function)
     if known is None:
         fresh = function not in _known and "<locals>" in function.__qualname__
+        if len(_known) >= _MOST:
+            _known.clear()
         known = None if fresh else (Cell(function.__name__, Options(), operator=True), FunctionCall(function))
         _known[function] = known
     return known

@@ -187,6 +187,24 @@ def test_other_programs_may_be_batched(program: Any, free: None) -> None:
     assert not pacing.HERE.paces.phases[True].pinned
 
 
+def test_weights_whose_shape_the_first_call_tells(free: None) -> None:
+    class Late(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.LazyLinear(SIZE), nn.LazyLinear(1)
+
+        def forward(self, x: Any) -> Any:
+            return self.last(torch.tanh(self.first(x))).sum()
+
+    net = gluonjit.hybridize(Late(), dynamic_batch=True)
+    for _ in range(3):
+        found = [net(torch.randn(2, SIZE)) for _ in range(3)]
+        sum(found).backward()
+    wanted = net(torch.ones(2, SIZE)).detach()
+    gluonjit.hybridize(net, dynamic_batch=False)
+    assert_close(wanted, net(torch.ones(2, SIZE)), "lazy layers")
+
+
 def test_what_does_not_use_a_weight_waits_on() -> None:
     class Free(Net):
         def forward(self, x: Any) -> Any:

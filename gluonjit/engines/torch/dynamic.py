@@ -8,6 +8,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from gluonjit.engines.torch import changes, hooked
 from gluonjit.engines.torch.aside import traced_otherwise
@@ -66,9 +67,9 @@ def _is_part(module: Any, name: str) -> bool:
 def _described(named: tuple[str, Any]) -> BlockDescription:
     """Describes a module to kept choices."""
     name, module = named
-    own = module.named_parameters(recurse=False)
+    own = [(key, each, "" if is_lazy(each) else tuple(each.shape)) for key, each in module.named_parameters("", False)]
     return BlockDescription(
-        name, type(module), [f"{key} {tuple(each.shape)} {each.dtype} {each.device}" for key, each in own]
+        name, type(module), [f"{key} {shape} {each.dtype} {each.device}" for key, each, shape in own]
     )
 
 
@@ -163,7 +164,8 @@ def _watched(eagerly: Any, module: Any, args: Any, kwargs: Any) -> Any:
 def _versions(module: Any) -> list[int]:
     """Counts the writes to each weight, but for tables that look-ups keep within a norm, in any order."""
     parts = [part for part in parts_of(module) if getattr(part, "max_norm", None) is None]
-    return [version_of(weight) for part in parts for weight in part._parameters.values() if weight is not None]
+    weights = [weight for part in parts for weight in part._parameters.values() if weight is not None]
+    return [0 if is_lazy(weight) else version_of(weight) for weight in weights]
 
 
 def _aside(run: Any, module: Any, args: Any, kwargs: Any) -> Any:

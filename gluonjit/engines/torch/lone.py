@@ -20,6 +20,7 @@ from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Spec
 from gluonjit.hybrid.capture.guards.facts import DEFAULTS, is_plain
+from gluonjit.hybrid.capture.guards.owners import USER, owner_of_module
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -136,7 +137,9 @@ def lone_kind(call: Call) -> Kind:
 
 
 def cell_of_function(function: Any) -> tuple[Cell, FunctionCall] | None:
-    """The cell of a class of functions; None for one that is made in a call and has not come before."""
+    """The cell of a class of functions; None for one of a library, or made in a call and not met before."""
+    if owner_of_module(function.__module__) != USER:  # such as those by which modules have backward hooks
+        return None
     known = _known.get(function)
     if known is None:
         fresh = function not in _known and "<locals>" in function.__qualname__

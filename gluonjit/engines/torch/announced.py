@@ -93,11 +93,8 @@ def _exposing(weight: Any, found: Any) -> Any:
     return found
 
 
-_data: Callable[[Any], Any] = hooked.DATA.__get__
-
-
 def _memory(self: Any) -> Any:
-    found = _data(self)
+    found = hooked.data_of(self)
     batch = LOCAL.state.batch
     if batch is None:
         return found

@@ -14,6 +14,7 @@ from torch.nn import functional as F  # noqa: E402
 from torch_support import assert_close  # noqa: E402
 
 import gluonjit  # noqa: E402
+from gluonjit.errors import CaptureError  # noqa: E402
 from gluonjit.hybrid.choose import pacing  # noqa: E402
 
 SIZE = 4
@@ -185,6 +186,26 @@ def test_a_program_that_always_writes_to_weights_stays_eager(program: Any, recor
 def test_other_programs_may_be_batched(program: Any, free: None) -> None:
     outcomes(program, True, 3)
     assert not pacing.HERE.paces.phases[True].pinned
+
+
+def test_a_buffer_whose_data_was_only_read_so_far_is_never_taken_for_another() -> None:
+    class Late(Net):
+        writes = False
+
+        def forward(self, x: Any) -> Any:
+            found = torch.tanh(self.first(x)) * self.scale
+            data = self.scale.data
+            if self.writes:
+                data.mul_(0.5)
+            return self.last(found * self.scale).sum() * float(len(data))
+
+    net = gluonjit.hybridize(Late(), dynamic_batch=True)
+    with torch.no_grad():
+        for _ in range(3):
+            sum(net(torch.ones(2, SIZE)) for _ in range(4)).item()
+        net.writes = True
+        with pytest.raises(CaptureError, match="was written to"):
+            sum(net(torch.ones(2, SIZE)) for _ in range(4)).item()
 
 
 def test_weights_whose_shape_the_first_call_tells(free: None) -> None:

@@ -452,3 +452,14 @@ def test_a_sum_of_losses_that_begins_as_a_tensor(how: str, flushes: int) -> None
     for own, other in zip(found, expected):
         np.testing.assert_allclose(own, other, rtol=1e-4)
     assert gluonjit.explain().flushes == flushes
+
+
+def test_an_object_that_answers_for_any_name_is_set_on_a_module() -> None:
+    class Answers:
+        def __getattr__(self, name: str) -> Any:
+            return {"a": 1}[name]
+
+    net = gluonjit.hybridize(nn.Linear(2, 2), dynamic_batch=True)
+    waiting = net(torch.ones(1, 2))
+    net.answers = Answers()
+    assert net.answers.a == 1 and waiting.sum().isfinite()

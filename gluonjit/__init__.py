@@ -28,7 +28,7 @@ Of `torch`:
     torch: sparse_bsc_tensor, sparse_bsr_tensor, sparse_compressed_tensor, sparse_coo_tensor, sparse_csc_tensor
     torch: sparse_csr_tensor, tensor, zeros, zeros_like
     torch.ScriptMethod: __call__
-    torch.Tensor: register_hook, retain_grad
+    torch.Tensor: data, register_hook, retain_grad
     torch._functorch.eager_transforms: _wrap_for_grad
     torch._functorch.vmap: _add_batch_dim
     torch._tensor: handle_torch_function
@@ -43,10 +43,11 @@ Of `torch`:
     torch.nn.modules.module.Module: register_forward_pre_hook, register_full_backward_hook
     torch.nn.modules.module.Module: register_full_backward_pre_hook, register_parameter, requires_grad_
     torch.nn.parallel.distributed: _find_tensors
-    torch.nn.parameter.Parameter: data, requires_grad, requires_grad_
+    torch.nn.parameter.Parameter: requires_grad, requires_grad_
     torch.nn.utils.stateless: _functional_call
     torch.utils.dlpack: to_dlpack
 
+and the methods of `torch.nn.Parameter` that write to it (`add_`, `__setitem__`) or give a view of it (`detach`, `t`).
 In addition, a PyTorch hook calls gluonjit before each optimizer step; a fork leaves captured calls to the parent; while
 a sample is captured, the code of its model's own methods may be replaced by code that captures more at once (the option
 `outline`); and `hybridize` gives methods by which a program may run a sample, other than `forward`, code that first

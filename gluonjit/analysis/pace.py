@@ -115,6 +115,7 @@ class Pace:
         "unit",
         "unlike",
         "way",
+        "written",
     )
 
     def __init__(self, training: bool) -> None:
@@ -126,6 +127,7 @@ class Pace:
         self.calls = 0  # of the last batched stretch
         self.told: Callable[[], None] | None = None  # is called when it is decided
         self.pinned = False  # whether it may not run batched
+        self.written = 0  # of the first calls, which have written to weights
         self.promising = False  # whether the block's other phase runs batched
         self.compare_again()
 
@@ -298,7 +300,7 @@ class Pace:
 
     def summary(self) -> PaceSummary:
         """Sums up what is known."""
-        decided = "" if self.decided is None else "eager" if self.decided else "batched"
+        decided = "eager" if self.decided or self.pinned else "" if self.decided is None else "batched"
         eager, batched = (median(known) if known else None for known in (self.eager, self.batched or self.strange))
         return PaceSummary(self.training, decided, eager, batched, self.calls, self.way, self.origin)
 

@@ -12,7 +12,7 @@ import pytest
 
 import gluonjit
 from gluonjit.analysis.pace import Pace, StretchOutcome
-from gluonjit.errors import OptionError
+from gluonjit.errors import CaptureError, OptionError
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.choose import pacing
 from gluonjit.hybrid.run.engine import engine_of
@@ -305,15 +305,17 @@ def test_calls_without_gradients_between_those_that_train_are_of_one_stretch(
     assert told[0] == (True, 17) and {training for training, _ in told[1:]} == {False}
 
 
-def test_a_model_that_differentiates_by_results_inside_of_it_is_never_batched(
-    free: None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("detached", [False, True], ids=["by results", "by inputs"])
+def test_a_model_that_differentiates_inside_of_it_is_never_batched(
+    detached: bool, free: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch would refuse that: it is one function to autograd."""
+    """A batch would refuse that by results: it is one function to autograd. By inputs it would run twice."""
     program = Torch()
     torch = program.torch
 
     def slope(net: Any, tree: Tree) -> Any:
         h = net.word(net.embed(torch.tensor(tree[0])))
+        h = h.detach().requires_grad_() if detached else h
         return torch.autograd.grad(net.head(torch.tanh(h)), h, create_graph=True)[0]
 
     for net in program.nets:
@@ -331,6 +333,56 @@ def test_a_model_that_differentiates_by_results_inside_of_it_is_never_batched(
     for _ in range(6):
         assert program.train(1) == pytest.approx(program.train(0), rel=1e-5)
     assert told and all(told)
+
+
+def test_a_model_that_asks_for_such_gradients_once_it_is_batched_is_batched_no_longer(
+    free: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = Torch()
+    torch = program.torch
+    program.hybridize()
+    decide(program, False)
+
+    def slope(net: Any, tree: Tree) -> Any:
+        h = net.word(net.embed(torch.tensor(tree[0])))
+        return torch.autograd.grad(net.head(torch.tanh(h)), h, create_graph=True)[0]
+
+    for net in program.nets:
+        monkeypatch.setattr(type(net), "forward", slope)
+    with pytest.raises(CaptureError, match="runs eagerly from now on"):
+        program.train(1)
+    pacing.drop()
+    for _ in range(2):
+        assert program.train(1) == pytest.approx(program.train(0), rel=1e-5)
+
+
+def test_gradients_inside_of_samples_that_run_eagerly_end_no_stretch(
+    free: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the calls of a minibatch would be as many minibatches."""
+    program = Torch()
+    torch = program.torch
+
+    def slope(net: Any, tree: Tree) -> Any:
+        h = net.embed(torch.tensor(tree[0])).detach().requires_grad_()
+        return torch.autograd.grad(net.head(torch.tanh(net.word(h))), h, create_graph=True)[0]
+
+    for net in program.nets:
+        monkeypatch.setattr(type(net), "forward", slope)
+    program.hybridize()
+    decide(program, True)
+    told: list[int] = []
+    original: Callable[..., None] = Pace.add
+
+    def add(self: Pace, ran: StretchOutcome) -> None:
+        told.append(ran.calls)
+        original(self, ran)
+
+    monkeypatch.setattr(Pace, "add", add)
+    for _ in range(4):
+        assert program.train(1) == pytest.approx(program.train(0), rel=1e-5)
+    pacing.close()
+    assert told == [len(TREES)] * 4
 
 
 def test_calls_of_another_model_are_asked_for_themselves(program: Any, free: None) -> None:

@@ -86,8 +86,10 @@ def test_the_documentation_has_lines_of_both_frameworks() -> None:
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_the_documentation_lists_the_patches_and_they_are_what_is_changed(framework: str) -> None:
     table, modules = run(_TABLE, framework)
-    patches = sorted(map(tuple, table))
+    patches, named = sorted(map(tuple, table)), listed(framework)
     assert len(patches) == len(set(patches)) >= 20
-    assert sorted(listed(framework)) == patches, "gluonjit/__init__.py lists patches, engines/*/hook.py makes them"
+    methods = [patch for patch in patches if patch[0] == "torch.nn.parameter.Parameter" and patch not in named]
+    assert not methods or framework == "torch"  # those that write, or give views: a name each would be all there are
+    assert sorted([*named, *methods]) == patches, "gluonjit/__init__.py lists patches, engines/*/hook.py makes them"
     changed = run(_CHANGED, framework, json.dumps(modules))
     assert sorted(map(tuple, changed)) == patches

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
+from torch.nn.functional import one_hot  # noqa: E402
 
 import gluonjit  # noqa: E402
 from gluonjit.errors import BatchClosedError, CaptureError, CellWarning, FlushError, OptionError  # noqa: E402
@@ -123,6 +124,10 @@ UNFIT: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "an operator's dtype": (lambda net, x: net.dense(x) @ torch.ones(4, 2).double(), r"as by x\.to\(torch.float32\)"),
     "a row of classes": (
         lambda net, x: functional.one_hot(net.dense(x).argmax(-1) + 9, 4).float() + x,
+        "Class values must be smaller",
+    ),
+    "a row of classes by another name": (
+        lambda net, x: one_hot(net.dense(x).argmax(-1) + 9, num_classes=4).float() + x,
         "Class values must be smaller",
     ),
     "a device": (lambda net, x: net.dense(x) + torch.ones(2, 4, device="meta"), r"cpu and meta: .* x\.to\('cpu'\)"),

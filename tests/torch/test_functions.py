@@ -8,7 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch import nn  # noqa: E402
+from torch import cat, nn, softmax, stack  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+from torch.nn.functional import cross_entropy, embedding, one_hot, pad  # noqa: E402
 from torch_support import assert_same  # noqa: E402
 
 from tests.torch.test_rules import ROW, ROWS, TWO, VECTOR, leaves  # noqa: E402
@@ -63,3 +65,32 @@ def test_values_and_gradients_are_the_same(name: str, shape: tuple[int, ...], as
     report = assert_same(net, [Sample(shape) for _ in range(4)], lambda net, sample: net(sample), 1e-4)
     assert not report.alone
     assert report.flushes == 1 or (name == "written in place" and not as_cell)
+
+
+NAMED: dict[str, Any] = {
+    "one_hot": (
+        lambda a, b: one_hot(a.argmax(-1), num_classes=4).float() * b,
+        lambda a, b: F.one_hot(a.argmax(-1), num_classes=4).float() * b,
+    ),
+    "several": (
+        lambda a, b: softmax(cat((pad(a, (0, 4)), stack((a, b)).flatten(1)[:, :8])), -1),
+        lambda a, b: torch.softmax(torch.cat((F.pad(a, (0, 4)), torch.stack((a, b)).flatten(1)[:, :8])), -1),
+    ),
+    "by indices": (
+        lambda a, b: cross_entropy(embedding(b.argmax(-1), a.t()[:, :1].expand(4, 4)), b.argmax(-1)),
+        lambda a, b: F.cross_entropy(F.embedding(b.argmax(-1), a.t()[:, :1].expand(4, 4)), b.argmax(-1)),
+    ),
+}
+"""The same functions by names of the program's own, and by those of PyTorch."""
+
+
+@pytest.mark.parametrize("as_cell", [False, True], ids=["functions", "cell"])
+@pytest.mark.parametrize("name", NAMED)
+def test_functions_by_names_of_the_programs_own_are_the_same(name: str, as_cell: bool) -> None:
+    launches = []
+    for function in NAMED[name]:
+        torch.manual_seed(0)
+        net = Calling(function, as_cell)
+        samples = [Sample(ROWS) for _ in range(4)]
+        launches.append(assert_same(net, samples, lambda net, sample: net(sample), 1e-4).launches)
+    assert launches[0] == launches[1]

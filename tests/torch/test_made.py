@@ -508,3 +508,14 @@ def test_a_chart_that_is_an_attribute_is_written_without_running_what_is_pending
     sum(eager(x) for x in given).backward()
     torch.testing.assert_close(net.dense.weight.grad, eager.dense.weight.grad)
     torch.testing.assert_close(net.beta.detach(), eager.beta.detach())
+
+
+def test_an_object_that_answers_for_any_name_is_set_on_a_module() -> None:
+    class Answers:
+        def __getattr__(self, name: str) -> Any:
+            return {"a": 1}[name]
+
+    net = gluonjit.hybridize(nn.Linear(2, 2), dynamic_batch=True)
+    waiting = net(torch.ones(1, 2))
+    net.answers = Answers()
+    assert net.answers.a == 1 and waiting.sum().isfinite()

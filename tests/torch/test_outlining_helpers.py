@@ -73,14 +73,18 @@ def several(*xs: Any) -> Any:
     return torch.stack(xs).sum(0)
 
 
+def of_net(net: Any, x: Any) -> Any:
+    return torch.tanh(net.a(x)) * 2
+
+
 def of_numbers(n: int) -> int:
     return n + 1
 
 
 HELPERS: dict[Callable[..., Any], bool] = {
     log_sum_exp: True, scaled: True, nested: True, noted: False, in_place: False, into: False, looping: False,
-    recursive: False, reading: False, drawing: False, several: False, of_numbers: False, len: False, torch.tanh: False,
-    programs.Net: False,
+    recursive: False, reading: False, drawing: False, several: False, of_net: False, of_numbers: False,
+    len: False, torch.tanh: False, programs.Net: False,
 }  # fmt: skip
 
 
@@ -98,7 +102,7 @@ class Helped(programs.Net):
         for k in range(s.k):
             self.log.append(k)
             total = scaled(total + self.b(x), 0.25 * (k % 2 + 1))
-        y = into(noted(total)) + looping(x) + recursive(x, 2) + several(x, total)
+        y = into(noted(total)) + looping(x) + recursive(x, 2) + several(x, total) + of_net(self, s.x)
         return (y + in_place(total * 1) + scaled(y)).sum() * of_numbers(2)
 
 

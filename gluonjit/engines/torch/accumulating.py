@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dis import opmap
 from types import CodeType, FrameType
 from typing import Any
 from weakref import getweakrefcount
@@ -16,6 +15,7 @@ from weakref import getweakrefcount
 import torch
 
 from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.engines.torch.targets import is_assignment
 
 _WAYS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.add_: torch.add,
@@ -23,10 +23,6 @@ _WAYS: dict[Any, Callable[..., Any]] = {
     torch.Tensor.mul_: torch.mul,
     torch.Tensor.div_: torch.div,
 }
-_NAMES = ("INPLACE_ADD", "INPLACE_SUBTRACT", "INPLACE_MULTIPLY", "INPLACE_TRUE_DIVIDE")
-_OPCODES = {opmap[name] for name in _NAMES if name in opmap}
-_BINARY = opmap.get("BINARY_OP", -1)
-_INPLACE = 13  # arguments of BINARY_OP from here on are those of assignments
 # From Python 3.14 on names on the stack are not counted.
 _COUNTED = sys.version_info < (3, 14) and hasattr(torch._C, "_storage_Use_Count")
 _NAMES_HERE = 6  # the program's, twice with the stack; the arguments, the caller's, `target`, and that of the count
@@ -67,7 +63,5 @@ def _is_assigned() -> bool:
     if known is None:
         if len(_assigns) >= _MOST:
             _assigns.clear()
-        code, at = frame.f_code.co_code, frame.f_lasti
-        known = code[at] in _OPCODES or (code[at] == _BINARY and code[at + 1] >= _INPLACE)
-        _assigns[place] = known
+        known = _assigns[place] = is_assignment(frame.f_code.co_code, frame.f_lasti)
     return known

@@ -15,6 +15,7 @@ import torch
 
 from gluonjit.engines.torch.exposed import Exposed, begin_use
 from gluonjit.engines.torch.held import Held, version_of
+from gluonjit.engines.torch.hooked import data_of
 from gluonjit.hybrid.run.batch import Batch
 
 _written: dict[int, Any] = {}
@@ -89,10 +90,10 @@ def as_captured(snapshots: Sequence[Held]) -> Iterator[None]:
     """
     now = [held.tensor.detach().clone() for held in snapshots]
     for held in snapshots:
-        held.tensor.data.copy_(held.rows)
+        data_of(held.tensor).copy_(held.rows)
     try:
         yield
     finally:
         for held, numbers in zip(snapshots, now):
-            held.tensor.data.copy_(numbers)
+            data_of(held.tensor).copy_(numbers)
             torch.autograd.graph.increment_version(held.tensor)

@@ -11,14 +11,14 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from gluonjit.engines.torch import hooked
-from gluonjit.engines.torch.buffers import Account
 from gluonjit.engines.torch.cell import forget_recordings
+from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.chunks import current_backward, telling
-from gluonjit.engines.torch.exposed import expose, is_due
-from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.engines.torch.lazy import LazyTensor, waits
+from gluonjit.engines.torch.lone import cell_of_function
 from gluonjit.engines.torch.operands import current, is_made, share
 from gluonjit.engines.torch.reading import computed
-from gluonjit.engines.torch.records import is_watched
+from gluonjit.engines.torch.records import NotOneNode, is_watched, noting
 from gluonjit.engines.torch.results import outside_of_transforms, refuse_used, settle
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.hybrid.choose.pacing import BACKWARD, close, keep_eager
@@ -67,30 +67,6 @@ parameter_requires_grad = property(
     hooked.REQUIRES_GRAD.__get__, parameter_requires_grad_, doc=hooked.REQUIRES_GRAD.__doc__
 )
 """torch.nn.Parameter.requires_grad, to which a program may assign."""
-
-
-def _give_memory(self: Any, tensor: Any) -> None:
-    if LOCAL.state.trace is not None:
-        raise NeedsValue
-    _flush("a weight was given other memory")
-    hooked.DATA.__set__(self, computed(tensor))
-
-
-def _memory(self: Any) -> Any:
-    found = hooked.DATA.__get__(self)
-    state = LOCAL.state
-    batch = state.batch
-    if batch is None or state.trace is not None or state.paused or batch.own.__class__ is not Account:
-        return found
-    account = batch.own
-    if id(self) in account.versions and is_due(account.exposed, self):
-        _flush("the memory of a weight was asked for, to which the program may write")
-    expose(account.exposed, self, found)
-    return found
-
-
-parameter_data = property(_memory, _give_memory, doc=hooked.DATA.__doc__)
-"""torch.nn.Parameter.data, as torch.nn.utils.vector_to_parameters assigns it."""
 
 
 def setattr_(self: Any, name: str, value: Any) -> None:
@@ -182,10 +158,25 @@ def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
     """torch.autograd.Function.apply: its backward is its own, which a trace would not see."""
     state = LOCAL.state
     if state.trace is not None:
+        if state.trace.follower is not None:
+            state.trace.follower.refuse(f"it calls {cls.__name__}, whose backward pass is the program's own")
         raise NeedsValue
     run = hooked.original_function_apply.__get__(None, cls)
     if state.paused:
         return run(*args, **kwargs)
+    if not kwargs and (state.inside or waits(args)):
+        known = cell_of_function(cls)
+        if known is not None:
+            try:
+                return capture(known[0], None, known[1], args, {}, open_batch())
+            except NotOneNode as refusal:
+                why = refusal.with_traceback(None)
+            with noting(open_batch(), cls.__name__, why):
+                return _applied(run, args, kwargs)
+    return _applied(run, args, kwargs)
+
+
+def _applied(run: Any, args: Any, kwargs: Any) -> Any:
     args, kwargs = computed(args), computed(kwargs)
     with UNCAPTURED:  # what its forward returns has to be there
         return run(*args, **kwargs)
@@ -223,13 +214,14 @@ def backward(
     if LOCAL.state.trace is not None:
         raise NeedsValue
     tensors, inputs = _as_tuple(tensors), _listed(inputs)
-    _keep_where_asked(inputs)
+    _keep_where_asked(inputs, create_graph)
     _run_heads(tensors)
     given = (computed(tensors), computed(_listed(grad_tensors)))
     for item in () if inputs is None else _tensors_of(inputs):
         refuse_used(item, "backward(inputs=...) with such a result among them")
     asked = computed(inputs)
-    with _passing(), BACKWARD, telling(bool(create_graph if retain_graph is None else retain_graph), _nodes_of(asked)):
+    keep = bool(create_graph if retain_graph is None else retain_graph)
+    with _passing(), telling(keep, _nodes_of(asked)):
         hooked.original_backward(*given, retain_graph, create_graph, grad_variables, asked)
 
 
@@ -246,18 +238,20 @@ def grad(
     if LOCAL.state.trace is not None and LOCAL.state.trace.operands_learn:
         raise NeedsValue
     outputs, inputs, grad_outputs = _as_tuple(outputs), _listed(inputs), _listed(grad_outputs)
-    _keep_where_asked(inputs)
+    _keep_where_asked(inputs, create_graph)
     _run_heads(outputs)
     given = (computed(outputs), computed(inputs), computed(grad_outputs))
     for item in _tensors_of(inputs):
         refuse_used(item, "torch.autograd.grad(outputs, inputs) with such a result among its inputs")
-    asked = _nodes_of(given[1])
-    with _passing(), BACKWARD, telling(bool(create_graph if retain_graph is None else retain_graph), asked):
+    keep = bool(create_graph if retain_graph is None else retain_graph)
+    with _passing(), telling(keep, _nodes_of(given[1])):
         return hooked.original_grad(*given, retain_graph, create_graph, *args, **kwargs)
 
 
-def _keep_where_asked(inputs: Any) -> None:
-    """Keeps a program eager that asks for gradients of results inside of it."""
+def _keep_where_asked(inputs: Any, create_graph: bool) -> None:
+    """Keeps a program eager that asks for gradients of results inside of it, or inside of samples for some to go on."""
+    if create_graph and LOCAL.state.eagerly:  # a batch for each, which would run twice, and may have to refuse
+        keep_eager()
     for item in () if inputs is None else _tensors_of(inputs):
         if item.__class__ is torch.Tensor and item.grad_fn is not None:
             keep_eager()
@@ -271,11 +265,18 @@ def _end_minibatch() -> None:
 
 @contextmanager
 def _passing() -> Iterator[None]:
-    """A region in which a backward pass is under way; that of a checkpoint is a part of the one that has called it."""
+    """A region in which a backward pass is under way; that of a checkpoint is a part of the one that has called it.
+
+    One inside of a sample that runs eagerly is no more than a part of the sample.
+    """
+    if LOCAL.state.eagerly:
+        yield
+        return
     begun = 1 + (current_backward() >= 0)
     MINIBATCH.passes += begun
     try:
-        yield
+        with BACKWARD:
+            yield
     finally:
         MINIBATCH.passes -= begun
         if not MINIBATCH.passes and MINIBATCH.gone:

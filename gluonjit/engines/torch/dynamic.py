@@ -8,12 +8,14 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from gluonjit.engines.torch import changes, hooked
 from gluonjit.engines.torch.aside import traced_otherwise
 from gluonjit.engines.torch.cell import KEY, Cell, forget_recordings
 from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.effects import parts_of
+from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.kinds import LOOPS, UNROLLED
 from gluonjit.engines.torch.layers import WHOLE
 from gluonjit.engines.torch.lazy import waits
@@ -29,7 +31,7 @@ from gluonjit.hybrid.capture.guards.facts import Fingerprint
 from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.reusing import reused
 from gluonjit.hybrid.choose.kept import BlockDescription, recall
-from gluonjit.hybrid.choose.pacing import begin, paces_for
+from gluonjit.hybrid.choose.pacing import begin, note_order, paces_for
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
@@ -65,9 +67,9 @@ def _is_part(module: Any, name: str) -> bool:
 def _described(named: tuple[str, Any]) -> BlockDescription:
     """Describes a module to kept choices."""
     name, module = named
-    own = module.named_parameters(recurse=False)
+    own = [(key, each, "" if is_lazy(each) else tuple(each.shape)) for key, each in module.named_parameters("", False)]
     return BlockDescription(
-        name, type(module), [f"{key} {tuple(each.shape)} {each.dtype} {each.device}" for key, each in own]
+        name, type(module), [f"{key} {shape} {each.dtype} {each.device}" for key, each, shape in own]
     )
 
 
@@ -142,10 +144,28 @@ def _paced(eagerly: Any, captured: Any, module: Any, cell: Cell, args: Any, kwar
     eager = stretch.eager
     state.run_eagerly(eager)
     try:
+        if eager and stretch.watched:
+            return _watched(eagerly, module, args, kwargs)
         return eagerly(module, *args, **kwargs) if eager else captured(module, cell, args, kwargs)
     finally:
         state.run_eagerly(-eager)
         left_call(stretch)
+
+
+def _watched(eagerly: Any, module: Any, args: Any, kwargs: Any) -> Any:
+    """One of the first calls that run eagerly: what writes to weights in each depends on the order of samples."""
+    before = _versions(module)
+    found = eagerly(module, *args, **kwargs)
+    if _versions(module) != before:
+        note_order()
+    return found
+
+
+def _versions(module: Any) -> list[int]:
+    """Counts the writes to each weight, but for tables that look-ups keep within a norm, in any order."""
+    parts = [part for part in parts_of(module) if getattr(part, "max_norm", None) is None]
+    weights = [weight for part in parts for weight in part._parameters.values() if weight is not None]
+    return [0 if is_lazy(weight) else version_of(weight) for weight in weights]
 
 
 def _aside(run: Any, module: Any, args: Any, kwargs: Any) -> Any:

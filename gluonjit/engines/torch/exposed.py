@@ -15,7 +15,8 @@ _MOST = 64
 _harmless: dict[int, tuple[Any, int]] = {}  # by a weight's address: how many reads were reads, or -1
 
 Exposed = dict[int, list[list[Any]]]
-"""By a weight's address: what `data` has given, and how often that had been written to before pending calls used it."""
+"""By a weight's address: what `data`, or a view of it, has given, how often that had been written to before pending
+calls used the weight, and when it was given."""
 
 
 def is_due(exposed: Exposed, weight: Any) -> bool:
@@ -29,7 +30,7 @@ def is_due(exposed: Exposed, weight: Any) -> bool:
 def expose(exposed: Exposed, weight: Any, data: Any) -> None:
     """Remembers what a program was given."""
     given = exposed.setdefault(id(weight), [])
-    given.append([data, data._version])
+    given.append([data, data._version, data._version])
     del given[:-_MOST]
 
 
@@ -42,22 +43,28 @@ def begin_use(exposed: Exposed, weight: Any) -> None:
 def end_use(exposed: Exposed, weight: Any) -> bool:
     """Tells whether a weight was written to since calls use it, which run now."""
     given = exposed.get(id(weight), ())
-    return any([data._version != before and data.data_ptr() == weight.data_ptr() for data, before in given])
+    return any([data._version != before and data.data_ptr() == weight.data_ptr() for data, before, _ in given])
 
 
 def kept(exposed: Exposed, weights: Sequence[Any]) -> Exposed:
     """Returns what has been written to, and may be again; it remembers of which of these weights that is."""
     for weight in weights:
-        if any([data._version for data, _ in exposed.get(id(weight), ())]):
+        if any(map(_written, exposed.get(id(weight), ()))):
             _judge(weight, exposed[id(weight)])
-    written = {place: [pair for pair in given if pair[0]._version] for place, given in exposed.items()}
+    written = {place: [pair for pair in given if _written(pair)] for place, given in exposed.items()}
     return {place: given for place, given in written.items() if given}
 
 
 def _judge(weight: Any, given: Sequence[Any]) -> None:
-    count = -1 if any([data._version for data, _ in given]) else _count(weight)
+    count = -1 if any(map(_written, given)) else _count(weight)
     place = id(weight)
     _harmless[place] = ref(weight, lambda gone: _harmless.pop(place, None)), count + (count >= 0)
+
+
+def _written(given: Sequence[Any]) -> bool:
+    """Tells whether what a program was given has been written to since."""
+    data, _, before = given
+    return bool(data._version != before)
 
 
 def _count(weight: Any) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.arrays import device_named
-from gluonjit.engines.torch.program import interpret, piece, pieces, program_of
+from gluonjit.engines.torch.program import piece, pieces, program_of
 from gluonjit.graph import Record
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.explain.provenance import Provenance
@@ -60,4 +60,4 @@ def _run_alone(provenance: Provenance, rows: Rows, record: Record, node: int) ->
     else:
         listed = [position for group in kind.groups for (position,) in group]
         single = {position: piece(rows, kind.operands[position], 0) for position, rows in zip(listed, operands)}
-        interpret(program.trace, program.results, [single[position] for position in sorted(single)], program.consts)
+        program.alone([single[position] for position in sorted(single)], program.consts)

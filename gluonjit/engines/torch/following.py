@@ -10,6 +10,7 @@ import torch
 
 from gluonjit.engines.torch.hooked import REQUIRES_GRAD
 from gluonjit.engines.torch.recorder import Tracer, TraceTensor
+from gluonjit.engines.torch.recurrent import WHOLE
 from gluonjit.engines.torch.structure import RESULTS
 from gluonjit.hybrid.capture.guards.facts import is_plain
 from gluonjit.hybrid.capture.guards.follower import Follower, follow
@@ -24,6 +25,7 @@ class _TorchObjects(FrameworkObjects):
     """PyTorch's objects, while a call of a module is traced."""
 
     flags = {"requires_grad": REQUIRES_GRAD}
+    instead = WHOLE
 
     def __init__(self, owner: Any) -> None:
         modules = owner.modules() if isinstance(owner, torch.nn.Module) else ()

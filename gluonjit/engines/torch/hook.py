@@ -15,7 +15,7 @@ from torch.nn.utils import stateless
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch import aside, changes, doors, dynamic, hooked, observing
+from gluonjit.engines.torch import announced, aside, changes, doors, dynamic, hooked, observing
 from gluonjit.engines.torch.aliases import steps_of
 from gluonjit.engines.torch.cell import KEY, Cell
 from gluonjit.engines.torch.cells import DOORS, captured_lookup, rebuild
@@ -81,7 +81,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch.nn.Parameter, "requires_grad", changes.parameter_requires_grad),
     (torch.Tensor, "register_hook", observing.register_hook),
     (torch.Tensor, "retain_grad", observing.retain_grad),
-    (torch.nn.Parameter, "data", changes.parameter_data),
+    *announced.ANNOUNCING,
     (torch.autograd.Function, "apply", classmethod(changes.function_apply)),
     (torch.autograd, "backward", changes.backward),
     (torch.autograd, "grad", changes.grad),

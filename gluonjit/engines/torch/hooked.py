@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import reduce
 from operator import or_
@@ -25,6 +26,8 @@ REQUIRES_GRAD: Any = torch.Tensor.requires_grad
 """The slot in which a tensor has whether it requires gradients."""
 DATA: Any = torch.Tensor.data
 """That of its numbers, without history."""
+data_of: Callable[[Any], Any] = DATA.__get__
+"""Gives these, and tells nobody."""
 original_setattr: Any = torch.nn.Module.__setattr__
 original_load_state_dict: Any = torch.nn.Module.load_state_dict
 original_function_apply: Any = torch.autograd.Function.__dict__["apply"]

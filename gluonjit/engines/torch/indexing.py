@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from gluonjit.engines.torch.aliases import dummy
 from gluonjit.engines.torch.buffers import is_constant
 from gluonjit.engines.torch.cells import as_lazy, captured_operator
-from gluonjit.engines.torch.held import Held
 from gluonjit.engines.torch.known import known
 from gluonjit.engines.torch.lazy import LazyTensor, as_known, noted, wrap
 from gluonjit.engines.torch.lookups import entries, table_of, wholes
-from gluonjit.engines.torch.operands import Key, concrete
+from gluonjit.engines.torch.nothing import empty_of
+from gluonjit.engines.torch.operands import Key
 from gluonjit.engines.torch.references import value_to_slice
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
@@ -89,17 +88,9 @@ def index(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not any(part.__class__ is torch.Tensor for part in key):
         return _view(batch, tensor, value, key, _has_tensor(given))
     if not all(part.numel() for part in key if part.__class__ is torch.Tensor):
-        if value.taped and _has_input_that_learns(batch):
-            return concrete(tensor)[key]
-        return dummy(value.spec, value.taped)[key]  # with a history of its own: nothing of the tensor is in it
+        return empty_of(value, key)
     found = _rows(batch, value, key)
     return captured_operator(torch.Tensor.__getitem__, (tensor, key)) if found is None else found
-
-
-def _has_input_that_learns(batch: Batch) -> bool:
-    """Tells whether the gradient of an input may be asked for, which is zeros if nothing of it is used."""
-    held = [leaf.payload for leaf in batch.graph.leaves.values() if leaf.taped and leaf.payload.__class__ is Held]
-    return any(known.tensor.is_leaf and not isinstance(known.tensor, torch.nn.Parameter) for known in held)
 
 
 def select(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -11,6 +11,7 @@ from gluonjit.engines.torch.cell import Call, Cell
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, constants_of, flags
 from gluonjit.engines.torch.following import followed
 from gluonjit.engines.torch.hoist import Piece, cut, used_alone
+from gluonjit.engines.torch.lone import FunctionCall, lone_kind
 from gluonjit.engines.torch.program import Lone, build, lay_out, program_of, pruned
 from gluonjit.engines.torch.recorder import Tracer, TraceTensor, recording
 from gluonjit.engines.torch.rules.values import NotBatchable
@@ -86,6 +87,8 @@ def make_kind(call: Call) -> Kind | str:
     cell, owner, _, args, kwargs, values, batch, noted = call
     if call.run in MADE:
         return MADE[call.run](call)
+    if call.run.__class__ is FunctionCall:
+        return lone_kind(call)
     trace, places, structure, draws, *_ = noted.traced
     specs = list(trace.operands)
     pieces = None
@@ -133,14 +136,15 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
     outside = Outside(owner)
     try:
         taped = any(value.taped for value in values)
-        with outside, recording(trace, lambda tensor: id(tensor) in constants or cell.operator, taped) as recorder:
+        follows = not cell.operator or run.__class__ is FunctionCall
+        with outside, recording(trace, lambda tensor: id(tensor) in constants or not follows, taped) as recorder:
             recorders.append(recorder)
             stand_ins = iter(recorder.placeholders())
             given, named = map_structure((args, kwargs), lambda item: _stand_in(item, stand_ins, constants))
-            if cell.operator:
-                result = run(*given, **named)
-            else:
+            if follows:
                 result = followed(recorder, owner, run, given, named, noted)
+            else:
+                result = run(*given, **named)
     except Refused as refusal:
         return str(refusal)
     except NeedsValue:

@@ -62,7 +62,7 @@ MADE = ...
 
 def is_made(item: Any) -> bool:
     """Tells whether this is a lazy tensor of floats that the program has made, and that no pending call writes to."""
-    return getattr(item, "_k", None) is MADE
+    return isinstance(item, torch.Tensor) and getattr(item, "_k", None) is MADE  # others may answer for any name
 
 
 def share(lazy: Any) -> Any:

@@ -69,6 +69,10 @@ class Program(BatchedProgram):
         """The results of `count` nodes; operands are those that `pieces` gives."""
         raise NotImplementedError
 
+    def alone(self, operands: Sequence[Any], consts: Sequence[Any]) -> Sequence[Any]:
+        """The results of one node, operator by operator."""
+        return interpret(self.trace, self.results, operands, consts)
+
 
 def program_of(kind: Kind) -> Program:
     """The program of a kind that this engine has made."""
@@ -134,7 +138,7 @@ class Lone(Program):
         pieces: list[list[Any]] = [[] for _ in self._outputs]
         for node in range(count):
             given = [piece(chunk, spec, node * spec.rows) for chunk, spec in zip(operands, self.trace.operands)]
-            for collected, result in zip(pieces, interpret(self.trace, self.results, given, consts)):
+            for collected, result in zip(pieces, self.alone(given, consts)):
                 collected.append(result)
         return [join(spec, parts) for spec, parts in zip(self._outputs, pieces)]
 

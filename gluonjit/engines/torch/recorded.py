@@ -18,6 +18,7 @@ from gluonjit.engines.torch.tape import Tape
 from gluonjit.engines.torch.written import modified
 from gluonjit.errors import CaptureError
 from gluonjit.graph.modes import is_recorded
+from gluonjit.hybrid.choose.pacing import turn_eager
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import Options
@@ -97,6 +98,7 @@ def gradients_again(tape: Tape, heads: Sequence[Any], asked: Sequence[bool]) -> 
     plan = tape.plan
     programs = {id(step.kind.program): program_of(step.kind) for step in plan.steps}.values()
     if any(draws(operator_named(op.name), dict(op.attrs)) for program in programs for op in program.trace.ops):
+        turn_eager()
         raise CaptureError(_DRAWN)
     for weight, version in tape.weights():
         if version_of(weight) != version:
@@ -129,5 +131,6 @@ def _run_again(tape: Tape) -> RecordedSession:
 
 _DRAWN = (
     "gradients of gradients of a dynamically batched value that was drawn at random, as by dropout: the values "
-    "would be drawn again. Call gluonjit.hybridize(net, dynamic_batch=False) for this computation."
+    "would be drawn again. A model for which no option names a way to batch runs eagerly from now on; for another call "
+    "gluonjit.hybridize(net, dynamic_batch=False)."
 )

@@ -330,13 +330,14 @@ def check_constants(report: Counts, plan: Plan) -> tuple[list[Held], list[tuple[
             own.exposed = kept(exposed, [tensor for tensor, _, _ in versions.values()]) if exposed else exposed
             for number, (tensor, version, address) in versions.items():
                 same = version_of(tensor) == version and tensor.data_ptr() == address
-                if same and not (exposed and end_use(exposed, tensor)):
+                unseen = bool(exposed) and end_use(exposed, tensor)
+                if same and not unseen:
                     continue
-                held = snapshots.get(number)
+                held = None if unseen else snapshots.get(number)  # of what nobody saw, any call may be the first after
                 users = [step for step in plan.steps if any(tensor is item for item in program_of(step.kind).consts)]
-                unknown = held is None or held.rows is tensor or not all(step.kind.operator for step in users)
+                known = held is not None and held.rows is not tensor and all(step.kind.operator for step in users)
                 looked = [chunk.place for chunk in plan.inputs if _looks_up(chunk, tensor)]
-                if users and not unknown and not looked:
+                if held is not None and known and users and not looked:
                     found.append(held)
                 elif users or looked:
                     error = _written_weight(tensor)

@@ -15,6 +15,7 @@ from gluonjit.engines.torch.operands import current, is_input
 from gluonjit.engines.torch.program import program_of
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Value
+from gluonjit.hybrid.choose.pacing import turn_eager
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.session import results_of, rows_of
 from gluonjit.hybrid.run.state import settle as run
@@ -46,10 +47,12 @@ def refuse_used(item: Any, call: str) -> None:
     Or the call that it is a result of, on its way to another.
     """
     if isinstance(item, LazyTensor) and is_used(current(item)) and not is_input(item):
+        eager = "runs eagerly from now on" if turn_eager() else "runs eagerly if no option names a way to batch"
         raise CaptureError(
             f"{call}: captured calls have already used this result of shape {tuple(item.shape)}. To autograd its "
             "batch is one function, inside of which the result has no gradient of its own. Call retain_grad() or "
-            "register_hook() where the result is made, before anything is computed from it."
+            "register_hook() where the result is made, before anything is computed from it. Such a model "
+            f"{eager}."
         )
 
 

@@ -18,7 +18,7 @@ from gluonjit.engines.torch.arrays import LEARNABLE, VERSIONS, by_one_thread, de
 from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, current_backward
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
 from gluonjit.engines.torch.held import Held, version_of
-from gluonjit.engines.torch.hooked import run_backward
+from gluonjit.engines.torch.hooked import data_of, run_backward
 from gluonjit.engines.torch.observed import HookedResult, apart
 from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces, program_of
@@ -121,7 +121,7 @@ class Tape:
         for gather, group, rows, sent in zip(step.gathers, step.kind.groups, operands, indices):
             # Its own count of writes: the arena is written to again before backward. Each operand is a leaf of its own:
             # to one that the results do not depend on goes no gradient, not one of zeros.
-            parts = pieces((group,), (rows.data,))
+            parts = pieces((group,), (data_of(rows),))
             given += parts
             size = gather.rows // len(group)
             for position, part in enumerate(parts):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dis import opmap
 from inspect import signature
+from types import CodeType
 from typing import Any
 
 _WRITING = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
@@ -13,9 +15,38 @@ WRITES = "it writes to a tensor"
 
 def target_of(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The tensor that a call writes to; None if it writes to none."""
-    if (name.endswith("_") and not name.endswith("__")) or name in _IN_PLACE or _inplace(func, args, kwargs):
+    if is_writing(name) or _inplace(func, args, kwargs):
         return args[0] if args else kwargs.get("input")
     return kwargs.get("out")
+
+
+def is_writing(name: str) -> bool:
+    """Tells whether a method of this name writes to its tensor."""
+    return (name.endswith("_") and not name.endswith("__")) or name in _IN_PLACE
+
+
+_OPCODES = {number for name, number in opmap.items() if name.startswith("INPLACE_")}
+_BINARY = opmap.get("BINARY_OP", -1)
+_ASSIGNING = 13  # arguments of BINARY_OP from here on are those of assignments
+_MOST = 4096
+_writers: dict[CodeType, bool] = {}
+
+
+def is_assignment(code: bytes, at: int) -> bool:
+    """Tells whether an operation of byte code is an augmented assignment."""
+    return code[at] in _OPCODES or (code[at] == _BINARY and code[at + 1] >= _ASSIGNING)
+
+
+def may_write(code: CodeType) -> bool:
+    """Tells whether a function may write to a view that it takes: it names a method that does, or assigns so."""
+    known = _writers.get(code)
+    if known is None:
+        if len(_writers) >= _MOST:
+            _writers.clear()
+        named = any([is_writing(name) and not name.startswith("_") for name in code.co_names])
+        known = named or any([is_assignment(code.co_code, at) for at in range(0, len(code.co_code), 2)])
+        _writers[code] = known
+    return known
 
 
 def _inplace(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

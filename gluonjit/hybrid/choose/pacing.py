@@ -25,6 +25,7 @@ _APART, _MARKS = 4.0, 0.25  # times any earlier pause in it, and times a call: a
 _LONGEST = 1024  # calls of any stretch
 _SLIGHT = 0.02  # of the time of a stretch: tracing that takes no more makes it none of its own sort
 _FEW = 8  # calls: from fewer it is hard to tell what a call takes once nothing is new
+_WATCHED = 4  # calls that run eagerly, the first ones
 _BETWEEN = 8  # calls without gradients, and half of those so far, that may follow each other in a stretch of training
 
 SPENT = "a trial of another way to run exceeded its time budget"
@@ -181,6 +182,11 @@ class CallStretch:
             self.seconds += now - self.last
             self.last = now
 
+    @property
+    def watched(self) -> bool:
+        """Tells whether the call that has begun is one of the first, of which it is told what they write to."""
+        return self.timed and self.pace.met + self.calls <= _WATCHED
+
     def count(self) -> None:
         """Counts the calls that bypassed this function; from now on all come here."""
         if self.given:
@@ -302,6 +308,26 @@ def keep_eager() -> None:
     stretch = HERE.stretch
     if stretch is not None and stretch.free and stretch.eager:
         stretch.pace.pinned = True
+
+
+def turn_eager() -> bool:
+    """Never batch calls of what is batched now and asks for what a batch refuses; False if its way is named."""
+    stretch = HERE.stretch
+    if stretch is None or not stretch.free:
+        return False
+    stretch.pace.pinned = True
+    return True
+
+
+def note_order() -> None:
+    """Notes that one of the first calls has written to weights: if others do, too, their order matters.
+
+    A single one may have set them up by its sample. Batched, what waits would run before each write.
+    """
+    stretch = HERE.stretch
+    if stretch is not None and stretch.free:
+        stretch.pace.written += 1
+        stretch.pace.pinned = stretch.pace.pinned or stretch.pace.written > 1
 
 
 def measured() -> list[str]:

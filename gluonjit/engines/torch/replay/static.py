@@ -12,7 +12,7 @@ import torch
 
 from gluonjit.analysis.plan import Plan
 from gluonjit.engines.torch.arrays import LEARNABLE, device_named, room_for, with_memory
-from gluonjit.engines.torch.hooked import plain, run_backward
+from gluonjit.engines.torch.hooked import data_of, plain, run_backward
 from gluonjit.engines.torch.program import pieces
 from gluonjit.engines.torch.replay.padding import Padding, Span
 from gluonjit.engines.torch.replay.recorders import Replayer, recorder_for
@@ -171,7 +171,7 @@ class StaticPlan:
 
         Where that recording belongs to later runs, weights change in between: `ReplayTape` looks after that.
         """
-        alias = tensor.data if self.recorder.remembers else tensor.detach()
+        alias = data_of(tensor) if self.recorder.remembers else tensor.detach()
         if not (step.taped and tensor.requires_grad):
             return alias
         if id(tensor) not in leaves:

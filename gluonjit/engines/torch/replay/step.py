@@ -15,7 +15,7 @@ import torch
 
 from gluonjit.engines.torch.arrays import dtype_named, with_memory
 from gluonjit.engines.torch.chunks import is_asked_for
-from gluonjit.engines.torch.hooked import plain, run_backward
+from gluonjit.engines.torch.hooked import data_of, plain, run_backward
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.replay.recorders import Replayer, step_recorder_for, stream_of
 from gluonjit.engines.torch.replay.skeleton import CHILDREN, NODES, ROWS, Axis
@@ -127,7 +127,7 @@ class StaticStep:
 
     def _constant(self, tensor: Any) -> Any:
         """Returns a constant like `StaticPlan`."""
-        alias = tensor.data if self.recorder.remembers else tensor.detach()
+        alias = data_of(tensor) if self.recorder.remembers else tensor.detach()
         return alias.requires_grad_(self.form.taped and tensor.requires_grad)
 
     def backward(self, heads: Sequence[Any], operands: Sequence[int], asked: Sequence[bool]) -> list[Any]:

@@ -373,7 +373,7 @@ class Follower(Reader):
         if owner is not None and not isinstance(owner, (ModuleType, type)):
             return self._method(owner, name, function, args, kwargs)
         if pure.is_pure(function) or is_trusted(function, owner):
-            return self._native(function, args, kwargs)
+            return self._native(self.known.instead.get(function, function), args, kwargs)
         self.refuse(f"it calls {name}, which gluonjit does not know")
 
     def _method(self, owner: Any, name: str, function: Any, args: Any, kwargs: Any) -> Any:

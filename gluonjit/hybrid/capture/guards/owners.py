@@ -6,7 +6,7 @@ import sys
 import sysconfig
 from functools import cache
 from pathlib import Path
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodDescriptorType, ModuleType, WrapperDescriptorType
 from typing import Any
 
 from gluonjit.graph.frames import LIBRARIES
@@ -71,7 +71,7 @@ def wraps_users(function: Any) -> bool:
     inner = function
     while hasattr(inner, "__wrapped__"):
         inner = inner.__wrapped__
-    if inner is function or type(inner) is BuiltinFunctionType:
+    if inner is function or isinstance(inner, (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)):
         return False
     return type(inner) is not FunctionType or is_user_function(inner)
 

@@ -105,8 +105,8 @@ class FunctionNames:
         return node.attr if node.value.id == self.own else ""
 
     def part(self, node: ast.AST) -> str:
-        """The sort of part of the model that an expression is, or ""."""
-        name = self.own_name(node)
+        """The sort of part of the model that an expression is, or "", as in a function that is no method."""
+        name = "" if self.owner is None else self.own_name(node)
         return self.known.part(self.owner, name) if name else ""
 
     def calls_operator(self, node: ast.Call) -> bool:

@@ -1,0 +1,108 @@
+"""Empty parts of captured results: backward from them gives zeros to all that the results come from.
+
+There is nothing to compute, so nothing runs: to autograd such a part is a function of the weights and inputs that the
+captured calls before it use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch.arrays import LEARNABLE, device_named, dtype_named
+from gluonjit.engines.torch.hooked import applied
+from gluonjit.engines.torch.program import program_of
+from gluonjit.engines.torch.trace import WITHOUT_HISTORY, Trace
+from gluonjit.graph import Graph, Kind, Value
+from gluonjit.graph.modes import is_recorded
+from gluonjit.graph.reading import node_at
+
+
+class Nothing(torch.autograd.Function):  # type: ignore[misc]
+    """The number 0, as a function of tensors on which it does not depend."""
+
+    @staticmethod
+    def forward(ctx: Any, like: Any, *sources: Any) -> Any:
+        """Gives it."""
+        ctx.sources = [(source.shape, source.dtype, source.device) for source in sources]
+        return torch.zeros_like(like)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        """Gives zeros, one number in the memory for each source."""
+        return None, *[
+            torch.zeros((), dtype=dtype, device=device).expand(shape) for shape, dtype, device in ctx.sources
+        ]
+
+
+def empty_of(value: Value, key: Any) -> Any:
+    """Returns `tensor[key]` of a value of the open batch's graph, where that has no entries."""
+    spec = value.spec
+    found = torch.zeros(spec.shape, dtype=dtype_named(spec.dtype), device=device_named(spec.device))[key]
+    if not value.taped or spec.dtype not in LEARNABLE or not torch.is_grad_enabled():
+        return found
+    sources = _sources(value.graph, value.row_list())
+    made: dict[Any, Any] = vars(value.graph).setdefault("nothing", {})
+    place = (spec.dtype, spec.device, *map(id, sources))
+    if place not in made:  # one for all samples, so that zeros are added once
+        made[place] = applied(Nothing, found.new_zeros(()), *sources) if sources else None
+    return found.requires_grad_() if made[place] is None else found + made[place]
+
+
+def _sources(graph: Graph, rows: Sequence[int]) -> list[Any]:
+    """Finds the tensors that require gradients and from which rows of the graph come."""
+    found: dict[int, Any] = {}
+    pending, met = list(rows), set(rows)
+    while pending:
+        row = pending.pop()
+        node = node_at(graph.records, row)
+        if node is None:
+            tensors, operands = _given(graph, row), []
+        else:
+            record, number = node
+            if not is_recorded(record.mode):
+                continue
+            base, kind = record.base(number), record.kind
+            output = next(k for k, each in enumerate(kind.outputs) if 0 <= row - base - each.offset < each.spec.rows)
+            roles, tensors = _used(kind, output)
+            operands = [
+                (taken, operand.rows)
+                for k, (taken, operand) in enumerate(zip(record.operands_of(number), kind.operands))
+                if roles is None or k in roles
+            ]
+        found.update((id(tensor), tensor) for tensor in tensors if tensor.requires_grad)
+        for taken, count in operands:
+            more = set(taken if isinstance(taken, tuple) else range(taken, taken + count)) - met
+            met |= more
+            pending += more
+    return list(found.values())
+
+
+def _given(graph: Graph, row: int) -> list[Any]:
+    """The input, or the table, that a row is of."""
+    for leaf in graph.leaves.values():
+        if leaf.base <= row < leaf.base + leaf.spec.rows:
+            return [leaf.payload.tensor] if leaf.taped else []
+    return [table.weight for table, rows in graph.lookups.items() if table.taped and row in rows.values()]
+
+
+def _used(kind: Kind, output: int) -> tuple[set[int] | None, list[Any]]:
+    """The operands, by number, and weights through which gradients go from a result; None stands for all operands."""
+    program = program_of(kind)
+    if kind.split is not None or len(program.trace.operands) != len(kind.operands):
+        split = [] if kind.split is None else [program_of(product) for _, product in kind.split.products]
+        return None, [tensor for each in (program, *split) for tensor in each.consts]
+    reached = _reached(program.trace, program.results[output])
+    weights = [tensor for position, tensor in program.trace.consts if position in reached]
+    return {k for k in reached if k < len(kind.operands)}, weights
+
+
+def _reached(trace: Trace, result: int) -> set[int]:
+    reached = {result}
+    for op in reversed(trace.ops):
+        learns = [position for position in op.outputs if trace.shapes[position][1] in LEARNABLE]
+        if op.name not in WITHOUT_HISTORY and not reached.isdisjoint(learns):
+            reached.update(op.inputs)
+    return reached

@@ -247,38 +247,6 @@ def test_packed_sequences_of_a_program_give_what_they_gave(name: str) -> None:
     assert_same(Packs(LAYERS[name](4, 3, bidirectional=True)), sentences(), value, granularity="cell")
 
 
-class PacksOne(Reader):
-    """A layer over a sentence that is packed by itself, or with another of its length, as batches of one are."""
-
-    def __init__(self, layer: Any, batch_first: bool, sort: bool, both: bool) -> None:
-        super().__init__(layer)
-        self.batch_first, self.sort, self.both = batch_first, sort, both
-
-    def forward(self, words: Any) -> Any:
-        rows = self.embed(words)
-        rows = torch.stack([rows, rows * 2] if self.both else [rows], 0 if self.batch_first else 1)
-        sizes = torch.tensor([len(words)] * (1 + self.both))
-        pack = nn.utils.rnn.pack_padded_sequence
-        packed = pack(rows, sizes, batch_first=self.batch_first, enforce_sorted=not self.sort)
-        outputs, last = self.layer(packed)
-        outputs, found = nn.utils.rnn.pad_packed_sequence(outputs, batch_first=self.batch_first)
-        ends = last if isinstance(last, tuple) else (last,)
-        return outputs.pow(2).sum() / found.sum() + sum((end * end).sum() for end in ends)
-
-
-@pytest.mark.parametrize("both", [False, True], ids=["one", "two"])
-@pytest.mark.parametrize("batch_first", [False, True], ids=["time first", "batch first"])
-@pytest.mark.parametrize("name", LAYERS)
-def test_packed_sequences_of_one_length_are_captured(name: str, batch_first: bool, both: bool) -> None:
-    layer = LAYERS[name](4, 3, bidirectional=True, batch_first=batch_first)
-    for sort in (False, True):
-        net = PacksOne(layer, batch_first, sort, both)
-        report = assert_same(net, sentences(), value, granularity="cell")
-        assert report.flushes == 1
-        function = "rnn_tanh" if name == "RNN" else "rnn_relu" if name == "ReLU" else name.lower()
-        assert launches(report, function) == (len(LENGTHS), len(set(LENGTHS)))
-
-
 def test_a_sequence_without_words_is_pytorchs_own_error() -> None:
     net = gluonjit.hybridize(Reader(nn.GRU(4, 3)), dynamic_batch=True)
     with pytest.raises(RuntimeError, match="Expected sequence length to be larger than 0"):

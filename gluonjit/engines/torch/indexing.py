@@ -20,7 +20,6 @@ from gluonjit.engines.torch.nothing import empty_of
 from gluonjit.engines.torch.operands import Key
 from gluonjit.engines.torch.references import value_to_slice
 from gluonjit.graph import Value
-from gluonjit.graph.joining import copied
 from gluonjit.graph.references import indexed, row
 from gluonjit.graph.slices import picked
 from gluonjit.hybrid.run.batch import Batch
@@ -95,18 +94,12 @@ def index(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def select(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`tensor.index_select(0, index)` by what is known, and of any axis all in their order, as they are."""
-    if len(args) != 3 or kwargs or args[1].__class__ is not int:
+    """`tensor.index_select(0, index)` by what is known."""
+    if len(args) != 3 or kwargs or args[1] != 0:
         return None
     numbers = known(args[2])
     if numbers is None or numbers.dim() != 1 or (numbers < 0).any():
         return None
-    if args[1]:
-        value = value_to_slice(batch, args[0])
-        if value is None or not -len(value.spec.shape) <= args[1] < len(value.spec.shape):
-            return None
-        found = copied(value) if numbers.tolist() == list(range(value.spec.shape[args[1]])) else None
-        return None if found is None else wrap(found)
     return index(batch, (args[0], numbers), {})
 
 

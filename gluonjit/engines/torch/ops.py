@@ -21,7 +21,6 @@ from gluonjit.engines.torch.making import MAKING, enter, made, only_made
 from gluonjit.engines.torch.observing import OBSERVING, observe
 from gluonjit.engines.torch.operands import concrete, is_made, share
 from gluonjit.engines.torch.records import NotOneNode, noting
-from gluonjit.engines.torch.packed import layer_of, packed, padded
 from gluonjit.engines.torch.recurrent import WHOLE
 from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
@@ -212,9 +211,6 @@ BY_NUMBERS: dict[Any, Any] = {
     torch.masked_select: select_where,
     torch.mean: mean,
     torch.Tensor.mean: mean,
-    torch._VF._pack_padded_sequence: packed,
-    torch._VF._pad_packed_sequence: padded,
-    **{function: layer_of(function) for function in (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)},
     **{
         getattr(place, name): put
         for name, put in INTO_ROWS.items()

@@ -20,6 +20,7 @@ from gluonjit.engines.torch.lazy import LazyTensor, take_anew, waits
 from gluonjit.engines.torch.making import MAKING, enter, made, only_made
 from gluonjit.engines.torch.observing import OBSERVING, observe
 from gluonjit.engines.torch.operands import concrete, is_made, share
+from gluonjit.engines.torch.packed import PACKING
 from gluonjit.engines.torch.records import NotOneNode, noting
 from gluonjit.engines.torch.recurrent import WHOLE
 from gluonjit.engines.torch.references import REFERENCES
@@ -211,6 +212,7 @@ BY_NUMBERS: dict[Any, Any] = {
     torch.masked_select: select_where,
     torch.mean: mean,
     torch.Tensor.mean: mean,
+    **PACKING,
     **{
         getattr(place, name): put
         for name, put in INTO_ROWS.items()

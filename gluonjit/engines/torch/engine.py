@@ -13,6 +13,7 @@ from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch import like
 from gluonjit.engines.torch.aliases import data_step
+from gluonjit.engines.torch.alone import alone
 from gluonjit.engines.torch.arrays import VERSIONS, clear_looks
 from gluonjit.engines.torch.buffers import Account
 from gluonjit.engines.torch.cell import Cell, cells_known, forget_recordings
@@ -94,6 +95,10 @@ class TorchEngine(Adapter):
         """The numbers of a value, with their history; runs its batch if that has not run."""
         settle(value)
         return numbers_of(value)
+
+    def alone(self, lazy: Any) -> Any:
+        """The numbers of a pending tensor, to be read, if nothing that waits must run for them; else None."""
+        return alone(lazy)
 
     def renew(self, lazy: Any) -> None:
         """Finds the value of a view anew."""

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from gluonjit.engines.torch.aliases import dummy
+from gluonjit.engines.torch.alone import alone
 from gluonjit.engines.torch.buffers import is_constant
 from gluonjit.engines.torch.cells import as_lazy, captured_operator
 from gluonjit.engines.torch.held import Held
@@ -41,6 +42,8 @@ def opened(key: Any) -> Any:
         kind = part.__class__
         if kind is LazyTensor or kind is torch.Tensor:
             tensor = known(part)
+            if tensor is None and kind is LazyTensor and part.dtype in (torch.bool, torch.uint8):
+                tensor = alone(part)  # how many there are decides the shape: it must be read
             if tensor is None:
                 return None
             if tensor.dtype is torch.bool or tensor.dtype is torch.uint8:

@@ -97,6 +97,32 @@ def test_projections_run_together() -> None:
     assert report.flushes == 1 and report.kinds["layer"].launches < report.kinds["layer"].calls / 4
 
 
+class Lists(nn.Module):
+    """Sentences of a sample as a list: padded, or packed by PyTorch's function for lists."""
+
+    def __init__(self, first: bool, packed: bool) -> None:
+        super().__init__()
+        self.embed, self.layer, self.packed = nn.Embedding(20, 4), nn.GRU(4, 3, batch_first=first), packed
+
+    def forward(self, words: Any, lengths: Any) -> Any:
+        rows = [self.embed(each[:length]) for each, length in zip(words, lengths)]
+        first = self.layer.batch_first
+        padded = rnn.pad_sequence(rows, first, 0.25)
+        if self.packed:
+            out, _ = self.layer(rnn.pack_sequence(rows, enforce_sorted=False))
+            padded = padded[..., :3] + rnn.pad_packed_sequence(out, first)[0]
+        return (padded.pow(2) * torch.linspace(0, 1, padded.numel()).view(padded.shape)).sum()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("first", [False, True])
+def test_lists_of_sequences_are_padded_by_number(first: bool, packed: bool) -> None:
+    report = assert_same(Lists(first, packed), samples(), value, granularity="cell")
+    assert report.flushes == 1 and "pad_sequence" not in report.kinds
+    if packed:
+        assert (report.kinds["layer"].calls, report.kinds["layer"].launches) == (sum(map(len, LENGTHS)), 1)
+
+
 class Hooked(Packs):
     """One whose layer has a hook, which sees the packed sequences."""
 

@@ -5,6 +5,7 @@ Each is a call of the layer, so that those of all samples run together; packing 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -56,10 +57,34 @@ def pad(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     table = [[end] * count for _ in range(steps)]
     for step, size in enumerate(sizes):
         table[step][:size] = range(begins[step], begins[step] + size)
-    padding = torch.full((1, *rows.shape[1:]), filler, dtype=rows.dtype, device=rows.device)
-    places = torch.tensor(table)
-    found = torch.cat([rows, padding])[places.t().contiguous() if first else places]
+    found = _filled([rows], filler, table, not first)
     return found, torch.tensor([sum([size > place for size in sizes]) for place in range(count)])
+
+
+def pad_list(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Returns sequences side by side, padded to the longest; None if it must be captured."""
+    if kwargs or len(args) not in (3, 4) or args[3:] not in ((), ("right",)) or args[0].__class__ not in (list, tuple):
+        return None
+    sequences, first, filler = args[:3]
+    looks = {(each.dtype, each.device, each.shape[1:]) for each in sequences if isinstance(each, torch.Tensor)}
+    if len(looks) != 1 or not all([isinstance(each, torch.Tensor) and each.dim() for each in sequences]):
+        return None
+    lengths = [each.shape[0] for each in sequences]
+    begins, end = _begins(lengths), sum(lengths)
+    table = [
+        [begin + step if step < length else end for step in range(max(lengths))]
+        for begin, length in zip(begins, lengths)
+    ]
+    return _filled(sequences, filler, table, first)
+
+
+def _filled(parts: Sequence[Any], filler: float, table: list[list[int]], as_they_are: bool) -> Any:
+    """Rows of these by a table of numbers, one past the last for padding; turned if they are not to lie as they are."""
+    one = parts[0]
+    padding = torch.full((1, *one.shape[1:]), filler, dtype=one.dtype, device=one.device)
+    turned = table if as_they_are else list(zip(*table))
+    rows = torch.cat([*parts, padding])[[place for line in turned for place in line]]
+    return rows.view(len(turned), len(turned[0]), *one.shape[1:])
 
 
 def run_layer(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -114,5 +139,9 @@ def _chosen(states: Any, place: int) -> Any:
     return tuple([state[:, place] for state in states]) if isinstance(states, tuple) else states[:, place]
 
 
-PACKING = {torch._pack_padded_sequence: pack, torch._pad_packed_sequence: pad}
+PACKING = {
+    torch._pack_padded_sequence: pack,
+    torch._pad_packed_sequence: pad,
+    torch._C._nn.pad_sequence: pad_list,
+}
 """Functions of packed sequences, and what does it by numbers."""

@@ -66,7 +66,13 @@ def in_order(net: Cloud, points: Any, h: Any) -> Any:
     return sum((k + 1) * h[j] for k, j in enumerate(points[:, 1].argsort().tolist()))
 
 
-BODIES = [neighbours, where_a_mask_holds, by_a_branch, farthest, in_order]
+def by_sums_and_known_numbers(net: Cloud, points: Any, h: Any) -> Any:
+    ends = torch.stack([torch.arange(len(points)), torch.arange(len(points)).flip(0)])
+    scores = points[:, 0] + points[:, 1] + ends[1].float()
+    return h[scores > scores.mean()].sum(0) + h[: 1 + int((scores + scores).argmax())]
+
+
+BODIES = [neighbours, where_a_mask_holds, by_a_branch, farthest, in_order, by_sums_and_known_numbers]
 
 
 def value(net: Any, points: Any) -> Any:

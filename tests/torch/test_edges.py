@@ -9,9 +9,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
 
 import gluonjit  # noqa: E402
-from tests.common.torch_support import assert_close, gradients  # noqa: E402
+from tests.common.torch_support import assert_close, assert_same, gradients  # noqa: E402
 
 
 class Net(nn.Module):
@@ -263,3 +264,21 @@ def test_what_is_overwritten_matters_where_a_path_leads_to_what_is_asked_for(cal
     wanted, found = both(program, run)
     assert wanted is (True if used else None)
     assert found is wanted
+
+
+class Pooled(nn.Module):
+    """Pools a map to two by two, of whatever size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 3, 1)
+
+    def forward(self, image: Any) -> Any:
+        return F.adaptive_max_pool2d(self.conv(image), 2).pow(2).sum()
+
+
+def test_sizes_that_pytorch_takes_no_operator_apart_for() -> None:
+    images = [torch.randn(1, 1, height, 5) for height in (4, 3, 5, 3)]  # it does for those that two divides
+    for granularity in ("cell", "op"):
+        report = assert_same(Pooled(), images, lambda net, image: net(image), granularity=granularity)
+        assert report.flushes == 1 and not report.unbatched

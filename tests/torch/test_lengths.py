@@ -449,6 +449,25 @@ def test_a_program_that_does_not_agree_is_not_used(monkeypatch: pytest.MonkeyPat
     assert report.kinds["Model"].launches == 3
 
 
+class Shares(nn.Module):
+    """A loss that refuses numbers that are no probabilities."""
+
+    def forward(self, x: Any) -> Any:
+        return F.binary_cross_entropy(x, torch.full_like(x, 0.3)).view(1)
+
+
+def test_an_operator_that_refuses_numbers_runs_for_all_lengths() -> None:
+    rows = [torch.rand(length, C) for length in (2, 4, 3, 5)]
+    wanted = [Shares()(each) for each in rows]
+    net = gluonjit.hybridize(Shares(), dynamic_batch=True)
+    for _ in range(2):
+        with gluonjit.batching(granularity="cell") as batch:
+            found = [net(each) for each in rows]
+    for one, other in zip(found, wanted):
+        assert_close(one, other, "a loss", 1e-4)
+    assert batch.report.kinds["Shares"].launches == 1
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_windows(seed: int) -> None:
     draw = random.Random(seed)

@@ -20,6 +20,7 @@ from gluonjit.engines.torch.kinds import LOOPS, UNROLLED
 from gluonjit.engines.torch.layers import WHOLE
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.outlining import KNOWN
+from gluonjit.engines.torch.packed import run_layer
 from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.records import ASKED, NotOneNode, refused_at_once
 from gluonjit.engines.torch.reuse import REUSING
@@ -44,6 +45,7 @@ _Noted = tuple[Any, bool, bool]
 _OWN = frozenset(torch.nn.Module().__dict__)
 _CALL = torch.nn.Module._call_impl
 _PARTS = ("_parameters", "_buffers", "_modules")
+_RECURRENT = torch.nn.RNNBase.__module__
 _CALLED = frozenset(name for base in torch.nn.Module.__mro__ for name in vars(base)) | {"forward"}
 
 
@@ -278,6 +280,10 @@ def _node_or_parts(
             return capture(cell, module, module.forward, args, kwargs, batch)
         except NotOneNode as refusal:
             reason = str(refusal)
+    if state.inside and not hooks and module.__class__.__module__ == _RECURRENT:
+        found = run_layer(module, args, kwargs)
+        if found is not None:
+            return found
     if in_sample:
         return _parts(module, args, kwargs, batch, hooks_inside)
     if state.inside:

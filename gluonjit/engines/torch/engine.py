@@ -17,6 +17,7 @@ from gluonjit.engines.torch.arrays import VERSIONS, clear_looks
 from gluonjit.engines.torch.buffers import Account
 from gluonjit.engines.torch.cell import Cell, cells_known, forget_recordings
 from gluonjit.engines.torch.cells import capture, expand, open_batch
+from gluonjit.engines.torch.decided import decided
 from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.executors import session_for
 from gluonjit.engines.torch.failures import unfit
@@ -94,6 +95,10 @@ class TorchEngine(Adapter):
         """The numbers of a value, with their history; runs its batch if that has not run."""
         settle(value)
         return numbers_of(value)
+
+    def decided(self, lazy: Any) -> Any:
+        """The numbers of a pending tensor, to be read, if nothing that waits must run for them; else None."""
+        return decided(lazy)
 
     def renew(self, lazy: Any) -> None:
         """Finds the value of a view anew."""

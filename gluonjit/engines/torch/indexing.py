@@ -13,6 +13,7 @@ import torch
 
 from gluonjit.engines.torch.buffers import is_constant
 from gluonjit.engines.torch.cells import as_lazy, captured_operator
+from gluonjit.engines.torch.decided import decided
 from gluonjit.engines.torch.known import known
 from gluonjit.engines.torch.lazy import LazyTensor, as_known, noted, wrap
 from gluonjit.engines.torch.lookups import entries, table_of, wholes
@@ -40,6 +41,8 @@ def opened(key: Any) -> Any:
         kind = part.__class__
         if kind is LazyTensor or kind is torch.Tensor:
             tensor = known(part)
+            if tensor is None and kind is LazyTensor and part.dtype in (torch.bool, torch.uint8):
+                tensor = decided(part)  # how many there are decides the shape: it must be read
             if tensor is None:
                 return None
             if tensor.dtype is torch.bool or tensor.dtype is torch.uint8:

@@ -152,7 +152,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
     except RecursionError:  # the program's own depth: says nothing about the cell
         raise
     except Exception as error:  # the call itself, run next, raises what the user has to see
-        return f"{RAISED} {type(error).__name__}: {error}"
+        return f"{RAISED} {type(error).__name__}: {str(error).partition(chr(10))[0]}"
     if outside.drawn:
         return "it draws random numbers in Python"
     if outside.changed or (attributes(owner), flags(owner)) != before:

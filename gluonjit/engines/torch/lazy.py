@@ -34,7 +34,7 @@ def _engine() -> Any:
     return engine_of("torch")
 
 
-def _read(lazy: LazyTensor) -> Any:
+def _read(lazy: LazyTensor, lent: bool = False) -> Any:
     """The computed tensor, of which a program reads numbers; in the middle of samples the report counts that."""
     state = LOCAL.state
     batch = state.batch
@@ -42,7 +42,11 @@ def _read(lazy: LazyTensor) -> Any:
         current(lazy)
         if lazy._c is None:
             lazy._c = in_memory(lazy)
-        batch.report.reads["flushed" if waits(lazy) else "answered"] += 1
+        waiting = waits(lazy)
+        found = _engine().decided(lazy) if waiting and not lent else None
+        batch.report.reads["flushed" if waiting and found is None else "answered"] += 1
+        if found is not None:
+            return found
     return concrete(lazy)
 
 
@@ -237,11 +241,11 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
 
     def numpy(self, *, force: bool = False) -> Any:
         """Stands in for torch.Tensor.numpy."""
-        _read(self)
+        _read(self, True)
         return _engine().lent(self).numpy(force=force)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        _read(self)
+        _read(self, True)
         computed = _engine().lent(self)
         numbers = computed.__array__() if dtype is None else computed.__array__(dtype)
         return numbers.copy() if copy else numbers

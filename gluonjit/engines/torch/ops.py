@@ -13,6 +13,7 @@ from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, cell_of, open_batch
+from gluonjit.engines.torch.decided import read_decided
 from gluonjit.engines.torch.doors import SORTS, admit
 from gluonjit.engines.torch.indexing import index, select, select_where
 from gluonjit.engines.torch.known import CHEAP, computed
@@ -20,6 +21,7 @@ from gluonjit.engines.torch.lazy import LazyTensor, take_anew, waits
 from gluonjit.engines.torch.making import MAKING, enter, made, only_made
 from gluonjit.engines.torch.observing import OBSERVING, observe
 from gluonjit.engines.torch.operands import concrete, is_made, share
+from gluonjit.engines.torch.packed import PACKING
 from gluonjit.engines.torch.records import NotOneNode, noting
 from gluonjit.engines.torch.recurrent import WHOLE
 from gluonjit.engines.torch.references import REFERENCES
@@ -67,13 +69,13 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             opened(args[0], False)  # what is written to it later, the view shows
         elif func in _LENDING and args and args[0].__class__ is LazyTensor:
             lent(args[0])
-        return run_now(func, args, kwargs)
-    if target is not None:
+        return run_now(func, read_decided(args) if func in _READING else args, kwargs)
+    if target is not None:  # a tensor of the program's own
         found = accumulated(func, args)
         if found is not None:
             return found
         note_written(target)
-        return run_now(func, args, kwargs)
+        return run_now(func, read_decided(args), kwargs)
     if func in CHEAP:
         found = computed(func, args, kwargs)
         if found is not None:
@@ -127,7 +129,7 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if numbers is not None:
         return _found(func, name, *numbers)
     with noting(batch, name, why):
-        return run_now(func, args, kwargs)
+        return run_now(func, args if func in VIEWING else read_decided(args), kwargs)
 
 
 def _without_empty(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
@@ -211,6 +213,7 @@ BY_NUMBERS: dict[Any, Any] = {
     torch.masked_select: select_where,
     torch.mean: mean,
     torch.Tensor.mean: mean,
+    **PACKING,
     **{
         getattr(place, name): put
         for name, put in INTO_ROWS.items()
@@ -227,18 +230,16 @@ _LENDING: set[Any] = {
     torch.Tensor.__dlpack__,
 }
 """Functions by which others get a tensor's memory."""
+_READING = {torch.equal, torch.allclose, torch.is_nonzero, torch.nonzero, torch.unique}
+"""Functions that read numbers, and give others no memory."""
 AT_ONCE: set[Any] = {
     *OBSERVING,
     *_LENDING,
+    *_READING,
     torch.Tensor.stride,
     torch.Tensor.is_contiguous,
     torch.Tensor.element_size,
     torch.save,
-    torch.equal,
-    torch.allclose,
-    torch.is_nonzero,
-    torch.nonzero,
-    torch.unique,
 }
 """Functions that read numbers, memory, or attach something to a tensor."""
 _OF_NUMBERS: set[Any] = {

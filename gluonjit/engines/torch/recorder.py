@@ -352,7 +352,9 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         if other is not None:
             by_position, by_name = split_arguments(func, named)
             with without_autocast(), self:
-                return other(*by_position, **by_name)
+                apart = other(*by_position, **by_name)
+            if apart is not NotImplemented:  # as PyTorch's say for sizes that they are not for
+                return apart
         attrs = tuple([(key, placed(value)) for key, value in named.items()])
         found = func(**{key: stand_in(value) for key, value in named.items()})
         if known.random and draws(func, named):

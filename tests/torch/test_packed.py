@@ -1,0 +1,163 @@
+"""Packed sequences that a program makes of pending tensors: its layers read them one by one, all samples at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn.utils import rnn  # noqa: E402
+from torch_support import assert_same  # noqa: E402
+
+import gluonjit  # noqa: E402
+
+LAYERS = {"LSTM": nn.LSTM, "GRU": nn.GRU, "RNN": nn.RNN}
+LENGTHS = ((4,), (2,), (5,), (3, 2), (1, 4, 4), (2, 2))
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+class Packs(nn.Module):
+    """A layer over the sentences of a sample, packed, from a state that it computes if `given`."""
+
+    def __init__(self, layer: Any, given: bool = False, ordered: bool = False, filler: float = 0.0) -> None:
+        super().__init__()
+        self.embed, self.layer, self.given, self.ordered, self.filler = (
+            nn.Embedding(20, 4),
+            layer,
+            given,
+            ordered,
+            filler,
+        )
+
+    def forward(self, words: Any, lengths: Any) -> Any:
+        first, total = self.layer.batch_first, max(lengths) + (self.filler > 0)
+        x = self.embed(words if first else words.t())
+        packed = rnn.pack_padded_sequence(x, torch.tensor(lengths), batch_first=first, enforce_sorted=self.ordered)
+        state: tuple[Any, ...] = ()
+        if self.given:
+            layer = self.layer
+            begin = x.mean((0, 1))[: layer.hidden_size]
+            begin = begin.expand(layer.num_layers * (1 + layer.bidirectional), len(lengths), -1)
+            begin = begin * torch.arange(1.0, len(lengths) + 1)[:, None]
+            state = ((begin, begin * 2) if isinstance(layer, nn.LSTM) else begin,)
+        found, last = self.layer(packed, *state)
+        out, sizes = rnn.pad_packed_sequence(found, first, self.filler, total if self.filler else None)
+        assert sizes.tolist() == list(lengths)
+        ends = last if isinstance(last, tuple) else (last,)
+        return (out.pow(2) * torch.linspace(0, 1, out.numel()).view(out.shape)).sum() + sum(
+            end.pow(2).sum() for end in ends
+        )
+
+
+def samples(ordered: bool = False) -> list[Any]:
+    found = []
+    for lengths in LENGTHS:
+        chosen = sorted(lengths, reverse=True) if ordered else list(lengths)
+        found.append((torch.randint(0, 20, (len(chosen), max(chosen))), chosen))
+    return found
+
+
+def value(net: Any, sample: Any) -> Any:
+    return net(*sample)
+
+
+def assert_together(net: Any, ordered: bool = False) -> None:
+    report = assert_same(net, samples(ordered), value, granularity="cell")
+    assert report.flushes == 1
+    calls, run = report.kinds["layer"].calls, report.kinds["layer"].launches
+    assert (calls, run) == (sum(map(len, LENGTHS)), 1)
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["from nothing", "from a state"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"batch_first": True}, {"bidirectional": True, "num_layers": 2}, {"bidirectional": True, "batch_first": True}],
+    ids=str,
+)
+@pytest.mark.parametrize("name", LAYERS)
+def test_packed_sequences_of_all_samples_run_together(name: str, options: dict[str, Any], given: bool) -> None:
+    assert_together(Packs(LAYERS[name](4, 3, **options), given))
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_sequences_in_order_padded_with_a_number(first: bool) -> None:
+    assert_together(Packs(nn.GRU(4, 3, batch_first=first), ordered=True, filler=0.5), ordered=True)
+
+
+def test_projections_run_together() -> None:
+    net = Packs(nn.LSTM(4, 3, proj_size=2, bidirectional=True))
+    report = assert_same(net, samples(), value, granularity="cell")
+    assert report.flushes == 1 and report.kinds["layer"].launches < report.kinds["layer"].calls / 4
+
+
+class Lists(nn.Module):
+    """Sentences of a sample as a list: padded, or packed by PyTorch's function for lists."""
+
+    def __init__(self, first: bool, packed: bool) -> None:
+        super().__init__()
+        self.embed, self.layer, self.packed = nn.Embedding(20, 4), nn.GRU(4, 3, batch_first=first), packed
+
+    def forward(self, words: Any, lengths: Any) -> Any:
+        rows = [self.embed(each[:length]) for each, length in zip(words, lengths)]
+        first = self.layer.batch_first
+        padded = rnn.pad_sequence(rows, first, 0.25)
+        if self.packed:
+            out, _ = self.layer(rnn.pack_sequence(rows, enforce_sorted=False))
+            padded = padded[..., :3] + rnn.pad_packed_sequence(out, first)[0]
+        return (padded.pow(2) * torch.linspace(0, 1, padded.numel()).view(padded.shape)).sum()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("first", [False, True])
+def test_lists_of_sequences_are_padded_by_number(first: bool, packed: bool) -> None:
+    report = assert_same(Lists(first, packed), samples(), value, granularity="cell")
+    assert report.flushes == 1 and "pad_sequence" not in report.kinds
+    if packed:
+        assert (report.kinds["layer"].calls, report.kinds["layer"].launches) == (sum(map(len, LENGTHS)), 1)
+
+
+class Hooked(Packs):
+    """One whose layer has a hook, which sees the packed sequences."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.GRU(4, 3))
+        self.seen: list[int] = []
+        self.layer.register_forward_hook(self.see)
+
+    def see(self, module: Any, args: Any, result: Any) -> None:
+        self.seen.append(int(result[0].batch_sizes[0]))
+
+
+def test_a_hook_sees_packed_sequences() -> None:
+    net = Hooked()
+    assert_same(net, samples(), value, granularity="cell")
+    assert net.seen[: len(LENGTHS)] == list(map(len, LENGTHS))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [([2, 3], "enforce_sorted"), ([3, 0], "greater than 0"), ([3], "batch_size"), ([9, 1], "")],
+    ids=str,
+)
+def test_lengths_that_do_not_fit_are_pytorchs_own_error(lengths: list[int], message: str) -> None:
+    net = gluonjit.hybridize(Packs(nn.GRU(4, 3), ordered=True), dynamic_batch=True)
+    with pytest.raises((RuntimeError, IndexError), match=message), gluonjit.batching():
+        net(torch.randint(0, 20, (2, 4)), lengths).item()
+
+
+def test_a_state_of_another_size_is_pytorchs_own_error() -> None:
+    class Wrong(Packs):
+        def forward(self, words: Any, lengths: Any) -> Any:
+            x = self.embed(words.t())
+            return self.layer(rnn.pack_padded_sequence(x, lengths, enforce_sorted=False), x[:1, :, :3])[0].data.sum()
+
+    net = gluonjit.hybridize(Wrong(nn.GRU(4, 3, bidirectional=True)), dynamic_batch=True)
+    with pytest.raises(RuntimeError, match="Expected hidden size"), gluonjit.batching():
+        net(torch.randint(0, 20, (2, 4)), [2, 3])

@@ -35,7 +35,7 @@ from gluonjit.hybrid.run.engine import register as register_engine
 
 def block_call() -> Any:
     """Stands in the place of gluon.Block.__call__."""
-    Cell.enters = staticmethod(calls.entered)
+    Cell.enters = staticmethod(calls.OUTERMOST.entered)
     if FAST is None:
         return calls.call
     configure()

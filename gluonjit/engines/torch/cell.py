@@ -110,7 +110,7 @@ class Cell:
         self.recordings = Recordings(options.check_reuse)
         _cells.add(self)
 
-    enters: Any = None  # dynamic.entered, which knows of cells
+    enters: Any = None  # dynamic.OUTERMOST.entered, which knows of cells
 
     def entrance(self, owner: Any, name: str) -> Any:
         """Returns what calls a method of the model as a sample, for the code of that method; None if it is to go on."""

@@ -26,14 +26,15 @@ from gluonjit.graph.recorder import mapped
 from gluonjit.hybrid.capture.capturing import sampled
 from gluonjit.hybrid.capture.entrances import install
 from gluonjit.hybrid.capture.guards.facts import Fingerprint
+from gluonjit.hybrid.capture.outermost import OutermostCalls
 from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.reusing import reused
 from gluonjit.hybrid.choose.kept import BlockDescription, recall
-from gluonjit.hybrid.choose.pacing import begin, paces_for
+from gluonjit.hybrid.choose.pacing import paces_for
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
-from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, left_call
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 _automatic: WeakKeyDictionary[Any, tuple[Cell, dict[str, Any]]] = WeakKeyDictionary()
 _stateless: dict[Any, Cell] = {}
@@ -92,7 +93,7 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             if state.batch is not None:
                 cell = _automatic_cell(self, args, kwargs)
         elif cell.chooses and not state.inside and (cell.paces.named or not state.explicit):
-            return _paced(hooked.original_call, _captured, self, cell, args, kwargs)
+            return OUTERMOST.paced(hooked.original_call, _captured, self, cell, args, kwargs)
         if cell is not None:
             if not state.inside and traced_otherwise():
                 return _aside(hooked.original_call, self, args, kwargs)
@@ -103,49 +104,28 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
     return hooked.original_call(self, *args, **kwargs)
 
 
-def entered(module: Any, cell: Cell, method: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """A method of a model that was called from outside of samples."""
-    if traced_otherwise():
-        return _aside(method, module, args, kwargs)
-    captured = partial(_method_captured, method)
-    if cell.chooses and (cell.paces.named or not LOCAL.state.explicit):
-        return _paced(method, captured, module, cell, args, kwargs)
-    return captured(module, cell, args, kwargs)
+class _Outermost(OutermostCalls):
+    """PyTorch's."""
+
+    engine = "torch"
+    known = KNOWN
+
+    def records(self) -> bool:
+        return bool(torch.is_grad_enabled())
+
+    def opened(self, owner: Any, cell: Cell) -> Batch:
+        return _outermost(owner, cell)[0]
+
+    def lazy(self, arg: Any) -> Any:
+        return mapped(arg, as_lazy)
+
+    def entered(self, owner: Any, cell: Cell, method: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if traced_otherwise():
+            return _aside(method, owner, args, kwargs)
+        return super().entered(owner, cell, method, *args, **kwargs)
 
 
-def _method_captured(method: Any, module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
-    """Calls a method on one sample, and captures what it calls."""
-    batch, _ = _outermost(module, cell)
-    return sampled(batch, _placed, batch, module, method, args, kwargs)
-
-
-def _placed(batch: Batch, module: Any, method: Any, args: Any, kwargs: Any) -> Any:
-    if id(module) not in batch.placed:
-        place(batch, module, module.modules, KNOWN)
-    return method(module, *mapped(args, as_lazy), **mapped(kwargs, as_lazy))
-
-
-def _paced(eagerly: Any, captured: Any, module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
-    """An outermost call that runs in the way that is faster."""
-    state = LOCAL.state
-    training = torch.is_grad_enabled()
-    if state.spare > 0 and state.spare_of is cell.paces and state.spare_mode == 2 * training:
-        state.spare -= 1
-        state.paused += 1
-        state.eagerly += 1
-        try:
-            return eagerly(module, *args, **kwargs)
-        finally:
-            state.paused -= 1
-            state.eagerly -= 1
-    stretch = begin(state, cell.paces, training, engine_of("torch"))
-    eager = stretch.eager
-    state.run_eagerly(eager)
-    try:
-        return eagerly(module, *args, **kwargs) if eager else captured(module, cell, args, kwargs)
-    finally:
-        state.run_eagerly(-eager)
-        left_call(stretch)
+OUTERMOST = _Outermost()
 
 
 def _aside(run: Any, module: Any, args: Any, kwargs: Any) -> Any:
@@ -295,8 +275,7 @@ def _is_fine(batch: Batch, module: Any, why: str) -> bool:
 
 def _parts(module: Any, args: Any, kwargs: Any, batch: Batch, hooks_inside: bool) -> Any:
     """Calls an outermost module, and captures what it calls."""
-    if id(module) not in batch.placed:
-        place(batch, module, module.modules, KNOWN)
+    place(batch, module, KNOWN)
     known = batch.foreign  # classes in which there is no tensor
     given = [arg if arg.__class__ in known else mapped(arg, as_lazy) for arg in args]
     if hooks_inside or type(module)._call_impl is not _CALL or module._compiled_call_impl is not None:

@@ -32,7 +32,7 @@ from gluonjit.hybrid.run.engine import register as register_engine
 
 def module_call() -> Any:
     """Stands in place of torch.nn.Module.__call__: a function of Python, which torch.compile can read."""
-    Cell.enters = staticmethod(dynamic.entered)
+    Cell.enters = staticmethod(dynamic.OUTERMOST.entered)
     if FAST is None:
         return dynamic.call
     configure()

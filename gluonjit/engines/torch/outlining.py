@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -105,6 +105,10 @@ class _Torch(FrameworkFunctions):
         if type(module) is torch.nn.Embedding:
             return LOOKUP if module.max_norm is None and is_plain(module) else ""
         return LAYER if is_layer(module) else ""
+
+    def parts(self, owner: Any) -> Iterable[Any]:
+        found: Iterable[Any] = owner.modules()
+        return found
 
     def holder(self, owner: Any, names: list[str]) -> Any:
         found = torch.nn.Module()

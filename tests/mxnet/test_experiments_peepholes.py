@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("mxnet", reason="the experiment runs on MXNet")
-
 from experiments.peepholes import ALL, ZEROS, functions, main
 from gluonjit.engines.mxnet.peepholes import PEEPHOLES
 

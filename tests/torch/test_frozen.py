@@ -8,18 +8,16 @@ import sys
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch_support import gradients
+from torch_training import VECTORS, assert_alike
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch_support import gradients  # noqa: E402
-from torch_training import VECTORS, assert_alike  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.engines.torch import saved  # noqa: E402
-from gluonjit.engines.torch.cell import cells_known  # noqa: E402
-from gluonjit.hybrid.capture.guards.again import Again  # noqa: E402
-from gluonjit.hybrid.capture.guards.facts import SLOT  # noqa: E402
+import gluonjit
+from gluonjit.engines.torch import saved
+from gluonjit.engines.torch.cell import cells_known
+from gluonjit.hybrid.capture.guards.again import Again
+from gluonjit.hybrid.capture.guards.facts import SLOT
 
 CELL: dict[str, Any] = {"granularity": "cell"}
 

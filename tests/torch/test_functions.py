@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch_support import assert_same
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch_support import assert_same  # noqa: E402
-
-from tests.torch.test_rules import ROW, ROWS, TWO, VECTOR, leaves  # noqa: E402
+from tests.torch.test_rules import ROW, ROWS, TWO, VECTOR, leaves
 
 
 class Sample:

@@ -14,7 +14,7 @@ from mxnet.util import is_np_array
 
 from gluonjit.engines.mxnet import hooked
 from gluonjit.engines.mxnet.blocks import arrays_of
-from gluonjit.engines.mxnet.cell import KEY, Cell
+from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import asked_for, capture_cell
 from gluonjit.engines.mxnet.computing import own
 from gluonjit.engines.mxnet.dynamic import automatic_cell
@@ -29,6 +29,7 @@ from gluonjit.engines.mxnet.reuse import REUSING
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.hybrid.capture.capturing import outermost_batch, sampled
+from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.outermost import OutermostCalls
 from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.reuse import refuse

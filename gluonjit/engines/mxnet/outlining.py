@@ -12,9 +12,10 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.blocks import blocks_of
-from gluonjit.engines.mxnet.cell import KEY, Cell
+from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.lazy import LazyArray
+from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.outlining.entering import MadeCall
 from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, FrameworkFunctions, is_among
 from gluonjit.hybrid.run.engine import engine_of

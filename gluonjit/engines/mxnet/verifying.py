@@ -13,13 +13,13 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray, register
 
-from gluonjit.engines.mxnet.cell import KEY
 from gluonjit.engines.mxnet.dynamic import disable, enable
 from gluonjit.engines.mxnet.following import COUNTERS, is_hybrid
 from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.semantics import is_numpy
 from gluonjit.engines.mxnet.trace import operator_call
+from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.capture.outlining.outlines import AS_WRITTEN
 from gluonjit.hybrid.capture.structure import items_of

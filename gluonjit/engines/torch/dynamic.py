@@ -11,7 +11,7 @@ import torch
 
 from gluonjit.engines.torch import changes, hooked
 from gluonjit.engines.torch.aside import traced_otherwise
-from gluonjit.engines.torch.cell import KEY, Cell, forget_recordings
+from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.effects import parts_of
 from gluonjit.engines.torch.kinds import LOOPS, UNROLLED
@@ -24,6 +24,7 @@ from gluonjit.engines.torch.reuse import REUSING
 from gluonjit.graph import is_own
 from gluonjit.graph.recorder import mapped
 from gluonjit.hybrid.capture.capturing import sampled
+from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.entrances import install
 from gluonjit.hybrid.capture.guards.facts import Fingerprint
 from gluonjit.hybrid.capture.outermost import OutermostCalls
@@ -74,7 +75,7 @@ def _described(named: tuple[str, Any]) -> BlockDescription:
 
 def disable(module: Any) -> None:
     """Gives back exactly the module there was, also where what waits, which runs first, fails."""
-    forget_recordings()
+    Cell.forget_recordings()
     parts = [inner for inner in module.modules() if KEY in inner.__dict__]
     try:
         if parts:

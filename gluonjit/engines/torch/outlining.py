@@ -11,13 +11,14 @@ import torch
 from torch.overrides import get_overridable_functions
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch.cell import KEY, Cell
+from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.hooked import hooks_everywhere
 from gluonjit.engines.torch.layers import is_layer, is_plain
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.making import CREATING
 from gluonjit.engines.torch.records import ASKED, NotOneNode
+from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.outlining.entering import MadeCall
 from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, WEIGHT, FrameworkFunctions, is_among
 from gluonjit.hybrid.run.state import LOCAL

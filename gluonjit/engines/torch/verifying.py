@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from gluonjit.engines.torch.arrays import FLOATS, name_of_dtype
-from gluonjit.engines.torch.cell import KEY
 from gluonjit.engines.torch.hooked import original_setattr
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete
+from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.capture.outlining.outlines import AS_WRITTEN
 from gluonjit.hybrid.capture.structure import items_of

@@ -181,7 +181,7 @@ class TorchEngine(Adapter):
         self, net: Any, samples: Sequence[Any], loss: Any, rtol: float | None, train_mode: bool, options: dict[str, Any]
     ) -> Report:
         """Compares eager and batched execution."""
-        return verify(net, samples, loss, rtol, train_mode, options, (enable, disable))
+        return verify(net, samples, loss, rtol, train_mode, options)
 
     def add_n(self, arrays: Sequence[Any]) -> Any:
         """The sum of tensors of one shape."""

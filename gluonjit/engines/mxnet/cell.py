@@ -31,6 +31,11 @@ class Cell(BatchedCell):
         """Returns what calls a method as a sample; None of a cell, whose calls are nodes."""
         return None if self.is_node else super().entrance(owner, name)
 
+    def left(self, model: Any) -> None:
+        """Turns a HybridBlock's own hybridization on again."""
+        if self.active is not None:
+            model._active = self.active
+
     def clear(self) -> None:
         """Forgets what was traced, and what calls have captured."""
         super().clear()

@@ -50,17 +50,8 @@ def _described(block: gluon.Block) -> BlockDescription:
 
 
 def disable(block: gluon.Block) -> None:
-    """Gives back exactly the block there was, also where what waits, which runs first, fails."""
-    Cell.forget_recordings()
-    parts = [inner for inner in blocks_of(block) if KEY in inner.__dict__]
-    try:
-        if parts:
-            LOCAL.state.flush("hybridize() turned dynamic batching off")
-    finally:
-        for inner in parts:
-            cell = inner.__dict__.pop(KEY)
-            if cell.active is not None:
-                inner._active = cell.active
+    """Gives back exactly the block there was."""
+    Cell.leave(blocks_of(block))
 
 
 def automatic_cell(block: gluon.HybridBlock, args: tuple[Any, ...]) -> Cell | None:

@@ -74,15 +74,8 @@ def _described(named: tuple[str, Any]) -> BlockDescription:
 
 
 def disable(module: Any) -> None:
-    """Gives back exactly the module there was, also where what waits, which runs first, fails."""
-    Cell.forget_recordings()
-    parts = [inner for inner in module.modules() if KEY in inner.__dict__]
-    try:
-        if parts:
-            LOCAL.state.flush("hybridize() turned dynamic batching off")
-    finally:
-        for inner in parts:
-            del inner.__dict__[KEY]
+    """Gives back exactly the module there was."""
+    Cell.leave(module.modules())
 
 
 def call(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -13,6 +13,7 @@ from gluonjit.hybrid.capture.guards.variants import Variant
 from gluonjit.hybrid.capture.reuse import Recordings
 from gluonjit.hybrid.choose.pacing import Paces
 from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.run.state import LOCAL
 
 KEY = "_gluonjit"
 """A dynamically batched model keeps its cell in its own __dict__, so that copies and pickles take it along."""
@@ -61,6 +62,21 @@ class BatchedCell:
         for cell in cls.every():
             if cell.reuse is not None:
                 cell.recordings.clear()
+
+    @classmethod
+    def leave(cls, models: Iterable[Any]) -> None:
+        """Takes their cells from models, also where what waits, which runs first, fails."""
+        cls.forget_recordings()
+        batched = [model for model in models if KEY in model.__dict__]
+        try:
+            if batched:
+                LOCAL.state.flush("hybridize() turned dynamic batching off")
+        finally:
+            for model in batched:
+                model.__dict__.pop(KEY).left(model)
+
+    def left(self, model: Any) -> None:
+        """Gives a model back what its cell has taken from it."""
 
     def entrance(self, owner: Any, name: str) -> Any:
         """Returns what calls a method of the model as a sample, for the code of that method; None if it is to go on."""

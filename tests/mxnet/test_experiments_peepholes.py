@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import mxnet  # noqa: F401  # before anything of its engine
 import pytest
 
 from experiments.peepholes import ALL, ZEROS, functions, main

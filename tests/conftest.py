@@ -7,12 +7,21 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from frameworks_support import FRAMEWORKS, INSTALLED
 
 from gluonjit.hybrid.capture.outlining.outlines import AS_WRITTEN
 from gluonjit.hybrid.choose import pacing
 from gluonjit.hybrid.run.places import clear_places
 
 pacing.PINNED.append(True)
+
+collect_ignore = [framework for framework in FRAMEWORKS if framework not in INSTALLED]
+"""The folders of tests that are left out: those of frameworks that are not installed."""
+
+
+def pytest_report_header() -> list[str]:
+    """Say what is left out."""
+    return [f"tests/{framework} is left out: {framework} is not installed" for framework in collect_ignore]
 
 
 def pytest_collection_finish() -> None:

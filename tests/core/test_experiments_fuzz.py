@@ -59,13 +59,6 @@ SHOWN_FROM = {
 KEYS = ["cases", "failures", "operators", "nodes", "nodes_batched", "discarded", "seed"]
 
 
-@pytest.fixture(params=ENGINES, scope="module")
-def engine(request: Any) -> str:
-    """The name of a framework that is installed."""
-    pytest.importorskip(request.param)
-    return str(request.param)
-
-
 @pytest.fixture
 def chosen(engine: str) -> Framework:
     return framework(engine)

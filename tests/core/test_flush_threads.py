@@ -19,11 +19,11 @@ if ROWS is None:
     pytest.skip("steps run in C only where that was built", allow_module_level=True)
 
 
-@pytest.fixture(params=["mxnet", "torch"])
-def chain(request: pytest.FixtureRequest) -> Iterator[Chain]:
+@pytest.fixture
+def chain(engine: str) -> Iterator[Chain]:
     """Wide enough, and of enough samples, that every step is shared."""
     before = ROWS.worth(0)
-    yield Chain(request.param, 45, 150)
+    yield Chain(engine, 45, 150)
     ROWS.worth(before)
 
 

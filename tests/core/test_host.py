@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -34,20 +35,20 @@ def said_by_the_doctor(tmp_path_factory: pytest.TempPathFactory) -> str:
         return cli._capture()
 
 
-def engine_of(name: str) -> Any:
-    pytest.importorskip(name)
-    return import_module(f"experiments.host.on_{name}")
+@pytest.fixture
+def on(engine: str) -> Any:
+    """The calls of an engine."""
+    return import_module(f"experiments.host.on_{engine}")
 
 
-@pytest.mark.parametrize("name", ["mxnet", "torch"])
 def test_every_sort_of_call_is_timed_and_gives_what_eager_gives(
-    name: str,
+    engine: str,
+    on: Any,
     said_by_the_doctor: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    engine = engine_of(name)
     monkeypatch.setattr(cli, "_capture", lambda: said_by_the_doctor)
     monkeypatch.setattr(launching, "WORKLOADS", launching.WORKLOADS[1:])  # without files that take long to read
     monkeypatch.setattr(launching, "LENGTHS", (5, 45))
@@ -56,14 +57,16 @@ def test_every_sort_of_call_is_timed_and_gives_what_eager_gives(
     monkeypatch.setattr(builtin, "SCENES", 20)
     monkeypatch.setattr(builtin, "SIZES", {"train": 64, "dev": 2, "test": 2})
     figures, page = tmp_path / "host.json", tmp_path / "page.md"
-    page.write_text(f"before\n<!-- host, {name}: begin -->\nold\n<!-- host, {name}: end -->\nafter\n")
-    assert cli.main(["--engine", name, *SMALL, "--json", str(figures), "--markdown", str(page)]) == 0
+    page.write_text(f"before\n<!-- host, {engine}: begin -->\nold\n<!-- host, {engine}: end -->\nafter\n")
+    assert cli.main(["--engine", engine, *SMALL, "--json", str(figures), "--markdown", str(page)]) == 0
     result = json.loads(figures.read_text(encoding="utf-8"))
-    assert result["capture"].startswith("in ") and result["environment"][name]
+    assert result["capture"].startswith("in ") and result["environment"][engine]
     rows = result["rows"]
-    sorts = {sort.name: sort for sort in engine.SORTS}
+    sorts = {sort.name: sort for sort in on.SORTS}
     names = [*sorts, "2 samples of the TreeModel", "a node replayed"]
-    assert [(row["sort"], row["gradients"]) for row in rows] == [(each, on) for each in names for on in (False, True)]
+    assert [(row["sort"], row["gradients"]) for row in rows] == [
+        (each, mode) for each in names for mode in (False, True)
+    ]
     for row in rows:
         assert 0 <= row["off"] <= TOLERANCE
         assert row["eager"] > 0 and 0 < row["fastest"] <= row["captured"] <= row["slowest"]
@@ -85,9 +88,9 @@ def test_every_sort_of_call_is_timed_and_gives_what_eager_gives(
     assert all(row["row_ms"] < row["ms"] and (row["row_ms"] > 0) == (ROWS is not None) for row in result["minibatches"])
     printed = capsys.readouterr().out
     table = printed[printed.index("`python") :]
-    assert table.startswith(f"`python -m experiments.host --engine {name} {' '.join(SMALL)}` (capture: in ")
+    assert table.startswith(f"`python -m experiments.host --engine {engine} {' '.join(SMALL)}` (capture: in ")
     assert all(printed.count(f"| {each} |") == 2 for each in names)
-    lines = (f"<!-- host, {name}: begin -->\n", f"<!-- host, {name}: end -->\n")
+    lines = (f"<!-- host, {engine}: begin -->\n", f"<!-- host, {engine}: end -->\n")
     assert page.read_text() == f"before\n{lines[0]}{table}{lines[1]}after\n"
 
 
@@ -97,40 +100,35 @@ def test_the_documentation_has_a_place_for_the_tables() -> None:
     assert tables([], [], None, [], "command`").startswith("`command`\n")
 
 
-@pytest.mark.parametrize("name", ["mxnet", "torch"])
 def test_results_that_differ_are_a_fault(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    engine: str, on: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    engine = engine_of(name)
-    make = engine.calls
-    monkeypatch.setattr(engine, "calls", lambda batched, seed: make(batched, seed + batched))
-    monkeypatch.setattr(engine, "SORTS", engine.SORTS[:1])
+    make = on.calls
+    monkeypatch.setattr(on, "calls", lambda batched, seed: make(batched, seed + batched))
+    monkeypatch.setattr(on, "SORTS", on.SORTS[:1])
     monkeypatch.setattr(cli, "_capture", lambda: "in C")
     monkeypatch.setattr(cli, "_planned", lambda engine, options: [])
     monkeypatch.setattr(cli, "_launched", lambda engine, options: (Launched(1, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0), []))
-    assert cli.main(["--engine", name, *SMALL]) == 1
+    assert cli.main(["--engine", engine, *SMALL]) == 1
     assert capsys.readouterr().err.count("fault: `x + y`: off by ") == 2
 
 
-@pytest.mark.parametrize("name", ["mxnet", "torch"])
-def test_calls_that_run_are_not_timed(name: str) -> None:
-    engine = engine_of(name)
+def test_calls_that_run_are_not_timed(on: Any) -> None:
     reading = Sort("reads", lambda net, at: [x if x.sum() > 0 else x * 2.0 for x in at.xs])
-    nets = engine.calls(False, 0), engine.calls(True, 0)
+    nets = on.calls(False, 0), on.calls(True, 0)
     with pytest.raises(ValueError, match="reads: the batch ran while its calls were timed"):
-        measure(engine, Calls(engine, nets, reading, 2), False, 1, 0)
+        measure(on, Calls(on, nets, reading, 2), False, 1, 0)
 
 
-def test_a_call_that_does_not_come_to_the_door_has_no_such_figure() -> None:
+def test_a_call_that_does_not_come_to_the_door_has_no_such_figure(on: Any) -> None:
     @contextmanager
     def elsewhere() -> Iterator[object]:
         yield object()
 
-    engine = engine_of("mxnet")
-    nets = engine.calls(False, 0), engine.calls(True, 0)
-    dense = Sort("a `Dense`", lambda net, at: [net.dense(x) for x in at.xs], stub=elsewhere)
-    with pytest.raises(ValueError, match="a `Dense`: a call has come to gluonjit by another way"):
-        measure(engine, Calls(engine, nets, dense, 2), False, 1, 0)
+    nets = on.calls(False, 0), on.calls(True, 0)
+    sort = replace(on.SORTS[0], stub=elsewhere)
+    with pytest.raises(ValueError, match=r"`x \+ y`: a call has come to gluonjit by another way"):
+        measure(on, Calls(on, nets, sort, 2), False, 1, 0)
 
 
 @pytest.mark.parametrize(

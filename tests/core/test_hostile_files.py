@@ -214,14 +214,11 @@ def test_states_of_an_earlier_version_are_not_unpickled(folder: Path) -> None:
     assert not Path(RAN).exists()
 
 
-@pytest.mark.parametrize("engine", ["mxnet", "torch"])
 def test_the_command_says_it_in_a_line(
     engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(builtin, "SCENES", 8)
     monkeypatch.setattr(builtin, "SIZES", {"train": 16, "dev": 2, "test": 2})
-    if engine == "torch":
-        pytest.importorskip("torch")
     command = ["train", "--mode", "dynamic", "--engine", engine, "--limit", "8", "--batch-size", "4", "--epochs", "1"]
     assert main([*command, "--checkpoint", str(tmp_path)]) == 0
     again = [*command[:-1], "2", "--checkpoint", str(tmp_path), "--resume"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 import random
-from collections.abc import Iterator
 from typing import Any, Callable
 
 import numpy as np
 import pytest
+from frameworks_support import INSTALLED
 
 import gluonjit
 
@@ -125,11 +125,10 @@ class _MXNet:
         return [[loss.asscalar() for loss in losses], *[g if g.any() else None for g in gradients]]
 
 
-@pytest.fixture(params=["mxnet", "torch"])
-def engine(request: Any) -> Iterator[Any]:
+@pytest.fixture(params=INSTALLED)
+def engine(request: Any) -> Any:
     """Each framework that is installed."""
-    pytest.importorskip(request.param)
-    yield {"mxnet": _MXNet, "torch": _Torch}[request.param]()
+    return {"mxnet": _MXNet, "torch": _Torch}[request.param]()
 
 
 def pair(engine: Any, body: Body) -> list[Any]:

@@ -58,9 +58,9 @@ def torch_way() -> Way:
     )
 
 
-@pytest.fixture(params=[mxnet_way, torch_way], ids=["mxnet", "torch"])
-def way(request: Any) -> Way:
-    return request.param()
+@pytest.fixture
+def way(engine: str) -> Way:
+    return {"mxnet": mxnet_way, "torch": torch_way}[engine]()
 
 
 SAMPLES = np.random.RandomState(0).uniform(size=(10, 1, 3))

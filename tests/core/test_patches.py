@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import subprocess
 import sys
 
 import pytest
+from frameworks_support import INSTALLED
 
 import gluonjit
 
-FRAMEWORKS = [name for name in ("mxnet", "torch") if importlib.util.find_spec(name)]
 _LINE = re.compile(r"^    ([a-z]+(?:\.\w+)*): (.+)$", re.MULTILINE)
 
 _TABLE = """
@@ -83,7 +82,7 @@ def test_the_documentation_has_lines_of_both_frameworks() -> None:
     assert {owner.split(".")[0] for owner, _ in _LINE.findall(str(gluonjit.__doc__))} == {"mxnet", "torch"}
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", INSTALLED)
 def test_the_documentation_lists_the_patches_and_they_are_what_is_changed(framework: str) -> None:
     table, modules = run(_TABLE, framework)
     patches, named = sorted(map(tuple, table)), listed(framework)

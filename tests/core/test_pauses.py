@@ -56,16 +56,14 @@ def test_a_step_is_at_most_three_of_the_collectors_objects() -> None:
     assert objects_of(120) - objects_of(20) <= 3.1 * 100  # the step, its gathers, its places; tables that grow
 
 
-@pytest.mark.parametrize("name", ["mxnet", "torch"])
-def test_nothing_is_left_for_good(name: str) -> None:
-    pytest.importorskip(name)
-    engine = import_module(f"experiments.host.on_{name}")
-    trees = Trees(engine, 4, 0)
+def test_nothing_is_left_for_good(engine: str) -> None:
+    on = import_module(f"experiments.host.on_{engine}")
+    trees = Trees(on, 4, 0)
     given = trees.draw(np.random.RandomState(0))
 
     def left(minibatches: int) -> int:
         for _ in range(minibatches):
-            pauses.train(engine, trees.nets[1], given)
+            pauses.train(on, trees.nets[1], given)
         gc.collect()
         return len(gc.get_objects())
 
@@ -74,12 +72,10 @@ def test_nothing_is_left_for_good(name: str) -> None:
     assert abs(left(40) - before) <= 40  # less than one object a minibatch
 
 
-@pytest.mark.parametrize("name", ["mxnet", "torch"])
-def test_the_command_tells_of_pauses(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip(name)
+def test_the_command_tells_of_pauses(engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "pauses.json"
     thresholds, callbacks = gc.get_threshold(), list(gc.callbacks)
-    assert pauses.main(["--engine", name, "--minibatches", "12", "--batch-size", "3", "--json", str(path)]) in (0, 1)
+    assert pauses.main(["--engine", engine, "--minibatches", "12", "--batch-size", "3", "--json", str(path)]) in (0, 1)
     assert (gc.get_threshold(), gc.callbacks, gc.isenabled()) == (thresholds, callbacks, True)
     found = json.loads(path.read_text(encoding="utf-8"))
     assert found["minibatches"] == 12 and found["thresholds"] == list(thresholds)

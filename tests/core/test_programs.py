@@ -12,11 +12,9 @@ from experiments.programs.cli import main
 FIGURES = ("eager_ms", "gluonjit_ms", "faster", "first", "whole", "late")
 
 
-@pytest.mark.parametrize("engine", ["mxnet", "torch"])
 def test_both_phases_of_a_model_are_timed_and_equal_eager(
     engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip(engine)
     figures, page = tmp_path / "programs.json", tmp_path / "page.md"
     arguments = ["--engine", engine, "--models", "treelstm-cell", "--batch-sizes", "2", "--minibatches", "40"]
     assert main([*arguments, "--json", str(figures), "--markdown", str(page)]) == 0

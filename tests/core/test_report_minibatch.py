@@ -73,10 +73,9 @@ def torch_way() -> Way:
     return Way(net, Sample, learn, torch.enable_grad, lambda value: float(value.item()), 3)
 
 
-@pytest.fixture(params=["mxnet", "torch"])
-def way(request: Any) -> Way:
-    pytest.importorskip(request.param)
-    made = mxnet_way() if request.param == "mxnet" else torch_way()
+@pytest.fixture
+def way(engine: str) -> Way:
+    made = mxnet_way() if engine == "mxnet" else torch_way()
     gluonjit.hybridize(made.net, dynamic_batch=True, granularity="cell", sharing=False)
     return made
 

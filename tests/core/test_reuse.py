@@ -13,14 +13,15 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 import reuse as models
-from reuse import NAMES, SIZE, SMALL, TREES, Tree
+from frameworks_support import INSTALLED
+from reuse import SIZE, SMALL, TREES, Tree
 
 import gluonjit
 from gluonjit.errors import OptionError, ReuseError, VerifyError
 from gluonjit.hybrid.capture import reuse
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=INSTALLED)
 def on(request: pytest.FixtureRequest) -> Any:
     """An engine."""
     return models.load(request.param)
@@ -225,7 +226,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], Callable[[Any, Any], Any]], str]] 
     "learns": (lambda on, net: lambda root, words: root * net.learned, "with a gradient"),
     "gives": (lambda on, net: lambda root, words: Result(root), "it returns a Result"),
 }
-EACH = [(name, what) for name in NAMES for what in [*REFUSED, *(models.load(name).REFUSED if name in NAMES else ())]]
+EACH = [(name, what) for name in INSTALLED for what in [*REFUSED, *models.load(name).REFUSED]]
 
 
 class Result:
@@ -354,7 +355,7 @@ def test_verify_runs_reused_calls(on: Any, net: Any) -> None:
     assert 0 < infer(on, net, TREES).reuse.hits <= 2  # its own recordings it has thrown away
 
 
-CHANGES = [(name, what) for name in NAMES for what in models.load(name).CHANGES]
+CHANGES = [(name, what) for name in INSTALLED for what in models.load(name).CHANGES]
 
 
 @pytest.mark.parametrize(("name", "what"), CHANGES)

@@ -34,9 +34,9 @@ def instead(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     monkeypatch.setattr("gluonjit.rows.running.ROWS", SimpleNamespace(run=replaced, **known))
 
 
-@pytest.fixture(params=["mxnet", "torch"])
-def chain(request: pytest.FixtureRequest) -> Chain:
-    return Chain(request.param)
+@pytest.fixture
+def chain(engine: str) -> Chain:
+    return Chain(engine)
 
 
 def test_steps_that_follow_each_other_run_in_one_call(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -10,6 +9,7 @@ from pathlib import Path
 from sysconfig import get_config_var
 
 import pytest
+from frameworks_support import INSTALLED
 
 from experiments.throughput.against import checkouts, compare
 from experiments.throughput.against.checkouts import HERE
@@ -17,7 +17,6 @@ from experiments.throughput.against.paired import ratio
 from experiments.throughput.cli import main
 from gluonjit.compiled import FAST, ROWS
 
-ENGINES = [name for name in ("torch", "mxnet") if importlib.util.find_spec(name)]
 TINY = ["--workload", "treelstm-synthetic", "--limit", "4", "--repeats", "2", "--seconds", "0.001"]
 compiled = pytest.mark.skipif(FAST is None or ROWS is None, reason="the modules in C are not built, or left out")
 
@@ -38,7 +37,7 @@ def test_the_interval_of_fifteen_ratios_is_the_fourth_to_the_twelfth() -> None:
 
 
 @compiled
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", INSTALLED)
 def test_a_checkout_against_itself_gives_equal_losses_and_ratios(engine: str, tmp_path: Path) -> None:
     path = tmp_path / "against.json"
     given = ["--engine", engine, "--against", str(HERE), "--batch-size", "2,4", *TINY, "--json", str(path)]
@@ -59,7 +58,7 @@ def test_a_checkout_against_itself_gives_equal_losses_and_ratios(engine: str, tm
 
 
 @compiled
-@pytest.mark.parametrize("engine", ENGINES[:1])  # what an engine has a part in is tested above, of each
+@pytest.mark.parametrize("engine", INSTALLED[:1])  # what an engine has a part in is tested above, of each
 def test_code_of_the_other_checkout_runs_and_has_to_compute_the_same(
     engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,10 +101,9 @@ def torch_way() -> Way:
     )
 
 
-@pytest.fixture(params=["mxnet", "torch"])
-def way(request: Any) -> Way:
-    pytest.importorskip(request.param)
-    return mxnet_way() if request.param == "mxnet" else torch_way()
+@pytest.fixture
+def way(engine: str) -> Way:
+    return mxnet_way() if engine == "mxnet" else torch_way()
 
 
 def eagerly() -> bool:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
+import mxnet as mx
 
-mx = pytest.importorskip("mxnet")
-
-import gluonjit  # noqa: E402
+import gluonjit
 
 
 def test_it_is_a_flush_that_waits() -> None:

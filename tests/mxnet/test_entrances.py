@@ -5,15 +5,12 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import mxnet as mx
 import numpy as np
-import pytest
+from mxnet import autograd, gluon, nd
 
-mx = pytest.importorskip("mxnet")
-
-from mxnet import autograd, gluon, nd  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.hybrid.capture.entrances import entrance_of  # noqa: E402
+import gluonjit
+from gluonjit.hybrid.capture.entrances import entrance_of
 
 
 class Tagger(gluon.Block):

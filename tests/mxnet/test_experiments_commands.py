@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("mxnet", reason="the experiment runs on MXNet")
 pytest.importorskip("scipy", reason="the experiment needs the extra `experiments`")
 
 from experiments.bench.files import write_json

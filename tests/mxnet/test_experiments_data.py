@@ -10,8 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("mxnet", reason="the experiment runs on MXNet")
-
 from experiments.data import arrays, builtin, corpus, sick, vectors
 from experiments.data.errors import DataError
 from experiments.data.reading import DATA_VARIABLE

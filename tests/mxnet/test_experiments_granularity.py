@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("mxnet", reason="the experiment runs on MXNet")
 pytest.importorskip("tqdm", reason="the experiment needs the extra `experiments`")
 
 from experiments.data import builtin

@@ -1,14 +1,12 @@
 """The Tree-LSTM computes what its formulas say, in every way of running it."""
 
-# ruff: noqa: E402  what follows is imported only where MXNet is
 from __future__ import annotations
 
 import os
 
+import mxnet as mx
 import numpy as np
 import pytest
-
-mx = pytest.importorskip("mxnet", reason="the experiment runs on MXNet")
 
 from experiments.bench.agreement import TOLERANCE, check, deviations
 from experiments.bench.engines import make_systems

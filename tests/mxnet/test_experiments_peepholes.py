@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import mxnet  # noqa: F401  # before anything of its engine
 import pytest
-
-pytest.importorskip("mxnet", reason="the experiment runs on MXNet")
 
 from experiments.peepholes import ALL, ZEROS, functions, main
 from gluonjit.engines.mxnet.peepholes import PEEPHOLES

@@ -12,6 +12,7 @@ from mxnet.gluon import nn
 from support import assert_close, assert_same, rows
 
 import gluonjit
+from gluonjit.compiled import ROWS
 from gluonjit.engines.mxnet import sized
 
 SIZE = 4
@@ -221,7 +222,8 @@ def assemblies(count: int) -> int:
 
 
 def test_equal_layers_share_what_is_assembled_for_one_of_them() -> None:
-    assert 0 < assemblies(6) <= assemblies(2)
+    six = assemblies(6)
+    assert six <= assemblies(2) and (six > 0) == (ROWS is not None)
 
 
 def test_numbers_that_are_equal_but_for_the_sign_of_zero_are_two_programs() -> None:
@@ -235,5 +237,5 @@ def test_numbers_that_are_equal_but_for_the_sign_of_zero_are_two_programs() -> N
 
     with gluonjit.batching():
         found = [cell(nd.ones((1, SIZE)) * k) for cell in (up, down) for k in (1, 2)]
-    assert gluonjit.explain().fused > 0
+    assert (gluonjit.explain().fused > 0) == (ROWS is not None)
     assert [bool(np.signbit(array.asnumpy()).all()) for array in found] == [False, False, True, True]

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
+import mxnet as mx
+from mxnet import autograd, gluon
 
-mx = pytest.importorskip("mxnet")
-
-from mxnet import autograd, gluon  # noqa: E402
-
-import gluonjit  # noqa: E402
+import gluonjit
 
 
 class Tagged(gluon.Block):

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import mxnet as mx
 import pytest
 
-mx = pytest.importorskip("mxnet")
-
-from gluonjit.__main__ import main  # noqa: E402
-from gluonjit.engines.mxnet.program import Batched, Lone, build  # noqa: E402
-from gluonjit.engines.mxnet.rules.alone import NO_RULE  # noqa: E402
-from gluonjit.engines.mxnet.rules.failing import MAY_FAIL  # noqa: E402
-from gluonjit.engines.mxnet.rules.listing import (  # noqa: E402
+from gluonjit.__main__ import main
+from gluonjit.engines.mxnet.program import Batched, Lone, build
+from gluonjit.engines.mxnet.rules.alone import NO_RULE
+from gluonjit.engines.mxnet.rules.failing import MAY_FAIL
+from gluonjit.engines.mxnet.rules.listing import (
     HOW,
     KINDS,
     describe,
     registered,
     unruled,
 )
-from gluonjit.engines.mxnet.rules.symbols import canonical  # noqa: E402
-from gluonjit.engines.mxnet.rules.table import RULES  # noqa: E402
-from gluonjit.engines.mxnet.trace import trace_op  # noqa: E402
-from gluonjit.graph import intern_spec  # noqa: E402
+from gluonjit.engines.mxnet.rules.symbols import canonical
+from gluonjit.engines.mxnet.rules.table import RULES
+from gluonjit.engines.mxnet.trace import trace_op
+from gluonjit.graph import intern_spec
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
 

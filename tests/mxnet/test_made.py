@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import mxnet as mx
 import numpy as np
 import pytest
+from mxnet import autograd, gluon, nd
 
-mx = pytest.importorskip("mxnet")
-
-from mxnet import autograd, gluon, nd  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.engines.mxnet import cells  # noqa: E402
-from gluonjit.errors import CaptureError  # noqa: E402
-from gluonjit.hybrid.choose import pacing  # noqa: E402
+import gluonjit
+from gluonjit.engines.mxnet import cells
+from gluonjit.errors import CaptureError
+from gluonjit.hybrid.choose import pacing
 
 SIZE = 6
 LENGTHS = (3, 5, 4, 7, 3)

@@ -10,16 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import mxnet as mx
 import numpy as np
 import pytest
+from mxnet import autograd, gluon
+from operator_cases import CASES, Case
+from support import assert_close, flat
 
-mx = pytest.importorskip("mxnet")
-
-from mxnet import autograd, gluon  # noqa: E402
-from operator_cases import CASES, Case  # noqa: E402
-from support import assert_close, flat  # noqa: E402
-
-import gluonjit  # noqa: E402
+import gluonjit
 
 nd = mx.nd
 

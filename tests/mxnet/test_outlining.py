@@ -5,15 +5,13 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import mxnet as mx
 import pytest
+from mxnet import autograd, gluon, nd
+from mxnet.gluon import nn
 
-mx = pytest.importorskip("mxnet")
-
-from mxnet import autograd, gluon, nd  # noqa: E402
-from mxnet.gluon import nn  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.hybrid.capture.outlining import outlines  # noqa: E402
+import gluonjit
+from gluonjit.hybrid.capture.outlining import outlines
 
 SIZE = 8
 BATCHED: dict[str, Any] = {"granularity": "cell"}

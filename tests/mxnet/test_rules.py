@@ -10,18 +10,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import mxnet as mx
 import numpy as np
 import pytest
+from rule_cases import CASES, Case
+from rule_runs import built, check, draw, layouts_of, one_by_one, run_one
 
-mx = pytest.importorskip("mxnet")
-
-from rule_cases import CASES, Case  # noqa: E402
-from rule_runs import built, check, draw, layouts_of, one_by_one, run_one  # noqa: E402
-
-from gluonjit.engines.mxnet.rules.attributes import Attributes  # noqa: E402
-from gluonjit.engines.mxnet.rules.symbols import canonical  # noqa: E402
-from gluonjit.engines.mxnet.rules.table import RULES, batch_op  # noqa: E402
-from gluonjit.engines.mxnet.rules.values import NotBatchable, Val, convert  # noqa: E402
+from gluonjit.engines.mxnet.rules.attributes import Attributes
+from gluonjit.engines.mxnet.rules.symbols import canonical
+from gluonjit.engines.mxnet.rules.table import RULES, batch_op
+from gluonjit.engines.mxnet.rules.values import NotBatchable, Val, convert
 
 
 def by_operator(cases: list[Case]) -> list[list[Case]]:

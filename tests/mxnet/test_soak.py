@@ -7,12 +7,11 @@ import gc
 import json
 from pathlib import Path
 
+import mxnet as mx
 import pytest
 
-mx = pytest.importorskip("mxnet")
-
-import gluonjit  # noqa: E402
-from experiments import soak  # noqa: E402
+import gluonjit
+from experiments import soak
 
 WARM_UP, MINIBATCHES = 100, 300
 

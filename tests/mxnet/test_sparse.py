@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import mxnet as mx
 import numpy as np
 import pytest
+from mxnet import autograd, gluon
+from support import assert_close
 
-mx = pytest.importorskip("mxnet")
-
-from mxnet import autograd, gluon  # noqa: E402
-from support import assert_close  # noqa: E402
-
-import gluonjit  # noqa: E402
+import gluonjit
 
 nd = mx.nd
 

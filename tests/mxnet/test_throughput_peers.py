@@ -8,12 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import mxnet as mx
 import numpy as np
 import pytest
-
-pytest.importorskip("mxnet", reason="the experiment runs on MXNet")
-
-import mxnet as mx
 
 from experiments.data.trees import Pair, Sentence
 from experiments.throughput.peers import environments, samples

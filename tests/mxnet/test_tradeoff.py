@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("mxnet", reason="the experiment runs on MXNet")
 pytest.importorskip("matplotlib", reason="the experiment needs the extra `experiments`")
 
 from experiments.bench.engines import engine_of

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-pytest.importorskip("mxnet", reason="the experiment runs on MXNet")
-
 from support import assert_same
 
 from experiments.data import builtin, ner, sst

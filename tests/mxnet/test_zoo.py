@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("mxnet", reason="these models run on MXNet")
-
 from zoo_page import LINES
 
 import gluonjit

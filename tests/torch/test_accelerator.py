@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-torch = pytest.importorskip("torch", reason="the device is PyTorch's")
+import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 FEWEST = 290

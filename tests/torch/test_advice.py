@@ -7,22 +7,20 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.errors import (  # noqa: E402
+import gluonjit
+from gluonjit.errors import (
     BackwardWarning,
     CacheWarning,
     EarlyFlushWarning,
     GluonJITWarning,
     SmallBatchWarning,
 )
-from gluonjit.hybrid import LOCAL  # noqa: E402
-from gluonjit.hybrid.explain import advice  # noqa: E402
+from gluonjit.hybrid import LOCAL
+from gluonjit.hybrid.explain import advice
 
 
 @pytest.fixture(autouse=True)

@@ -16,14 +16,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.compiled import ROWS  # noqa: E402
-from gluonjit.hybrid.run.batch import MOST_AHEAD  # noqa: E402
+import gluonjit
+from gluonjit.compiled import ROWS
+from gluonjit.hybrid.run.batch import MOST_AHEAD
 
 WAY: dict[str, Any] = {"granularity": "cell", "scheduler": "depth", "sharing": True}
 SIZE = 12

@@ -7,13 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-
-import gluonjit  # noqa: E402
-from tests.common.torch_support import assert_close, gradients  # noqa: E402
+import gluonjit
+from tests.common.torch_support import assert_close, gradients
 
 Work = Callable[[Any, list[Any]], Any]
 """Of a layer and the rows of a sample, each (1, 3)."""

@@ -6,13 +6,11 @@ import random
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch_support import Tree, TreeModel, assert_same, make_trees
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch_support import Tree, TreeModel, assert_same, make_trees  # noqa: E402
-
-import gluonjit  # noqa: E402
+import gluonjit
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
-
 from gluonjit.__main__ import main
 from gluonjit.analysis.costs import Coefficients
 

@@ -8,16 +8,14 @@ import weakref
 from typing import Any
 
 import pytest
+import torch
+from captured_support import assert_captured_alike
+from torch import nn
 
-torch = pytest.importorskip("torch")
-
-from captured_support import assert_captured_alike  # noqa: E402
-from torch import nn  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.compiled import FAST, WHY_NOT  # noqa: E402
-from gluonjit.graph import Value, clear_specs, intern_spec  # noqa: E402
-from gluonjit.hybrid import LOCAL  # noqa: E402
+import gluonjit
+from gluonjit.compiled import FAST, WHY_NOT
+from gluonjit.graph import Value, clear_specs, intern_spec
+from gluonjit.hybrid import LOCAL
 
 compiled = pytest.mark.skipif(FAST is None, reason=WHY_NOT)
 

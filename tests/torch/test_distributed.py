@@ -10,10 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-import torch.distributed as dist  # noqa: E402
+import torch.distributed as dist
 
 TESTS = Path(__file__).resolve().parents[1]
 

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from gluonjit.compiled import FAST  # noqa: E402
-from gluonjit.engines.torch.lazy import LazyTensor  # noqa: E402
-from tests.torch.test_doors import agree, asked, both  # noqa: E402
+from gluonjit.compiled import FAST
+from gluonjit.engines.torch.lazy import LazyTensor
+from tests.torch.test_doors import agree, asked, both
 
 __all__ = ["asked"]  # a fixture
 

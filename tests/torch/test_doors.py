@@ -9,18 +9,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch.nn import functional  # noqa: E402
-from torch.overrides import TorchFunctionMode  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.compiled import FAST, WHY_NOT  # noqa: E402
-from gluonjit.engines.torch import cells, doors, dynamic  # noqa: E402
-from gluonjit.engines.torch.cells import DOORS  # noqa: E402
-from gluonjit.engines.torch.engine import ENGINE  # noqa: E402
+import gluonjit
+from gluonjit.compiled import FAST, WHY_NOT
+from gluonjit.engines.torch import cells, doors, dynamic
+from gluonjit.engines.torch.cells import DOORS
+from gluonjit.engines.torch.engine import ENGINE
 
 compiled = pytest.mark.skipif(FAST is None, reason=WHY_NOT)
 Work = Callable[[Any, Any], Any]

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any, Callable
 
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-
-import gluonjit  # noqa: E402
-from tests.common.torch_support import assert_close, assert_same, gradients  # noqa: E402
+import gluonjit
+from tests.common.torch_support import assert_close, assert_same, gradients
 
 
 class Net(nn.Module):

@@ -8,14 +8,12 @@ import pickle
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.hybrid.capture.entrances import entrance_of  # noqa: E402
-from tests.common.torch_support import assert_close, gradients  # noqa: E402
+import gluonjit
+from gluonjit.hybrid.capture.entrances import entrance_of
+from tests.common.torch_support import assert_close, gradients
 
 
 class Tagger(nn.Module):

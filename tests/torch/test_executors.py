@@ -5,21 +5,18 @@ from __future__ import annotations
 import gc
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from executor_support import (  # noqa: E402
+from executor_support import (
     FIXED,
     afresh,
     minibatches_of,
     tree_loss,
     trees_of_depth,
 )
-from torch_support import TreeModel  # noqa: E402
+from torch_support import TreeModel
 
-import gluonjit  # noqa: E402
-from gluonjit.engines.torch import tape  # noqa: E402
-from gluonjit.errors import OptionError  # noqa: E402
+import gluonjit
+from gluonjit.engines.torch import tape
+from gluonjit.errors import OptionError
 
 seeded = pytest.fixture(autouse=True)(afresh)
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("torch", reason="the systems need PyTorch")
 pytest.importorskip("scipy", reason="the experiment needs the extra `experiments`")
 
 import torch

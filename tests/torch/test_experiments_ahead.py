@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
-
 from experiments import ahead
 
 GIVEN = ["--workload", "treelstm-builtin", "--limit", "8", "--batch-size", "4", "--turns", "2"]

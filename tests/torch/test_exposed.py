@@ -7,14 +7,12 @@ import random
 from typing import Any, Callable
 
 import pytest
+import torch
+from torch import nn
+from torch_support import assert_close
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch_support import assert_close  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.errors import CaptureError  # noqa: E402
+import gluonjit
+from gluonjit.errors import CaptureError
 
 SIZE = 3
 

@@ -7,15 +7,13 @@ import warnings
 from typing import Any, Callable
 
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.functional import one_hot
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch.nn import functional  # noqa: E402
-from torch.nn.functional import one_hot  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.errors import BatchClosedError, CaptureError, CellWarning, FlushError, OptionError  # noqa: E402
+import gluonjit
+from gluonjit.errors import BatchClosedError, CaptureError, CellWarning, FlushError, OptionError
 
 
 class Tree:

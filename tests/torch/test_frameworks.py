@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
 _NET = """
 import torch
 net = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh())

@@ -8,18 +8,16 @@ import sys
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch_support import gradients
+from torch_training import VECTORS, assert_alike
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch_support import gradients  # noqa: E402
-from torch_training import VECTORS, assert_alike  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.engines.torch import saved  # noqa: E402
-from gluonjit.engines.torch.cell import cells_known  # noqa: E402
-from gluonjit.hybrid.capture.guards.again import Again  # noqa: E402
-from gluonjit.hybrid.capture.guards.facts import SLOT  # noqa: E402
+import gluonjit
+from gluonjit.engines.torch import saved
+from gluonjit.engines.torch.cell import Cell
+from gluonjit.hybrid.capture.guards.again import Again
+from gluonjit.hybrid.capture.guards.facts import SLOT
 
 CELL: dict[str, Any] = {"granularity": "cell"}
 
@@ -244,7 +242,7 @@ def test_each_set_of_flags_is_traced_once(cell: Any) -> None:
 
 def _flags(net: Any) -> list[Any]:
     """The weights of a net whose flags a call depends on."""
-    facts = [fact for cell in cells_known() for found in cell.variants.values() for v in found for fact in v.facts]
+    facts = [fact for cell in Cell.every() for found in cell.variants.values() for v in found for fact in v.facts]
     flags = [fact.container for fact in facts if fact.way == SLOT]
     return [name for name, parameter in net.named_parameters() if any(parameter is item for item in flags)]
 

@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-
-import gluonjit  # noqa: E402
-from tests.common.full_batches import PROGRAMS, blend, check  # noqa: E402
+import gluonjit
+from tests.common.full_batches import PROGRAMS, blend, check
 
 
 class Sample(nn.Module):

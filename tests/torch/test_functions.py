@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
+from torch import cat, nn, softmax, stack
+from torch.nn import functional as F
+from torch.nn.functional import cross_entropy, embedding, one_hot, pad
+from torch_support import assert_same
 
-torch = pytest.importorskip("torch")
-
-from torch import cat, nn, softmax, stack  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-from torch.nn.functional import cross_entropy, embedding, one_hot, pad  # noqa: E402
-from torch_support import assert_same  # noqa: E402
-
-from tests.torch.test_rules import ROW, ROWS, TWO, VECTOR, leaves  # noqa: E402
+from tests.torch.test_rules import ROW, ROWS, TWO, VECTOR, leaves
 
 
 class Sample:

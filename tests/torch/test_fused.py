@@ -6,13 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
+import torch.nn.functional as F
 
-torch = pytest.importorskip("torch")
-
-import torch.nn.functional as F  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.compiled import ROWS  # noqa: E402
+import gluonjit
+from gluonjit.compiled import ROWS
 
 pytestmark = pytest.mark.skipif(ROWS is None, reason="gluonjit._rows is not there, or GLUONJIT_PURE is set")
 WIDTH = 6

@@ -8,17 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch_support import assert_close, gradients
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-from torch_support import assert_close, gradients  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.engines.torch.lazy import wrap  # noqa: E402
-from gluonjit.errors import CaptureError  # noqa: E402
-from gluonjit.graph import Value, intern_spec  # noqa: E402
+import gluonjit
+from gluonjit.engines.torch.lazy import wrap
+from gluonjit.errors import CaptureError
+from gluonjit.graph import Value, intern_spec
 
 
 class Net(nn.Module):

@@ -6,15 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch_support import assert_close
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch.nn import functional  # noqa: E402
-from torch_support import assert_close  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.errors import BatchClosedError, CaptureError  # noqa: E402
+import gluonjit
+from gluonjit.errors import BatchClosedError, CaptureError
 
 Write = Callable[[Any, Any], Any]
 

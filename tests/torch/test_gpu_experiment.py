@@ -10,9 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch", reason="it measures PyTorch")
-
 import torch
 
 from experiments.data import arrays, builtin
@@ -90,8 +87,10 @@ def test_a_system_that_computes_something_else_is_an_error(
     assert "1 systems disagree with the CPU" in said.err
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_the_next_step_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_gpu_the_next_step_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert main([]) == 1
     assert "finds no GPU; install a build for CUDA, or try --device cpu --quick" in capsys.readouterr().err
 

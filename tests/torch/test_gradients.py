@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
-from torch_support import TreeModel, assert_close, gradients  # noqa: E402
-from torch_training import (  # noqa: E402
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from torch_support import TreeModel, assert_close, gradients
+from torch_training import (
     SENTENCES,
     TREES,
     VECTORS,
@@ -22,8 +20,8 @@ from torch_training import (  # noqa: E402
     losses,
 )
 
-import gluonjit  # noqa: E402
-from gluonjit.errors import CaptureError  # noqa: E402
+import gluonjit
+from gluonjit.errors import CaptureError
 
 
 @pytest.mark.parametrize("retain", [False, True])

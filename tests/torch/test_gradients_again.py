@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any, Callable
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
 
-torch = pytest.importorskip("torch")
-
-import torch.nn.functional as F  # noqa: E402
-from torch import nn  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.errors import CaptureError  # noqa: E402
+import gluonjit
+from gluonjit.errors import CaptureError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 WIDTH = 4

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any, Callable
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch.nn.modules import module as modules  # noqa: E402
-from torch_support import gradients  # noqa: E402
-from torch_training import (  # noqa: E402
+import torch
+from torch import nn
+from torch.nn.modules import module as modules
+from torch_support import gradients
+from torch_training import (
     VECTORS,
     Layers,
     assert_alike,

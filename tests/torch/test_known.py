@@ -8,16 +8,14 @@ from typing import Any, Callable
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.engines.torch.session import Session  # noqa: E402
-from gluonjit.errors import EarlyFlushWarning  # noqa: E402
-from tests.common.torch_support import assert_close, assert_minibatch_as_eagerly  # noqa: E402
+import gluonjit
+from gluonjit.engines.torch.session import Session
+from gluonjit.errors import EarlyFlushWarning
+from tests.common.torch_support import assert_close, assert_minibatch_as_eagerly
 
 SIZE, TAGS, WORDS = 6, 5, 20
 FIXED = {"granularity": "cell", "scheduler": "depth", "expand": ("Body",)}  # whose operators are what is tested

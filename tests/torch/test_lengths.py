@@ -8,18 +8,16 @@ from contextlib import nullcontext
 from typing import Any, Callable
 
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.engines.torch import kinds  # noqa: E402
-from gluonjit.engines.torch.ragged import joining  # noqa: E402
-from gluonjit.engines.torch.ragged.convolving import Windows, convolved  # noqa: E402
-from gluonjit.hybrid.capture.guards.sizes import TracedSize, plain, traced  # noqa: E402
-from tests.common.torch_support import assert_close  # noqa: E402
+import gluonjit
+from gluonjit.engines.torch import kinds
+from gluonjit.engines.torch.ragged import joining
+from gluonjit.engines.torch.ragged.convolving import Windows, convolved
+from gluonjit.hybrid.capture.guards.sizes import TracedSize, plain, traced
+from tests.common.torch_support import assert_close
 
 C = 8
 WORDS = 30

@@ -7,16 +7,14 @@ import random
 from typing import Any, Callable
 
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.analysis import traces  # noqa: E402
-from gluonjit.engines.torch.ragged.program import Ragged  # noqa: E402
-from tests.common.torch_lengths import assert_as_eagerly, met, numbers, samples, whole  # noqa: E402
-from tests.common.torch_support import assert_close  # noqa: E402
+import gluonjit
+from gluonjit.analysis import traces
+from gluonjit.engines.torch.ragged.program import Ragged
+from tests.common.torch_lengths import assert_as_eagerly, met, numbers, samples, whole
+from tests.common.torch_support import assert_close
 
 C, WORDS = 8, 20
 

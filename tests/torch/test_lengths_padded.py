@@ -7,15 +7,13 @@ from typing import Any, Callable
 
 import numpy as np
 import pytest
+import torch
+from torch.nn import functional as F
 
-torch = pytest.importorskip("torch")
-
-from torch.nn import functional as F  # noqa: E402
-
-from gluonjit.engines.torch.ragged import choosing, running  # noqa: E402
-from gluonjit.engines.torch.ragged.building import LengthProgram  # noqa: E402
-from gluonjit.engines.torch.ragged.padding import PaddedProgram  # noqa: E402
-from tests.torch.test_lengths import ONE, C, Model, assert_as_eagerly, both, model_kinds, split, tokens  # noqa: E402
+from gluonjit.engines.torch.ragged import choosing, running
+from gluonjit.engines.torch.ragged.building import LengthProgram
+from gluonjit.engines.torch.ragged.padding import PaddedProgram
+from tests.torch.test_lengths import ONE, C, Model, assert_as_eagerly, both, model_kinds, split, tokens
 
 MINIBATCHES = ((5, 3), (4, 6, 5, 7), (3, 8, 8, 2, 9, 5), (11, 4, 7, 9, 10))
 

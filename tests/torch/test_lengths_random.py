@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-import gluonjit  # noqa: E402
-from gluonjit.engines.torch.ragged.program import Ragged  # noqa: E402
+import gluonjit
+from gluonjit.engines.torch.ragged.program import Ragged
 
 PROGRAMS, MOST_ROWS, TOLERANCE = 25, 8, 2e-4
 HEADER = """

@@ -6,14 +6,12 @@ import copy
 from typing import Any, Callable
 
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-
-import gluonjit  # noqa: E402
-from tests.common.torch_lengths import assert_as_eagerly, met, numbers, samples, whole  # noqa: E402
-from tests.common.torch_support import assert_close  # noqa: E402
+import gluonjit
+from tests.common.torch_lengths import assert_as_eagerly, met, numbers, samples, whole
+from tests.common.torch_support import assert_close
 
 C, WORDS = 8, 20
 

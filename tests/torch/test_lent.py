@@ -5,16 +5,14 @@ from __future__ import annotations
 import copy
 from typing import Any, Callable
 
+import numpy as np
 import pytest
+import torch
+from torch import nn
+from torch.utils import dlpack
+from torch_support import assert_close
 
-torch = pytest.importorskip("torch")
-
-import numpy as np  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.utils import dlpack  # noqa: E402
-from torch_support import assert_close  # noqa: E402
-
-import gluonjit  # noqa: E402
+import gluonjit
 
 
 @pytest.fixture(autouse=True)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch_support import ChildSum, Tree, TreeModel, assert_same, make_trees  # noqa: E402
+import torch
+from torch import nn
+from torch_support import ChildSum, Tree, TreeModel, assert_same, make_trees
 
 
 @pytest.fixture(autouse=True)

@@ -9,16 +9,14 @@ import weakref
 from typing import Any, Callable
 
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.engines.torch import kinds  # noqa: E402
-from gluonjit.hybrid.capture.guards.again import AGAIN  # noqa: E402
-from tests.common.torch_support import assert_minibatch_as_eagerly  # noqa: E402
+import gluonjit
+from gluonjit.engines.torch import kinds
+from gluonjit.hybrid.capture.guards.again import AGAIN
+from tests.common.torch_support import assert_minibatch_as_eagerly
 
 SIZE = 4
 SCALES: dict[Any, float] = {}

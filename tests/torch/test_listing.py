@@ -7,15 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-import gluonjit  # noqa: E402
-from gluonjit.__main__ import main  # noqa: E402
-from gluonjit.commands import operators  # noqa: E402
-from gluonjit.engines.torch.rules.listing import HOW, KINDS, PAGE, describe  # noqa: E402
-from gluonjit.engines.torch.rules.table import RULES  # noqa: E402
-from gluonjit.errors import AloneWarning  # noqa: E402
+import gluonjit
+from gluonjit.__main__ import main
+from gluonjit.commands import operators
+from gluonjit.engines.torch.rules.listing import HOW, KINDS, PAGE, describe
+from gluonjit.engines.torch.rules.table import RULES
+from gluonjit.errors import AloneWarning
 
 FILE = Path(__file__).resolve().parents[2] / "docs" / "operators-torch.md"
 MADE_WITH = PAGE.head.partition("Made with PyTorch ")[2].split()[0]

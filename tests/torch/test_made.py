@@ -9,16 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.analysis.pace import Pace  # noqa: E402
-from gluonjit.engines.torch import records  # noqa: E402
-from gluonjit.engines.torch.kinds import trace_call  # noqa: E402
-from gluonjit.engines.torch.making import CREATING  # noqa: E402
+import gluonjit
+from gluonjit.analysis.pace import Pace
+from gluonjit.engines.torch import records
+from gluonjit.engines.torch.kinds import trace_call
+from gluonjit.engines.torch.making import CREATING
 
 LENGTHS = (3, 5, 4, 7, 3)
 Body = Callable[["Net", Any, Any], Any]

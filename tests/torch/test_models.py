@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("torch", reason="the models need PyTorch")
 pytest.importorskip("mxnet", reason="they are compared with those on MXNet")
 
 import mxnet as mx

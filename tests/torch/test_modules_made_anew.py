@@ -6,15 +6,13 @@ import copy
 from typing import Any, Callable
 
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.compiled import FAST  # noqa: E402
-from gluonjit.engines.torch import cells, dynamic, outlining  # noqa: E402
-from tests.common.torch_support import assert_close, gradients  # noqa: E402
+import gluonjit
+from gluonjit.compiled import FAST
+from gluonjit.engines.torch import cells, dynamic, outlining
+from tests.common.torch_support import assert_close, gradients
 
 Make = Callable[[], Any]
 

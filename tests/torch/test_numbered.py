@@ -7,15 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.compiled import FAST, WHY_NOT  # noqa: E402
-from gluonjit.engines.torch.engine import ENGINE  # noqa: E402
-from tests.common.torch_support import assert_minibatch_as_eagerly  # noqa: E402
+import gluonjit
+from gluonjit.compiled import FAST, WHY_NOT
+from gluonjit.engines.torch.engine import ENGINE
+from tests.common.torch_support import assert_minibatch_as_eagerly
 
 compiled = pytest.mark.skipif(FAST is None, reason=WHY_NOT)
 SIZE = 3

@@ -10,14 +10,12 @@ from functools import partial
 from typing import Any
 
 import pytest
+import torch
+from torch_rule_cases import CASES, Case
+from torch_rule_runs import arguments, draw, run_one, with_tensors
+from torch_support import assert_near
 
-torch = pytest.importorskip("torch")
-
-from torch_rule_cases import CASES, Case  # noqa: E402
-from torch_rule_runs import arguments, draw, run_one, with_tensors  # noqa: E402
-from torch_support import assert_near  # noqa: E402
-
-import gluonjit  # noqa: E402
+import gluonjit
 
 SAMPLES = 3
 MOST = 4  # cases of one operator, from all of them

@@ -6,15 +6,13 @@ import copy
 from typing import Any, Callable
 
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.engines.torch import records  # noqa: E402
-from tests.common.torch_support import assert_minibatch_as_eagerly  # noqa: E402
+import gluonjit
+from gluonjit.engines.torch import records
+from tests.common.torch_support import assert_minibatch_as_eagerly
 
 SIZE = 5
 WAYS: dict[str, dict[str, Any]] = {"operators": {"granularity": "op"}, "layers": {"expand": ("Net",)}}

@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch.nn import functional  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.engines.torch import records  # noqa: E402
-from gluonjit.hybrid.capture.outlining import outlines  # noqa: E402
+import gluonjit
+from gluonjit.engines.torch import records
+from gluonjit.hybrid.capture.outlining import outlines
 
 SIZE = 6
 

@@ -6,13 +6,12 @@ import copy
 from typing import Any, Callable
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-import gluonjit  # noqa: E402
-from gluonjit.engines.torch.outlining import _Torch  # noqa: E402
-from gluonjit.hybrid.capture.outlining.known import helper_weight  # noqa: E402
-from tests.torch import test_outlining as programs  # noqa: E402
+import gluonjit
+from gluonjit.engines.torch.outlining import _Torch
+from gluonjit.hybrid.capture.outlining.known import helper_weight
+from tests.torch import test_outlining as programs
 
 LOG: list[Any] = []
 FACTOR = 2.0

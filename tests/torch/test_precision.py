@@ -9,14 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch_support import TreeModel, gradients
+from torch_training import TREES, VECTORS, Layers, assert_alike, learned, losses, weights
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch_support import TreeModel, gradients  # noqa: E402
-from torch_training import TREES, VECTORS, Layers, assert_alike, learned, losses, weights  # noqa: E402
-
-import gluonjit  # noqa: E402
+import gluonjit
 
 HALF = 3e-2
 

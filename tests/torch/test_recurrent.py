@@ -6,13 +6,11 @@ import copy
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch_support import assert_close, assert_same
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch_support import assert_close, assert_same  # noqa: E402
-
-import gluonjit  # noqa: E402
+import gluonjit
 
 LENGTHS = (4, 2, 1, 3, 4)
 LAYERS = {"LSTM": nn.LSTM, "GRU": nn.GRU, "RNN": nn.RNN, "ReLU": lambda *a, **k: nn.RNN(*a, nonlinearity="relu", **k)}

@@ -8,10 +8,8 @@ import random
 from typing import Any, Callable
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from executor_support import (  # noqa: E402
+import torch
+from executor_support import (
     FIXED,
     Graph,
     OnHost,
@@ -27,12 +25,12 @@ from executor_support import (  # noqa: E402
     tree_loss,
     trees_of_depth,
 )
-from torch import nn  # noqa: E402
-from torch_support import Tree, TreeModel, assert_close, gradients, make_trees, outcome  # noqa: E402
+from torch import nn
+from torch_support import Tree, TreeModel, assert_close, gradients, make_trees, outcome
 
-import gluonjit  # noqa: E402
-from gluonjit.engines.torch.replay import plans, static  # noqa: E402
-from gluonjit.errors import GluonJITError  # noqa: E402
+import gluonjit
+from gluonjit.engines.torch.replay import plans, static
+from gluonjit.errors import GluonJITError
 
 seeded = pytest.fixture(autouse=True)(afresh)
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch_support import assert_same
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch.nn import functional  # noqa: E402
-from torch_support import assert_same  # noqa: E402
-
-import gluonjit  # noqa: E402
+import gluonjit
 
 LENGTHS = (1, 2, 3, 2, 5)
 

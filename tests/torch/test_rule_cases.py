@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import torch
+from torch_rule_cases import CASES, Case
+from torch_rule_runs import arguments, check, draw, layouts_of, refused, run_one
 
-torch = pytest.importorskip("torch")
-
-from torch_rule_cases import CASES, Case  # noqa: E402
-from torch_rule_runs import arguments, check, draw, layouts_of, refused, run_one  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.engines.torch.rules import reductions  # noqa: E402
-from gluonjit.engines.torch.rules.table import RULES, rule_of  # noqa: E402
-from gluonjit.engines.torch.rules.values import NotBatchable  # noqa: E402
+import gluonjit
+from gluonjit.engines.torch.rules import reductions
+from gluonjit.engines.torch.rules.table import RULES, rule_of
+from gluonjit.engines.torch.rules.values import NotBatchable
 
 BATCHED = [test for test in CASES if not test.alone]
 

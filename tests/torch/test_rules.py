@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import Any, Callable
 
 import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
 
-torch = pytest.importorskip("torch")
-
-import torch.nn as nn  # noqa: E402
-import torch.nn.functional as F  # noqa: E402
-
-import gluonjit  # noqa: E402, F401
-from gluonjit.engines.torch.arrays import spec_of  # noqa: E402
-from gluonjit.engines.torch.program import build, join, pieces, pruned  # noqa: E402
-from gluonjit.engines.torch.recorder import recording  # noqa: E402
-from gluonjit.engines.torch.rules.values import NotBatchable  # noqa: E402
-from gluonjit.engines.torch.trace import Trace  # noqa: E402
-from gluonjit.graph import operand_groups  # noqa: E402
+import gluonjit  # noqa: F401
+from gluonjit.engines.torch.arrays import spec_of
+from gluonjit.engines.torch.program import build, join, pieces, pruned
+from gluonjit.engines.torch.recorder import recording
+from gluonjit.engines.torch.rules.values import NotBatchable
+from gluonjit.engines.torch.trace import Trace
+from gluonjit.graph import operand_groups
 
 SAMPLES = 4
 VECTOR, ROW, ROWS = (4,), (1, 4), (3, 4)

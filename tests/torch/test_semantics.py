@@ -9,15 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
+from torch_support import TreeModel, assert_close, assert_same, make_trees, outcome
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch_support import TreeModel, assert_close, assert_same, make_trees, outcome  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.engines.torch import chunks, history, tape  # noqa: E402
-from gluonjit.errors import BatchClosedError, CaptureError, NotFiniteError, OptionError  # noqa: E402
+import gluonjit
+from gluonjit.engines.torch import chunks, history, tape
+from gluonjit.errors import BatchClosedError, CaptureError, NotFiniteError, OptionError
 
 
 @pytest.fixture(autouse=True)

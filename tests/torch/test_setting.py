@@ -7,13 +7,11 @@ import pickle
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-
-import gluonjit  # noqa: E402
-from tests.common.torch_support import assert_close, gradients  # noqa: E402
+import gluonjit
+from tests.common.torch_support import assert_close, gradients
 
 
 class Attention(nn.Module):

@@ -7,10 +7,8 @@ import gc
 from typing import Any, Callable
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from executor_support import (  # noqa: E402
+import torch
+from executor_support import (
     FIXED,
     Graph,
     OnHost,
@@ -26,13 +24,13 @@ from executor_support import (  # noqa: E402
     tree_loss,
     trees_of_depth,
 )
-from torch import nn  # noqa: E402
-from torch_support import Tree, TreeModel, assert_close, gradients  # noqa: E402
+from torch import nn
+from torch_support import Tree, TreeModel, assert_close, gradients
 
-import gluonjit  # noqa: E402
-from gluonjit.engines.torch import executors  # noqa: E402
-from gluonjit.engines.torch.replay import step, steps  # noqa: E402
-from gluonjit.errors import GluonJITError  # noqa: E402
+import gluonjit
+from gluonjit.engines.torch import executors
+from gluonjit.engines.torch.replay import step, steps
+from gluonjit.errors import GluonJITError
 
 STEPS = {"executor": "steps"}
 seeded = pytest.fixture(autouse=True)(afresh)

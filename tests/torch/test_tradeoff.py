@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch", reason="these workloads run on PyTorch")
 pytest.importorskip("matplotlib", reason="the experiment needs the extra `experiments`")
 
 import torch

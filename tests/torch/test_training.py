@@ -8,13 +8,11 @@ import threading
 from typing import Any, Callable
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch.nn.utils import parametrizations, parametrize, prune  # noqa: E402
-from torch_support import TreeModel, gradients  # noqa: E402
-from torch_training import (  # noqa: E402
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations, parametrize, prune
+from torch_support import TreeModel, gradients
+from torch_training import (
     SENTENCES,
     TREES,
     VECTORS,
@@ -26,7 +24,7 @@ from torch_training import (  # noqa: E402
     weights,
 )
 
-import gluonjit  # noqa: E402
+import gluonjit
 
 
 def _other(net: Any) -> dict[str, Any]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any, Callable
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
-from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
-from torch_support import gradients  # noqa: E402
-from torch_training import (  # noqa: E402
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
+from torch_support import gradients
+from torch_training import (
     TREES,
     VECTORS,
     Layers,
@@ -23,7 +21,7 @@ from torch_training import (  # noqa: E402
     weights,
 )
 
-import gluonjit  # noqa: E402
+import gluonjit
 
 
 def test_functional_call_uses_the_weights_it_is_given() -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+from torch_support import TreeModel, make_trees
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch_support import TreeModel, make_trees  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.engines.torch.rules import table as rules  # noqa: E402
-from gluonjit.errors import VerifyError  # noqa: E402
+import gluonjit
+from gluonjit.engines.torch.rules import table as rules
+from gluonjit.errors import VerifyError
 
 
 @pytest.fixture(autouse=True)

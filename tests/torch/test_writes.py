@@ -9,16 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch_support import assert_close
+from torch_writes_programs import AT_ONCE, BETWEEN, CAPTURED, REFUSED, Program
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-from torch_support import assert_close  # noqa: E402
-from torch_writes_programs import AT_ONCE, BETWEEN, CAPTURED, REFUSED, Program  # noqa: E402
-
-import gluonjit  # noqa: E402
-from gluonjit.errors import CaptureError  # noqa: E402
+import gluonjit
+from gluonjit.errors import CaptureError
 
 FIXED = {"sharing": True, "scheduler": "depth"}
 MODES: dict[str, dict[str, Any]] = {

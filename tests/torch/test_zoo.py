@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("torch", reason="these models run on PyTorch")
-
 from zoo_page import LINES
 
 import gluonjit

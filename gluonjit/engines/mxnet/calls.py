@@ -13,8 +13,8 @@ from mxnet.numpy import ndarray
 from mxnet.util import is_np_array
 
 from gluonjit.engines.mxnet import hooked
-from gluonjit.engines.mxnet.blocks import arrays_of, blocks_of
-from gluonjit.engines.mxnet.cell import KEY, Cell
+from gluonjit.engines.mxnet.blocks import arrays_of
+from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import asked_for, capture_cell
 from gluonjit.engines.mxnet.computing import own
 from gluonjit.engines.mxnet.dynamic import automatic_cell
@@ -29,13 +29,14 @@ from gluonjit.engines.mxnet.reuse import REUSING
 from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.hybrid.capture.capturing import outermost_batch, sampled
+from gluonjit.hybrid.capture.cell import KEY
+from gluonjit.hybrid.capture.outermost import OutermostCalls
 from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.capture.reusing import reused
-from gluonjit.hybrid.choose.pacing import begin
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
-from gluonjit.hybrid.run.state import LOCAL, left_call
+from gluonjit.hybrid.run.state import LOCAL
 
 _HybridBlock = gluon.HybridBlock
 
@@ -110,8 +111,8 @@ def call(self: gluon.Block, *args: Any) -> Any:
                 cell = automatic_cell(self, args)
         elif not state.inside:
             if cell.chooses and (cell.paces.named or not state.explicit):
-                return _paced(hooked.original_call, _outermost, self, cell, args)
-            return _outermost(self, cell, args)
+                return OUTERMOST.paced(hooked.original_call, _outermost, self, cell, args, _NO_NAMES)
+            return _outermost(self, cell, args, _NO_NAMES)
         if cell is not None and cell.is_node:
             return _node(self, cell, args)
     elif state.trace is not None and state.trace.follower is not None:
@@ -133,51 +134,29 @@ def call(self: gluon.Block, *args: Any) -> Any:
             state.inside -= 1
 
 
-def entered(block: gluon.Block, cell: Cell, method: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """A method of a model that was called from outside of samples."""
-    captured = partial(_method_captured, method, kwargs)
-    if cell.chooses and (cell.paces.named or not LOCAL.state.explicit):
-        return _paced(partial(method, **kwargs) if kwargs else method, captured, block, cell, args)
-    return captured(block, cell, args)
+class _Outermost(OutermostCalls):
+    """MXNet's."""
+
+    engine = "mxnet"
+    known = KNOWN
+
+    def records(self) -> bool:
+        return bool(autograd.is_recording())
+
+    def opened(self, owner: gluon.Block, cell: Cell) -> Batch:
+        batch = outermost_batch(engine_of(self.engine), cell.options)
+        _note_parameters(batch, owner)
+        return batch
+
+    def lazy(self, arg: Any) -> Any:
+        return _lazy(arg)
 
 
-def _method_captured(method: Any, kwargs: Any, block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
-    """Calls a method on one sample, and captures what it calls."""
-    batch = outermost_batch(engine_of("mxnet"), cell.options)
-    _note_parameters(batch, block)
-    return sampled(batch, _placed, batch, block, method, args, kwargs)
+OUTERMOST = _Outermost()
+_NO_NAMES: dict[str, Any] = {}  # that blocks are called with
 
 
-def _placed(batch: Batch, block: gluon.Block, method: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
-    if id(block) not in batch.placed:
-        place(batch, block, lambda: blocks_of(block), KNOWN)
-    return method(block, *map(_lazy, args), **{name: _lazy(arg) for name, arg in kwargs.items()})
-
-
-def _paced(eagerly: Any, captured: Any, block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
-    """An outermost call that runs in the way that is faster."""
-    state = LOCAL.state
-    training = autograd.is_recording()
-    if state.spare > 0 and state.spare_of is cell.paces and state.spare_mode == 2 * training:
-        state.spare -= 1
-        state.paused += 1
-        state.eagerly += 1
-        try:
-            return eagerly(block, *args)
-        finally:
-            state.paused -= 1
-            state.eagerly -= 1
-    stretch = begin(state, cell.paces, training, engine_of("mxnet"))
-    eager = stretch.eager
-    state.run_eagerly(eager)
-    try:
-        return eagerly(block, *args) if eager else captured(block, cell, args)
-    finally:
-        state.run_eagerly(-eager)
-        left_call(stretch)
-
-
-def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
+def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...], _: dict[str, Any]) -> Any:
     """A call inside of no other: a node, or else a sample, which may be captured again by what it was before."""
     batch = outermost_batch(engine_of("mxnet"), cell.options)
     if cell.is_node and not asked_for(block, batch):
@@ -192,8 +171,7 @@ def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
 
 def _sample(batch: Batch, block: gluon.Block, args: tuple[Any, ...]) -> Any:
     """Returns what an outermost block gives, whose arrays are lazy there."""
-    if id(block) not in batch.placed:
-        place(batch, block, lambda: blocks_of(block), KNOWN)
+    place(batch, block, KNOWN)
     args = tuple([_lazy(arg) for arg in args])
     for hook in block._forward_pre_hooks.values():
         hook(block, args)

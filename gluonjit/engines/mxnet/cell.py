@@ -4,90 +4,41 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 from typing import Any
-from weakref import WeakSet
 
 from gluonjit.engines.mxnet.computing import waits
 from gluonjit.engines.mxnet.lazy import Lazy
-from gluonjit.graph import Kind
-from gluonjit.hybrid.capture.entrances import asked
-from gluonjit.hybrid.capture.guards.variants import Variant
-from gluonjit.hybrid.capture.reuse import Recordings
+from gluonjit.hybrid.capture.cell import BatchedCell
 from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
 from gluonjit.hybrid.options import Options
-
-KEY = "_gluonjit"
-"""A dynamically batched block keeps its Cell in its own __dict__, so that copies and pickles take it along."""
-
-_cells: WeakSet[Cell] = WeakSet()
-
-
-def cells_known() -> list[Cell]:
-    """Every cell there is."""
-    return list(_cells)
-
-
-def forget_recordings() -> None:
-    """Forgets what calls have captured: it may not be what they capture from now on."""
-    for cell in cells_known():
-        cell.recordings.clear()
 
 
 class UnknownArgument(Exception):
     """An argument that can be no part of a cell's signature."""
 
 
-class Cell:
-    """A cell: its options, its kinds by signature, and why some calls are not one node.
+class Cell(BatchedCell):
+    """A cell of MXNet's."""
 
-    A copy or a pickle of a block gets a cell of its own, with the same options and nothing cached.
-    """
-
-    __slots__ = ("__dict__", "__weakref__", "chooses", "is_node", "keys", "lookup", "paces")
+    __slots__ = ("is_node",)
 
     def __init__(self, name: str, options: Options, paces: Paces = NO_CHOICE) -> None:
-        self.name = name
-        self.options = options
-        self.paces = paces  # those of the model it belongs to
-        self.chooses = paces.open
+        super().__init__(name, options, paces)
         self.active: bool | None = None  # what HybridBlock's own hybridization was before
-        self.kinds: dict[Any, Kind] = {}
-        self.variants: dict[Any, list[Variant]] = {}  # of each signature, by what they read of Python's state
-        self.families: dict[Any, Kind] = {}
-        self.products: dict[Any, Kind] = {}  # cut out of the cell's kinds
-        self.by_number = ""  # why calls with other numbers of children run apart, if they do
-        self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children alone
-        self.expanded: dict[Any, str] = {}
         self.is_node = False
-        self.met = False  # whether a call of it has been traced, be it forgotten
-        self.lookup: Any = None
-        self.keys: Any = None  # by what C has found calls of it, in any batch
-        self.reuse = options.reuse
-        self.recordings = Recordings(options.check_reuse)
-        _cells.add(self)
-
-    enters: Any = None  # calls.entered, which knows of cells
 
     def entrance(self, owner: Any, name: str) -> Any:
-        """Returns what calls a method of the model as a sample, for the code of that method; None if it is to go on."""
-        method = None if self.is_node else asked(name)
-        return None if method is None else partial(Cell.enters, owner, self, method)
+        """Returns what calls a method as a sample; None of a cell, whose calls are nodes."""
+        return None if self.is_node else super().entrance(owner, name)
 
-    def entries(self) -> int:
-        """The number of signatures: of kinds, of products cut out of them, and of calls that are not one node."""
-        return len(self.kinds) + len(self.products) + len(self.expanded)
+    def left(self, model: Any) -> None:
+        """Turns a HybridBlock's own hybridization on again."""
+        if self.active is not None:
+            model._active = self.active
 
     def clear(self) -> None:
-        """Forgets what was traced."""
-        self.kinds.clear()
-        self.variants.clear()
-        self.families.clear()
-        self.products.clear()
-        self.joints.clear()
-        self.by_number = ""
-        self.expanded.clear()
-        self.lookup = self.keys = None
+        """Forgets what was traced, and what calls have captured."""
+        super().clear()
         self.recordings.clear()
 
     def __reduce__(self) -> Any:

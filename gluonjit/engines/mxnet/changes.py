@@ -12,7 +12,7 @@ from mxnet.ndarray import NDArray
 from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet import hooked
-from gluonjit.engines.mxnet.cell import KEY, forget_recordings
+from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.computing import concrete, plain
 from gluonjit.engines.mxnet.dynamic import disable, enable, restructured
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray
@@ -20,6 +20,7 @@ from gluonjit.engines.mxnet.semantics import note_semantics
 from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.errors import OptionError
 from gluonjit.graph.modes import is_recorded, is_training, mode_of
+from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.entrances import install
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.choose.pacing import close
@@ -141,7 +142,7 @@ def replacing(original: Any, name: str) -> Any:
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         state = LOCAL.state
         if self._data is not None:
-            forget_recordings()
+            Cell.forget_recordings()
         if self._data is not None and state.batch is not None and not state.paused:
             state.flush(name)
             for batch in state.explicit:
@@ -157,7 +158,7 @@ def forgetting(original: Any) -> Any:
 
     @wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        forget_recordings()
+        Cell.forget_recordings()
         restructured(self)
         return original(self, *args, **kwargs)
 

@@ -8,8 +8,9 @@ from weakref import WeakKeyDictionary, WeakSet
 from mxnet import gluon
 
 from gluonjit.engines.mxnet.blocks import blocks_of
-from gluonjit.engines.mxnet.cell import KEY, Cell, any_lazy, cells_known, forget_recordings
+from gluonjit.engines.mxnet.cell import Cell, any_lazy
 from gluonjit.engines.mxnet.following import is_hybrid
+from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.choose.kept import BlockDescription, recall
 from gluonjit.hybrid.choose.pacing import paces_for
 from gluonjit.hybrid.options import Options
@@ -49,17 +50,8 @@ def _described(block: gluon.Block) -> BlockDescription:
 
 
 def disable(block: gluon.Block) -> None:
-    """Gives back exactly the block there was, also where what waits, which runs first, fails."""
-    forget_recordings()
-    parts = [inner for inner in blocks_of(block) if KEY in inner.__dict__]
-    try:
-        if parts:
-            LOCAL.state.flush("hybridize() turned dynamic batching off")
-    finally:
-        for inner in parts:
-            cell = inner.__dict__.pop(KEY)
-            if cell.active is not None:
-                inner._active = cell.active
+    """Gives back exactly the block there was."""
+    Cell.leave(blocks_of(block))
 
 
 def automatic_cell(block: gluon.HybridBlock, args: tuple[Any, ...]) -> Cell | None:
@@ -100,5 +92,5 @@ def restructured(block: gluon.Block | None = None) -> None:
     """A block in a cell has changed (or any may have): what waits runs, and cells are traced anew."""
     if block is None or KEY in block.__dict__ or block in _parts:
         LOCAL.state.flush("a block was changed")
-        for cell in cells_known():
+        for cell in Cell.every():
             cell.clear()

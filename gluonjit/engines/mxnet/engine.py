@@ -13,7 +13,7 @@ from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.arrays import VERSIONS
 from gluonjit.engines.mxnet.bridge import bridged
-from gluonjit.engines.mxnet.cell import Cell, any_lazy, cells_known
+from gluonjit.engines.mxnet.cell import Cell, any_lazy
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.hooked import current_mode
 from gluonjit.engines.mxnet.modes import as_captured
@@ -27,6 +27,7 @@ from gluonjit.engines.mxnet.trace import clear_inferred, inferred_count
 from gluonjit.engines.mxnet.verifying import verify
 from gluonjit.engines.mxnet.writes import AddressRanges
 from gluonjit.graph import Kind, Spec, Value
+from gluonjit.hybrid.capture.cell import cache_counts
 from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
@@ -129,17 +130,14 @@ class MXNetEngine(Adapter):
         return measure(BENCH, seconds, progress)
 
     def cache_info(self) -> dict[str, int]:
-        """Entries in the caches of operators, of cells (4,096 each at most), of shapes, of specs, of graphs for
-        sizes that came again (256 at most), and of calls that are reused (100,000 and 256 MB a block at most)."""
-        cells = sum(cell.entries() for cell in cells_known())
+        """Entries in caches: of operators (4,096 at most), of shapes, of graphs for sizes that came again (256 at
+        most), and those of cells."""
         return {
             **super().cache_info(),
+            **cache_counts(Cell.every()),
             "operators": kind_count(),
-            "cells": cells,
             "shapes": inferred_count(),
             "sized": sized_count(),
-            "reused": sum(len(cell.recordings.entries) for cell in cells_known()),
-            "reused_bytes": sum(cell.recordings.bytes for cell in cells_known()),
         }
 
     def clear_caches(self) -> None:
@@ -149,7 +147,7 @@ class MXNetEngine(Adapter):
         clear_inferred()
         clear_sized()
         clear_numbers()
-        for cell in cells_known():
+        for cell in Cell.every():
             cell.clear()
 
 

@@ -32,7 +32,7 @@ class StepHistory(Learner, Protocol):
 
 
 class FusedSteps:
-    """The steps of a flush that run in C.
+    """The `steps` of a flush that run in C.
 
     MXNet computes in the background: a step waits, once, for what MXNet may still be writing.
     """
@@ -50,45 +50,23 @@ class FusedSteps:
         self._constants: dict[int, int] = {}
         recorded = [False] * len(plan.steps) if tape is None else plan.recorded
         self._read = NO_FLAGS if tape is None else row_flags(plan)[0]  # which nobody asks for
-        self._steps = Steps(plan, without, _program, unfused, threads, recorded)
-
-    def __contains__(self, number: int) -> bool:
-        """Tells whether a step may run in C."""
-        return number in self._steps
-
-    def end(self, begin: int) -> int:
-        """The end of the steps that run in C from one on."""
-        return self._steps.end(begin)
-
-    @property
-    def all(self) -> bool:
-        """Tells whether all steps run in C: there MXNet has nothing to do."""
-        return self._steps.all
-
-    def done(self) -> None:
-        """Nothing runs from here on, nor goes backward."""
-        self._steps.done()
-
-    @property
-    def under_way(self) -> int:
-        """The step that runs, or ran last."""
-        return self._steps.under_way
+        self.steps = Steps(plan, without, _program, unfused, threads, recorded)
 
     def run(self, begin: int, end: int) -> StepStretch | None:
         """Runs steps up to one without a derivative, which runs as a graph; None if that is the first."""
         tape: Any = None if self._tape is None else self._history()
         learned = NO_FLAGS if tape is None else tape.learned_rows
-        ways = self._steps.choose(begin, end, learned, self._read, tape, self)
-        return self._steps.run(begin, ways, self) if ways else None
+        ways = self.steps.choose(begin, end, learned, self._read, tape, self)
+        return self.steps.run(begin, ways, self) if ways else None
 
     def marks(self, stretch: StepStretch) -> bool:
         """Tells whether rows learn by any of these steps."""
-        return any([self._steps.ways[way].learning.marks for way in set(stretch.ways)])
+        return any([self.steps.ways[way].learning.marks for way in set(stretch.ways)])
 
     def begin_backward(self) -> None:
         """Reads weights anew, as MXNet's own backward does, after pending writes to them."""
         self._constants.clear()
-        self._steps.forget_weights()
+        self.steps.forget_weights()
 
     def reach(
         self,
@@ -98,20 +76,20 @@ class FusedSteps:
         other: Callable[[int], Any],
     ) -> list[tuple[int, int]]:
         """Goes back through steps from what has been reached; those that gradients go through, each with its way."""
-        ways = self._steps.ways
+        ways = self.steps.ways
         pairs = [(n, way) for n, way in zip(stretch.steps, stretch.ways) if ways[way].learning.marks]
         steps, by = [n for n, _ in pairs[::-1]], [way for _, way in pairs[::-1]]
-        going = self._steps.reach_nodes(steps, by, reached, operands, other)
+        going = self.steps.reach_nodes(steps, by, reached, operands, other)
         return [(number, way) for number, way in going if ways[way].learning.learns]
 
     def backward(self, going: Sequence[tuple[int, int]]) -> float:
         """Adds to the gradients of the operands and weights of these steps, one after the other; the milliseconds."""
-        forms = {way: self._steps.backward_form(number, way, self) for way, number in {w: n for n, w in going}.items()}
-        return self._steps.backward([(number, forms[way]) for number, way in going], self)
+        forms = {way: self.steps.backward_form(number, way, self) for way, number in {w: n for n, w in going}.items()}
+        return self.steps.backward([(number, forms[way]) for number, way in going], self)
 
     def written(self, arenas: Sequence[int]) -> None:
         """MXNet writes to these arenas."""
-        self._steps.forget(arenas)
+        self.steps.forget(arenas)
 
     # --- gluonjit.rows.Memory -----------------------------------------------------------------------------------
 

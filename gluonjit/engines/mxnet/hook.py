@@ -21,7 +21,7 @@ from mxnet.numpy import ndarray
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet import backward as lazy_backward
 from gluonjit.engines.mxnet import calls, changes, hooked, shared
-from gluonjit.engines.mxnet.cell import KEY, Cell
+from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import looked_up, rebuild, record_again
 from gluonjit.engines.mxnet.dynamic import automatic_cell
 from gluonjit.engines.mxnet.engine import ENGINE
@@ -29,13 +29,14 @@ from gluonjit.engines.mxnet.lazy import LazyArray
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy
 from gluonjit.engines.mxnet.operands import ZERO, Empty, value_of
 from gluonjit.engines.mxnet.semantics import note_semantics
+from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.fast import configure
 from gluonjit.hybrid.run.engine import register as register_engine
 
 
 def block_call() -> Any:
     """Stands in the place of gluon.Block.__call__."""
-    Cell.enters = staticmethod(calls.entered)
+    Cell.enters = staticmethod(calls.OUTERMOST.entered)
     if FAST is None:
         return calls.call
     configure()

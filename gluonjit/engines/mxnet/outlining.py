@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from mxnet import gluon, nd
@@ -11,9 +11,11 @@ from mxnet.gluon.parameter import ParameterDict
 from mxnet.ndarray import NDArray
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.mxnet.cell import KEY, Cell
+from gluonjit.engines.mxnet.blocks import blocks_of
+from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.lazy import LazyArray
+from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.outlining.entering import MadeCall
 from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, FrameworkFunctions, is_among
 from gluonjit.hybrid.run.engine import engine_of
@@ -63,6 +65,9 @@ class _MXNetFunctions(FrameworkFunctions):
         if type(block) is gluon.nn.Embedding:
             return LOOKUP
         return LAYER if _is_layer(block) else ""
+
+    def parts(self, owner: Any) -> Iterable[Any]:
+        return blocks_of(owner)
 
     def holder(self, owner: Any, names: list[str]) -> Any:
         found = gluon.Block.__new__(gluon.Block)  # a block that is made counts for the names of others

@@ -66,7 +66,7 @@ class Session(ArraySession):
         self.make_room()
         self._copies: dict[Place, NDArray] = {}
         self._fused = FusedSteps(plan, self.arrays, self.tape, options.without, report.unfused)
-        graphs = [number for number in range(len(plan.steps)) if number not in self._fused]
+        graphs = self._fused.steps.others
         self._indices = _upload(plan, graphs)
         self._tracked = False
         self._besides = _besides(plan, graphs)  # at once, as making them waits for what the engine was given before
@@ -158,7 +158,7 @@ class Session(ArraySession):
     def _copied_leaves(self, chunk: LeafChunk) -> bool:
         """Copies small arrays of the host's for steps in C, which wait for them; False elsewhere."""
         place, spec = chunk.place, chunk.leaves[0].spec
-        if self.finite is not None or not _is_plain(spec) or 0 not in self._fused:
+        if self.finite is not None or not _is_plain(spec) or 0 not in self._fused.steps:
             return False
         if not 0 < (place.end - place.begin) * row_bytes(spec) <= _SMALL:
             return False
@@ -215,15 +215,15 @@ class Session(ArraySession):
 
     def run_from(self, number: int) -> int:
         """Runs a step, or all from it on that run in C, at once; returns the number of the next one."""
-        if self.profile or self.finite is not None or number not in self._fused:
+        if self.profile or self.finite is not None or number not in self._fused.steps:
             return super().run_from(number)
         end = number
         try:
-            end += self._run_fused(number, self._fused.end(number))
+            end += self._run_fused(number, self._fused.steps.end(number))
         except GluonJITError:
             raise
         except Exception as error:
-            self._fail(self._fused.under_way, error)
+            self._fail(self._fused.steps.under_way, error)
         return end if end > number else super().run_from(number)
 
     def _again(self, number: int) -> None:
@@ -269,7 +269,7 @@ class Session(ArraySession):
 
     def _run_fused(self, begin: int, end: int) -> int:
         """Runs steps in C, and returns how many have run so: up to one for which that cannot be."""
-        if begin not in self._fused:
+        if begin not in self._fused.steps:
             return 0
         since = perf_counter()
         if any([is_recorded(step.mode) for step in self.plan.steps[begin:end]]):
@@ -327,7 +327,7 @@ class Session(ArraySession):
         if arena.sole:
             return array
         size, rows = row_bytes(arena.spec), place.end - place.begin
-        if 0 < rows * size <= _SMALL and _is_plain(arena.spec) and self._fused.all:
+        if 0 < rows * size <= _SMALL and _is_plain(arena.spec) and self._fused.steps.all:
             copy = room_for(arena.spec, rows)  # MXNet's engine takes longer, and has nothing to do
             memmove(address_of(copy), address_of(array) + place.begin * size, rows * size)
             return copy
@@ -354,7 +354,7 @@ class Session(ArraySession):
         self._besides = {}
         self._copies = {}
         if self.tape is None:
-            self._fused.done()
+            self._fused.steps.done()
 
 
 def _entries(table: Any, indices: Sequence[int], context: Any) -> NDArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from operator import add
@@ -13,148 +13,24 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray, register
 
-from gluonjit.engines.mxnet.cell import KEY
+from gluonjit.engines.mxnet.blocks import blocks_of
 from gluonjit.engines.mxnet.dynamic import disable, enable
 from gluonjit.engines.mxnet.following import COUNTERS, is_hybrid
 from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.semantics import is_numpy
 from gluonjit.engines.mxnet.trace import operator_call
-from gluonjit.hybrid.capture.functions import CellFunction
-from gluonjit.hybrid.capture.outlining.outlines import AS_WRITTEN
+from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.structure import items_of
-from gluonjit.hybrid.explain.report import Report
-from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
-from gluonjit.hybrid.verify.comparing import Mode, Runs, compared, run_reusing, run_whole
-from gluonjit.hybrid.verify.leftovers import Framework, Leftovers
-from gluonjit.hybrid.verify.verification import CallEvent, Log, Loss, RunOutcome, Witness, batched_with, called
-
-_log: Log | None = None
-
-
-def _unlogged(run: Callable[[], Any]) -> Any:
-    global _log
-    log, _log = _log, None
-    try:
-        return run()
-    finally:
-        _log = log
-
-
-def _probed(array: Any) -> tuple[Any, Any]:
-    """An array plus zeros that get a gradient, and these zeros."""
-    if not autograd.is_recording() or np.dtype(array.dtype).kind != "f":
-        return array, None
-    probe = _unlogged(partial(_like, array, np.zeros(array.shape), True))
-    return _unlogged(partial(add, array, probe)), probe
-
-
-@contextmanager
-def observed(log: Log) -> Iterator[None]:
-    """Notes every call of a cell, and of an operator outside of cells, on this thread."""
-    global _log
-    thread = LOCAL.state
-    invoke, call, function = register._imperative_invoke, gluon.Block.__call__, CellFunction.__call__
-
-    def on() -> bool:
-        state = LOCAL.state
-        return _log is not None and state is thread and state.trace is None
-
-    def watched_invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, *rest: Any) -> Any:
-        def run() -> Any:
-            return invoke(handle, arrays, keys, vals, out, *rest)
-
-        if out is not None or not on():
-            return run()
-        return log.call(operator_call(handle, len(arrays), keys, vals)[0], arrays, run)
-
-    def watched_call(self: gluon.Block, *args: Any) -> Any:
-        if on() and is_hybrid(self):
-            return log.call(self.name, args, lambda: call(self, *args))
-        return call(self, *args)
-
-    def watched_function(self: CellFunction, *args: Any, **kwargs: Any) -> Any:
-        if on():
-            return log.call(self.name, (args, tuple(kwargs.values())), lambda: function(self, *args, **kwargs))
-        return function(self, *args, **kwargs)
-
-    register._imperative_invoke, gluon.Block.__call__ = watched_invoke, watched_call
-    CellFunction.__call__ = watched_function  # type: ignore[method-assign]
-    _log = log
-    try:
-        yield
-    finally:
-        _log = None
-        register._imperative_invoke, gluon.Block.__call__ = invoke, call
-        CellFunction.__call__ = function  # type: ignore[method-assign]
-
-
-def verify(
-    net: gluon.Block, samples: Sequence[Any], loss: Loss | None, rtol: float | None, train_mode: bool, options: Any
-) -> Report:
-    """Implements `gluonjit.verify`."""
-
-    def run(eager: bool, mode: Mode) -> RunOutcome:
-        if eager:
-            return _run(net, samples, loss, mode, None, True)
-        return run_reusing(net.__dict__[KEY], lambda: _run(net, samples, loss, mode, None, False))
-
-    def watched(probing: bool, eager: bool, witness: Witness | None, mode: Mode) -> list[CallEvent]:
-        with AS_WRITTEN:
-            return _watched(net, samples, loss, mode, probing, eager, witness)
-
-    off = "hybridize(dynamic_batch=False)"
-    named = [(f"sample {number}", sample) for number, sample in enumerate(samples)]
-    left = Leftovers(_FRAMEWORK, [("net", net), ("loss", loss), *named])
-    forget = engine_of("mxnet").clear_caches
-    with batched_with(net, KEY, options, enable, disable), _kept_gradients(net, samples):
-        promised = net.__dict__[KEY].reuse is not None
-        cells: list[Any] = []
-        net.apply(lambda block: cells.extend([block.__dict__[KEY]] if KEY in block.__dict__ else []))
-        runs = Runs(run, watched, _numbers, lambda probe: probe.grad.asnumpy(), off, left, forget, cells, promised)
-        return compared(runs, rtol, train_mode, train_mode)
-
-
-def _watched(
-    net: gluon.Block,
-    samples: Sequence[Any],
-    loss: Loss | None,
-    mode: Mode,
-    probing: bool,
-    eager: bool,
-    witness: Witness | None,
-) -> list[CallEvent]:
-    log = Log(NDArray, _probed if probing else lambda array: (array, None), witness)
-    with observed(log), run_whole(net.__dict__[KEY]):
-        _run(net, samples, loss, mode, log, eager)
-    return log.events
-
-
-def _run(
-    net: gluon.Block, samples: Sequence[Any], loss: Loss | None, mode: Mode, log: Log | None, eager: bool
-) -> RunOutcome:
-    LOCAL.state.flush("verify()")
-    with UNCAPTURED if eager else nullcontext():
-        targets = dict(_gradients(net, samples))
-        for array in targets.values():
-            array[:] = 0
-        with autograd.record(mode.training) if mode.recording else _predicting(mode.training):
-            outputs, losses = called(net, samples, loss, NDArray, log, _weighted)
-        differentiable = [value for value in losses if isinstance(value, Lazy) or has_history(value)]
-        if differentiable and targets and mode.recording:
-            autograd.backward(differentiable)
-        known = [[array.asnumpy() for array in arrays] for arrays in outputs]
-        return RunOutcome(known, {name: array.asnumpy().copy() for name, array in targets.items()})
+from gluonjit.hybrid.verify.comparing import Mode
+from gluonjit.hybrid.verify.leftovers import Framework
+from gluonjit.hybrid.verify.verification import Log, Loss, RunOutcome, called
+from gluonjit.hybrid.verify.verifying import Verifying
 
 
 def _predicting(training: bool) -> Any:
     return autograd.train_mode() if training else autograd.predict_mode()
-
-
-def _weighted(outputs: Sequence[NDArray]) -> list[NDArray]:
-    """Sums with weights that are all different: a plain sum has no gradient through a softmax."""
-    return [_unlogged(partial(_weighted_sum, array)) for array in outputs if np.dtype(array.dtype).kind == "f"]
 
 
 def _weighted_sum(array: NDArray) -> NDArray:
@@ -209,12 +85,79 @@ def _gradients(net: gluon.Block, samples: Sequence[Any]) -> Iterator[tuple[str, 
                 yield f"input {position} of sample {number}", array.grad
 
 
-@contextmanager
-def _kept_gradients(net: gluon.Block, samples: Sequence[Any]) -> Iterator[None]:
-    """Saves what backward writes to, and restores it at the end."""
-    kept = [(array, array.copy()) for _, array in _gradients(net, samples)]
-    try:
-        yield
-    finally:
-        for array, before in kept:
-            before.copyto(array)
+class _Verifying(Verifying):
+    """MXNet's."""
+
+    engine, off = "mxnet", "hybridize(dynamic_batch=False)"
+    framework = _FRAMEWORK
+
+    def run(
+        self, net: gluon.Block, samples: Sequence[Any], loss: Loss | None, log: Log | None, eager: bool, mode: Mode
+    ) -> RunOutcome:
+        LOCAL.state.flush("verify()")
+        with UNCAPTURED if eager else nullcontext():
+            targets = dict(_gradients(net, samples))
+            for array in targets.values():
+                array[:] = 0
+            with autograd.record(mode.training) if mode.recording else _predicting(mode.training):
+                outputs, losses = called(net, samples, loss, NDArray, log, self._weighted)
+            differentiable = [value for value in losses if isinstance(value, Lazy) or has_history(value)]
+            if differentiable and targets and mode.recording:
+                autograd.backward(differentiable)
+            known = [[array.asnumpy() for array in arrays] for arrays in outputs]
+            return RunOutcome(known, {name: array.asnumpy().copy() for name, array in targets.items()})
+
+    def _weighted(self, outputs: Sequence[NDArray]) -> list[NDArray]:
+        """Sums with weights that are all different: a plain sum has no gradient through a softmax."""
+        return [self.unlogged(partial(_weighted_sum, array)) for array in outputs if np.dtype(array.dtype).kind == "f"]
+
+    @contextmanager
+    def watching(self, log: Log, on: Callable[[], bool]) -> Iterator[None]:
+        """Logs calls of HybridBlocks, and of operators outside of them."""
+        invoke, call = register._imperative_invoke, gluon.Block.__call__
+
+        def watched_invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, *rest: Any) -> Any:
+            def run() -> Any:
+                return invoke(handle, arrays, keys, vals, out, *rest)
+
+            if out is not None or not on():
+                return run()
+            return log.call(operator_call(handle, len(arrays), keys, vals)[0], arrays, run)
+
+        def watched_call(self: gluon.Block, *args: Any) -> Any:
+            if on() and is_hybrid(self):
+                return log.call(self.name, args, lambda: call(self, *args))
+            return call(self, *args)
+
+        register._imperative_invoke, gluon.Block.__call__ = watched_invoke, watched_call
+        try:
+            yield
+        finally:
+            register._imperative_invoke, gluon.Block.__call__ = invoke, call
+
+    @contextmanager
+    def kept_gradients(self, net: gluon.Block, samples: Sequence[Any]) -> Iterator[None]:
+        kept = [(array, array.copy()) for _, array in _gradients(net, samples)]
+        try:
+            yield
+        finally:
+            for array, before in kept:
+                before.copyto(array)
+
+    def switch(self, net: gluon.Block, options: dict[str, Any] | None) -> None:
+        disable(net) if options is None else enable(net, options)
+
+    def parts(self, net: gluon.Block) -> Iterable[gluon.Block]:
+        return blocks_of(net)
+
+    def probed(self, array: Any) -> tuple[Any, Any]:
+        if not autograd.is_recording() or np.dtype(array.dtype).kind != "f":
+            return array, None
+        probe = self.unlogged(partial(_like, array, np.zeros(array.shape), True))
+        return self.unlogged(partial(add, array, probe)), probe
+
+    def gradient(self, probe: Any) -> Any:
+        return probe.grad.asnumpy()
+
+
+verify = _Verifying().verify

@@ -1,17 +1,14 @@
-"""Work of one node of a program: operators, arithmetic and memory, from the shapes of its trace."""
+"""Arithmetic of MXNet's operators, for the work of one node of a program (`analysis.costs.work`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import prod, sqrt
 
-import numpy as np
-
+from gluonjit.analysis.costs.work import Shapes, traced_work
 from gluonjit.engines.mxnet.rules.symbols import canonical
-from gluonjit.engines.mxnet.trace import Shaped, Trace
+from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Work
-
-Shapes = Sequence[tuple[int, ...]]
 
 
 def _dense(inputs: Shapes, outputs: Shapes) -> float:
@@ -55,21 +52,11 @@ _FLOPS: dict[str, Callable[[Shapes, Shapes], float]] = {
 """Floating-point operations by operator; of any other, one for each element of its results."""
 
 
+def _flops(name: str, inputs: Shapes, outputs: Shapes) -> float:
+    count = _FLOPS.get(canonical(name))
+    return float(sum(map(prod, outputs))) if count is None else count(inputs, outputs)
+
+
 def work_of(trace: Trace, operators: int) -> Work:
     """Returns the work of one node of a traced program, which runs as this many operators."""
-    consts = {position for position, _ in trace.consts}
-    flops, moved = 0.0, 0
-    for op in trace.ops:
-        inputs = [trace.shapes[position][0] for position in op.inputs]
-        outputs = [trace.shapes[position][0] for position in op.outputs]
-        count = _FLOPS.get(canonical(op.name))
-        flops += sum(map(prod, outputs)) if count is None else count(inputs, outputs)
-        own = [position for position in (*op.inputs, *op.outputs) if position not in consts]
-        moved += sum(_bytes(trace.shapes[position]) for position in own)
-    weights = sum(_bytes(trace.shapes[position]) for position in consts)
-    return Work(operators, flops, moved, weights)
-
-
-def _bytes(shaped: Shaped) -> int:
-    shape, dtype = shaped
-    return prod(shape) * np.dtype(dtype).itemsize
+    return traced_work(trace, operators, _flops)

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch import hooked
-from gluonjit.engines.torch.cell import KEY
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.trace import NeedsValue
+from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 _tracing = torch._C._get_tracing_state

@@ -6,26 +6,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
-from weakref import WeakSet
 
 import torch
 
-from gluonjit.graph import Kind, Value
-from gluonjit.hybrid.capture.entrances import asked
-from gluonjit.hybrid.capture.guards.variants import Noted, Variant
-from gluonjit.hybrid.capture.reuse import Recordings
+from gluonjit.graph import Value
+from gluonjit.hybrid.capture.cell import BatchedCell
+from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.places import DifferingNumbers
-
-KEY = "_gluonjit"
-"""A dynamically batched module keeps its Cell in its own __dict__, so that copies and pickles take it along."""
-
-_cells: WeakSet[Cell] = WeakSet()
-
 
 _FRESH = 16
 _CHANGES = 4  # of a module, after each of which it is refused for the same reason, or all in one batch
@@ -49,25 +40,10 @@ class Pattern:
         self.never = ""
 
 
-def cells_known() -> list[Cell]:
-    """Every cell there is."""
-    return list(_cells)
+class Cell(BatchedCell):
+    """A cell of PyTorch's."""
 
-
-def forget_recordings() -> None:
-    """Forgets what calls have captured: it may not be what they capture from now on."""
-    for cell in cells_known():
-        if cell.reuse is not None:
-            cell.recordings.clear()
-
-
-class Cell:
-    """A cell: its options, its kinds by signature, and why some calls are not one node.
-
-    A copy or a pickle of a module gets a cell of its own, with the same options and nothing cached.
-    """
-
-    __slots__ = ("__dict__", "__weakref__", "chooses", "keys", "laid", "lookup", "paces", "refused")
+    __slots__ = ("laid", "refused")
 
     def __init__(
         self,
@@ -77,51 +53,30 @@ class Cell:
         stateless: bool = False,
         paces: Paces = NO_CHOICE,
     ) -> None:
-        self.name = name
-        self.options = options
-        self.paces = paces  # those of the model it belongs to
-        self.chooses = paces.open
+        super().__init__(name, options, paces)
         self.operator = operator
         self.made = False  # from source, by ourselves
         self.stateless = stateless  # of any module that looks so
-        self.kinds: dict[Any, Kind] = {}
-        self.variants: dict[Any, list[Variant]] = {}  # of each signature, by what they read of Python's state
-        self.families: dict[Any, Kind] = {}
         self.by_rows: dict[Any, list[Any]] = {}  # what was traced, but for their numbers of rows
-        self.products: dict[Any, Kind] = {}  # cut out of the cell's kinds
-        self.expanded: dict[Any, str] = {}
         self.patterns: dict[Any, Pattern] = {}  # what calls with arguments of the same classes have come to
         self.plain: dict[Any, Any] = {}  # what calls give that is no tensor: it follows from shapes alone
-        self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children alone
-        self.by_number = ""  # why calls with other numbers of children run apart, if they do
         self.counts: dict[Any, set[int]] = {}  # of operators in traces, by their signatures but for sizes
         self.numbers = DifferingNumbers()  # of an operator's calls
-        self.lookup: Any = None
         self.laid: dict[tuple[int, int], str] | None = None  # modes of operands, by their numbers and numbers of axes
-        self.keys: Any = None  # by what C has found calls of it, in any batch
         self.never = ""  # why no call of it is one node, if so
         self.refused: dict[Any, str] = {}  # why none is, by whether gradients are recorded and the module trains
         self.lost: dict[str, int] = {}  # by the reason, how often such refusals were forgotten
         self.seen: Any = None  # what the module looked like when its calls were traced
         self.looked: Any = None  # how the module was when it was last looked at in full, and what that has found
         self.known: Any = None  # how it was when its parameters and hooks were noted, and these
-        self.met = False  # whether a call of it has been traced, be it forgotten
-        self.reuse = options.reuse
-        self.recordings = Recordings(options.check_reuse)
-        _cells.add(self)
-
-    enters: Any = None  # dynamic.entered, which knows of cells
 
     def entrance(self, owner: Any, name: str) -> Any:
-        """Returns what calls a method of the model as a sample, for the code of that method; None if it is to go on."""
-        if torch.compiler.is_compiling():
-            return None
-        method = asked(name)
-        return None if method is None else partial(Cell.enters, owner, self, method)
+        """Returns what calls a method as a sample; None where PyTorch compiles."""
+        return None if torch.compiler.is_compiling() else super().entrance(owner, name)
 
     def entries(self) -> int:
-        """The number of signatures: of kinds, of what is cut out of them, and of calls that are not one node."""
-        return len(self.kinds) + len(self.products) + len(self.expanded) + len(self.plain)
+        """The number of signatures, those of calls that give no tensor too."""
+        return super().entries() + len(self.plain)
 
     def clear(self) -> None:
         """Forgets traces; what never is a node remains, and recordings of what the cell calls.
@@ -134,18 +89,12 @@ class Cell:
                 self.lost[reason] = self.lost.get(reason, 0) + 1
                 if self.lost[reason] == _CHANGES:
                     self.never = reason
-        self.kinds.clear()
-        self.variants.clear()
-        self.families.clear()
+        super().clear()
         self.by_rows.clear()
-        self.products.clear()
-        self.expanded.clear()
         self.patterns.clear()
         self.refused.clear()
         self.plain.clear()
-        self.joints.clear()
-        self.by_number = ""
-        self.lookup = self.keys = self.laid = None
+        self.laid = None
         self.seen = None
 
     def change(self, times: int) -> None:

@@ -100,24 +100,8 @@ def capture(
             return found
     if not cell.operator:
         take_anew((*args, *kwargs.values()))
-    graph = batch.graph
-    signature: list[Any] = [cell, learning, casts() if autocast() else False]
     laid_in = cell.laid  # which the cell forgets, with all it has traced, where its module is no longer what it was
-    if owner is not None:
-        signature.append(batch.changes)
-    values: list[Value] = []
-    for arg in args:
-        if arg.__class__ is LazyTensor and current(arg).graph is graph:
-            values.append(arg._v)
-            signature.append(arg._v.spec)
-        else:
-            _flatten(arg, owner, batch, signature, values)
-    for name, arg in kwargs.items():
-        signature.append(name)
-        _flatten(arg, owner, batch, signature, values)
-    taped = any([value.taped for value in values])
-    signature.append(taped and learning)
-    key = tuple(signature)
+    key, values = _signature(cell, owner, args, kwargs, batch, learning)
     record = batch.records.get(key)
     if record is None or (record.guards is not None and not record.guards.hold()):
         made = record_of(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key)
@@ -143,6 +127,29 @@ def capture(
     if begin:
         batch.end_call(cell, begin)
     return found
+
+
+def _signature(
+    cell: Cell, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Batch, learning: bool
+) -> tuple[tuple[Any, ...], list[Value]]:
+    """Returns what must be equal for calls to be of one record, and the values of a call's tensors."""
+    graph = batch.graph
+    signature: list[Any] = [cell, learning, casts() if autocast() else False]
+    if owner is not None:
+        signature.append(batch.changes)
+    values: list[Value] = []
+    for arg in args:
+        if arg.__class__ is LazyTensor and current(arg).graph is graph:
+            values.append(arg._v)
+            signature.append(arg._v.spec)
+        else:
+            _flatten(arg, owner, batch, signature, values)
+    for name, arg in kwargs.items():
+        signature.append(name)
+        _flatten(arg, owner, batch, signature, values)
+    taped = any([value.taped for value in values])
+    signature.append(taped and learning)
+    return tuple(signature), values
 
 
 def _laid(batch: Batch, value: Value, spec: Spec) -> Value:

@@ -11,7 +11,7 @@ import torch
 from torch.autograd.graph import GradientEdge
 
 from gluonjit.engines.torch import hooked
-from gluonjit.engines.torch.cell import forget_recordings
+from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.chunks import current_backward, telling
 from gluonjit.engines.torch.lazy import LazyTensor, waits
@@ -35,7 +35,7 @@ def _flush(reason: str) -> None:
 
 def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
     """torch.nn.Module._apply: moves or casts parameters."""
-    forget_recordings()
+    Cell.forget_recordings()
     _flush("a module's parameters were moved or cast")
     return hooked.original_apply(self, *args, **kwargs)
 

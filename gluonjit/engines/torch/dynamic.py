@@ -12,7 +12,7 @@ from torch.nn.parameter import is_lazy
 
 from gluonjit.engines.torch import changes, hooked
 from gluonjit.engines.torch.aside import traced_otherwise
-from gluonjit.engines.torch.cell import KEY, Cell, forget_recordings
+from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.effects import parts_of
 from gluonjit.engines.torch.held import version_of
@@ -27,16 +27,18 @@ from gluonjit.engines.torch.reuse import REUSING
 from gluonjit.graph import is_own
 from gluonjit.graph.recorder import mapped
 from gluonjit.hybrid.capture.capturing import sampled
+from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.entrances import install
 from gluonjit.hybrid.capture.guards.facts import Fingerprint
+from gluonjit.hybrid.capture.outermost import OutermostCalls
 from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.reusing import reused
 from gluonjit.hybrid.choose.kept import BlockDescription, recall
-from gluonjit.hybrid.choose.pacing import begin, note_order, paces_for
+from gluonjit.hybrid.choose.pacing import paces_for
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
-from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, left_call
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 _automatic: WeakKeyDictionary[Any, tuple[Cell, dict[str, Any]]] = WeakKeyDictionary()
 _stateless: dict[Any, Cell] = {}
@@ -76,15 +78,8 @@ def _described(named: tuple[str, Any]) -> BlockDescription:
 
 
 def disable(module: Any) -> None:
-    """Gives back exactly the module there was, also where what waits, which runs first, fails."""
-    forget_recordings()
-    parts = [inner for inner in module.modules() if KEY in inner.__dict__]
-    try:
-        if parts:
-            LOCAL.state.flush("hybridize() turned dynamic batching off")
-    finally:
-        for inner in parts:
-            del inner.__dict__[KEY]
+    """Gives back exactly the module there was."""
+    Cell.leave(module.modules())
 
 
 def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -96,7 +91,7 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             if state.batch is not None:
                 cell = _automatic_cell(self, args, kwargs)
         elif cell.chooses and not state.inside and (cell.paces.named or not state.explicit):
-            return _paced(hooked.original_call, _captured, self, cell, args, kwargs)
+            return OUTERMOST.paced(hooked.original_call, _captured, self, cell, args, kwargs)
         if cell is not None:
             if not state.inside and traced_otherwise():
                 return _aside(hooked.original_call, self, args, kwargs)
@@ -107,60 +102,31 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
     return hooked.original_call(self, *args, **kwargs)
 
 
-def entered(module: Any, cell: Cell, method: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """A method of a model that was called from outside of samples."""
-    if traced_otherwise():
-        return _aside(method, module, args, kwargs)
-    captured = partial(_method_captured, method)
-    if cell.chooses and (cell.paces.named or not LOCAL.state.explicit):
-        return _paced(method, captured, module, cell, args, kwargs)
-    return captured(module, cell, args, kwargs)
+class _Outermost(OutermostCalls):
+    """PyTorch's."""
+
+    engine = "torch"
+    known = KNOWN
+
+    def records(self) -> bool:
+        return bool(torch.is_grad_enabled())
+
+    def opened(self, owner: Any, cell: Cell) -> Batch:
+        return _outermost(owner, cell)[0]
+
+    def lazy(self, arg: Any) -> Any:
+        return mapped(arg, as_lazy)
+
+    def versions(self, owner: Any) -> list[int]:
+        return _versions(owner)
+
+    def entered(self, owner: Any, cell: Cell, method: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if traced_otherwise():
+            return _aside(method, owner, args, kwargs)
+        return super().entered(owner, cell, method, *args, **kwargs)
 
 
-def _method_captured(method: Any, module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
-    """Calls a method on one sample, and captures what it calls."""
-    batch, _ = _outermost(module, cell)
-    return sampled(batch, _placed, batch, module, method, args, kwargs)
-
-
-def _placed(batch: Batch, module: Any, method: Any, args: Any, kwargs: Any) -> Any:
-    if id(module) not in batch.placed:
-        place(batch, module, module.modules, KNOWN)
-    return method(module, *mapped(args, as_lazy), **mapped(kwargs, as_lazy))
-
-
-def _paced(eagerly: Any, captured: Any, module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
-    """An outermost call that runs in the way that is faster."""
-    state = LOCAL.state
-    training = torch.is_grad_enabled()
-    if state.spare > 0 and state.spare_of is cell.paces and state.spare_mode == 2 * training:
-        state.spare -= 1
-        state.paused += 1
-        state.eagerly += 1
-        try:
-            return eagerly(module, *args, **kwargs)
-        finally:
-            state.paused -= 1
-            state.eagerly -= 1
-    stretch = begin(state, cell.paces, training, engine_of("torch"))
-    eager = stretch.eager
-    state.run_eagerly(eager)
-    try:
-        if eager and stretch.watched:
-            return _watched(eagerly, module, args, kwargs)
-        return eagerly(module, *args, **kwargs) if eager else captured(module, cell, args, kwargs)
-    finally:
-        state.run_eagerly(-eager)
-        left_call(stretch)
-
-
-def _watched(eagerly: Any, module: Any, args: Any, kwargs: Any) -> Any:
-    """One of the first calls that run eagerly: what writes to weights in each depends on the order of samples."""
-    before = _versions(module)
-    found = eagerly(module, *args, **kwargs)
-    if _versions(module) != before:
-        note_order()
-    return found
+OUTERMOST = _Outermost()
 
 
 def _versions(module: Any) -> list[int]:
@@ -321,8 +287,7 @@ def _is_fine(batch: Batch, module: Any, why: str) -> bool:
 
 def _parts(module: Any, args: Any, kwargs: Any, batch: Batch, hooks_inside: bool) -> Any:
     """Calls an outermost module, and captures what it calls."""
-    if id(module) not in batch.placed:
-        place(batch, module, module.modules, KNOWN)
+    place(batch, module, KNOWN)
     known = batch.foreign  # classes in which there is no tensor
     given = [arg if arg.__class__ in known else mapped(arg, as_lazy) for arg in args]
     if hooks_inside or type(module)._call_impl is not _CALL or module._compiled_call_impl is not None:

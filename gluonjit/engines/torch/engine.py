@@ -15,7 +15,7 @@ from gluonjit.engines.torch import like
 from gluonjit.engines.torch.aliases import DETACHING
 from gluonjit.engines.torch.arrays import VERSIONS, clear_looks
 from gluonjit.engines.torch.buffers import Account
-from gluonjit.engines.torch.cell import Cell, cells_known, forget_recordings
+from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, expand, open_batch
 from gluonjit.engines.torch.decided import decided
 from gluonjit.engines.torch.dynamic import disable, enable
@@ -36,6 +36,7 @@ from gluonjit.engines.torch.verifying import verify
 from gluonjit.engines.torch.writes import lent, opened, put_data, renew
 from gluonjit.errors import OptionError
 from gluonjit.graph import Kind, Spec, Value
+from gluonjit.hybrid.capture.cell import cache_counts
 from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
@@ -185,7 +186,7 @@ class TorchEngine(Adapter):
         self, net: Any, samples: Sequence[Any], loss: Any, rtol: float | None, train_mode: bool, options: dict[str, Any]
     ) -> Report:
         """Compares eager and batched execution."""
-        return verify(net, samples, loss, rtol, train_mode, options, (enable, disable))
+        return verify(net, samples, loss, rtol, train_mode, options)
 
     def add_n(self, arrays: Sequence[Any]) -> Any:
         """The sum of tensors of one shape."""
@@ -198,16 +199,13 @@ class TorchEngine(Adapter):
         return measure(BENCH, seconds, progress)
 
     def cache_info(self) -> dict[str, int]:
-        """Entries in caches: sums, cells (4,096 each at most), specs, static plans (4 a skeleton) and static steps, and
-        calls that are reused (100,000 and 256 MB a module at most)."""
+        """Entries in caches: sums (4,096 at most), static plans (4 a skeleton) and static steps, and those of cells."""
         return {
             **super().cache_info(),
+            **cache_counts(Cell.every()),
             "sums": kind_count(),
-            "cells": sum(cell.entries() for cell in cells_known()),
             "static plans": plan_count(),
             "static steps": step_count(),
-            "reused": sum(len(cell.recordings.entries) for cell in cells_known()),
-            "reused_bytes": sum(cell.recordings.bytes for cell in cells_known()),
         }
 
     def clear_caches(self) -> None:
@@ -218,10 +216,10 @@ class TorchEngine(Adapter):
         clear_plans()
         clear_steps()
         clear_looks()
-        forget_recordings()
+        Cell.forget_recordings()
         if FAST is not None:
             FAST.forget_doors()
-        for cell in cells_known():
+        for cell in Cell.every():
             cell.clear()
             cell.never = ""
 

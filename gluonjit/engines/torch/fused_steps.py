@@ -71,62 +71,40 @@ def _nothing(asked: Any) -> Any:
 
 
 class FusedSteps:
-    """The steps of a flush that run in C. Gradients must be given as long as a backward pass may come."""
+    """The `steps` of a flush that run in C. Gradients must be given as long as a backward pass may come."""
 
     _gradient: Callable[[int], Any] = staticmethod(_nothing)
     _learned: Callable[[Any], Any] = staticmethod(_nothing)
 
     def __init__(self, plan: Plan, arrays: list[Any], without: Collection[str], unfused: dict[str, str]) -> None:
         self.plan, self._arrays = plan, arrays
-        self._steps = Steps(plan, without, _program, unfused, torch.get_num_threads, plan.recorded)
-
-    @property
-    def others(self) -> list[int]:
-        """The steps that do not run in C."""
-        return self._steps.others
-
-    def __contains__(self, number: int) -> bool:
-        """Tells whether a step may run in C."""
-        return number in self._steps
-
-    def end(self, begin: int) -> int:
-        """The end of the steps that run in C from one on."""
-        return self._steps.end(begin)
-
-    def done(self) -> None:
-        """Nothing runs from here on, nor goes backward."""
-        self._steps.done()
-
-    @property
-    def under_way(self) -> int:
-        """The step that runs, or ran last."""
-        return self._steps.under_way
+        self.steps = Steps(plan, without, _program, unfused, torch.get_num_threads, plan.recorded)
 
     def run(self, begin: int, end: int, tape: StepHistory | None) -> RanFused | None:
         """Runs steps, up to one that has to run otherwise; None if that is the first."""
         if tape is None:
-            ways = self._steps.choose(begin, end, NO_FLAGS, NO_FLAGS, _UNTAPED, self)
-            return RanFused(self._steps.run(begin, ways, self), {}) if ways else None
-        ways = self._steps.choose(begin, end, tape.learned_rows, tape.read_rows, _Learner(tape), self)
+            ways = self.steps.choose(begin, end, NO_FLAGS, NO_FLAGS, _UNTAPED, self)
+            return RanFused(self.steps.run(begin, ways, self), {}) if ways else None
+        ways = self.steps.choose(begin, end, tape.learned_rows, tape.read_rows, _Learner(tape), self)
         if not ways:
             return None
         versions = {}
         for way, number in {way: begin + place for place, way in enumerate(ways)}.items():
             consts = program_of(self.plan.steps[number].kind).consts
-            again = [consts[k] for k in self._steps.ways[way].read_again]
+            again = [consts[k] for k in self.steps.ways[way].read_again]
             versions[way] = [(tensor, version_of(tensor)) for tensor in again]
-        return RanFused(self._steps.run(begin, ways, self), versions)
+        return RanFused(self.steps.run(begin, ways, self), versions)
 
     def start(self, begin: int) -> Ahead | None:
         """Runs all steps from one on, without recording, while Python goes on; None if one has to run otherwise."""
-        ways = self._steps.choose(begin, len(self.plan.steps), NO_FLAGS, NO_FLAGS, _UNTAPED, self)
+        ways = self.steps.choose(begin, len(self.plan.steps), NO_FLAGS, NO_FLAGS, _UNTAPED, self)
         if begin + len(ways) < len(self.plan.steps):
             return None
-        return self._steps.start(begin, ways, self, self._arrays)
+        return self.steps.start(begin, ways, self, self._arrays)
 
     def learns(self, ran: RanFused) -> bool:
         """Tells whether gradients go through any of these steps."""
-        return any([self._steps.ways[way].learning.learns for way in ran.versions])
+        return any([self.steps.ways[way].learning.learns for way in ran.versions])
 
     def backward(
         self,
@@ -145,7 +123,7 @@ class FusedSteps:
         written to.
         """
         stretch = ran.stretch
-        pairs = [(n, way) for n, way in zip(stretch.steps, stretch.ways) if self._steps.ways[way].learning.learns]
+        pairs = [(n, way) for n, way in zip(stretch.steps, stretch.ways) if self.steps.ways[way].learning.learns]
         steps, ways = [n for n, _ in pairs[::-1]], [way for _, way in pairs[::-1]]
 
         def form(number: int, way: int, results: tuple[int, ...]) -> Any:
@@ -153,14 +131,14 @@ class FusedSteps:
                 if version_of(tensor) != version:
                     raise modified("a weight", tensor)
             consts = program_of(self.plan.steps[number].kind).consts
-            weights = {id(consts[k]) for k in self._steps.sources(number, results)[1]}
+            weights = {id(consts[k]) for k in self.steps.sources(number, results)[1]}
             self._learned = lambda tensor: learned(tensor, id(tensor) in weights)
-            return self._steps.backward_form(number, way, self, results)
+            return self.steps.backward_form(number, way, self, results)
 
         self._gradient = gradient
         try:
-            going = self._steps.reach(steps, ways, reached, passed, form)
-            took = self._steps.backward(going, self)
+            going = self.steps.reach(steps, ways, reached, passed, form)
+            took = self.steps.backward(going, self)
         finally:
             self._gradient = self._learned = _nothing
         return [number for number, _ in going], took

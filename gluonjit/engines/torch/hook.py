@@ -17,7 +17,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch import announced, aside, changes, doors, dynamic, hooked, observing
 from gluonjit.engines.torch.aliases import steps_of
-from gluonjit.engines.torch.cell import KEY, Cell
+from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import DOORS, captured_lookup, rebuild
 from gluonjit.engines.torch.doors import handled
 from gluonjit.engines.torch.engine import ENGINE
@@ -26,13 +26,14 @@ from gluonjit.engines.torch.making import CREATING
 from gluonjit.engines.torch.operands import NotAnOperand, value_of
 from gluonjit.engines.torch.reading import KEEPING, is_inference, of_computed
 from gluonjit.engines.torch.records import record_again
+from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.fast import configure
 from gluonjit.hybrid.run.engine import register as register_engine
 
 
 def module_call() -> Any:
     """Stands in place of torch.nn.Module.__call__: a function of Python, which torch.compile can read."""
-    Cell.enters = staticmethod(dynamic.entered)
+    Cell.enters = staticmethod(dynamic.OUTERMOST.entered)
     if FAST is None:
         return dynamic.call
     configure()

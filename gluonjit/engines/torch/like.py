@@ -15,10 +15,11 @@ from weakref import WeakKeyDictionary, ref
 import torch
 
 from gluonjit.engines.torch.buffers import is_written
-from gluonjit.engines.torch.cell import KEY, Call, Cell
+from gluonjit.engines.torch.cell import Call, Cell
 from gluonjit.engines.torch.effects import PARTS, PLAIN, constants_of
 from gluonjit.engines.torch.structure import RESULTS, Written
 from gluonjit.engines.torch.trace import TraceFindings
+from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.guards.facts import Fact, alike, is_plain
 from gluonjit.hybrid.capture.guards.variants import Variant
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -11,13 +11,14 @@ import torch
 from torch.overrides import get_overridable_functions
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch.cell import KEY, Cell
+from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.hooked import hooks_everywhere
 from gluonjit.engines.torch.layers import is_layer, is_plain
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.making import CREATING
 from gluonjit.engines.torch.records import ASKED, NotOneNode
+from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.outlining.entering import MadeCall
 from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, WEIGHT, FrameworkFunctions, is_among
 from gluonjit.hybrid.run.state import LOCAL
@@ -108,6 +109,10 @@ class _Torch(FrameworkFunctions):
         if type(module) is torch.nn.Embedding:
             return LOOKUP if module.max_norm is None and is_plain(module) else ""
         return LAYER if is_layer(module) else ""
+
+    def parts(self, owner: Any) -> Iterable[Any]:
+        found: Iterable[Any] = owner.modules()
+        return found
 
     def holder(self, owner: Any, names: list[str]) -> Any:
         found = torch.nn.Module()

@@ -84,7 +84,7 @@ class Session(ArraySession):
         fused = self._fused = self._fusing(options)
         if self.tape is not None:
             self.tape.fused = fused
-        graphs = fused.others
+        graphs = fused.steps.others
         if graphs:
             self._indices = Indices({}, {})
             self._indices.upload(plan, graphs)
@@ -248,15 +248,15 @@ class Session(ArraySession):
 
     def run_from(self, number: int) -> int:
         """Runs a step, or all from it on that run in C, at once; returns the number of the next one."""
-        if self._fused is None or self.profile or self.finite is not None or number not in self._fused:
+        if self._fused is None or self.profile or self.finite is not None or number not in self._fused.steps:
             return super().run_from(number)
         try:
             with as_captured(self.snapshots) if self.snapshots else _NOW:
-                end = number + self._run_fused(number, self._fused.end(number))
+                end = number + self._run_fused(number, self._fused.steps.end(number))
         except GluonJITError:
             raise
         except Exception as error:
-            raise failed(self.provenance, self.rows, self._fused.under_way, error) from error
+            raise failed(self.provenance, self.rows, self._fused.steps.under_way, error) from error
         return end if end > number else super().run_from(number)
 
     def start(self, number: int) -> bool:
@@ -264,7 +264,7 @@ class Session(ArraySession):
         fused = self._fused
         if fused is None or self.tape is not None or self.profile or self.finite is not None or self.snapshots:
             return False
-        if fused.end(number) < len(self.plan.steps):
+        if fused.steps.end(number) < len(self.plan.steps):
             return False
         self.ahead = fused.start(number)
         return self.ahead is not None
@@ -292,7 +292,7 @@ class Session(ArraySession):
     def _run_fused(self, begin: int, end: int) -> int:
         """Runs steps in C, and returns how many have run so: up to one for which that cannot be."""
         fused = self._fused
-        if fused is None or begin not in fused:
+        if fused is None or begin not in fused.steps:
             return 0
         since = perf_counter()
         if self.finite is not None:
@@ -442,4 +442,4 @@ class Session(ArraySession):
         if self.tape is not None:
             joined_history(self.tape, self._chunks)
         elif self._fused is not None and self.ahead is None:
-            self._fused.done()
+            self._fused.steps.done()

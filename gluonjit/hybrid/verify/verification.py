@@ -102,23 +102,26 @@ def called(
 
 @contextmanager
 def batched_with(
-    net: Any, key: str, options: dict[str, Any], enable: Callable[[Any, Any], None], disable: Callable[[Any], None]
+    net: Any, key: str, options: dict[str, Any], switch: Callable[[Any, dict[str, Any] | None], None]
 ) -> Iterator[None]:
-    """Returns a context in which the net is batched with these options, or its own, wherever possible."""
+    """Returns a context in which the net is batched with these options, or its own, wherever possible.
+
+    `switch` turns batching on with options, or off.
+    """
     cell = net.__dict__.get(key)
     if cell is not None and not options:
         with BATCHED:
             yield
         return
-    enable(net, options)
+    switch(net, options)
     try:
         with BATCHED:
             yield
     finally:
         if cell is None:
-            disable(net)
+            switch(net, None)
         else:
-            enable(net, {field.name: getattr(cell.options, field.name) for field in fields(cell.options)})
+            switch(net, {field.name: getattr(cell.options, field.name) for field in fields(cell.options)})
 
 
 class Difference(NamedTuple):

@@ -7,7 +7,6 @@ import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
-NAMES = [name for name in ("mxnet", "torch") if importlib.util.find_spec(name)]
 WORDS, SIZE = 12, 4
 Tree = tuple[Any, ...]  # (word, *children)
 SMALL: Tree = (1, (2,), (3, (2,)))

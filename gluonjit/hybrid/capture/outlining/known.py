@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -49,6 +49,10 @@ class FrameworkFunctions:
 
     def part(self, owner: Any, name: str) -> str:
         """Returns the sort of a model's attribute: LAYER, LOOKUP, WEIGHT, or "" for anything else."""
+        raise NotImplementedError
+
+    def parts(self, owner: Any) -> Iterable[Any]:
+        """A model and all models in it."""
         raise NotImplementedError
 
     def options(self, owner: Any) -> Any:

@@ -207,17 +207,17 @@ _LOCK = RLock()
 _NOTHING = Placed(())
 
 
-def place(batch: Batch, owner: Any, parts: Callable[[], Iterable[Any]], known: FrameworkFunctions) -> None:
+def place(batch: Batch, owner: Any, known: FrameworkFunctions) -> None:
     """Gives the methods of a model and its parts the code with cells until the batch runs.
 
     Replacing the code takes Python longer than a short sample, because it discards its specialization of a function.
     """
     if not (batch.fine or id(owner) in batch.placed):
-        found = batch.placed[id(owner)] = _placed(owner, parts, known)
+        found = batch.placed[id(owner)] = _placed(owner, known)
         found.swap_in()
 
 
-def _placed(owner: Any, parts: Callable[[], Iterable[Any]], known: FrameworkFunctions) -> Placed:
+def _placed(owner: Any, known: FrameworkFunctions) -> Placed:
     """The code with cells of the methods of a model and its parts, made when the first sample of it is captured."""
     options = known.options(owner)
     # A number that is not finite is to be told of the operator that gave it, not of a cell.
@@ -227,7 +227,7 @@ def _placed(owner: Any, parts: Callable[[], Iterable[Any]], known: FrameworkFunc
     found: Placed | None = store.get(Placed)
     if found is None:
         outlines: dict[int, OutlinedMethod] = {}
-        for part in parts():
+        for part in known.parts(owner):
             for function in _methods(type(part)):
                 outline = _outlines.get(function)
                 if outline is None:

@@ -1,0 +1,108 @@
+"""Cells, a call of which is one node: what they hold on any engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from gluonjit.graph import Kind
+from gluonjit.hybrid.capture.entrances import asked
+from gluonjit.hybrid.capture.guards.variants import Variant
+from gluonjit.hybrid.capture.reuse import Recordings
+from gluonjit.hybrid.choose.pacing import Paces
+from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.run.state import LOCAL
+
+KEY = "_gluonjit"
+"""A dynamically batched model keeps its cell in its own __dict__, so that copies and pickles take it along."""
+
+_cells: WeakSet[BatchedCell] = WeakSet()
+_Own = TypeVar("_Own", bound="BatchedCell")
+
+
+class BatchedCell:
+    """A cell: its options, its kinds by signature, and why some calls are not one node. An engine derives from it.
+
+    A copy or a pickle of a model gets cells of its own, with the same options and nothing cached.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "chooses", "keys", "lookup", "paces")
+
+    enters: Any = None  # the engine's OutermostCalls.entered, which knows of cells
+
+    def __init__(self, name: str, options: Options, paces: Paces) -> None:
+        self.name = name
+        self.options = options
+        self.paces = paces  # those of the model it belongs to
+        self.chooses = paces.open
+        self.kinds: dict[Any, Kind] = {}
+        self.variants: dict[Any, list[Variant]] = {}  # of each signature, by what they read of Python's state
+        self.families: dict[Any, Kind] = {}
+        self.products: dict[Any, Kind] = {}  # cut out of the cell's kinds
+        self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children alone
+        self.by_number = ""  # why calls with other numbers of children run apart, if they do
+        self.expanded: dict[Any, str] = {}
+        self.met = False  # whether a call of it has been traced, be it forgotten
+        self.lookup: Any = None
+        self.keys: Any = None  # by what C has found calls of it, in any batch
+        self.reuse = options.reuse
+        self.recordings = Recordings(options.check_reuse)
+        _cells.add(self)
+
+    @classmethod
+    def every(cls: type[_Own]) -> list[_Own]:
+        """Every cell of an engine that there is."""
+        return [cell for cell in _cells if isinstance(cell, cls)]
+
+    @classmethod
+    def forget_recordings(cls) -> None:
+        """Forgets what calls have captured: it may not be what they capture from now on."""
+        for cell in cls.every():
+            if cell.reuse is not None:
+                cell.recordings.clear()
+
+    @classmethod
+    def leave(cls, models: Iterable[Any]) -> None:
+        """Takes their cells from models, also where what waits, which runs first, fails."""
+        cls.forget_recordings()
+        batched = [model for model in models if KEY in model.__dict__]
+        try:
+            if batched:
+                LOCAL.state.flush("hybridize() turned dynamic batching off")
+        finally:
+            for model in batched:
+                model.__dict__.pop(KEY).left(model)
+
+    def left(self, model: Any) -> None:
+        """Gives a model back what its cell has taken from it."""
+
+    def entrance(self, owner: Any, name: str) -> Any:
+        """Returns what calls a method of the model as a sample, for the code of that method; None if it is to go on."""
+        method = asked(name)
+        return None if method is None else partial(self.enters, owner, self, method)
+
+    def entries(self) -> int:
+        """The number of signatures: of kinds, of products cut out of them, and of calls that are not one node."""
+        return len(self.kinds) + len(self.products) + len(self.expanded)
+
+    def clear(self) -> None:
+        """Forgets what was traced."""
+        self.kinds.clear()
+        self.variants.clear()
+        self.families.clear()
+        self.products.clear()
+        self.joints.clear()
+        self.by_number = ""
+        self.expanded.clear()
+        self.lookup = self.keys = None
+
+
+def cache_counts(cells: Sequence[BatchedCell]) -> dict[str, int]:
+    """Entries in the caches of cells: 4,096 signatures each at most, reused calls 100,000 and 256 MB a model."""
+    return {
+        "cells": sum(cell.entries() for cell in cells),
+        "reused": sum(len(cell.recordings.entries) for cell in cells),
+        "reused_bytes": sum(cell.recordings.bytes for cell in cells),
+    }

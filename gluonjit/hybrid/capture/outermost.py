@@ -1,0 +1,85 @@
+"""Calls of models, and of their methods, from outside of samples: each is one sample, captured or run eagerly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from gluonjit.hybrid.capture.capturing import sampled
+from gluonjit.hybrid.capture.outlining.known import FrameworkFunctions
+from gluonjit.hybrid.capture.outlining.outlines import place
+from gluonjit.hybrid.choose.pacing import begin, note_order
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.engine import engine_of
+from gluonjit.hybrid.run.state import LOCAL, left_call
+
+
+class OutermostCalls:
+    """Runs such calls. An engine derives from it.
+
+    engine: its name; known: what it says of its framework to cells made from source.
+    """
+
+    engine = ""
+    known: FrameworkFunctions
+
+    def records(self) -> bool:
+        """Tells whether gradients are recorded on this thread."""
+        raise NotImplementedError
+
+    def opened(self, owner: Any, cell: Any) -> Batch:
+        """Returns the open batch for an outermost call of a model, whose weights it knows."""
+        raise NotImplementedError
+
+    def lazy(self, arg: Any) -> Any:
+        """Returns what a method is given for an argument where its calls are captured: arrays are lazy there."""
+        raise NotImplementedError
+
+    def versions(self, owner: Any) -> list[int]:
+        """Counts the writes to each weight of a model; nothing where a program cannot write to them in its calls."""
+        return []
+
+    def entered(self, owner: Any, cell: Any, method: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Runs a method of a model that was called from outside of samples."""
+        captured = partial(self._captured, method)
+        if cell.chooses and (cell.paces.named or not LOCAL.state.explicit):
+            return self.paced(method, captured, owner, cell, args, kwargs)
+        return captured(owner, cell, args, kwargs)
+
+    def _captured(self, method: Any, owner: Any, cell: Any, args: Any, kwargs: Any) -> Any:
+        """Calls a method on one sample, and captures what it calls."""
+        batch = self.opened(owner, cell)
+        return sampled(batch, self._placed, batch, method, owner, args, kwargs)
+
+    def _placed(self, batch: Batch, method: Any, owner: Any, args: Any, kwargs: Any) -> Any:
+        place(batch, owner, self.known)
+        return method(owner, *map(self.lazy, args), **{name: self.lazy(arg) for name, arg in kwargs.items()})
+
+    def paced(
+        self, eagerly: Callable[..., Any], captured: Callable[..., Any], owner: Any, cell: Any, args: Any, kwargs: Any
+    ) -> Any:
+        """Runs a call in the way that is faster: `eagerly(owner, *args)`, or `captured(owner, cell, args, kwargs)`."""
+        state = LOCAL.state
+        training = self.records()
+        if state.spare > 0 and state.spare_of is cell.paces and state.spare_mode == 2 * training:
+            state.spare -= 1
+            state.paused += 1
+            state.eagerly += 1
+            try:
+                return eagerly(owner, *args, **kwargs)
+            finally:
+                state.paused -= 1
+                state.eagerly -= 1
+        stretch = begin(state, cell.paces, training, engine_of(self.engine))
+        eager = stretch.eager
+        state.run_eagerly(eager)
+        before = self.versions(owner) if eager and stretch.watched else None
+        try:
+            found = eagerly(owner, *args, **kwargs) if eager else captured(owner, cell, args, kwargs)
+            if before is not None and self.versions(owner) != before:  # the next call depends on the order of samples
+                note_order()
+            return found
+        finally:
+            state.run_eagerly(-eager)
+            left_call(stretch)

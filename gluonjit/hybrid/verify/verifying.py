@@ -1,0 +1,119 @@
+"""Running a model's samples eagerly and batched, with its calls watched or not, on any engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from gluonjit.hybrid.capture.cell import KEY
+from gluonjit.hybrid.capture.functions import CellFunction
+from gluonjit.hybrid.capture.outlining.outlines import AS_WRITTEN
+from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.run.engine import engine_of
+from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.hybrid.verify.comparing import Mode, Runs, compared, run_reusing, run_whole
+from gluonjit.hybrid.verify.leftovers import Framework, Leftovers
+from gluonjit.hybrid.verify.verification import CallEvent, Log, Loss, RunOutcome, Witness, batched_with
+
+
+class Verifying:
+    """Compares eager and batched execution of models. An engine derives from it.
+
+    engine: its name; off: the user's call that turns batching off; framework: its arrays and models; silent: whether
+    what is called now is no part of the program.
+    """
+
+    engine = ""
+    off = ""
+    framework: Framework
+    silent = False
+
+    def run(
+        self, net: Any, samples: Sequence[Any], loss: Loss | None, log: Log | None, eager: bool, mode: Mode
+    ) -> RunOutcome:
+        """Runs a model and goes back from losses: on its own weights, in a mode, with the samples numbered in a log."""
+        raise NotImplementedError
+
+    def watching(self, log: Log, on: Callable[[], bool]) -> AbstractContextManager[None]:
+        """Returns a context in which the framework's own calls are logged, where `on` says so."""
+        raise NotImplementedError
+
+    def kept_gradients(self, net: Any, samples: Sequence[Any]) -> AbstractContextManager[None]:
+        """Saves what backward writes to, and restores it at the end."""
+        raise NotImplementedError
+
+    def switch(self, net: Any, options: dict[str, Any] | None) -> None:
+        """Turns dynamic batching on with these options, or off."""
+        raise NotImplementedError
+
+    def parts(self, net: Any) -> Iterable[Any]:
+        """A model and all models in it."""
+        raise NotImplementedError
+
+    def trains(self, net: Any, train_mode: bool) -> bool:
+        """Tells the mode for which a model may have been traced before."""
+        return train_mode
+
+    def probed(self, array: Any) -> tuple[Any, Any]:
+        """An array plus zeros that get a gradient, and these zeros; None if it has no gradient."""
+        raise NotImplementedError
+
+    def gradient(self, probe: Any) -> Any:
+        """The numbers of the gradient of such zeros."""
+        raise NotImplementedError
+
+    def verify(
+        self, net: Any, samples: Sequence[Any], loss: Loss | None, rtol: float | None, train_mode: bool, options: Any
+    ) -> Report:
+        """Implements `gluonjit.verify`."""
+
+        def run(eager: bool, mode: Mode) -> RunOutcome:
+            def run_once() -> RunOutcome:
+                return self.run(net, samples, loss, None, eager, mode)
+
+            return run_once() if eager else run_reusing(net.__dict__[KEY], run_once)
+
+        def watched(probing: bool, eager: bool, witness: Witness | None, mode: Mode) -> list[CallEvent]:
+            log = Log(self.framework.array, self.probed if probing else lambda array: (array, None), witness)
+            with AS_WRITTEN, self._observed(log), run_whole(net.__dict__[KEY]):
+                self.run(net, samples, loss, log, eager, mode)
+            return log.events
+
+        named = [(f"sample {number}", sample) for number, sample in enumerate(samples)]
+        left = Leftovers(self.framework, [("net", net), ("loss", loss), *named])
+        forget = engine_of(self.engine).clear_caches
+        with batched_with(net, KEY, options, self.switch), self.kept_gradients(net, samples):
+            cells = [part.__dict__[KEY] for part in self.parts(net) if KEY in part.__dict__]
+            promised = net.__dict__[KEY].reuse is not None
+            numbers = self.framework.numbers
+            runs = Runs(run, watched, numbers, self.gradient, self.off, left, forget, cells, promised)
+            return compared(runs, rtol, train_mode, self.trains(net, train_mode))
+
+    @contextmanager
+    def _observed(self, log: Log) -> Iterator[None]:
+        """Logs calls of declared cells, and the framework's own, on this thread."""
+        thread, function = LOCAL.state, CellFunction.__call__
+
+        def on() -> bool:
+            return LOCAL.state is thread and thread.trace is None and not self.silent
+
+        def watched_function(cell: CellFunction, *args: Any, **kwargs: Any) -> Any:
+            if on():
+                return log.call(cell.name, (args, kwargs), lambda: function(cell, *args, **kwargs))
+            return function(cell, *args, **kwargs)
+
+        with self.watching(log, on):
+            CellFunction.__call__ = watched_function  # type: ignore[method-assign,assignment]
+            try:
+                yield
+            finally:
+                CellFunction.__call__ = function  # type: ignore[method-assign]
+
+    def unlogged(self, run: Callable[[], Any]) -> Any:
+        """Runs what is no part of the program."""
+        before, self.silent = self.silent, True
+        try:
+            return run()
+        finally:
+            self.silent = before

@@ -18,17 +18,28 @@ static int is_float(PyObject *arg) {
            (PyUnicode_READ_CHAR(dtype, 0) == 'b' && PyUnicode_READ_CHAR(dtype, 1) == 'f');
 }
 
-/* Whether one of these is such a tensor, and none is True, which may stand for `inplace`. */
-static int has_float(PyObject *const *args, Py_ssize_t count) {
+/* Whether a lazy tensor is a result that has yet to be computed by this graph: whatever it holds, it is not known. */
+static int is_pending(PyObject *arg, PyObject *graph) {
+    Value *value;
+    if (Py_TYPE(arg) != names.torch.lazy[0] || is_stale(arg) || SLOT(arg, names.torch.lazy_c[0]) != Py_None) return 0;
+    value = (Value *)SLOT(arg, names.torch.lazy_v[0]);
+    return value != NULL && Py_TYPE(value) == core.value_type && value->graph == graph && value->depth > 0;
+}
+
+/* Whether one of these holds floats or is pending, and none is True, which may stand for `inplace`. */
+static int is_unknown(PyObject *const *args, Py_ssize_t count, PyObject *graph) {
     int found = 0;
     Py_ssize_t k, n;
     for (k = 0; k < count; k++) {
         PyObject *arg = args[k];
         if (arg == Py_True) return 0;
         if (found) continue;
-        found = is_float(arg);
+        found = is_float(arg) || is_pending(arg, graph);
         if (PyList_CheckExact(arg) || PyTuple_CheckExact(arg))
-            for (n = 0; !found && n < PySequence_Fast_GET_SIZE(arg); n++) found = is_float(PySequence_Fast_GET_ITEM(arg, n));
+            for (n = 0; !found && n < PySequence_Fast_GET_SIZE(arg); n++) {
+                PyObject *item = PySequence_Fast_GET_ITEM(arg, n);
+                found = is_float(item) || is_pending(item, graph);
+            }
     }
     return found;
 }
@@ -289,9 +300,10 @@ static PyObject *entered(PyObject *state, PyObject *door, PyObject *func, PyObje
     PyObject *batch = Py_XNewRef(SLOT(state, names.state_batch)), *graph = NULL, *result = NULL;
     PyObject *cell = PyTuple_GET_ITEM(door, 0), *number = PyTuple_GET_ITEM(door, 1), *viewing;
     int sort = PyLong_Check(number) ? (int)PyLong_AsLong(number) : -1, inside;
-    if (!is_open(state, batch) || !has_room(batch) || !has_float(args, count) || writes_nothing(kwargs) <= 0) goto done;
+    if (!is_open(state, batch) || !has_room(batch)) goto done;
     graph = Py_XNewRef(SLOT(batch, names.batch_graph));
     if (graph == NULL || Py_TYPE(graph) != names.graph_type) goto done;
+    if (!is_unknown(args, count, graph) || writes_nothing(kwargs) <= 0) goto done;
     inside = is_inside(state, batch);
     if (PyErr_Occurred() || (!inside && !waits(args, count, graph))) goto done;
     if (sort >= PICK && (!inside || !by_numbers(state, graph, door, sort, args, count, kwargs, &result))) goto done;

@@ -78,7 +78,7 @@ class _Reader:
         return joined([self.consecutive(row, 1) for row in rows])
 
     def consecutive(self, row: int, count: int) -> Any:
-        """So many rows from this one on, which are of one input or of one result."""
+        """Returns so many rows from this one on, which are of one input or of one result."""
         found = self.known.get(row)
         if found is None:
             node = node_at(self.graph.records, row)
@@ -120,7 +120,7 @@ class _Reader:
         return program(given, (), 1, ([(program, 1)],) if ragged else ())
 
     def input_at(self, row: int, count: int) -> Any:
-        """So many rows of an input from this one on; of one that is no integer of the host's all that follow."""
+        """Returns so many rows of an input from this one on; of one that is no integer of the host's all that follow."""
         if not self.leaves:
             self.leaves = list(self.graph.leaves.values())
             self.bases = [leaf.base for leaf in self.leaves]

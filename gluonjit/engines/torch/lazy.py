@@ -185,6 +185,16 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
         found._n = _UNSEEN
         return found
 
+    def expand_as(self, other: Any) -> Any:
+        """Stands in for torch.Tensor.expand_as, of which PyTorch's parser would ask both tensors."""
+        like = isinstance(other, torch.Tensor) and other.dim()
+        return self.expand(*other.shape) if like else torch.Tensor.expand_as(self, other)
+
+    def view_as(self, other: Any) -> Any:
+        """Stands in for torch.Tensor.view_as."""
+        like = isinstance(other, torch.Tensor) and other.dim()
+        return self.view(*other.shape) if like else torch.Tensor.view_as(self, other)
+
     def size(self, dim: int | None = None) -> Any:
         """Stands in for torch.Tensor.size."""
         shape = self._v.spec.shape

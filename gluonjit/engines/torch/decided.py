@@ -120,7 +120,7 @@ class _Reader:
         return program(given, (), 1, ([(program, 1)],) if ragged else ())
 
     def input_at(self, row: int, count: int) -> Any:
-        """Returns so many rows of an input from this one on; of one that is no integer of the host's all that follow."""
+        """Returns so many rows of an input from this one on; of one that is no integer of the host, all that follow."""
         if not self.leaves:
             self.leaves = list(self.graph.leaves.values())
             self.bases = [leaf.base for leaf in self.leaves]

@@ -82,5 +82,5 @@ def test_what_begins_empty_is_as_eagerly(name: str) -> None:
 def test_an_empty_tensor_that_does_not_fit_is_refused_as_by_pytorch() -> None:
     eager = Net(appended(lambda: torch.zeros(0, 4), 0))
     for net in (eager, gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="cell")):
-        with pytest.raises(RuntimeError, match="Sizes of tensors must match"):
+        with pytest.raises(RuntimeError, match="Sizes of tensors must match"), gluonjit.batching():
             net(torch.randn(2, 3)).item()

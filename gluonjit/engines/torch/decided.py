@@ -97,7 +97,7 @@ class _Reader:
         """Notes the rows of each result of a node."""
         kind = record.kind
         self.left -= 1
-        if self.left < 0 or kind.split is not None or kind.children or not kind.pure:
+        if self.left < 0 or kind.split is not None or not kind.pure:
             raise _NeedsMore
         operands = record.operands_of(number)
         if kind.sum_of:
@@ -115,9 +115,12 @@ class _Reader:
         ragged = isinstance(program, Ragged)
         if program.consts or (not ragged and (kind.apart or not isinstance(program, (Batched, Lone)))):
             raise _NeedsMore
-        order = [position for group in kind.groups for (position,) in group]
-        given = [self.rows(operands[position], kind.operands[position].rows) for position in order]
-        return program(given, (), 1, ([(program, 1)],) if ragged else ())
+        roles = [role for group in kind.groups for role in group]
+        given = [joined([self.rows(operands[k], kind.operands[k].rows) for k in role]) for role in roles]
+        besides: tuple[Any, ...] = ([(program, 1)],) if ragged else ()
+        if kind.children:
+            besides = (torch.zeros(kind.arity, dtype=torch.int64),)  # whose each child is
+        return program(given, (), 1, besides)
 
     def input_at(self, row: int, count: int) -> Any:
         """Returns so many rows of an input from this one on; of one that is no integer of the host, all that follow."""

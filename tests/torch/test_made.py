@@ -476,6 +476,8 @@ def test_detaching_for_a_new_tensor_is_no_node() -> None:
     torch.testing.assert_close(torch.stack(found), torch.stack([eager(x) for x in given]))
     assert batch.report.kinds["detach"].calls == len(given)  # that of which rows are taken
     assert batch.report.flushes == 1
+    copied = net(given[0]).half().float()  # which is no view
+    assert copied.requires_grad and not copied.detach().requires_grad
 
 
 def test_a_chart_that_is_an_attribute_is_written_without_running_what_is_pending() -> None:

@@ -33,7 +33,7 @@ from gluonjit.engines.torch.replay.steps import clear_steps, step_count
 from gluonjit.engines.torch.results import numbers_of, settle
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.verifying import verify
-from gluonjit.engines.torch.writes import lent, opened, put_data, renew
+from gluonjit.engines.torch.writes import base_of, lent, opened, put_data, renew
 from gluonjit.errors import OptionError
 from gluonjit.graph import Kind, Spec, Value
 from gluonjit.hybrid.capture.cell import cache_counts
@@ -105,8 +105,9 @@ class TorchEngine(Adapter):
         """Finds the value of a view anew."""
         renew(lazy)
 
-    def detaching(self, name: str) -> Any:
+    def detaching(self, lazy: Any, name: str) -> Any:
         """The step from a tensor to its `data`, or what `detach` gives, of which views of it are made."""
+        base_of(lazy)  # a view that is a copy is the base
         return DETACHING[name]
 
     def opened(self, lazy: Any) -> Any:

@@ -181,7 +181,8 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
         batch = state.batch
         if batch is None or current(self).graph is not batch.graph or state.paused or state.trace is not None:
             return None
-        found = noted(wrap(self._v), self, _engine().detaching(name))
+        step = _engine().detaching(self, name)
+        found = noted(wrap(self._v), self, step)
         found._n = _UNSEEN
         return found
 

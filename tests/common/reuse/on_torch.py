@@ -190,7 +190,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Callable[[Any, Any], Any]], str]] = {
     "computes": (lambda net: lambda root, words: _frozen(net, root), "parameters or arguments alone"),
     "reads a weight": (
         lambda net: lambda root, words: root * net.node.x_weight[0, 0].item(),
-        "parameters or arguments alone",
+        "reads numbers of a tensor",
     ),
     "reads a tensor": (
         lambda net: lambda root, words: root * float(net.learned.detach()[0, 0]),

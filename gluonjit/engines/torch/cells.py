@@ -133,17 +133,11 @@ def _signature(
     cell: Cell, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Batch, learning: bool
 ) -> tuple[tuple[Any, ...], list[Value]]:
     """Returns what must be equal for calls to be of one record, and the values of a call's tensors."""
-    graph = batch.graph
     signature: list[Any] = [cell, learning, casts() if autocast() else False]
     if owner is not None:
         signature.append(batch.changes)
     values: list[Value] = []
-    for arg in args:
-        if arg.__class__ is LazyTensor and current(arg).graph is graph:
-            values.append(arg._v)
-            signature.append(arg._v.spec)
-        else:
-            _flatten(arg, owner, batch, signature, values)
+    _flatten_each(args, owner, batch, signature, values)
     for name, arg in kwargs.items():
         signature.append(name)
         _flatten(arg, owner, batch, signature, values)
@@ -185,18 +179,23 @@ def _result(place: Any, values: Sequence[Value], results: tuple[Value, ...]) -> 
     return wrap(results[place]) if place >= 0 else wrap(values[~place])
 
 
+def _flatten_each(args: Sequence[Any], owner: Any, batch: Batch, signature: list[Any], values: list[Value]) -> None:
+    """Appends the values and constants of arguments, of which most are values of the open batch."""
+    graph = batch.graph
+    for arg in args:
+        if arg.__class__ is LazyTensor and current(arg).graph is graph:
+            values.append(arg._v)
+            signature.append(arg._v.spec)
+        else:
+            _flatten(arg, owner, batch, signature, values)
+
+
 def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: list[Value]) -> None:
     """Appends an argument's values and plain constants. Raises NotOneNode where it holds something else."""
     kind = arg.__class__
     if kind is tuple or kind is list or kind is torch.Size:
         signature.append(kind)
-        graph = batch.graph
-        for item in arg:
-            if item.__class__ is LazyTensor and current(item).graph is graph:
-                values.append(item._v)
-                signature.append(item._v.spec)
-            else:
-                _flatten(item, owner, batch, signature, values)
+        _flatten_each(arg, owner, batch, signature, values)
         signature.append(None)
     elif arg is owner:
         signature.append(arg)

@@ -82,6 +82,7 @@ class Cell:
         self.paces = paces  # those of the model it belongs to
         self.chooses = paces.open
         self.operator = operator
+        self.joins = not operator  # calls that differ in lengths alone, as those of recurrent layers among operators
         self.made = False  # from source, by ourselves
         self.stateless = stateless  # of any module that looks so
         self.kinds: dict[Any, Kind] = {}

@@ -1,4 +1,4 @@
-"""Empty parts of captured results: backward from them gives zeros to all that the results come from.
+"""Empty parts of captured results, and what is computed from them: backward gives zeros to all that they come from.
 
 There is nothing to compute, so nothing runs: to autograd such a part is a function of the weights and inputs that the
 captured calls before it use.
@@ -13,11 +13,22 @@ import torch
 
 from gluonjit.engines.torch.arrays import LEARNABLE, device_named, dtype_named
 from gluonjit.engines.torch.hooked import applied
+from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.engines.torch.operands import concrete, current
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.trace import WITHOUT_HISTORY, Trace
 from gluonjit.graph import Graph, Kind, Value
 from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.reading import node_at
+from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.run.batch import Batch
+
+_SPLITTING = {
+    getattr(place, name)
+    for name in ("split", "split_with_sizes", "chunk", "tensor_split")
+    for place in (torch, torch.Tensor)
+}
+"""Functions that cut a tensor along an axis, one of whose parts may be empty."""
 
 
 class Nothing(torch.autograd.Function):  # type: ignore[misc]
@@ -39,13 +50,53 @@ class Nothing(torch.autograd.Function):  # type: ignore[misc]
 
 def empty_of(value: Value, key: Any) -> Any:
     """Returns `tensor[key]` of a value of the open batch's graph, where that has no entries."""
+    return _learning(_zeros(value)[key], [value])
+
+
+def empty_from(batch: Batch, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a function gives of pending tensors, if that has no entries; None if it has some, or fails."""
+    values: list[Value] = []
+
+    def stand_in(item: Any) -> Any:
+        if item.__class__ is not LazyTensor:
+            return item
+        value = current(item)
+        if value.graph is not batch.graph:
+            return concrete(item)
+        values.append(value)
+        return _zeros(value)
+
+    given, named = map_structure((args, kwargs), stand_in)
+    try:
+        found = func(*given, **named)
+    except (RuntimeError, IndexError, ValueError, TypeError):  # which it raises where it runs by itself
+        return None
+    parts = found if isinstance(found, (tuple, list)) else (found,)
+    if not values or not all([isinstance(part, torch.Tensor) for part in parts]):
+        return None
+    if func in _SPLITTING and args and any([part.numel() for part in parts]):
+        axis = args[2] if len(args) > 2 else kwargs.get("dim", 0)
+        sizes = [part.shape[axis] for part in parts]
+        return tuple([args[0].narrow(axis, sum(sizes[:k]), size) for k, size in enumerate(sizes)])
+    if any([part.numel() for part in parts]):
+        return None
+    return map_structure(found, lambda part: _learning(part, values))
+
+
+def _zeros(value: Value) -> Any:
     spec = value.spec
-    found = torch.zeros(spec.shape, dtype=dtype_named(spec.dtype), device=device_named(spec.device))[key]
-    if not value.taped or spec.dtype not in LEARNABLE or not torch.is_grad_enabled():
+    return torch.zeros(spec.shape, dtype=dtype_named(spec.dtype), device=device_named(spec.device))
+
+
+def _learning(found: Any, values: Sequence[Value]) -> Any:
+    """A tensor without entries, which gives zeros to what these values of a graph come from."""
+    taped = [value for value in values if value.taped and value.spec.dtype in LEARNABLE]
+    if not taped or not found.is_floating_point() or not torch.is_grad_enabled():
         return found
-    sources = _sources(value.graph, value.row_list())
-    made: dict[Any, Any] = vars(value.graph).setdefault("nothing", {})
-    place = (spec.dtype, spec.device, *map(id, sources))
+    graph = taped[0].graph
+    sources = _sources(graph, [row for value in taped for row in value.row_list()])
+    made: dict[Any, Any] = vars(graph).setdefault("nothing", {})
+    place = (found.dtype, found.device, *map(id, sources))
     if place not in made:  # one for all samples, so that zeros are added once
         made[place] = applied(Nothing, found.new_zeros(()), *sources) if sources else None
     return found.requires_grad_() if made[place] is None else found + made[place]

@@ -17,9 +17,11 @@ from gluonjit.engines.torch.cells import capture, cell_of, open_batch
 from gluonjit.engines.torch.decided import read_decided
 from gluonjit.engines.torch.doors import SORTS, admit
 from gluonjit.engines.torch.indexing import index, select, select_where
+from gluonjit.engines.torch.kinds import EMPTY
 from gluonjit.engines.torch.known import CHEAP, computed
 from gluonjit.engines.torch.lazy import LazyTensor, take_anew, waits
 from gluonjit.engines.torch.making import MAKING, enter, made, only_made
+from gluonjit.engines.torch.nothing import empty_from
 from gluonjit.engines.torch.observing import OBSERVING, observe
 from gluonjit.engines.torch.operands import concrete, is_made, share
 from gluonjit.engines.torch.packed import PACKING
@@ -30,7 +32,7 @@ from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
 from gluonjit.engines.torch.targets import target_of
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.writes import concrete_item, lent, opened, write, write_now
-from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -127,7 +129,15 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         why = refusal.with_traceback(None)  # else it and this frame would hold each other, and the arguments
     fewer = _without_empty(args, kwargs) if func in _JOINING else None
     if fewer is not None:
-        return call_operator(func, fewer, kwargs)
+        found = call_operator(func, fewer, kwargs)
+        for one in args[0]:
+            if not one.numel() and one.requires_grad:
+                found = found + one.sum()  # from which backward gives zeros
+        return found
+    if str(why) == EMPTY or not all([item.numel() for item in items_of(args, torch.Tensor)]):
+        empty = empty_from(batch, func, args, kwargs)
+        if empty is not None:
+            return empty
     numbers = _of_python(args, kwargs)
     if numbers is not None:
         return _found(func, name, *numbers)
@@ -153,7 +163,7 @@ def _without_empty(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, 
     shape = list(kept[0].shape)
     shape[axis] = 0
     for one in given:
-        fits = one.numel() or (not one.requires_grad and list(one.shape) in ([0], shape))
+        fits = one.numel() or list(one.shape) in ([0], shape)
         if one.dtype is not kept[0].dtype or one.device != kept[0].device or not fits:
             return None
     return (kept, *args[1:])

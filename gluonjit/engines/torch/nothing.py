@@ -105,30 +105,42 @@ def _learning(found: Any, values: Sequence[Value]) -> Any:
 def _sources(graph: Graph, rows: Sequence[int]) -> list[Any]:
     """Finds the tensors that require gradients and from which rows of the graph come."""
     found: dict[int, Any] = {}
+    known: dict[int, Any] = vars(graph).setdefault("origins", {})  # of rows that were met before
     pending, met = list(rows), set(rows)
     while pending:
         row = pending.pop()
-        node = node_at(graph.records, row)
-        if node is None:
-            tensors, operands = _given(graph, row), []
-        else:
-            record, number = node
-            if not is_recorded(record.mode):
-                continue
-            base, kind = record.base(number), record.kind
-            output = next(k for k, each in enumerate(kind.outputs) if 0 <= row - base - each.offset < each.spec.rows)
-            roles, tensors = _used(kind, output)
-            operands = [
-                (taken, operand.rows)
-                for k, (taken, operand) in enumerate(zip(record.operands_of(number), kind.operands))
-                if roles is None or k in roles
-            ]
+        origin = known.get(row)
+        if origin is None:
+            origin = known[row] = _origin(graph, row)
+        tensors, operands = origin
         found.update((id(tensor), tensor) for tensor in tensors if tensor.requires_grad)
-        for taken, count in operands:
-            more = set(taken if isinstance(taken, tuple) else range(taken, taken + count)) - met
+        for taken in operands:
+            more = set(taken) - met
             met |= more
             pending += more
     return list(found.values())
+
+
+def _origin(graph: Graph, row: int) -> tuple[list[Any], list[Sequence[int]]]:
+    """The tensors, and the rows of each operand, from which a row comes directly."""
+    node = node_at(graph.records, row)
+    if node is None:
+        return _given(graph, row), []
+    record, number = node
+    if not is_recorded(record.mode):
+        return [], []
+    base, kind = record.base(number), record.kind
+    output = next(k for k, each in enumerate(kind.outputs) if 0 <= row - base - each.offset < each.spec.rows)
+    used: dict[Any, Any] = vars(graph).setdefault("used", {})
+    if (id(kind), output) not in used:
+        used[id(kind), output] = (kind, *_used(kind, output))
+    _, roles, tensors = used[id(kind), output]
+    operands = [
+        taken if isinstance(taken, tuple) else range(taken, taken + operand.rows)
+        for k, (taken, operand) in enumerate(zip(record.operands_of(number), kind.operands))
+        if (roles is None or k in roles) and operand.dtype in LEARNABLE
+    ]
+    return tensors, operands
 
 
 def _given(graph: Graph, row: int) -> list[Any]:
@@ -142,7 +154,8 @@ def _given(graph: Graph, row: int) -> list[Any]:
 def _used(kind: Kind, output: int) -> tuple[set[int] | None, list[Any]]:
     """The operands, by number, and weights through which gradients go from a result; None stands for all operands."""
     program = program_of(kind)
-    if kind.split is not None or len(program.trace.operands) != len(kind.operands):
+    traced = program.results and len(program.trace.operands) == len(kind.operands)
+    if kind.split is not None or not traced:
         split = [] if kind.split is None else [program_of(product) for _, product in kind.split.products]
         return None, [tensor for each in (program, *split) for tensor in each.consts]
     reached = _reached(program.trace, program.results[output])

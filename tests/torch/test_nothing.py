@@ -55,7 +55,7 @@ PROGRAMS: dict[str, Any] = {
     "differences": lambda net, x: net.first(x).diff(dim=0).abs().sum(),
     "split": lambda net, x: sum(part.sum() for part in net.first(x).split([len(x) - 1, 1])),
     "behind a beginning": lambda net, x: torch.cat([torch.zeros(1, SIZE), net.first(x)[:-1]]).mul(net.second(x)).sum(),
-    "of a sum of rows": lambda net, x: (net.first(x).sum(0, keepdim=True) * net.second(x))[1:].sum() + net.other(x).sum(),
+    "of a sum of rows": lambda net, x: (net.first(x).sum(0, keepdim=True) * net.second(x))[1:].sum() + x.sum(),
     "none learns": lambda net, x: (net.first(x) > 0)[1:].any() * net.second(x).sum(),
 }
 

@@ -135,7 +135,7 @@ def _origin(graph: Graph, row: int) -> tuple[list[Any], list[Sequence[int]]]:
     if (id(kind), output) not in used:
         used[id(kind), output] = (kind, *_used(kind, output))
     _, roles, tensors = used[id(kind), output]
-    operands = [
+    operands: list[Sequence[int]] = [
         taken if isinstance(taken, tuple) else range(taken, taken + operand.rows)
         for k, (taken, operand) in enumerate(zip(record.operands_of(number), kind.operands))
         if (roles is None or k in roles) and operand.dtype in LEARNABLE

@@ -251,6 +251,14 @@ def write_now(func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     return target if found is memory else found
 
 
+def write_number(made: Any, key: Any, number: Any) -> None:
+    """Writes a number to a tensor that the program has made, as programs do one by one."""
+    refuse(WRITES)
+    _run_readers(made._c)
+    made._c[key] = number
+    _count(made)
+
+
 def _share(one: Any, other: Any) -> bool:
     return one is not None and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
 

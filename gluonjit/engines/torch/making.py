@@ -53,7 +53,7 @@ def made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def cast(found: Any) -> Any:
-    """What a tensor that the program has made is cast to, as one that it has made."""
+    """Returns what a tensor that the program has made was cast to, as one that it has made."""
     line = user_line()
     if line is None or found.__class__ is not torch.Tensor or found.requires_grad:
         return found

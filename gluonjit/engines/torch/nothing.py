@@ -54,7 +54,7 @@ def empty_of(value: Value, key: Any) -> Any:
 
 
 def empty_from(batch: Batch, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a function gives of pending tensors, if that has no entries; None if it has some, or fails."""
+    """Returns what a function gives of pending tensors, if that has no entries; None if it has some, or fails."""
     values: list[Value] = []
 
     def stand_in(item: Any) -> Any:

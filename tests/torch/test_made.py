@@ -94,6 +94,35 @@ def a_row_added_to(net: Net, x: Any, y: Any) -> Any:
     return found.tanh().sum()
 
 
+def decoded(net: Net, x: Any, y: Any) -> Any:
+    n = len(x)
+    back, best = torch.zeros(n, 4, dtype=torch.long), torch.full((n,), -1)
+    score = net.out(x[0])
+    for t in range(1, n):
+        score, back[t] = (score.unsqueeze(1) + net.out.weight[:, :4]).max(0)
+        score = score + net.out(x[t])
+    best[n - 1] = score.argmax()
+    for t in range(n - 2, -1, -1):
+        best[t] = back[t + 1].gather(0, best[t + 1].reshape(1))[0]
+    return net.out(x).gather(1, best.unsqueeze(1)).sum() + score.max()
+
+
+def truth_values(net: Net, x: Any, y: Any) -> Any:
+    found, kept = torch.ones(len(x), dtype=torch.bool), torch.empty(2, 4, dtype=torch.bool)
+    for t in range(1, len(x)):
+        found[t] = net.out(x[t]).sum() > 0
+    kept[0], kept[1] = y > 0, y < 0.1
+    return (net.out(x) * found.unsqueeze(1)).sum() + y.masked_fill(kept[0] & kept[1], 2.0).sum()
+
+
+def cast_numbers(net: Net, x: Any, y: Any) -> Any:
+    found, other = torch.zeros(len(x)).long(), torch.zeros(2, dtype=torch.long).float()
+    for t in range(len(x)):
+        found[t] = net.out(x[t]).argmax()
+    other[1] = y[0]
+    return net.out(x).gather(1, found.unsqueeze(1)).sum() + other.exp().sum()
+
+
 def summed(net: Net, x: Any, y: Any) -> Any:
     total, product = torch.zeros(len(x), 4), torch.full((4,), 0.5)
     for _ in range(3):
@@ -161,6 +190,9 @@ def without_recording(net: Net, x: Any, y: Any) -> Any:
 
 
 CAPTURED: dict[str, Body] = {
+    "decoded": decoded,
+    "truth values": truth_values,
+    "cast numbers": cast_numbers,
     "row by row": row_by_row,
     "by negative numbers": by_negative_numbers,
     "by slices": by_slices,
@@ -191,6 +223,34 @@ def its_data(net: Net, x: Any, y: Any) -> Any:
     alias, given = found.data, torch.as_tensor(found)
     found[0] = y.detach()
     return (y * alias.sum()).sum() + (given * y).sum()
+
+
+def views_of_integers(net: Net, x: Any, y: Any) -> Any:
+    """Which are read at once, so that later writes to them are seen in what they are a part of."""
+    found = torch.zeros(4, 2, dtype=torch.long)
+    row, flat = found[0], found.view(-1)
+    found[1] = y[:2].argsort()
+    row += 2
+    flat[7] = 5
+    memory = torch.zeros(2, dtype=torch.long)
+    seen = memory.numpy()
+    memory[0] = y.argmax()
+    seen[1] = 3
+    assert row.tolist() == [2, 2] and int(found[3, 1]) == 5
+    return (found.float().exp().sum() + memory.float().exp().sum()) * y.sum()
+
+
+def integers_that_are_read(net: Net, x: Any, y: Any) -> Any:
+    seen, order, mask = torch.zeros(4, dtype=torch.bool), torch.zeros(4, dtype=torch.long), torch.zeros(4, 4).bool()
+    for k in (2, 0, 2):
+        if not seen[k]:
+            y = y * 2
+        seen[k] = True
+        order[k] = 3 - k
+        mask[k, :k] = 1
+    mask |= torch.eye(4, dtype=torch.bool)
+    assert seen.tolist() == [True, False, True, False] and [int(k) for k in order] == [3, 0, 1, 0]
+    return y[seen].sum() + y[order].exp().sum() + (y + mask.float()).sum() + y.masked_fill(mask[2], 0.0).sum()
 
 
 def kept_for_later(net: Net, x: Any, y: Any) -> Any:
@@ -225,6 +285,8 @@ def by_torchscript(net: Net, x: Any, y: Any) -> Any:
 MORE: dict[str, Body] = {
     "memory of numpy": memory_of_numpy,
     "its data": its_data,
+    "views of integers": views_of_integers,
+    "integers that are read": integers_that_are_read,
     "kept for later": kept_for_later,
     "a parameter": a_parameter,
     "read": read,

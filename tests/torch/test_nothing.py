@@ -48,6 +48,15 @@ PROGRAMS: dict[str, Any] = {
     "of what is quiet": lambda net, x: (quietly(net.first, x) * net.second(x))[NONE].sum(),
     "of an empty part": lambda net, x: net.second(net.first(x) + net.other(x)[NONE].sum())[NONE].sum(),
     "messages": messages,
+    "rows": lambda net, x: (net.second(net.first(x)[1:]) - net.first(x)[:-1]).pow(2).sum(),
+    "columns": lambda net, x: net.second(net.first(x)[None][:, :-1]).sum() + net.other(x).sum(),
+    "of nothing": lambda net, x: (net.first(x)[1:] * net.second(x)[0]).sum(),
+    "narrow": lambda net, x: net.first(x).narrow(0, 0, len(x) - 1).sum(),
+    "differences": lambda net, x: net.first(x).diff(dim=0).abs().sum(),
+    "split": lambda net, x: sum(part.sum() for part in net.first(x).split([len(x) - 1, 1])),
+    "behind a beginning": lambda net, x: torch.cat([torch.zeros(1, SIZE), net.first(x)[:-1]]).mul(net.second(x)).sum(),
+    "of a sum of rows": lambda net, x: (net.first(x).sum(0, keepdim=True) * net.second(x))[1:].sum() + x.sum(),
+    "none learns": lambda net, x: (net.first(x) > 0)[1:].any() * net.second(x).sum(),
 }
 
 
@@ -90,9 +99,11 @@ def test_gradients_are_zeros_or_none_as_eagerly(name: str, lengths: list[int], w
             assert_close(a, b, name)
 
 
-def test_nothing_runs_for_an_empty_part() -> None:
-    net = gluonjit.hybridize(Net(), dynamic_batch=True)
-    net.program = messages
+@pytest.mark.parametrize("way", [{"granularity": "op"}, {"granularity": "cell"}], ids=str)
+@pytest.mark.parametrize("name", [*PROGRAMS][10:])
+def test_nothing_runs_for_an_empty_part(name: str, way: dict[str, Any]) -> None:
+    net = gluonjit.hybridize(Net(), dynamic_batch=True, **way)
+    net.program = PROGRAMS[name]
     with gluonjit.batching() as batch:
         total = sum(net(torch.randn(length, SIZE)) for length in (1, 3, 1, 2, 1))
     total.backward()

@@ -72,6 +72,34 @@ def test_a_layer_is_one_node_where_operators_are(name: str, way: dict[str, Any])
     assert launches(report, "layer") == (len(LENGTHS), 1)
 
 
+class Functional(nn.Module):
+    """A layer that is called as a function, with weights of the program's, between branches."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name, self.embed, self.layer = name, nn.Embedding(20, 4), LAYERS[name](4, 3, bidirectional=True)
+        self.ends = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+
+    def forward(self, words: Any) -> Any:
+        function = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN": torch.rnn_tanh, "ReLU": torch.rnn_relu}[self.name]
+        x, begin = self.embed(words).unsqueeze(1), torch.zeros(2, 1, 3)
+        state = (begin, begin) if self.name == "LSTM" else begin
+        found = function(x, state, self.layer._flat_weights, True, 1, 0.0, self.training, True, False)
+        return found[0].pow(2).sum() + self.ends[int(words[0]) % 2](found[1][0, 0]).sum()
+
+
+@pytest.mark.parametrize("way", [{"granularity": "op"}, {"granularity": "cell"}, {}], ids=str)
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_called_as_functions_run_together(name: str, way: dict[str, Any]) -> None:
+    net = Functional(name)
+    assert_same(net, sentences(), value, **way)
+    gluonjit.hybridize(net, dynamic_batch=False)
+    report = assert_same(net, sentences((2, 5, 3, 4, 1)), value, **way)
+    assert report.flushes == 1
+    calls, ran = launches(report, {"RNN": "rnn_tanh", "ReLU": "rnn_relu"}.get(name, name.lower()))
+    assert calls == len(LENGTHS) and ran <= 2
+
+
 @pytest.mark.parametrize("way", [{"granularity": "graph"}, {"sharing": False}, {"granularity": "cell"}], ids=str)
 def test_every_way_to_batch_gives_the_same(way: dict[str, Any]) -> None:
     assert_same(Reader(nn.LSTM(4, 3, bidirectional=True)), sentences(), value, **way)

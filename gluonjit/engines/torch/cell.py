@@ -55,6 +55,7 @@ class Cell(BatchedCell):
     ) -> None:
         super().__init__(name, options, paces)
         self.operator = operator
+        self.joins = not operator  # calls that differ in lengths alone, as those of recurrent layers among operators
         self.made = False  # from source, by ourselves
         self.stateless = stateless  # of any module that looks so
         self.by_rows: dict[Any, list[Any]] = {}  # what was traced, but for their numbers of rows

@@ -21,6 +21,7 @@ from gluonjit.engines.torch.lazy import LazyTensor, as_known, take_anew, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
 from gluonjit.engines.torch.operands import NotAnOperand, current, leaf, value_of
 from gluonjit.engines.torch.records import ASKED, NotOneNode, looks_of, record_of, trace_again
+from gluonjit.engines.torch.recurrent import RECURRENT
 from gluonjit.engines.torch.structure import Constant, Written
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.graph.entries import entries_at
@@ -117,7 +118,7 @@ def capture(
     elif not cell.operator and AGAIN.due():
         trace_again(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key, record)
     given: Sequence[Value] = values
-    if not cell.operator and (laid_in is not None or cell.laid is not None or record.kind.apart):
+    if cell.joins and (laid_in is not None or cell.laid is not None or record.kind.apart):
         given = [_laid(batch, value, spec) for value, spec in zip(values, record.kind.operands)]
         if cell.laid is None and record.kind.apart and given != values:
             cell.laid = {}
@@ -311,6 +312,7 @@ def cell_of(func: Any, name: str) -> Cell:
     cell = _operators.get(func)
     if cell is None:
         cell = _operators[func] = Cell(name, Options(), operator=True)
+        cell.joins = func in RECURRENT
         while len(_operators) > _MOST:
             DOORS.pop(_operators.popitem(last=False)[0], None)
             if FAST is not None:

@@ -45,6 +45,7 @@ UNROLLED = (
     "it runs more operators the larger its operands are, as a loop over a length does: the calls of each iteration are "
     "captured instead"
 )
+EMPTY = "it returns a tensor without elements"
 _LONG, _COUNTS = 64, 3  # operators of a trace, and different numbers of them in traces that differ in sizes
 
 
@@ -180,7 +181,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
     if not places:
         raise ResultWithoutTensors(structure)
     if any(0 in trace.shapes[place][0] for place in places):
-        return "it returns a tensor without elements"
+        return EMPTY
     trace = pruned(trace, places)
     apart = trace.apart()
     if apart:

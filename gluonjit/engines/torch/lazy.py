@@ -262,7 +262,8 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
         return numbers.copy() if copy else numbers
 
     def __bool__(self) -> bool:
-        return bool(_read(self))
+        found: bool | None = _engine().assumed(self)
+        return bool(_read(self)) if found is None else found
 
     def __float__(self) -> float:
         return float(_read(self))

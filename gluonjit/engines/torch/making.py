@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.arrays import FLOATS
+from gluonjit.engines.torch.arrays import FLOATS, WHOLE
 from gluonjit.engines.torch.cells import open_batch
+from gluonjit.engines.torch.known import is_whole
 from gluonjit.engines.torch.lazy import LazyTensor, as_known, wrap
 from gluonjit.engines.torch.operands import MADE, NotAnOperand, is_made, leaf
+from gluonjit.graph import user_line
 from gluonjit.graph.values import mode_of
 from gluonjit.hybrid.capture.guards.owners import USER, owner_of
 from gluonjit.hybrid.run.state import LOCAL
@@ -50,6 +52,16 @@ def made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return found
 
 
+def cast(found: Any) -> Any:
+    """Returns what a tensor that the program has made was cast to, as one that it has made."""
+    line = user_line()
+    if line is None or found.__class__ is not torch.Tensor or found.requires_grad:
+        return found
+    if found.is_floating_point():
+        return _as_made(found)
+    return _as_made(found) if is_whole(found) and _may_wait(line[0]) else found
+
+
 def _as_made(tensor: Any) -> LazyTensor:
     """A tensor of the program's own, which is no part of a graph until a pending one is written to it."""
     found = as_known(tensor)
@@ -73,8 +85,27 @@ _users: dict[CodeType, bool] = {}
 _MOST = 4096
 
 
+_integers: dict[CodeType, int] = {}
+_TRIED = 32
+_WRITTEN = -1
+
+
+def _may_wait(code: CodeType) -> bool:
+    """Tells whether pending integers may be written to those that a function makes: not if none of its first were.
+
+    Most are masks and numbers that a program fills by itself, one by one, which takes longer if they are lazy.
+    """
+    made = _integers.get(code, 0)
+    if made == _WRITTEN:
+        return True
+    if len(_integers) >= _MOST:
+        _integers.clear()
+    _integers[code] = min(made + 1, _TRIED)
+    return made < _TRIED
+
+
 def _creating(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a function that creates a tensor: floats that a captured sample makes are lazy.
+    """Wraps a function that creates a tensor: numbers of the host that a captured sample makes are lazy, and floats.
 
     A plain tensor that a pending one is written to would have to be computed at once. Until then it is no part of a
     graph: what does without pending tensors runs on its memory, as in eager execution.
@@ -86,7 +117,8 @@ def _creating(function: Callable[..., Any]) -> Callable[..., Any]:
         state = LOCAL.state
         if not state.inside or state.paused or state.trace is not None or found.__class__ is not torch.Tensor:
             return found
-        if not found.is_floating_point() or found.requires_grad or found.layout is not torch.strided:
+        whole = not found.is_floating_point()
+        if found.requires_grad or found.layout is not torch.strided or (whole and not is_whole(found)):
             return found
         frame = sys._getframe(1)
         mine = _users.get(frame.f_code)
@@ -94,9 +126,9 @@ def _creating(function: Callable[..., Any]) -> Callable[..., Any]:
             if len(_users) >= _MOST:
                 _users.clear()
             mine = _users[frame.f_code] = owner_of(frame.f_code, frame.f_globals) == USER
-        if not mine or (function is _TENSOR and found.numel() != 1):
+        if not mine or (function is _TENSOR and (whole or found.numel() != 1)):
             return found
-        return _as_made(found)
+        return found if whole and not _may_wait(frame.f_code) else _as_made(found)
 
     create.__module__, create.__qualname__ = torch.__name__, create.__name__  # by which pickle finds it
     return create
@@ -112,11 +144,25 @@ def enter(made: Any, axes: int = 0) -> None:
 
     axes: how many integers choose an entry, if that is what is done next, so that its entries are rows.
     """
+    if made._v.spec.dtype in WHOLE and not is_alone(made._c):
+        return
     try:
         made._v = leaf(open_batch(), made._c, mode_of(axes) if axes > 1 else "")
     except NotAnOperand:
         return
     made._c = made._k = None
+    line = user_line() if made._v.spec.dtype in WHOLE else None
+    if line is not None:
+        _integers[line[0]] = _WRITTEN
+
+
+def is_alone(tensor: Any) -> bool:
+    """Tells whether no other tensor has a part of its memory, as views of integers have, which are read at once."""
+    memory = tensor.untyped_storage()
+    return _COUNTED and torch._C._storage_Use_Count(memory._cdata) <= 2
+
+
+_COUNTED = hasattr(torch._C, "_storage_Use_Count")
 
 
 def only_made(items: Iterable[Any]) -> bool:

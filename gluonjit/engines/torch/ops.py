@@ -10,15 +10,18 @@ import torch
 from gluonjit.engines.torch.accumulating import accumulated
 from gluonjit.engines.torch.aliases import DATA, VIEWING, linked
 from gluonjit.engines.torch.arrays import FLOATS
+from gluonjit.engines.torch.assumed import EXPANDED
 from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, cell_of, open_batch
 from gluonjit.engines.torch.decided import read_decided
 from gluonjit.engines.torch.doors import SORTS, admit
 from gluonjit.engines.torch.indexing import index, select, select_where
+from gluonjit.engines.torch.kinds import EMPTY
 from gluonjit.engines.torch.known import CHEAP, computed
 from gluonjit.engines.torch.lazy import LazyTensor, take_anew, waits
-from gluonjit.engines.torch.making import MAKING, enter, made, only_made
+from gluonjit.engines.torch.making import MAKING, cast, enter, made, only_made
+from gluonjit.engines.torch.nothing import empty_from
 from gluonjit.engines.torch.observing import OBSERVING, observe
 from gluonjit.engines.torch.operands import concrete, is_made, share
 from gluonjit.engines.torch.packed import PACKING
@@ -28,11 +31,13 @@ from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
 from gluonjit.engines.torch.targets import target_of
 from gluonjit.engines.torch.trace import NeedsValue
-from gluonjit.engines.torch.writes import concrete_item, lent, opened, write, write_now
-from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.engines.torch.writes import concrete_item, lent, opened, write, write_now, write_number
+from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 
+_CASTING = {getattr(torch.Tensor, name) for name in ("long", "int", "bool", "byte", "float", "double", "type", "to")}
+_PUT = torch.Tensor.__setitem__
 _DETACHING = {torch.detach, torch.Tensor.detach, DATA}
 
 
@@ -51,16 +56,21 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         if target.__class__ is LazyTensor:
             return write_now(func, target, args, kwargs)
         return run_now(func, args, kwargs)
+    if func in EXPANDED:
+        return EXPANDED[func](*args, **kwargs)
     if func in MAKING and state.inside and args[0].__class__ is LazyTensor:
         found = made(func, args, kwargs)
         if found is not None:
             return found
+    if func is _PUT and state.inside and is_made(args[0]) and _is_number(args[2]):
+        if all(map(_is_number, args[1] if args[1].__class__ is tuple else (args[1],))):
+            return write_number(*args)
     take_anew((*args, *kwargs.values()) if kwargs else args)
     name = getattr(func, "__name__", str(func))
     target = target_of(func, name, args, kwargs)
     if target.__class__ is LazyTensor:
         return write(func, name, target, args, kwargs)
-    if args and is_made(args[0]) and state.inside and func in VIEWING:
+    if args and is_made(args[0]) and state.inside and func in VIEWING and args[0]._v.spec.dtype in FLOATS:
         enter(args[0], _integers(func, args))
     elif only_made(args) and not waits(kwargs):
         return _of_made(func, args, kwargs)
@@ -88,6 +98,10 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     return linked(func, args, kwargs, found) if func in VIEWING else found
 
 
+def _is_number(item: Any) -> bool:
+    return item.__class__ is int or item.__class__ is float or item.__class__ is bool
+
+
 def _integers(func: Any, args: tuple[Any, ...]) -> int:
     """The number of integers by which `[]` takes an entry; 0 in other cases."""
     key = args[1] if func is torch.Tensor.__getitem__ and len(args) == 2 else None
@@ -100,7 +114,9 @@ def _of_made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         map_structure(args, lambda item: share(item) if item.__class__ is LazyTensor else item)
     found = run_now(func, args, kwargs)
     lazy = args[0]
-    return lazy if lazy.__class__ is LazyTensor and found is lazy._c else found
+    if lazy.__class__ is LazyTensor and found is lazy._c:
+        return lazy
+    return cast(found) if func in _CASTING and is_made(lazy) and LOCAL.state.inside else found
 
 
 def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -124,7 +140,15 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         why = refusal.with_traceback(None)  # else it and this frame would hold each other, and the arguments
     fewer = _without_empty(args, kwargs) if func in _JOINING else None
     if fewer is not None:
-        return call_operator(func, fewer, kwargs)
+        found = call_operator(func, fewer, kwargs)
+        for one in args[0]:
+            if not one.numel() and one.requires_grad:
+                found = found + one.sum()  # from which backward gives zeros
+        return found
+    if str(why) == EMPTY or not all([item.numel() for item in items_of(args, torch.Tensor)]):
+        empty = empty_from(batch, func, args, kwargs)
+        if empty is not None:
+            return empty
     numbers = _of_python(args, kwargs)
     if numbers is not None:
         return _found(func, name, *numbers)
@@ -150,7 +174,7 @@ def _without_empty(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, 
     shape = list(kept[0].shape)
     shape[axis] = 0
     for one in given:
-        fits = one.numel() or (not one.requires_grad and list(one.shape) in ([0], shape))
+        fits = one.numel() or list(one.shape) in ([0], shape)
         if one.dtype is not kept[0].dtype or one.device != kept[0].device or not fits:
             return None
     return (kept, *args[1:])

@@ -342,7 +342,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
 
         def stand_in(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
-                return self._shapes[self._position(value)]
+                like = self._shapes[self._position(value)]
+                return torch.ones_like(like) if known.random else like  # which are probabilities, and deviations
             if isinstance(value, (list, tuple)):
                 return [stand_in(item) for item in value]
             return torch.device("cpu") if isinstance(value, torch.device) else value

@@ -81,6 +81,8 @@ WHOLE: dict[Any, Callable[..., Any]] = {
         (torch.rnn_relu, torch.ops.aten.rnn_relu),
     )
 }
+RECURRENT = frozenset(WHOLE)
+"""Those of layers, of which sequences of any length run together."""
 WHOLE[_ONE_HOT] = _one_hot
 """Functions of PyTorch's, and for each one that can be recorded as one operator."""
 

@@ -28,6 +28,7 @@ from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.records import NotOneNode, noting
 from gluonjit.engines.torch.replacing import replaced
 from gluonjit.engines.torch.targets import WRITES
+from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.graph import Value
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.capture.structure import map_structure
@@ -109,6 +110,20 @@ def _apart(value: Value, computed: Any) -> Value:
 _cells: OrderedDict[Any, tuple[Cell, Callable[..., Any]]] = OrderedDict()
 
 
+def _fill_diagonal(tensor: Any, value: Any, wrap: bool = False) -> Any:
+    """Writes a number to the diagonal of a matrix, by a mask; one that is taller than wide may have several."""
+    if isinstance(value, torch.Tensor):
+        raise NeedsValue  # PyTorch reads it
+    rows, columns = tensor.shape  # of others nothing but their memory tells where it is
+    numbers = torch.arange(rows * columns, device=tensor.device).reshape(rows, columns)
+    mask = numbers % (columns + 1) == 0
+    return tensor.masked_fill_(mask if wrap else mask & (numbers < columns * columns), value)
+
+
+_INSTEAD = {torch.Tensor.fill_diagonal_: _fill_diagonal}
+"""Methods that look at memory, in which a batch has others beside it, and what writes the same."""
+
+
 def _captured(
     func: Any,
     name: str,
@@ -135,7 +150,7 @@ def _captured(
     key = (func, path, by_out, quiet, taped)
     known = _cells.get(key)
     if known is None:
-        known = _cells[key] = (Cell(name, Options(), operator=True), _writer(*key))
+        known = _cells[key] = (Cell(name, Options(), operator=True), _writer(_INSTEAD.get(func, func), *key[1:]))
         while len(_cells) > _MOST:
             _cells.popitem(last=False)
     cell, run = known
@@ -249,6 +264,14 @@ def write_now(func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if tuple(memory.shape) != target._v.spec.shape:
         target._v = _apart(target._v, memory)
     return target if found is memory else found
+
+
+def write_number(made: Any, key: Any, number: Any) -> None:
+    """Writes a number to a tensor that the program has made, as programs do one by one."""
+    refuse(WRITES)
+    _run_readers(made._c)
+    made._c[key] = number
+    _count(made)
 
 
 def _share(one: Any, other: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -37,13 +37,15 @@ from gluonjit.hybrid.run.state import State
 class _Held(NamedTuple):
     """Contents of a batch when its flush began.
 
-    captured: in which way; samples: how many, and their numbers; carried: those that use what ran before.
+    captured: in which way; samples: how many, and their numbers; carried: those that use what ran before; due: checks
+    of what it computes.
     """
 
     captured: Setting
     samples: int
     numbers: range
     carried: set[int]
+    due: list[Callable[[], None]]
 
 
 class FlushingBatch(Batch):
@@ -90,7 +92,9 @@ class FlushingBatch(Batch):
                 times["analysis"] = self._took("analysis", "analysis", begin)
                 options = self._run_options()
                 with self.engine.running():
-                    history = self._run(graph, plan, held.samples, provenance, options, times, wait)
+                    history = self._run(graph, plan, held.samples, provenance, options, times, wait or bool(held.due))
+                for check in held.due:
+                    check()
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
             self.sample = 0  # the minibatch is lost
@@ -113,14 +117,14 @@ class FlushingBatch(Batch):
 
     def _start_over(self, graph: Graph) -> _Held:
         """Begins an empty graph; this one is complete."""
-        captured, samples, carried = self.setting, self.samples, self.carried
+        captured, samples, carried, due = self.setting, self.samples, self.carried, self.due
         self.reset()
         for record in graph.records.values():
             record.complete()
         self.samples = 0
         if carried:
             self.carried = set()
-        return _Held(captured, samples, range(self.sample - samples, self.sample), carried)
+        return _Held(captured, samples, range(self.sample - samples, self.sample), carried, due)
 
     def _plan(self, graph: Graph, planner: Planner, held: _Held) -> Plan:
         """Plans what was captured, and tells the report and the stretch how the plan was chosen."""

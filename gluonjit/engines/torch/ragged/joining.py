@@ -143,7 +143,7 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
     That is exchanged, in the open batch too if the rows of its results stay as they are.
     """
     cell, batch = call.cell, call.batch
-    if not _may_differ(kind, traced.trace) or "arity" in batch.options.without:
+    if not cell.joins or not _may_differ(kind, traced.trace) or "arity" in batch.options.without:
         return kind
     known: _Lengths = cell.joints.setdefault(_KEY, _Lengths())
     new = _Waiting(kind, traced, call.noted)
@@ -170,7 +170,7 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
 def _may_differ(kind: Kind, trace: Trace) -> bool:
     """Tells whether calls like this may come with other sizes, and do not run with them already."""
     rest = _rest(kind)
-    if kind.lone or kind.operator or rest.children or kind.apart:
+    if kind.lone or rest.children or kind.apart:
         return False
     return any(max(spec.shape[rest.poly :], default=1) > 1 for spec in trace.operands)
 

@@ -111,4 +111,6 @@ OVER_ALL = {
     "min.default": _smallest,
     "any.default": _any,
     "all.default": _all,
+    "_is_any_true.default": _any,
+    "_is_all_true.default": _all,
 }

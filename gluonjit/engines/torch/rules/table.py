@@ -47,6 +47,7 @@ _ROWS: list[tuple[Rule, str]] = [
     (linear.attention, "_scaled_dot_product_flash_attention_for_cpu.default"),
     (reductions.reduced, "sum.dim_IntList sum.default mean.dim mean.default amax.default amin.default max.dim min.dim"),
     (reductions.reduced, "max.default min.default any.dim any.default all.dim all.default prod.dim_int prod.default"),
+    (reductions.reduced, "_is_any_true.default _is_all_true.default"),
     (reductions.reduced, "argmax.default argmin.default logsumexp.default var.correction std.correction"),
     (reductions.reduced, "linalg_vector_norm.default norm.ScalarOpt_dim var_mean.correction"),
     (reductions.kept, "_softmax.default _log_softmax.default cumsum.default cumprod.default sort.default topk.default"),

@@ -1,0 +1,158 @@
+"""Checks of arguments in `torch.distributions`: they run nothing, and raise once their batch has run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Callable
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import distributions as D  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+from torch_support import assert_same  # noqa: E402
+
+import gluonjit  # noqa: E402
+from gluonjit.errors import FlushError  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+class Model(nn.Module):
+    """A state of a sample, and a program that makes distributions of it."""
+
+    def __init__(self, body: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.body, self.lift = body, nn.Linear(3, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.body(torch.tanh(self.lift(x)))
+
+
+def samples(bad: int = -1) -> list[Any]:
+    return [torch.full((3,), float("nan")) if number == bad else torch.randn(3) for number in range(5)]
+
+
+def total(net: Any, x: Any) -> Any:
+    return net(x).sum()
+
+
+def elbo(h: Any) -> Any:
+    posterior = D.Normal(h, h.exp())
+    prior = D.Normal(torch.zeros(4), torch.ones(4))
+    return D.kl_divergence(posterior, prior).sum() + posterior.log_prob(torch.ones(4)).sum() + posterior.entropy().sum()
+
+
+BODIES = {
+    "normal": elbo,
+    "independent": lambda h: D.Independent(D.Normal(h, F.softplus(h)), 1).log_prob(torch.zeros(4)),
+    "value": lambda h: D.Normal(torch.zeros(4), 1.0).log_prob(h),
+    "categorical": lambda h: D.Categorical(logits=h).log_prob(torch.tensor(2)) + D.Categorical(logits=h).entropy(),
+    "probabilities": lambda h: D.Categorical(torch.softmax(h, -1)).log_prob(torch.tensor(2)),
+    "bernoulli": lambda h: D.Bernoulli(logits=h).log_prob(torch.ones(4)),
+    "geometric": lambda h: D.Geometric(h.sigmoid()).log_prob(torch.ones(4)),
+    "mixture": lambda h: D.MixtureSameFamily(D.Categorical(logits=h), D.Normal(h, h.exp())).log_prob(torch.tensor(0.3)),
+    "likelihood": lambda h: F.gaussian_nll_loss(h, torch.zeros(4), h.exp()),
+    "likelihood of one variance": lambda h: F.gaussian_nll_loss(h, torch.zeros(4), h[:1].exp(), True, reduction="sum"),
+    "likelihood of a module": lambda h: nn.GaussianNLLLoss()(h, torch.zeros(4), h.exp()),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_checks_run_nothing(name: str) -> None:
+    report = assert_same(Model(BODIES[name]), samples(), total, granularity="cell")
+    assert report.flushes == 1
+    assert not [found for found in report.unbatched if "true" in found]
+
+
+def test_drawn_classes_are_checked_without_running_them() -> None:
+    net = Model(lambda h: D.Categorical(logits=10 * h).log_prob(D.Categorical(logits=10 * h).sample()))
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="cell")
+    found = [net(x) for x in samples()]
+    assert all(float(one) <= 0 for one in found)
+    assert gluonjit.explain().flushes == 1
+
+
+WRONG = {
+    "a parameter": (lambda h: D.Normal(h, h).log_prob(torch.zeros(4)), "parameter scale"),
+    "a value": (lambda h: D.Exponential(torch.ones(4)).log_prob(h), "value argument"),
+    "of a part": (lambda h: D.Independent(D.Normal(h, h), 1).log_prob(torch.zeros(4)), "parameter scale"),
+    "probabilities": (lambda h: D.Categorical(h).entropy(), "parameter probs"),
+    "variance": (lambda h: F.gaussian_nll_loss(h, torch.zeros(4), h), "var has negative entry"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_check_that_does_not_hold_raises_when_its_batch_runs(name: str) -> None:
+    body, text = WRONG[name]
+    net, minibatch = Model(body), samples()
+    with pytest.raises(ValueError, match=text) as eager:
+        for number, x in enumerate(minibatch):  # noqa: B007 (the one that fails)
+            net(x)
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="cell")
+    found = [net(x) for x in minibatch]
+    with pytest.raises(FlushError, match=text) as batched:
+        sum(one.sum() for one in found).backward()
+    assert isinstance(batched.value, ValueError)
+    assert str(eager.value).partition("\n")[0] in str(batched.value)
+    assert f"In sample {number}, at " in str(batched.value) and "test_assumed.py" in str(batched.value)
+
+
+def test_the_sample_of_a_check_is_named_and_the_next_minibatch_runs() -> None:
+    net = Model(lambda h: D.Normal(h, h.exp()).log_prob(torch.zeros(4)))
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="cell")
+    found = [net(x) for x in samples(bad=3)]
+    with pytest.raises(ValueError, match=r"loc(.|\n)*In sample 3"):
+        found[0].tolist()
+    assert_same(Model(elbo), samples(), total, granularity="cell")
+
+
+def test_a_check_sees_what_was_there_before_a_write() -> None:
+    def body(h: Any) -> Any:
+        scale = h * 1
+        found = D.Normal(h, scale).log_prob(torch.zeros(4))
+        scale.fill_(1.0)
+        return found
+
+    net = Model(body)
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="cell")
+    found = [net(x) for x in samples()]
+    with pytest.raises(ValueError, match="valid"):
+        found[0].tolist()
+
+
+def test_checks_in_samples_that_nobody_waits_for() -> None:
+    net = Model(lambda h: D.Normal(h, h).log_prob(torch.zeros(4)))
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="cell", flush_at=2)
+    with torch.no_grad(), pytest.raises(ValueError, match="scale"):
+        for x in samples():
+            net(x)
+
+
+def test_without_validation_nothing_is_checked() -> None:
+    net = Model(lambda h: D.Normal(h, h, validate_args=False).log_prob(torch.zeros(4)))
+    assert assert_same(net, samples(), lambda net, x: net(x).isnan().sum() * 0.0 + net(x).nansum()).flushes
+
+
+@pytest.fixture
+def unvalidated() -> Iterator[None]:
+    before = D.Distribution._validate_args
+    D.Distribution.set_default_validate_args(False)
+    yield
+    D.Distribution.set_default_validate_args(before)
+
+
+@pytest.mark.usefixtures("unvalidated")
+def test_validation_may_be_off() -> None:
+    report = assert_same(Model(BODIES["bernoulli"]), samples(), total, granularity="cell")
+    assert "_is_all_true" not in report.kinds
+
+
+def test_other_readers_of_truth_values_run_what_is_pending() -> None:
+    net = Model(lambda h: h * 2 if torch._is_all_true(h > 0) else h)
+    assert assert_same(net, samples(), total, granularity="cell").flushes > 1

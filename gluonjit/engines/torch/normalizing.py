@@ -1,0 +1,94 @@
+"""BatchNorm in training, as one node whose running statistics are written when it has run."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.cells import capture, open_batch
+from gluonjit.engines.torch.hooked import autocast
+from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.engines.torch.records import NotOneNode
+from gluonjit.engines.torch.statistics import Call, may_wait
+from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL
+
+_cells: WeakKeyDictionary[Any, Cell] = WeakKeyDictionary()
+
+
+def normalized(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Captures a call of a module that keeps statistics, inside of a sample; None where it has to run as it is."""
+    state = LOCAL.state
+    account = open_batch().own
+    if any([id(buffer) in account.versions for buffer in module._buffers.values()]):
+        state.flush("running statistics are written to")  # of which PyTorch keeps no count
+    if kwargs or len(args) != 1 or args[0].__class__ is not LazyTensor or state.recorded is not None:
+        return None
+    return _captured(module, args[0])
+
+
+def batch_norm_by_itself(given: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
+    """Normalizes by the statistics of this call; returns that, means and unbiased variances of channels."""
+    found = torch.nn.functional.batch_norm(given, None, None, weight, bias, True, 0.0, eps)
+    variance, mean = torch.var_mean(given.detach(), [0, *range(2, given.dim())])
+    return found, mean, variance
+
+
+def _captured(module: Any, given: Any) -> Any:
+    """A call as one node; None where it has to run as it is."""
+    module._check_input_dim(given)
+    batch = open_batch()
+    weight, bias, statistics = module.weight, module.bias, (module.running_mean, module.running_var)
+    count = module.num_batches_tracked
+    shape, dtype = given.shape, given.dtype
+    if dtype not in _FLOATS or shape.numel() <= shape[1] or shape[1] != module.num_features or _otherwise():
+        return None
+    if count.__class__ is not torch.Tensor or statistics[0] is statistics[1]:
+        return None
+    for tensor in (weight, bias):
+        if tensor is not None and not (tensor.__class__ is torch.nn.Parameter and _fits(tensor, given)):
+            return None
+    for running in statistics:
+        if running is None or not _fits(running, given) or not may_wait(batch, running):
+            return None
+    return _node(module, given, batch, statistics)
+
+
+def _cell_of(module: Any) -> Cell:
+    """The cell of such calls of a module: those of any length run together."""
+    found = _cells.get(module)
+    if found is None:
+        found = _cells[module] = Cell("batch_norm", Options(), stateless=True)
+    return found
+
+
+def _node(module: Any, given: Any, batch: Batch, statistics: tuple[Any, Any]) -> Any:
+    try:
+        args = (given, module.weight, module.bias, module.eps)
+        found, *own = capture(_cell_of(module), None, batch_norm_by_itself, args, {}, batch)
+    except NotOneNode:
+        return None
+    with torch.no_grad():
+        module.num_batches_tracked.add_(1)
+    momentum = module.momentum
+    factor = 1.0 / float(module.num_batches_tracked) if momentum is None else float(momentum)
+    batch = LOCAL.state.batch or batch
+    batch.own.statistics.add([Call(running, factor, statistic) for running, statistic in zip(statistics, own)])
+    return found
+
+
+def _fits(tensor: Any, given: Any) -> bool:
+    return bool(tensor.dtype is given.dtype and tensor.device == given.device and tensor.shape == given.shape[1:2])
+
+
+def _otherwise() -> bool:
+    """Tells whether PyTorch does something else than usual."""
+    several = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return bool(several or autocast() or torch.is_inference_mode_enabled())
+
+
+_FLOATS = {torch.float32, torch.float64}

@@ -57,18 +57,20 @@ def loss(outputs: list[Any]) -> Any:
     return sum([output.logsumexp(-1).square().sum() for output in outputs])
 
 
-def pair(make: Callable[[], Any]) -> tuple[Any, Any]:
+def pair(make: Callable[[], Any], granularity: str = "cell") -> tuple[Any, Any]:
     """The same model, eager and batched."""
     torch.manual_seed(0)
     eager = make()
     batched = copy.deepcopy(eager)
-    gluonjit.hybridize(batched, dynamic_batch=True, granularity="cell")
+    gluonjit.hybridize(batched, dynamic_batch=True, granularity=granularity)
     return eager, batched
 
 
-def assert_alike(make: Callable[[], Any], run: Callable[[Any], Any], tolerance: float = 1e-5) -> Any:
+def assert_alike(
+    make: Callable[[], Any], run: Callable[[Any], Any], tolerance: float = 1e-5, granularity: str = "cell"
+) -> Any:
     """Runs a program eagerly and batched; compares what it returns, and what the model holds."""
-    eager, batched = pair(make)
+    eager, batched = pair(make, granularity)
     wanted = run(eager)
     found = run(batched)
     report = gluonjit.explain()
@@ -108,6 +110,14 @@ def test_calls_of_any_length_run_together(name: str) -> None:
     assert "norm" not in report.unbatched
     kind = "Normed" if name == "without statistics" else "batch_norm"
     assert report.kinds[kind].launches == 1
+
+
+@pytest.mark.parametrize("granularity", ["op", "cell", "graph", "auto"])
+def test_granularities(granularity: str) -> None:
+    run = train(rows(5, 4, 5, 7, 4))
+    report = assert_alike(lambda: Normed(nn.BatchNorm1d(5)), run, 1e-4, granularity)
+    assert report.flushes == 1
+    assert report.kinds["batch_norm"].launches == (3 if granularity == "graph" else 1)  # one for each structure
 
 
 @pytest.mark.parametrize("dims", [2, 3])

@@ -83,6 +83,7 @@ class Cell:
         self.chooses = paces.open
         self.operator = operator
         self.made = False  # from source, by ourselves
+        self.whole = operator  # one node at every granularity
         self.stateless = stateless  # of any module that looks so
         self.kinds: dict[Any, Kind] = {}
         self.variants: dict[Any, list[Variant]] = {}  # of each signature, by what they read of Python's state

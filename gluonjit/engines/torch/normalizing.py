@@ -63,6 +63,7 @@ def _cell_of(module: Any) -> Cell:
     found = _cells.get(module)
     if found is None:
         found = _cells[module] = Cell("batch_norm", Options(), stateless=True)
+        found.whole = True
     return found
 
 

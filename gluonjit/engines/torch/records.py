@@ -88,7 +88,7 @@ ASKED = ("granularity='op'", "expand", SPENT)
 
 def _asked_for(cell: Cell, owner: Any, batch: Batch) -> str:
     """Names what has it that calls of this cell are not one node, if something has."""
-    if cell.operator:
+    if cell.whole:
         return ""
     if batch.setting.granularity == "op" and not isinstance(owner, WHOLE):
         return ASKED[0]

@@ -128,16 +128,31 @@ def test_images(dims: int) -> None:
     assert report.kinds["batch_norm"].launches == 2
 
 
-def test_sequences_of_channels() -> None:
+@pytest.mark.parametrize("options", [{}, {"affine": False}])
+def test_sequences_of_channels(options: Any) -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.convolution, self.norm = nn.Conv1d(4, 5, 1), nn.BatchNorm1d(5)
+            self.convolution, self.norm = nn.Conv1d(4, 5, 1), nn.BatchNorm1d(5, **options)
 
         def forward(self, x: Any) -> Any:
             return self.norm(self.convolution(x.t().unsqueeze(0)).tanh()).amax(2).squeeze(0)
 
-    assert assert_alike(Net, train(rows(3, 4, 6, 3)), 1e-4).flushes == 1
+    report = assert_alike(Net, train(rows(3, 4, 6, 3)), 1e-4)
+    assert report.flushes == 1
+    assert report.kinds["batch_norm"].launches == 1
+
+
+def test_sets_of_pictures_and_sets_in_which_another_axis_differs() -> None:
+    def run(net: Any) -> Any:
+        draw = torch.Generator().manual_seed(1)
+        given = [torch.randn(*shape, generator=draw) for shape in [(2, 3, 4, 4), (5, 3, 4, 4), (3, 3, 4, 4)]]
+        given += [torch.randn(2, 3, *shape, generator=draw) for shape in [(4, 6), (4, 5), (4, 7), (6, 4), (5, 4)]]
+        outputs = [net(x) for x in given]
+        loss(outputs).backward()
+        return [output.detach() * 1 for output in outputs], gradients(net)
+
+    assert assert_alike(lambda: Images(2), run, 1e-4).flushes == 1
 
 
 def test_statistics_are_written_without_gradients_too() -> None:

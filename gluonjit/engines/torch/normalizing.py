@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -42,20 +43,30 @@ def _captured(module: Any, given: Any) -> Any:
     """A call as one node; None where it has to run as it is."""
     module._check_input_dim(given)
     batch = open_batch()
-    weight, bias, statistics = module.weight, module.bias, (module.running_mean, module.running_var)
-    count = module.num_batches_tracked
-    shape, dtype = given.shape, given.dtype
-    if dtype not in _FLOATS or shape.numel() <= shape[1] or shape[1] != module.num_features or _otherwise():
+    shape = given.shape
+    if _otherwise() or shape.numel() <= shape[1] or module.num_batches_tracked.__class__ is not torch.Tensor:
         return None
-    if count.__class__ is not torch.Tensor or statistics[0] is statistics[1]:
-        return None
-    for tensor in (weight, bias):
-        if tensor is not None and not (tensor.__class__ is torch.nn.Parameter and _fits(tensor, given)):
+    parts = (module.running_mean, module.running_var, module.weight, module.bias)
+    look = (given.dtype, given.device, shape[1])
+    statistics = batch.own.statistics
+    known = statistics.modules.get(id(module))
+    if known is None or known[1] != look or not all(map(is_, known[0], parts)):
+        if look[0] not in _FLOATS or not _fit(parts, look):
             return None
-    for running in statistics:
-        if running is None or not _fits(running, given) or not may_wait(batch, running):
+        if parts[0] is parts[1] or not (may_wait(batch, parts[0]) and may_wait(batch, parts[1])):
             return None
-    return _node(module, given, batch, statistics)
+        known = parts, look
+    return _node(module, given, batch, known)
+
+
+def _fit(parts: tuple[Any, ...], look: tuple[Any, ...]) -> bool:
+    """Tells whether buffers and weights are of an input's dtype, device, and number of channels."""
+    *running, weight, bias = parts
+    if any([tensor is None for tensor in running]):
+        return False
+    if any([tensor is not None and tensor.__class__ is not torch.nn.Parameter for tensor in (weight, bias)]):
+        return False
+    return all([(tensor.dtype, tensor.device, *tensor.shape) == look for tensor in parts if tensor is not None])
 
 
 def _cell_of(module: Any) -> Cell:
@@ -67,9 +78,10 @@ def _cell_of(module: Any) -> Cell:
     return found
 
 
-def _node(module: Any, given: Any, batch: Batch, statistics: tuple[Any, Any]) -> Any:
+def _node(module: Any, given: Any, batch: Batch, known: tuple[Any, ...]) -> Any:
+    mean, variance, weight, bias = known[0]
+    args = (given, weight, bias, module.eps)
     try:
-        args = (given, module.weight, module.bias, module.eps)
         found, *own = capture(_cell_of(module), None, batch_norm_by_itself, args, {}, batch)
     except NotOneNode:
         return None
@@ -77,13 +89,10 @@ def _node(module: Any, given: Any, batch: Batch, statistics: tuple[Any, Any]) ->
         module.num_batches_tracked.add_(1)
     momentum = module.momentum
     factor = 1.0 / float(module.num_batches_tracked) if momentum is None else float(momentum)
-    batch = LOCAL.state.batch or batch
-    batch.own.statistics.add([Call(running, factor, statistic) for running, statistic in zip(statistics, own)])
+    statistics = batch.own.statistics
+    statistics.add([Call(running, factor, statistic) for running, statistic in zip((mean, variance), own)])
+    statistics.modules[id(module)] = known
     return found
-
-
-def _fits(tensor: Any, given: Any) -> bool:
-    return bool(tensor.dtype is given.dtype and tensor.device == given.device and tensor.shape == given.shape[1:2])
 
 
 def _otherwise() -> bool:

@@ -34,6 +34,7 @@ class Statistics:
     def __init__(self) -> None:
         self._calls: list[Call] = []
         self.buffers: dict[int, Any] = {}
+        self.modules: dict[int, Any] = {}  # to which these belong, with what was found fit of each
 
     def add(self, calls: Sequence[Call]) -> None:
         """Adds calls on buffers that `may_wait` was asked of."""
@@ -52,7 +53,7 @@ class Statistics:
             PENDING.remove(self)
         for buffer in self.buffers.values():
             buffer.__class__ = torch.Tensor
-        self.buffers = {}
+        self.buffers, self.modules = {}, {}
         found: dict[int, list[Call]] = {}
         for call in calls:
             if call.statistic._c is not None or not isinstance(_graph_of(call.statistic), str):

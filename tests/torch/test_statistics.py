@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import os
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -57,20 +58,18 @@ def loss(outputs: list[Any]) -> Any:
     return sum([output.logsumexp(-1).square().sum() for output in outputs])
 
 
-def pair(make: Callable[[], Any], granularity: str = "cell") -> tuple[Any, Any]:
+def pair(make: Callable[[], Any], **options: Any) -> tuple[Any, Any]:
     """The same model, eager and batched."""
     torch.manual_seed(0)
     eager = make()
     batched = copy.deepcopy(eager)
-    gluonjit.hybridize(batched, dynamic_batch=True, granularity=granularity)
+    gluonjit.hybridize(batched, dynamic_batch=True, **{"granularity": "cell", **options})
     return eager, batched
 
 
-def assert_alike(
-    make: Callable[[], Any], run: Callable[[Any], Any], tolerance: float = 1e-5, granularity: str = "cell"
-) -> Any:
+def assert_alike(make: Callable[[], Any], run: Callable[[Any], Any], tolerance: float = 1e-5, **options: Any) -> Any:
     """Runs a program eagerly and batched; compares what it returns, and what the model holds."""
-    eager, batched = pair(make, granularity)
+    eager, batched = pair(make, **options)
     wanted = run(eager)
     found = run(batched)
     report = gluonjit.explain()
@@ -115,7 +114,7 @@ def test_calls_of_any_length_run_together(name: str) -> None:
 @pytest.mark.parametrize("granularity", ["op", "cell", "graph", "auto"])
 def test_granularities(granularity: str) -> None:
     run = train(rows(5, 4, 5, 7, 4))
-    report = assert_alike(lambda: Normed(nn.BatchNorm1d(5)), run, 1e-4, granularity)
+    report = assert_alike(lambda: Normed(nn.BatchNorm1d(5)), run, 1e-4, granularity=granularity)
     assert report.flushes == 1
     assert report.kinds["batch_norm"].launches == (3 if granularity == "graph" else 1)  # one for each structure
 
@@ -401,6 +400,96 @@ def test_statistics_are_those_of_samples_before_an_exception(explicit: bool) -> 
         return [buffer * 1 for buffer in net.buffers()]
 
     assert_alike(lambda: Normed(nn.BatchNorm1d(5)), run)
+
+
+def test_a_batch_that_fails() -> None:
+    """What it was to write is lost with it; the statistics can be read, and later calls update them."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.words = nn.BatchNorm1d(4), nn.Embedding(5, 4)
+
+        def forward(self, x: Any, words: Any) -> Any:
+            return self.norm(x) + self.words((x[0, :1] * 0 + words).long()).sum(0)
+
+    _, net = pair(Net)
+    with pytest.raises(IndexError):
+        [net(x, word) for x, word in zip(rows(3, 4), (1, 9))][1].sum().item()
+    assert net.norm.running_mean.tolist() == [0.0] * 4
+    count = int(net.norm.num_batches_tracked)
+    net(rows(3)[0], 1)
+    assert net.norm.running_mean.abs().min() > 0
+    assert int(net.norm.num_batches_tracked) == count + 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a process that forks")
+def test_another_process_that_forks_in_the_middle() -> None:
+    def run(net: Any) -> Any:
+        for x in rows(3, 4):
+            net(x)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                os.write(writing, pickle.dumps([buffer.tolist() for buffer in net.buffers()]))
+                status = 0
+            finally:
+                os._exit(status)
+        os.waitpid(child, 0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as file:
+            found = [torch.tensor(numbers) for numbers in pickle.load(file)]
+        return found, [buffer * 1 for buffer in net.buffers()]
+
+    assert_alike(lambda: Normed(nn.BatchNorm1d(5)), run)
+
+
+@pytest.mark.parametrize("executor", ["stepwise", "replay", "steps"])
+def test_executors(executor: str) -> None:
+    def run(net: Any) -> Any:
+        return train(rows(5, 4, 5))(net)
+
+    assert_alike(lambda: Normed(nn.BatchNorm1d(5)), run, 1e-4, executor=executor)
+
+
+def test_calls_that_run_by_themselves_after_such_in_evaluation() -> None:
+    def run(net: Any) -> Any:
+        outputs = [net.eval()(x) for x in rows(3, 4)]
+        net.train()
+        with torch.autocast("cpu", torch.bfloat16):
+            outputs += [net(x).float() for x in rows(5, 4)]
+        outputs += [net.eval()(x) for x in rows(3, 4)]
+        net.train()
+        with pytest.raises(ValueError, match="Expected more than 1 value per channel"):
+            net(rows(1)[0])
+        return [output.detach() * 1 for output in outputs]
+
+    assert_alike(lambda: Normed(nn.BatchNorm1d(5)), run, 0.05)
+
+
+def test_equal_calls() -> None:
+    def run(net: Any) -> Any:
+        x = rows(4)[0]
+        return [(net(x) + net(x)) * 1 for _ in range(3)]
+
+    assert_alike(lambda: Normed(nn.BatchNorm1d(5)), run)
+
+
+def test_a_norm_that_is_called_several_times_in_a_sample() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4, momentum=None)
+            self.same = self.norm
+
+        def forward(self, x: Any) -> Any:
+            for _ in range(3):
+                x = self.same(self.norm(self.layer(x)).tanh())
+            return x
+
+    assert_alike(Net, train(rows(5, 6, 7)), 1e-3)
 
 
 def test_results_that_nobody_reads() -> None:

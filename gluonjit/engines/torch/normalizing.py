@@ -23,11 +23,10 @@ _cells: WeakKeyDictionary[Any, Cell] = WeakKeyDictionary()
 
 def normalized(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Captures a call of a module that keeps statistics, inside of a sample; None where it has to run as it is."""
-    state = LOCAL.state
-    account = open_batch().own
-    if any([id(buffer) in account.versions for buffer in module._buffers.values()]):
-        state.flush("running statistics are written to")  # of which PyTorch keeps no count
-    if kwargs or len(args) != 1 or args[0].__class__ is not LazyTensor or state.recorded is not None:
+    batch = open_batch()
+    if any([id(buffer) in batch.own.versions for buffer in module._buffers.values()]):
+        batch.flush("running statistics are written to", "sample")  # of which PyTorch keeps no count
+    if kwargs or len(args) != 1 or args[0].__class__ is not LazyTensor or LOCAL.state.recorded is not None:
         return None
     return _captured(module, args[0])
 

@@ -14,6 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch.optim.swa_utils import AveragedModel  # noqa: E402
 from torch_support import gradients  # noqa: E402
@@ -211,6 +212,9 @@ READS: dict[str, Callable[[Any], Any]] = {
     "transformed": lambda net: torch.func.vmap(lambda x: x * net.norm.running_mean)(torch.ones(2, 5)),
     "called with other weights": lambda net: torch.func.functional_call(net, {}, (rows(5)[0],)) * 1,
     "traced": lambda net: torch.jit.trace(net.norm.eval(), torch.ones(2, 5))(torch.ones(2, 5)),
+    "traced in training": lambda net: torch.jit.trace(net, torch.ones(2, 4), check_trace=False)(rows(5)[0]) * 1,
+    "traced by a mode": lambda net: make_fx(net.norm.eval())(torch.ones(2, 5))(torch.ones(2, 5)) * 1,
+    "traced inside": lambda net: make_fx(lambda x: net.norm.eval()(x))(torch.ones(2, 5))(torch.ones(2, 5)) * 1,
     "scripted": lambda net: torch.jit.script(copy.deepcopy(net.norm)).running_mean * 1,
     "scripted as it is": lambda net: torch.jit.script(net.norm)(torch.ones(2, 5).cumsum(0)) * 1,
     "eagerly": lambda net: _eagerly(net),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.hybrid.run.state import LOCAL
@@ -44,5 +46,19 @@ class Running(torch.Tensor):  # type: ignore[misc]
 
 def write_statistics() -> None:
     """Runs the calls that update running statistics, if any wait."""
-    while PENDING:
-        PENDING[-1].run()
+    if PENDING:
+        with _unwatched():
+            while PENDING:
+                PENDING[-1].run()
+
+
+@contextmanager
+def _unwatched() -> Iterator[None]:
+    """A region that is no part of what a tracer or a mode of the program's sees, such as torch.jit.trace."""
+    tracing = torch._C._get_tracing_state()
+    torch._C._set_tracing_state(None)
+    try:
+        with _disable_current_modes() if torch._C._len_torch_dispatch_stack() else nullcontext():
+            yield
+    finally:
+        torch._C._set_tracing_state(tracing)

@@ -57,6 +57,7 @@ class Cell(BatchedCell):
         self.operator = operator
         self.joins = not operator  # calls that differ in lengths alone, as those of recurrent layers among operators
         self.made = False  # from source, by ourselves
+        self.whole = operator  # one node at every granularity
         self.stateless = stateless  # of any module that looks so
         self.by_rows: dict[Any, list[Any]] = {}  # what was traced, but for their numbers of rows
         self.patterns: dict[Any, Pattern] = {}  # what calls with arguments of the same classes have come to

@@ -17,13 +17,15 @@ from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open
 from gluonjit.engines.torch.effects import parts_of
 from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.kinds import LOOPS, UNROLLED
-from gluonjit.engines.torch.layers import WHOLE
+from gluonjit.engines.torch.layers import NORM, WHOLE, keeps_statistics
 from gluonjit.engines.torch.lazy import waits
+from gluonjit.engines.torch.normalizing import normalized
 from gluonjit.engines.torch.outlining import KNOWN
 from gluonjit.engines.torch.packed import run_layer
 from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.records import ASKED, NotOneNode, refused_at_once
 from gluonjit.engines.torch.reuse import REUSING
+from gluonjit.engines.torch.waiting import write_statistics
 from gluonjit.graph import is_own
 from gluonjit.graph.recorder import mapped
 from gluonjit.hybrid.capture.capturing import sampled
@@ -139,6 +141,7 @@ def _versions(module: Any) -> list[int]:
 def _aside(run: Any, module: Any, args: Any, kwargs: Any) -> Any:
     """Calls as without batching, because something else traces the call."""
     given, named = computed((args, kwargs))
+    write_statistics()
     with UNCAPTURED:
         return run(module, *given, **named)
 
@@ -233,6 +236,10 @@ def _node_or_parts(
     state = LOCAL.state
     _, hooks_inside, passes = noted
     hooks = hooks_inside or module._forward_hooks or module._forward_pre_hooks
+    if state.inside and not hooks and keeps_statistics(module):
+        found = normalized(module, args, kwargs)
+        if found is not None:
+            return found
     if hooks:
         reason = "it has forward hooks, which must run for each call"
     else:
@@ -323,6 +330,6 @@ def _noted(batch: Batch, module: Any, cell: Cell) -> _Noted:
     _, own, hooked_inside = cell.known
     batch.parameters.update(own)
     hooked_inside = hooked_inside or hooked.hooks_everywhere()
-    passes = not (hooked_inside or isinstance(module, WHOLE)) and type(module)._call_impl is _CALL
+    passes = not (hooked_inside or isinstance(module, (*WHOLE, NORM))) and type(module)._call_impl is _CALL
     found = batch.noted[id(module)] = (module, hooked_inside, passes)
     return found

@@ -28,11 +28,12 @@ from gluonjit.engines.torch.operands import share
 from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.torch.ops import call_operator
 from gluonjit.engines.torch.reading import read_by
-from gluonjit.engines.torch.records import NotOneNode, check_constants
+from gluonjit.engines.torch.records import NotOneNode, check_constants, statistics_of
 from gluonjit.engines.torch.replay.plans import clear_plans, plan_count
 from gluonjit.engines.torch.replay.steps import clear_steps, step_count
 from gluonjit.engines.torch.results import numbers_of, settle
 from gluonjit.engines.torch.session import Session
+from gluonjit.engines.torch.statistics import Statistics
 from gluonjit.engines.torch.verifying import verify
 from gluonjit.engines.torch.writes import base_of, lent, opened, put_data, renew
 from gluonjit.errors import OptionError
@@ -75,7 +76,11 @@ class TorchEngine(Adapter):
 
     def account(self) -> Account:
         """Makes the account of weights, buffers and hooks while a batch is open."""
-        return Account()
+        return Account(Statistics())
+
+    def owes(self, own: Any) -> bool:
+        """Tells whether what was captured runs even where the program cannot read it: it updates statistics."""
+        return bool(own.statistics.buffers)
 
     def running(self) -> plain:
         """Returns a context in which operators run at once, unrecorded."""
@@ -91,6 +96,7 @@ class TorchEngine(Adapter):
             session.snapshots = snapshots
         if lost:
             session.lost = lost
+        session.statistics = statistics_of(report)
         return session
 
     def force(self, value: Value) -> Any:

@@ -9,7 +9,18 @@ import torch
 _NEVER = (torch.nn.RNNBase, torch.nn.Embedding, torch.nn.EmbeddingBag, torch.nn.modules.batchnorm._NormBase)
 WHOLE = (torch.nn.Embedding, torch.nn.RNNBase)
 """Modules whose calls are one node at every granularity."""
+NORM = torch.nn.modules.batchnorm._BatchNorm
+"""Modules that keep running statistics in training."""
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def keeps_statistics(module: Any) -> bool:
+    """Tells whether a call of a module updates running statistics: what is captured is inside of its `forward`."""
+    return isinstance(module, NORM) and module.training and module.track_running_stats and _is_norm(module)
+
+
+def _is_norm(module: Any) -> bool:
+    return type(module).forward is NORM.forward and is_plain(module)
 
 
 def is_layer(module: Any) -> bool:

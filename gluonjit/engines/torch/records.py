@@ -32,6 +32,7 @@ from gluonjit.engines.torch.layers import WHOLE
 from gluonjit.engines.torch.other_rows import note_traced, of_other_rows
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.ragged.joining import derived_kind, join_lengths, of_other_lengths
+from gluonjit.engines.torch.waiting import WAITING
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record, Spec
 from gluonjit.hybrid.capture.capturing import room_of
@@ -87,7 +88,7 @@ ASKED = ("granularity='op'", "expand", SPENT)
 
 def _asked_for(cell: Cell, owner: Any, batch: Batch) -> str:
     """Names what has it that calls of this cell are not one node, if something has."""
-    if cell.operator:
+    if cell.whole:
         return ""
     if batch.setting.granularity == "op" and not isinstance(owner, WHOLE):
         return ASKED[0]
@@ -134,6 +135,8 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
             return made
         kind = cell.kinds[variant.key] = made
     assert variant is not None
+    if _waits(batch, kind):
+        raise NotOneNode(WAITING)
     record = _put(batch, key, kind, variant, None if cell.operator else (wanted, owner))
     if not cell.operator:
         _note_record(call, record, new)
@@ -148,7 +151,7 @@ def record_again(batch: Batch, cell: Cell, owner: Any, key: tuple[Any, ...]) -> 
     if cell.operator:
         variant = holding(cell.variants.get((batch.options.without, None, *key), ()))
         kind = None if variant is None else cell.kinds.get(variant.key)
-        if kind is None or variant is None:
+        if kind is None or variant is None or _waits(batch, kind):
             return None
         batch.report.cache["hits"] += 1
         return _put(batch, key, kind, variant, None), key
@@ -178,6 +181,12 @@ def _put(batch: Batch, key: tuple[Any, ...], kind: Kind, variant: Variant, found
     return record
 
 
+def _waits(batch: Batch, kind: Kind) -> bool:
+    """Tells whether calls of a kind read running statistics that calls update which wait."""
+    buffers = batch.own.statistics.buffers
+    return bool(buffers) and any([id(tensor) in buffers for tensor in weights_of(kind)])
+
+
 def signature_of(batch: Batch, record: Record) -> tuple[Any, Any]:
     """Returns what finds a record's kind in another batch: the signature as its cell has it, and whose call it is."""
     found = batch.reused[record]
@@ -197,6 +206,8 @@ def found_again(batch: Batch, wanted: tuple[Any, ...], owner: Any) -> Record | N
     variant = holding(cell.variants.get(wanted, ()))
     kind = None if variant is None else cell.kinds.get(variant.key)
     if variant is None or kind is None or cell.laid is not None:  # how operands lie is known to `capture` alone
+        return None
+    if _waits(batch, kind):
         return None
     batch.report.cache["hits"] += 1
     for pattern in cell.patterns.values():
@@ -319,32 +330,43 @@ def check_constants(report: Counts, plan: Plan) -> tuple[list[Held], list[tuple[
     And the rows of tables that were written to, which no call that runs needs, with what is raised if one is read.
     Raises CaptureError of a weight that runs, and where it is not known what a buffer was.
     """
-    state = LOCAL.state
     found: list[Held] = []
     lost: list[tuple[Place, CaptureError]] = []
-    for batch in (*state.explicit, state.batch):
-        if batch is not None and batch.report is report:
-            own = batch.own
-            versions, snapshots, own.versions, own.snapshots = own.versions, own.snapshots, {}, {}
-            exposed = own.exposed
-            own.exposed = kept(exposed, [tensor for tensor, _, _ in versions.values()]) if exposed else exposed
-            for number, (tensor, version, address) in versions.items():
-                same = version_of(tensor) == version and tensor.data_ptr() == address
-                unseen = bool(exposed) and end_use(exposed, tensor)
-                if same and not unseen:
-                    continue
-                held = None if unseen else snapshots.get(number)  # of what nobody saw, any call may be the first after
-                users = [step for step in plan.steps if any(tensor is item for item in program_of(step.kind).consts)]
-                known = held is not None and held.rows is not tensor and all(step.kind.operator for step in users)
-                looked = [chunk.place for chunk in plan.inputs if _looks_up(chunk, tensor)]
-                if held is not None and known and users and not looked:
-                    found.append(held)
-                elif users or looked:
-                    error = _written_weight(tensor)
-                    if users or any(plan.reads(at.arena, np.arange(at.begin, at.end)) for at in looked):
-                        raise error
-                    lost += [(place, error) for place in looked]
+    for own in _accounts(report):
+        versions, snapshots, own.versions, own.snapshots = own.versions, own.snapshots, {}, {}
+        exposed = own.exposed
+        own.exposed = kept(exposed, [tensor for tensor, _, _ in versions.values()]) if exposed else exposed
+        for number, (tensor, version, address) in versions.items():
+            same = version_of(tensor) == version and tensor.data_ptr() == address
+            unseen = bool(exposed) and end_use(exposed, tensor)
+            if same and not unseen:
+                continue
+            held = None if unseen else snapshots.get(number)  # of what nobody saw, any call may be the first after
+            users = [step for step in plan.steps if any(tensor is item for item in program_of(step.kind).consts)]
+            known = held is not None and held.rows is not tensor and all(step.kind.operator for step in users)
+            looked = [chunk.place for chunk in plan.inputs if _looks_up(chunk, tensor)]
+            if held is not None and known and users and not looked:
+                found.append(held)
+            elif users or looked:
+                error = _written_weight(tensor)
+                if users or any(plan.reads(at.arena, np.arange(at.begin, at.end)) for at in looked):
+                    raise error
+                lost += [(place, error) for place in looked]
     return found, lost
+
+
+def statistics_of(report: Counts) -> Any:
+    """The running statistics that calls update of the batch that is run next; None where there are none."""
+    for own in _accounts(report):
+        if own.statistics.buffers:
+            return own.statistics
+    return None
+
+
+def _accounts(report: Counts) -> list[Any]:
+    """The account of the batch that is run next."""
+    state = LOCAL.state
+    return [batch.own for batch in (*state.explicit, state.batch) if batch is not None and batch.report is report]
 
 
 def _written_weight(tensor: Any) -> CaptureError:

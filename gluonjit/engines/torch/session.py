@@ -56,6 +56,7 @@ class Session(ArraySession):
     recorded by itself; `Tape` goes backward through them, as one function of PyTorch's autograd.
     """
 
+    statistics: Any = None  # `statistics.Statistics`, to be written when the steps have run
     snapshots: Sequence[Held] = ()  # buffers that were written to before this
     lost: Sequence[tuple[Place, CaptureError]] = ()  # rows of tensors that were written to before this
     tape: Tape | None
@@ -443,3 +444,5 @@ class Session(ArraySession):
             joined_history(self.tape, self._chunks)
         elif self._fused is not None and self.ahead is None:
             self._fused.steps.done()
+        if self.statistics is not None:
+            self.statistics.write()

@@ -27,6 +27,9 @@ for samples in (1, 3):
     given = (None, None, *statistics[2:], False, 0.1, 1e-5)
     case("native_batch_norm.default", x(samples, 4, 3), *given, compared=1, poly=True)
 case("native_batch_norm.default", x(3, 4), w(4), w(4), w(4), w(4, low=0.5), True, 0.1, 1e-5, alone=True)
+for shape in [(3, 4), (2, 4, 3), (3, 4, 2, 2)]:
+    case("native_batch_norm.default", x(*shape), w(4), w(4), None, None, True, 0.1, 1e-5, compared=1)
+    case("native_batch_norm.default", x(*shape), None, None, None, None, True, 0.1, 1e-5)
 case("convolution.default", x(3, 2, 5), x(3, 2, 3), None, *PLAIN, alone=True)
 case("convolution.default", w(3, 2, 5), x(3, 2, 3), None, *PLAIN, alone=True)
 for shape in [(2, 4, 6), (1, 2, 4, 6), (3, 2, 4, 6)]:

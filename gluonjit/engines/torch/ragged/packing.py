@@ -14,6 +14,7 @@ from typing import Any
 from gluonjit.engines.torch.ragged import choosing
 from gluonjit.engines.torch.ragged.convolving import convolved, windows_of
 from gluonjit.engines.torch.ragged.form import Form
+from gluonjit.engines.torch.ragged.moments import OF_CHANNELS, of_channels
 from gluonjit.engines.torch.ragged.recurring import recurred
 from gluonjit.engines.torch.ragged.stages import Packed
 from gluonjit.engines.torch.rules import layers, picking, pointwise, reductions, shapes
@@ -72,6 +73,8 @@ class Packer:
             if rule_of(op.name) is shapes.expanded and len(lengths) == 0:
                 return [self._repeated(op, given[0], outputs[0])]
             raise NotBatchable(f"{op.name}: of several lengths")
+        if op.name in OF_CHANNELS and len(lengths) == 1 and given[0].axis is not None:
+            return self._of_channels(op, given, outputs)
         if number in self.form.numbered and rule_of(op.name) not in _VIEWS:
             raise NotBatchable(f"{op.name}: of numbers that differ")
         if not lengths:
@@ -181,8 +184,21 @@ class Packer:
         slots = [*[val.slot for val in vals], self._sizes(value.length)]
         made = self.writer.emit(partial(recurred, layer=layer), slots, f"recurred {layer}", len(outputs))
         found = [Packed(Val(made[0], shaped[0], shaped[1], ANY, shaped[0][1:]), axis, length)]
-        ends = zip(made[1:], outputs[1:])
-        return found + [Packed(Val(slot, shape, dtype, 1, shape)) for slot, ((shape, dtype), _, _) in ends]
+        return found + _of_each(made[1:], outputs[1:])
+
+    def _of_channels(self, op: TraceOp, given: list[Packed], outputs: list[Any]) -> list[Packed]:
+        """Batch norm in training, or the variances and means of channels."""
+        value, *own = given
+        if value.axis is None or any(not each.val.shared for each in own):
+            raise NotBatchable(f"{op.name}: weights differ by sample")
+        run, text = of_channels(op.name, {name: placed(item, given) for name, item in op.attrs}, value)
+        whole = self._call(op).form(value.val, ANY, value.val.shape[1:])
+        slots = [whole.slot, *[each.val.slot for each in own], self._owners(value.length), self._sizes(value.length)]
+        made = self.writer.emit(run, slots, text, len(outputs))
+        (shape, dtype), axis, length = outputs[0]
+        if axis is None:
+            return _of_each(made, outputs)
+        return [Packed(Val(made[0], shape, dtype, ANY, shape[1:]), axis, length), *_of_each(made[1:], outputs[1:])]
 
     def _call(self, op: TraceOp) -> OperatorCall:
         return OperatorCall(op.name, operator_named(op.name), {}, [], self.writer)
@@ -256,6 +272,11 @@ class Packer:
         )
         slot = self._call(op).emit(shapes.expand, [rows], after)
         return Packed(Val(slot, shaped[0], shaped[1], ANY, after), axis, length)
+
+
+def _of_each(slots: Sequence[int], outputs: Sequence[Any]) -> list[Packed]:
+    """Results that each sample has once."""
+    return [Packed(Val(slot, shape, dtype, 1, shape)) for slot, ((shape, dtype), _, _) in zip(slots, outputs)]
 
 
 def _how_chosen(op: TraceOp, rule: Any, given: Sequence[Packed], rank: int) -> tuple[Callable[..., Any], str] | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+import torch
+
 from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Val
 
 
@@ -26,13 +28,13 @@ def layer_norm(call: OperatorCall) -> list[Val]:
 
 
 def over_samples(call: OperatorCall) -> list[Val]:
-    """convolution, pooling and batch norm in inference: (n, C, ...) of all nodes form one array."""
+    """convolution, pooling and batch norm: (n, C, ...) of all nodes form one array."""
     name = "input" if "input" in call.args else "self"
     val = call[name]
     if any(not other.shared for other in call.vals() if other is not val):
         raise NotBatchable(f"{call.name}: weights differ by sample")
     if call.get("training", False):
-        raise NotBatchable(f"{call.name}: it normalizes over the rows of a sample")
+        return _normalized(call, val)
     rank, out = len(val.shape), call.outputs[0][0]
     spatial = _RANKS.get(call.name)
     alone = spatial is not None and rank == spatial - 1  # without a leading dimension: one image
@@ -47,6 +49,31 @@ def over_samples(call: OperatorCall) -> list[Val]:
         else:  # statistics, which nothing uses
             found.append(Val(slot, shape, call.outputs[number][1], None, shape))
     return found
+
+
+def _normalized(call: OperatorCall, val: Val) -> list[Val]:
+    """Batch norm in training: each node with its own statistics, which are those of channels of its own."""
+    if call.get("running_mean") is not None or call.get("running_var") is not None:
+        raise NotBatchable(f"{call.name}: it writes to running statistics")
+    placed = call.stack(val)
+    own = [call[name] for name in ("weight", "bias") if call.get(name) is not None]
+    named = tuple([call.get(name) is not None for name in ("weight", "bias")])
+    slots = call.emit(_each_by_itself, [placed, *own], named, call["eps"], outputs=3)
+    return [call.stacked(slot, number) for number, slot in enumerate(slots)]
+
+
+def _each_by_itself(rows: Any, *rest: Any) -> tuple[Any, Any, Any]:
+    """Normalizes (nodes, n, C, ...) as (n, nodes * C, ...); returns that, means and inverse deviations."""
+    *own, named, eps = rest
+    count, _, channels, *_ = rows.shape
+    given = rows.transpose(0, 1).flatten(1, 2)
+    weight, bias = [own.pop(0).repeat(count) if has else None for has in named]
+    found, mean, deviation = torch.native_batch_norm(given, weight, bias, None, None, True, 0.0, eps)
+    return (
+        found.unflatten(1, (count, channels)).transpose(0, 1),
+        mean.reshape(count, channels),
+        deviation.reshape(count, channels),
+    )
 
 
 def _rows(call: OperatorCall, val: Val) -> Val:

@@ -13,7 +13,7 @@ from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.hooked import autocast
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.records import NotOneNode
-from gluonjit.engines.torch.statistics import Call, may_wait
+from gluonjit.engines.torch.statistics import Normalized, may_wait
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
@@ -89,7 +89,7 @@ def _node(module: Any, given: Any, batch: Batch, known: tuple[Any, ...]) -> Any:
     momentum = module.momentum
     factor = 1.0 / float(module.num_batches_tracked) if momentum is None else float(momentum)
     statistics = batch.own.statistics
-    statistics.add([Call(running, factor, statistic) for running, statistic in zip((mean, variance), own)])
+    statistics.add([Normalized(running, factor, statistic) for running, statistic in zip((mean, variance), own)])
     statistics.modules[id(module)] = known
     return found
 

@@ -20,7 +20,7 @@ from gluonjit.graph import Value
 from gluonjit.hybrid.run.batch import Batch
 
 
-class Call(NamedTuple):
+class Normalized(NamedTuple):
     """A call whose statistic is to be mixed into a running one, with a weight of `factor`."""
 
     running: Any
@@ -32,11 +32,11 @@ class Statistics:
     """The running statistics that the pending calls of one batch update, in the order of these."""
 
     def __init__(self) -> None:
-        self._calls: list[Call] = []
+        self._calls: list[Normalized] = []
         self.buffers: dict[int, Any] = {}
         self.modules: dict[int, Any] = {}  # to which these belong, with what was found fit of each
 
-    def add(self, calls: Sequence[Call]) -> None:
+    def add(self, calls: Sequence[Normalized]) -> None:
         """Adds calls on buffers that `may_wait` was asked of."""
         if not self._calls:
             PENDING.append(self)
@@ -54,7 +54,7 @@ class Statistics:
         for buffer in self.buffers.values():
             buffer.__class__ = torch.Tensor
         self.buffers, self.modules = {}, {}
-        found: dict[int, list[Call]] = {}
+        found: dict[int, list[Normalized]] = {}
         for call in calls:
             if call.statistic._c is not None or not isinstance(_graph_of(call.statistic), str):
                 found.setdefault(id(call.running), []).append(call)
@@ -78,7 +78,7 @@ def _graph_of(lazy: Any) -> Any:
     return None if value.graph is None else value.graph.owner
 
 
-def _mix(calls: Sequence[Call]) -> None:
+def _mix(calls: Sequence[Normalized]) -> None:
     """Writes to one running statistic what these calls would have written, one after the other."""
     left, weights = 1.0, []
     for call in reversed(calls):

@@ -14,7 +14,7 @@ from gluonjit.engines.torch.rules.values import NotBatchable
 
 
 class Channels(NamedTuple):
-    """Where channels are in a row: so many entries `before`, the `number` of channels, and so many `after`."""
+    """The place of channels in a row: so many entries `before`, the `number` of channels, and so many `after`."""
 
     before: int
     number: int

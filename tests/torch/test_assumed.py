@@ -19,8 +19,13 @@ from gluonjit.errors import FlushError  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
-def seeded() -> None:
+def validating() -> Iterator[None]:
+    """PyTorch's compiler, once imported, leaves all checks out."""
     torch.manual_seed(0)
+    before = D.Distribution._validate_args
+    D.Distribution.set_default_validate_args(True)
+    yield
+    D.Distribution.set_default_validate_args(before)
 
 
 class Model(nn.Module):

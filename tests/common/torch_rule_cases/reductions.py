@@ -20,6 +20,9 @@ case("sum.default", b(3, 4))
 case("prod.default", i(5, 3, 4, dtype="int32"))
 for name in ("sum.default", "mean.default", "prod.default"):
     case(name, x(3, 4), dtype=torch.float64)
+for name in ("_is_any_true.default", "_is_all_true.default"):  # of truth values alone
+    for shape in SHAPES:
+        case(name, b(*shape))
 for name in ("any.default", "all.default"):
     for shape in SHAPES:
         case(name, b(*shape))

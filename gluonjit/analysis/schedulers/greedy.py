@@ -42,10 +42,9 @@ def _same_type(nodes: Nodes) -> tuple[Index, Lists]:
     """Counts for each node the nearest earlier nodes of its type, and lists the later ones that it is nearest to."""
     sources, targets = nodes.edges
     steps = [step for _, step in by_key(_levels(nodes)[targets], np.arange(len(targets)))]
-    of_type = [own for kind, own in by_key(nodes.types, np.arange(nodes.count)) if not nodes.alone[kind]]
-    pairs = [
-        _nearest(part, nodes, sources, targets, steps) for part in _parts([own for own in of_type if len(own) > 1])
-    ]
+    by_type = by_key(nodes.types, np.arange(nodes.count))
+    of_type = [own for kind, own in by_type if len(own) > 1 and not nodes.alone[kind]]
+    pairs = [_nearest(part, nodes, sources, targets, steps) for part in _parts(of_type)]
     none = np.zeros(0, dtype=np.int64)
     first, second = (np.concatenate([none, *sides]) for sides in zip(*pairs)) if pairs else (none, none)
     return np.bincount(second, minlength=nodes.count), grouped(first, second, nodes.count)

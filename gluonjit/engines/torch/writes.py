@@ -37,7 +37,6 @@ from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 
 _MOST = 4096
-_NUMBERS = (int, float, bool)
 _RESHAPING = set(
     "detach_ resize_ resize_as_ set_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_ rename_".split()
 )
@@ -245,7 +244,7 @@ def write_now(func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     """Writes to computed tensors, by PyTorch itself."""
     base, _ = base_of(target)
     refuse(WRITES)
-    numbers = not kwargs and all([arg.__class__ in _NUMBERS for arg in args[1:]]) and args[0] is target
+    numbers = not kwargs and all(map(is_number, args[1:])) and args[0] is target
     if not numbers:
         map_structure((args, kwargs), _waiting)  # what waits runs before there is other memory
     if base._c is not None:
@@ -264,6 +263,11 @@ def write_now(func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if tuple(memory.shape) != target._v.spec.shape:
         target._v = _apart(target._v, memory)
     return target if found is memory else found
+
+
+def is_number(item: Any) -> bool:
+    """Tells whether an argument is a number of Python's."""
+    return item.__class__ is int or item.__class__ is float or item.__class__ is bool
 
 
 def write_number(made: Any, key: Any, number: Any) -> None:

@@ -74,8 +74,8 @@ class OutermostCalls:
         stretch = begin(state, cell.paces, training, engine_of(self.engine))
         eager = stretch.eager
         state.run_eagerly(eager)
-        before = self.versions(owner) if eager and stretch.watched else None
         try:
+            before = self.versions(owner) if eager and stretch.watched else None
             found = eagerly(owner, *args, **kwargs) if eager else captured(owner, cell, args, kwargs)
             if before is not None and self.versions(owner) != before:  # the next call depends on the order of samples
                 note_order()

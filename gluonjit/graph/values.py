@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from math import prod
+from sys import intern
 from typing import Any, Union
 
 Rows = Union[int, tuple[int, ...]]
@@ -30,7 +31,7 @@ class Spec:
         self.shape = shape
         self.dtype = dtype
         self.device = device
-        self.mode = mode
+        self.mode = intern(mode)  # C compares it by its address
         leading = _LEADING[mode]
         self.rows = prod(shape[:leading])
         self.row_shape = shape[leading:]

@@ -22,6 +22,7 @@ int call_open(Call *call, const Framework *of, PyObject *state, const void *what
     call->graph = Py_NewRef(graph);
     call->signatures = (Signatures *)Py_NewRef(signatures);
     call->owner = Py_None;
+    call->laid = NULL;
     call->arguments = call->holds = 0;
     call->parts[0] = what;
     call->count = 1;
@@ -48,6 +49,31 @@ static int take_other(Call *call, PyObject *array) {
     }
     taken = call_take(call, value);
     Py_DECREF(value);
+    return taken;
+}
+
+/* The same of a plain tensor, which lies at once as the cell's kinds have their operands; its signature has the natural
+   spec. */
+static int take_tensor(Call *call, PyObject *tensor) {
+    PyObject *place, *found = NULL;
+    int taken = 0;
+    if (call->laid == NULL) return take_other(call, tensor);
+    place = PyLong_FromLong(call->arguments);
+    if (place != NULL) found = PyObject_CallFunctionObjArgs(names.leaf_laid, call->batch, tensor, call->laid, place, NULL);
+    Py_XDECREF(place);
+    if (found == NULL && PyErr_ExceptionMatches(call->of->empty)) {
+        PyErr_Clear();
+        return 0;
+    }
+    if (found == NULL) return -1;
+    if (PyTuple_CheckExact(found) && PyTuple_GET_SIZE(found) == 2 && call_take(call, PyTuple_GET_ITEM(found, 0))) {
+        call->count--;
+        call->holds--;
+        Py_DECREF(call->held[call->holds]);
+        call_hold(call, PyTuple_GET_ITEM(found, 1));
+        taken = 1;
+    }
+    Py_DECREF(found);
     return taken;
 }
 
@@ -114,7 +140,7 @@ static int flatten(Call *call, PyObject *arg) {
         call_hold(call, arg);
         return 1;
     }
-    if (type == call->of->plain[0]) return is_parameter(call, arg) ? 0 : take_other(call, arg);
+    if (type == call->of->plain[0]) return is_parameter(call, arg) ? 0 : take_tensor(call, arg);
     if (type == call->of->plain[1]) {
         call->parts[call->count++] = call->of->lazy[1];
         return take_other(call, arg);
@@ -246,15 +272,6 @@ static PyObject *returned(Call *call, Entry *entry, PyObject *record, Py_ssize_t
     Py_XDECREF(values);
     Py_DECREF(structure);
     return results;
-}
-
-static PyObject *captured(Call *call, Entry *entry, int sharing) {
-    PyObject *record = Py_NewRef(entry->record), *result = NULL;
-    Py_ssize_t node = core.node_of(call->batch, call->graph, record, (PyObject **)call->values, call->arguments,
-                                   entry->pure && sharing);
-    if (node >= 0) result = returned(call, entry, record, node);
-    Py_DECREF(record);
-    return result;
 }
 
 int call_begin(Call *call, PyObject *state) {
@@ -414,6 +431,67 @@ static int link_views(Entry *entry, PyObject *viewing, PyObject *result, PyObjec
     return failed;
 }
 
+/* A value whose rows lie otherwise than its shape has them, computed by a node of its own: a new reference; NULL without
+   an exception where Python has to see to it. */
+static PyObject *laid_out(Call *call, PyObject *state, Value *value, Spec *spec) {
+    PyObject *found = NULL;
+    Entry *entry;
+    Call own;
+    if (value->depth == 0 || !PyUnicode_CHECK_INTERNED(spec->mode)) return NULL;
+    switch (PyObject_RichCompareBool(((Spec *)value->spec)->row_shape, spec->row_shape, Py_EQ)) {
+        case -1:
+        case 1: return NULL;
+    }
+    if (!call_open(&own, call->of, state, names.laid_out)) return NULL;
+    if (call_begin(&own, state) > 0 && call_take(&own, (PyObject *)value) && flatten(&own, spec->mode) > 0 && end(&own) &&
+        (entry = entry_of(&own)) != NULL && entry->record != NULL) {
+        PyObject *record = Py_NewRef(entry->record);
+        Py_ssize_t node = core.node_of(own.batch, own.graph, record, (PyObject **)own.values, 1,
+                                       entry->pure && ((BatchRoom *)own.batch)->sharing);
+        if (node >= 0) found = Py_XNewRef(core.value_of(record, node, 0));
+        Py_DECREF(record);
+    }
+    call_close(&own);
+    return found;
+}
+
+/* Find the values of a call with rows that lie as the operands of its kind: how many there are now, new references; all of
+   them, or it failed. */
+static int lay(Call *call, PyObject *state, PyObject *operands, PyObject **given) {
+    int k;
+    for (k = 0; k < call->arguments; k++) {
+        PyObject *spec = k < PyTuple_GET_SIZE(operands) ? PyTuple_GET_ITEM(operands, k) : call->values[k]->spec;
+        if (call->values[k]->spec == spec || (PyObject *)Py_TYPE(spec) != core.spec_type) {
+            given[k] = Py_NewRef(call->values[k]);
+            continue;
+        }
+        given[k] = laid_out(call, state, call->values[k], (Spec *)spec);
+        if (given[k] == NULL && !PyErr_Occurred())
+            given[k] = PyObject_CallFunctionObjArgs(names.lay, call->batch, call->values[k], spec, NULL);
+        if (given[k] != NULL && Py_TYPE(given[k]) != core.value_type) Py_CLEAR(given[k]);
+        if (given[k] == NULL) break;
+    }
+    return k;
+}
+
+static PyObject *captured(Call *call, PyObject *state, Entry *entry, int sharing) {
+    PyObject *record = Py_NewRef(entry->record), *operands = Py_NewRef(entry->operands), *result = NULL;
+    PyObject *laid[MOST], **given = (PyObject **)call->values;
+    int laying = call->of == &names.torch && (entry->apart || call->laid != NULL), count = 0;
+    Py_ssize_t node = -1;
+    if (laying) {
+        count = lay(call, state, operands, laid);
+        given = laid;
+    }
+    if (!laying || count == call->arguments)
+        node = core.node_of(call->batch, call->graph, record, given, call->arguments, entry->pure && sharing);
+    if (node >= 0) result = returned(call, entry, record, node);
+    while (count > 0) Py_DECREF(laid[--count]);
+    Py_DECREF(operands);
+    Py_DECREF(record);
+    return result;
+}
+
 /* Captures a call that Python has seen once: a node, or what it was given. */
 static PyObject *capture_call_of(Call *call, PyObject *state, PyObject *viewing, PyObject *const *args, Py_ssize_t count,
                                  PyObject *named) {
@@ -427,10 +505,16 @@ static PyObject *capture_call_of(Call *call, PyObject *state, PyObject *viewing,
         return NULL;
     entry->busy++; /* what it calls in Python may capture calls of the same signature */
     result = entry->record == NULL ? part_returned(call, entry->structure, NULL, 0)
-                                   : captured(call, entry, ((BatchRoom *)call->batch)->sharing);
+                                   : captured(call, state, entry, ((BatchRoom *)call->batch)->sharing);
     if (result != NULL && viewing != NULL && link_views(entry, viewing, result, args, count, named) < 0) Py_CLEAR(result);
     entry->busy--;
     return result;
+}
+
+/* How plain tensors lie that are arguments of a cell's calls: borrowed, or NULL where all lie in the natural way. */
+static PyObject *laid_of(const Framework *of, PyObject *cell) {
+    PyObject *laid = of == &names.torch && Py_TYPE(cell) == of->cell_type ? SLOT(cell, names.cell_laid) : NULL;
+    return laid == Py_None ? NULL : laid;
 }
 
 PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject *owner, PyObject *const *args,
@@ -442,9 +526,9 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
         SLOT(batch, names.batch_engine) == names.engine)
         return NULL;
     if (of == &names.mxnet && is_fine(state, owner)) return NULL;
-    if (of == &names.torch && SLOT(cell, names.cell_laid) != Py_None) return NULL; /* Python sees how operands lie */
     if (!call_open(&call, of, state, cell)) return NULL;
     call.owner = owner;
+    call.laid = laid_of(of, cell);
     result = capture_call_of(&call, state, NULL, args, count, named);
     call_close(&call);
     return result;
@@ -455,6 +539,7 @@ PyObject *capture_function(PyObject *state, PyObject *cell, PyObject *viewing, P
     PyObject *result;
     Call call;
     if (!call_open(&call, &names.torch, state, cell)) return NULL;
+    call.laid = laid_of(&names.torch, cell);
     result = capture_call_of(&call, state, viewing, args, count, named);
     call_close(&call);
     return result;
@@ -488,6 +573,7 @@ PyObject *keep_call(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     if (state == NULL) return NULL;
     if (is_running(state) && call_open(&call, of, state, args[0])) {
         call.owner = args[1];
+        call.laid = laid_of(of, args[0]);
         if (look_at(&call, state, &PyTuple_GET_ITEM(args[2], 0), PyTuple_GET_SIZE(args[2]), args[3]) > 0 &&
             (given || is_found(&call, args[4], args[5]) > 0)) {
             Py_hash_t hash = hash_parts(call.parts, call.count);

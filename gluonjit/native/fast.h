@@ -37,7 +37,8 @@ typedef struct {
     PyObject *key; /* keeps what the parts point to alive */
     PyObject *record, *structure;
     PyObject *steps; /* of a call that gives views: the ways to them, by result; None where they are none; or NULL */
-    char pure, operator;
+    PyObject *operands; /* the specs of its kind's */
+    char pure, operator, apart; /* apart: rows of its operands may lie otherwise than those of a call's arguments */
     int busy; /* calls that are at it now */
 } Entry;
 
@@ -99,6 +100,7 @@ PyObject *user_line(void);
 typedef struct {
     const Framework *of;
     PyObject *batch, *graph, *owner;
+    PyObject *laid; /* how arguments lie that are plain tensors, where that is not the natural way: borrowed; or NULL */
     Signatures *signatures;
     const void *parts[MOST];
     Value *values[MOST]; /* references of our own: calling Python may change the arrays */

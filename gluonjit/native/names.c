@@ -120,6 +120,9 @@ static struct {
     {TORCH, "steps_of", &names.steps_of},
     {TORCH, "getitem", &names.getitem},
     {TORCH, "item", &names.item},
+    {TORCH, "laid_out", &names.laid_out},
+    {TORCH, "lay", &names.lay},
+    {TORCH, "leaf_laid", &names.leaf_laid},
     {0, NULL, NULL},
 };
 

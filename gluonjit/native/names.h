@@ -120,6 +120,9 @@ typedef struct {
     PyObject *make;        /* (value) -> a new LazyTensor */
     PyObject *steps_of;    /* (func, args, kwargs, how many results): the ways to the views that a call gives, or None */
     PyObject *getitem;     /* torch.Tensor.__getitem__ */
+    PyObject *laid_out;    /* the cell of nodes that lay the rows of a value otherwise */
+    PyObject *lay;         /* (batch, value, spec) -> the value with rows that lie as this spec has them */
+    PyObject *leaf_laid;   /* (batch, tensor, modes, place) -> its value, in the mode for that place, and its natural spec */
     PyObject *item;        /* (lazy tensor, key): what lazy[key] gives, of any key */
     PyObject *expanded;    /* (batch, cell, module, why): a call was expanded, and why it was no node */
     void *get_shape, *get_dtype, *get_context, *copy_out, *wait, *get_data; /* MXNDArrayGetShapeEx64 and so on */

@@ -30,6 +30,7 @@ void entry_free(Entry *entry) {
     Py_XDECREF(entry->record);
     Py_XDECREF(entry->structure);
     Py_XDECREF(entry->steps);
+    Py_XDECREF(entry->operands);
     PyMem_Free(entry->parts);
     PyMem_Free(entry);
 }
@@ -47,18 +48,24 @@ static Entry *entry_new(PyObject *record) {
     Entry *entry = PyMem_Calloc(1, sizeof(Entry));
     PyObject *kind = Py_NewRef(((Record *)record)->kind); /* what is asked of it may be a program's */
     int pure = truth(kind, "pure"), operator = pure < 0 ? -1 : truth(kind, "operator");
-    PyObject *structure = operator < 0 ? NULL : PyObject_GetAttrString(kind, "structure");
+    int apart = operator < 0 ? -1 : truth(kind, "apart");
+    PyObject *structure = apart < 0 ? NULL : PyObject_GetAttrString(kind, "structure");
+    PyObject *operands = structure == NULL ? NULL : PyObject_GetAttrString(kind, "operands");
     Py_DECREF(kind);
-    if (entry == NULL || structure == NULL) {
-        if (entry == NULL && !PyErr_Occurred()) PyErr_NoMemory();
+    if (operands != NULL && !PyTuple_CheckExact(operands)) Py_CLEAR(operands);
+    if (entry == NULL || operands == NULL) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a kind has no tuple of operands, or there is no memory");
         PyMem_Free(entry);
         Py_XDECREF(structure);
+        Py_XDECREF(operands);
         return NULL;
     }
     entry->record = Py_NewRef(record);
     entry->structure = structure;
+    entry->operands = operands;
     entry->pure = (char)pure;
     entry->operator = (char)operator;
+    entry->apart = (char)apart;
     return entry;
 }
 
@@ -161,6 +168,7 @@ static int entry_traverse(Entry *entry, visitproc visit, void *arg) {
     Py_VISIT(entry->record);
     Py_VISIT(entry->structure);
     Py_VISIT(entry->steps);
+    Py_VISIT(entry->operands);
     return 0;
 }
 

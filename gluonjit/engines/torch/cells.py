@@ -54,6 +54,7 @@ _CONSTANTS = (
 
 _MOST = 4096
 _NO_NAMES: dict[str, Any] = {}
+_NO_MODES: dict[tuple[int, int], str] = {}
 _operators: OrderedDict[Any, Cell] = OrderedDict()
 DOORS: dict[Any, tuple[Any, ...]] = {}
 """Functions of which C captures calls by itself: their cell, the sort of their door (see `doors`), and what else is
@@ -94,7 +95,7 @@ def capture(
         found = captured_lookup(cell, batch, args[0], learning)
         if found is not None:
             return found
-    if FAST is not None and cell.laid is None:
+    if FAST is not None:
         found = FAST.capture(cell, owner, args, kwargs)
         if found is not None:
             if begin:
@@ -120,10 +121,10 @@ def capture(
         trace_again(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key, record)
     given: Sequence[Value] = values
     if cell.joins and (laid_in is not None or cell.laid is not None or record.kind.apart):
-        given = [_laid(batch, value, spec) for value, spec in zip(values, record.kind.operands)]
+        given = [lay(batch, value, spec) for value, spec in zip(values, record.kind.operands)]
         if cell.laid is None and record.kind.apart and given != values:
             cell.laid = {}
-    if FAST is not None and cell.laid is None:
+    if FAST is not None:
         FAST.keep(cell, owner, args, kwargs, key, record)
     found = _lazy_results(record.kind.structure, captured(batch, record, given), values)
     if begin:
@@ -148,16 +149,28 @@ def _signature(
     return tuple(signature), values
 
 
-def _laid(batch: Batch, value: Value, spec: Spec) -> Value:
-    """A value as one of this spec, which has its shape; computed where its rows lie otherwise.
+LAID_OUT = Cell(laid_out.__name__, Options(), operator=True)
+
+
+def lay(batch: Batch, value: Value, spec: Spec) -> Value:
+    """Returns a value as one of this spec, which has its shape; computed where its rows lie otherwise.
 
     That is captured in this batch even where it is full: if it ran now, it would leave behind the operands before.
     """
     found = laid(batch, value, spec)
     if found is not None:
         return found
-    cell = cell_of(laid_out, laid_out.__name__)
-    return current(capture(cell, None, laid_out, (wrap(value), spec.mode), _NO_NAMES, batch))
+    return current(capture(LAID_OUT, None, laid_out, (wrap(value), spec.mode), _NO_NAMES, batch))
+
+
+def leaf_laid(batch: Batch, tensor: Any, modes: dict[tuple[int, int], str], place: int) -> tuple[Value, Spec]:
+    """Returns the value of an argument, as it lies in the mode for its place, and its natural spec: that of signatures.
+
+    Raises NotAnOperand.
+    """
+    mode = modes.get((place, tensor.dim()), "")
+    value = value_of(batch, tensor, mode)
+    return value, spec_of(tensor) if mode else value.spec
 
 
 def _lazy_results(structure: Any, results: tuple[Value, ...], values: Sequence[Value]) -> Any:
@@ -208,14 +221,13 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
             if is_constant(batch, arg):
                 signature.append(("constant", id(arg)))
                 return
-        laid_in = signature[0].laid
-        mode = laid_in.get((len(values), arg.dim()), "") if laid_in and kind is torch.Tensor else ""
+        modes = signature[0].laid if kind is torch.Tensor else None
         try:
-            value = value_of(batch, arg, mode)
+            value, spec = leaf_laid(batch, arg, modes or _NO_MODES, len(values))
         except NotAnOperand as unfit:
             raise NotOneNode(str(unfit)) from None
         values.append(value)
-        signature.append(spec_of(arg) if mode else value.spec)
+        signature.append(spec)
     elif kind is slice:
         signature.append(slice)
         for item in (arg.start, arg.stop, arg.step):

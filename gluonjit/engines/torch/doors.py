@@ -119,11 +119,6 @@ def _put(name: str, probe: Any, rest: tuple[Any, ...], left: Any = None, method:
         setattr(LazyTensor, name, FAST.Door(func, original, left, method))
 
 
-def overridden() -> bool:
-    """Tells whether functions go to a TorchFunctionMode first, or not to the classes of their arguments."""
-    return torch._C._len_torch_function_stack() > 0 or not torch._C._is_torch_function_enabled()
-
-
 def find_modes() -> None:
     """Lets C read PyTorch's modes in its libraries, where they are found, and says what its functions say."""
     keys = torch._C.DispatchKey.__members__
@@ -145,7 +140,7 @@ def _agree() -> bool:
         for on in (True, False):
             torch._C._set_grad_enabled(on)
             torch.set_autocast_enabled("cpu", on)
-            seen.append(FAST.modes() == (on, hooked.autocast(), overridden()))
+            seen.append(FAST.modes() == (on, hooked.autocast(), hooked.overridden()))
     finally:
         torch._C._set_grad_enabled(learning)
         torch.set_autocast_enabled("cpu", casting)

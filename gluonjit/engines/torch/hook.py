@@ -18,7 +18,7 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.torch import announced, aside, changes, doors, dynamic, hooked, observing
 from gluonjit.engines.torch.aliases import steps_of
 from gluonjit.engines.torch.cell import Cell
-from gluonjit.engines.torch.cells import DOORS, captured_lookup, rebuild
+from gluonjit.engines.torch.cells import DOORS, LAID_OUT, captured_lookup, lay, leaf_laid, rebuild
 from gluonjit.engines.torch.doors import handled
 from gluonjit.engines.torch.engine import ENGINE
 from gluonjit.engines.torch.lazy import LazyTensor, item_of, make
@@ -51,7 +51,7 @@ def module_call() -> Any:
         engine=ENGINE,
         learning=torch.is_grad_enabled,
         autocast=hooked.autocast,
-        overridden=doors.overridden,
+        overridden=hooked.overridden,
         doors=DOORS,
         operate=LazyTensor.__torch_function__,
         error_of=ENGINE.error_of,
@@ -64,6 +64,9 @@ def module_call() -> Any:
         steps_of=steps_of,
         getitem=torch.Tensor.__getitem__,
         item=item_of,
+        laid_out=LAID_OUT,
+        lay=lay,
+        leaf_laid=leaf_laid,
     )
     FAST.keep_bodies(LazyTensor)
     doors.find_modes()

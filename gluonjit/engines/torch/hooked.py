@@ -127,3 +127,8 @@ class plain:
         for region in reversed(self._left):
             region.__exit__(*error)
         LOCAL.state.paused -= 1
+
+
+def overridden() -> bool:
+    """Tells whether functions go to a TorchFunctionMode first, or not to the classes of their arguments."""
+    return torch._C._len_torch_function_stack() > 0 or not torch._C._is_torch_function_enabled()

@@ -15,8 +15,8 @@ import torch
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.arrays import FLOATS, LEARNABLE, WHOLE, device_named, dtype_named, meta_of, spec_of
-from gluonjit.engines.torch.hooked import make_subclass
-from gluonjit.engines.torch.operands import Key, concrete, current, in_memory, leaf
+from gluonjit.engines.torch.hooked import make_subclass, overridden
+from gluonjit.engines.torch.operands import Key, concrete, current, in_memory, leaf, takes_number, write_number
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
 from gluonjit.graph.slices import picked, sliced
@@ -80,6 +80,13 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
         if func is _ITEM and args[0].__class__ is LazyTensor:
             return item_of(*args)
         return _engine().call_operator(func, args, kwargs or {})
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Writes. Numbers that a program writes one by one to what it has made do not go through PyTorch."""
+        if takes_number(self, key, value) and not overridden():
+            write_number(self, key, value)
+        else:
+            super().__setitem__(key, value)
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

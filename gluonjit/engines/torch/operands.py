@@ -13,6 +13,7 @@ from gluonjit.engines.torch.held import Held, recorded, version_of
 from gluonjit.engines.torch.hooked import above, plain
 from gluonjit.engines.torch.lookups import host_rows
 from gluonjit.engines.torch.recorder import TraceTensor
+from gluonjit.engines.torch.targets import WRITES
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.waiting import WAITING, Running
 from gluonjit.graph import Value, intern_spec
@@ -153,8 +154,37 @@ def _as_captured(held: Held, tensor: Any) -> bool:
 
 def held_of(batch: Batch, tensor: Any) -> list[Held]:
     """The payloads that a tensor has in a batch, in whatever modes it lies."""
-    places = (id(tensor), *[(id(tensor), mode) for mode in MODES])
-    return [batch.imports[place][0] for place in places if place in batch.imports]
+    place, imports = id(tensor), batch.imports
+    found = [imports[place, mode][0] for mode in MODES if (place, mode) in imports]
+    return [imports[place][0], *found] if place in imports else found
+
+
+def run_readers(tensor: Any) -> None:
+    """Runs pending calls that read an input before it is written to, unless it was copied."""
+    batch = LOCAL.state.batch
+    if batch is not None and any([held.rows is tensor for held in held_of(batch, tensor)]):
+        batch.flush("an input is written to")
+
+
+def is_number(item: Any) -> bool:
+    """Tells whether an argument is a number of Python's."""
+    return item.__class__ is int or item.__class__ is float or item.__class__ is bool
+
+
+def takes_number(lazy: Any, key: Any, number: Any) -> bool:
+    """Tells whether a number is written to one that the program has made in a sample, at a place given by numbers."""
+    state = LOCAL.state
+    if lazy._k is not MADE or not is_number(number) or state.trace is not None or state.paused or not state.inside:
+        return False
+    return all([is_number(part) for part in key]) if key.__class__ is tuple else is_number(key)
+
+
+def write_number(made: Any, key: Any, number: Any) -> None:
+    """Writes a number to a tensor that the program has made, as programs do one by one."""
+    refuse(WRITES)
+    run_readers(made._c)
+    made._c[key] = number
+    made._n = (made._n or 0) + 1
 
 
 def _new_leaf(batch: Batch, tensor: Any, version: int, mode: str) -> tuple[Value, Held]:

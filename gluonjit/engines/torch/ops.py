@@ -31,13 +31,12 @@ from gluonjit.engines.torch.references import REFERENCES
 from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
 from gluonjit.engines.torch.targets import target_of
 from gluonjit.engines.torch.trace import NeedsValue
-from gluonjit.engines.torch.writes import concrete_item, is_number, lent, opened, write, write_now, write_number
+from gluonjit.engines.torch.writes import concrete_item, lent, opened, write, write_now
 from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 
 _CASTING = {getattr(torch.Tensor, name) for name in ("long", "int", "bool", "byte", "float", "double", "type", "to")}
-_PUT = torch.Tensor.__setitem__
 _DETACHING = {torch.detach, torch.Tensor.detach, DATA}
 
 
@@ -62,9 +61,6 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         found = made(func, args, kwargs)
         if found is not None:
             return found
-    if func is _PUT and state.inside and is_made(args[0]) and is_number(args[2]):
-        if all(map(is_number, args[1] if args[1].__class__ is tuple else (args[1],))):
-            return write_number(*args)
     take_anew((*args, *kwargs.values()) if kwargs else args)
     name = getattr(func, "__name__", str(func))
     target = target_of(func, name, args, kwargs)

@@ -33,6 +33,7 @@ from gluonjit.hybrid.run.state import LOCAL
 
 _UNFILLED = {torch.ops.aten.empty, torch.ops.aten.empty_strided}
 _NONE: frozenset[int] = frozenset()
+_FEW = 8  # writes to a tensor that are recorded, though all that it holds is known
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 _WITHOUT_GRADIENT = {torch.ops.aten.randint_like, torch.ops.aten.linspace, torch.ops.aten.logspace}
@@ -103,6 +104,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         # What operators run on to tell the shapes of their results. Not of device "meta": in Python, PyTorch's kernels
         # for that one import its compiler, which takes seconds.
         self._shapes: list[Any] = [torch.zeros(spec.shape, dtype=dtype_named(spec.dtype)) for spec in trace.operands]
+        self._made_of_nothing: set[int] = set()  # positions of which `_shapes` has the numbers, in this call and others
         self._views: list[TraceTensor] = []
         self.writes: list[Write] = []  # see `saved.overwritten`
         self.learns = torch.is_grad_enabled()
@@ -255,6 +257,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             written = self._written(func, named)
             if torch.Tag.inplace_view in func.tags:
                 return self._reshape(func, functional(func), named, written, args, kwargs)
+            if written.writes >= _FEW and self._write_known(func, named, written):
+                return written
             begin, position = len(self.trace.ops), written.position
             found = self._write(written, self._new_numbers(func, named, written))
             if self.learns:
@@ -264,7 +268,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             return self._made(func, named)
         if known.name == "lift_fresh.default":
             tensor = named["self"]
-            return self._tensor(self._new_constant(tensor)) if tensor.__class__ is not TraceTensor else tensor
+            return self._known_constant(tensor) if tensor.__class__ is not TraceTensor else tensor
         return self._record(func, named)
 
     def _by_whole_numbers(self, func: Any, args: Any) -> bool:
@@ -314,12 +318,44 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             func(*args, **(kwargs or {}))
         return written
 
+    def _write_known(self, func: Any, named: dict[str, Any], written: TraceTensor) -> bool:
+        """Writes known numbers to known ones, as a loop that fills a mask does; returns False where some are not known.
+
+        The result is a constant: a program does not run hundreds of writes each time.
+        """
+        base = written if written.base is None else written.base
+        others = _tensors(value for value in named.values() if value is not written)
+        known = {base.position, *[self._position(other) for other in others]} <= self._made_of_nothing
+        if not known or operator_of(func).random or detaches(written.path):
+            return False
+        whole = self._shapes[base.position].clone()
+        part = whole
+        for step in written.path:
+            part = step.of(part)
+
+        def number_of(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return part if value is written else self._shapes[self._position(value)]
+            return [number_of(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+        func(**{name: number_of(value) for name, value in named.items()})
+        base.position = self._new_constant(whole)
+        self._made_of_nothing.add(base.position)
+        base.writes += 1
+        base.places.add(base.position)
+        return True
+
     def _made(self, func: Any, named: dict[str, Any]) -> Any:
         """A tensor made from nothing is the same in each call: of one that is not filled nobody may read a number."""
         made = func(**named)
         if func.overloadpacket in _UNFILLED:
             made.zero_()
-        return self._tensor(self._new_constant(made)) if isinstance(made, torch.Tensor) else made
+        return self._known_constant(made) if isinstance(made, torch.Tensor) else made
+
+    def _known_constant(self, tensor: Any) -> TraceTensor:
+        position = self._new_constant(tensor)
+        self._made_of_nothing.add(position)
+        return self._tensor(position)
 
     def _record(self, func: Any, named: dict[str, Any]) -> Any:
         if func is torch.ops.aten.as_strided.default:
@@ -368,6 +404,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         self._pass_on(inputs, [] if name in WITHOUT_HISTORY else outputs)
         self.trace.ops.append(TraceOp(name, attrs, tuple(inputs), tuple(outputs)))
         self.loops.add(name, inputs, outputs)
+        if not known.random and self._made_of_nothing.issuperset(inputs):
+            self._made_of_nothing.update(outputs)
         if self.loops.found and self.follower is not None:
             raise NeedsValue  # the rest of a sequence or a tree need not be traced
         if torch.is_grad_enabled() and not self.learns:
@@ -423,6 +461,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
 
     def _after(self, before: int, found: int) -> int:
         """Ties what is written over all of a tensor to its history: its gradients are zeros then, and not none."""
+        if self._status(before) is False and not self._through.get(before):
+            return found  # it was made from nothing
         wanted = {found}
         for op in reversed(self.trace.ops):
             if not wanted.isdisjoint(op.outputs):

@@ -205,9 +205,7 @@ def found_again(batch: Batch, wanted: tuple[Any, ...], owner: Any) -> Record | N
         return None
     variant = holding(cell.variants.get(wanted, ()))
     kind = None if variant is None else cell.kinds.get(variant.key)
-    if variant is None or kind is None or cell.laid is not None:  # how operands lie is known to `capture` alone
-        return None
-    if _waits(batch, kind):
+    if variant is None or kind is None or _waits(batch, kind):
         return None
     batch.report.cache["hits"] += 1
     for pattern in cell.patterns.values():

@@ -16,6 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from gluonjit.engines.torch.arrays import bytes_of, look_of
+from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import casts
 from gluonjit.engines.torch.hooked import autocast
 from gluonjit.engines.torch.known import is_whole
@@ -155,8 +156,10 @@ class _PyTorch(Reusing):
         return signature_of(batch, record)
 
     def record(self, batch: Batch, known: Any) -> Record | None:
-        """The record of such a signature."""
-        return found_again(batch, *known.signature)
+        """The record of such a signature, in calls of which operands lie as they are."""
+        wanted, owner = known.signature
+        cell: Cell = wanted[2]
+        return None if cell.laid is not None else found_again(batch, wanted, owner)
 
     def table(self, table: Any) -> tuple[Any, ...]:
         """A weight, and how it is looked up; or the dtype and device of the host's integers."""

@@ -22,7 +22,7 @@ from gluonjit.engines.torch.indexing import opened as opened_key
 from gluonjit.engines.torch.kinds import ALL_CONSTANT
 from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.making import enter, only_made
-from gluonjit.engines.torch.operands import concrete, current, held_of, is_made, leaf
+from gluonjit.engines.torch.operands import concrete, current, is_made, is_number, leaf, run_readers
 from gluonjit.engines.torch.overwrites import note_write, note_written_result
 from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.records import NotOneNode, noting
@@ -248,7 +248,7 @@ def write_now(func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if not numbers:
         map_structure((args, kwargs), _waiting)  # what waits runs before there is other memory
     if base._c is not None:
-        _run_readers(base._c)
+        run_readers(base._c)
     opened(base)
     if target is not base and not _share(target._c, base._c):  # a view that was captured of what was computed already
         renew(target)
@@ -263,19 +263,6 @@ def write_now(func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if tuple(memory.shape) != target._v.spec.shape:
         target._v = _apart(target._v, memory)
     return target if found is memory else found
-
-
-def is_number(item: Any) -> bool:
-    """Tells whether an argument is a number of Python's."""
-    return item.__class__ is int or item.__class__ is float or item.__class__ is bool
-
-
-def write_number(made: Any, key: Any, number: Any) -> None:
-    """Writes a number to a tensor that the program has made, as programs do one by one."""
-    refuse(WRITES)
-    _run_readers(made._c)
-    made._c[key] = number
-    _count(made)
 
 
 def _share(one: Any, other: Any) -> bool:
@@ -307,7 +294,7 @@ def opened(lazy: Any, written: bool = True) -> Any:
     value = base._v
     if value.graph is not None or value.result is not None:
         if value.base is computed and not value.depth:  # an input
-            _run_readers(computed)
+            run_readers(computed)
         elif not (computed.requires_grad and computed.is_leaf):
             if written:
                 note_written_result(value)
@@ -337,10 +324,3 @@ def put_data(lazy: Any, value: Any) -> None:
     computed.data = concrete_item(value)
     lazy._b = lazy._k = lazy._n = None
     lazy._c, lazy._v = computed, _apart(lazy._v, computed)
-
-
-def _run_readers(tensor: Any) -> None:
-    """Runs pending calls that read an input before it is written to, unless it was copied."""
-    batch = LOCAL.state.batch
-    if batch is not None and any([held.rows is tensor for held in held_of(batch, tensor)]):
-        batch.flush("an input is written to")

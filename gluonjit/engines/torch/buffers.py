@@ -43,13 +43,14 @@ class Account:
         self.changed: dict[Any, int] = {}
 
 
-def note_version(batch: Batch, tensor: Any) -> None:
-    """Remembers how often a weight had been written to when the first call that uses it was captured."""
+def note_versions(batch: Batch, weights: Sequence[Any]) -> None:
+    """Remembers how often each weight had been written to when the first call that uses it was captured."""
     versions = batch.own.versions
-    if id(tensor) not in versions:
-        versions[id(tensor)] = (tensor, version_of(tensor), tensor.data_ptr())
-        if batch.own.exposed:
-            begin_use(batch.own.exposed, tensor)
+    for tensor in weights:
+        if id(tensor) not in versions:
+            versions[id(tensor)] = (tensor, version_of(tensor), tensor.data_ptr())
+            if batch.own.exposed:
+                begin_use(batch.own.exposed, tensor)
 
 
 def note_written(tensor: Any) -> None:

@@ -65,6 +65,7 @@ class Cell(BatchedCell):
         self.counts: dict[Any, set[int]] = {}  # of operators in traces, by their signatures but for sizes
         self.numbers = DifferingNumbers()  # of an operator's calls
         self.laid: dict[tuple[int, int], str] | None = None  # modes of operands, by their numbers and numbers of axes
+        self.asks_mode = False  # whether a call of it has asked whether gradients are recorded
         self.never = ""  # why no call of it is one node, if so
         self.refused: dict[Any, str] = {}  # why none is, by whether gradients are recorded and the module trains
         self.lost: dict[str, int] = {}  # by the reason, how often such refusals were forgotten

@@ -112,8 +112,19 @@ _USUAL_PLAIN, _USUAL_HOLDERS = {*PLAIN} - {float}, {dict, OrderedDict, set}
 """Classes of most attributes: to ask for one of these is faster than for what derives from one."""
 
 
+def training_of(owner: Any) -> Any:
+    """Tells whether a module trains: a tuple of that of all its parts, where these differ; None for no module."""
+    if not isinstance(owner, torch.nn.Module):
+        return None
+    found = [module.training for module in parts_of(owner)]
+    return found[0] if len(set(found)) == 1 else tuple(found)
+
+
 def attributes(owner: Any) -> Any:
-    """Collects what a module's program depends on besides arguments: its plain attributes and parts, and theirs."""
+    """Collects what a module's program depends on besides arguments: its plain attributes and parts, and theirs.
+
+    Whether they train is apart, as models go from one to the other again and again.
+    """
     if not isinstance(owner, torch.nn.Module):
         return ()
     found: list[Any] = []
@@ -121,7 +132,7 @@ def attributes(owner: Any) -> Any:
         found.append(id(module))
         results = RESULTS.get(module, ())
         for name, item in module.__dict__.items():
-            if name in results:
+            if name in results or name == "training":
                 continue
             kind = item.__class__
             if kind in _USUAL_PLAIN:

@@ -25,6 +25,16 @@ class _TorchObjects(FrameworkObjects):
     """PyTorch's objects, while a call of a module is traced."""
 
     flags = {"requires_grad": REQUIRES_GRAD}
+    modes = frozenset(
+        (
+            torch.is_grad_enabled,
+            torch.is_inference_mode_enabled,
+            torch.no_grad,
+            torch.enable_grad,
+            torch.set_grad_enabled,
+            torch.inference_mode,
+        )
+    )
     instead = WHOLE
 
     def __init__(self, owner: Any) -> None:
@@ -85,4 +95,7 @@ def followed(
     follower = Follower(_TorchObjects(owner), (args, kwargs))
     if type(run) is MethodType and run.__self__ is owner:
         run = follower.get(owner, run.__name__)
-    return follow(recorder, follower, run, args, kwargs, noted)
+    try:
+        return follow(recorder, follower, run, args, kwargs, noted)
+    finally:
+        recorder.asks_mode = recorder.asks_mode or follower.asks_mode

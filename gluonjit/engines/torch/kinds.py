@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.cell import Call, Cell
-from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, constants_of, flags
+from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, constants_of, flags, training_of
 from gluonjit.engines.torch.following import followed
 from gluonjit.engines.torch.hoist import Piece, cut, used_alone
 from gluonjit.engines.torch.lone import FunctionCall, lone_kind
@@ -114,7 +114,7 @@ def make_kind(call: Call) -> Kind | str:
         if cell.operator:
             made = _of_any_rows(cell, (args, kwargs), specs, new, batch)
         else:
-            key = (batch.options.without, torch.is_grad_enabled(), getattr(owner, "training", None))
+            key = (batch.options.without, torch.is_grad_enabled(), training_of(owner))
             made = join_kinds(cell, key, (*args, *kwargs.values()), specs, new, batch)
     return made if pieces is None else split_kind(trace.operands, made, pieces.kept, products)
 
@@ -133,7 +133,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
     cell, owner, run, args, kwargs, values, batch, noted = call
     trace = Trace(noted.specs or [value.spec for value in values])  # which may lie otherwise
     constants = constants_of(owner, args, kwargs, batch)
-    before = attributes(owner), flags(owner)
+    before = attributes(owner), training_of(owner), flags(owner)
     outside = Outside(owner)
     try:
         taped = any(value.taped for value in values)
@@ -154,9 +154,12 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
         raise
     except Exception as error:  # the call itself, run next, raises what the user has to see
         return f"{RAISED} {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    finally:
+        asks = run.__class__ is FunctionCall or any(recorder.asks_mode for recorder in recorders)
+        cell.asks_mode = cell.asks_mode or asks
     if outside.drawn:
         return "it draws random numbers in Python"
-    if outside.changed or (attributes(owner), flags(owner)) != before:
+    if outside.changed or (attributes(owner), training_of(owner), flags(owner)) != before:
         cell.never = "it changes its own attributes"
         return cell.never
     places: list[int] = []

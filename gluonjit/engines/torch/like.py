@@ -64,6 +64,7 @@ def take(call: Call, wanted: tuple[Any, ...], looks_of: Callable[[Cell, Any], An
             continue
         pairs = paired(owner, call.owner)
         if pairs is not None and any(_take(call, variant, pairs) for variant in variants):
+            call.cell.asks_mode = call.cell.asks_mode or cell.asks_mode
             return
 
 

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from gluonjit.engines.torch.arrays import name_of_device, name_of_dtype
-from gluonjit.engines.torch.buffers import note_version
+from gluonjit.engines.torch.buffers import note_versions
 from gluonjit.engines.torch.inputs import looked_up
 from gluonjit.graph import Spec, Value, intern_spec, mode_of
 from gluonjit.graph.entries import rows_of, whole
@@ -66,7 +66,7 @@ def table_of(batch: Batch, weight: Any, attrs: tuple[tuple[str, Any], ...], tape
     table: Table | None = batch.tables.get(key)
     if table is None:
         table = batch.tables[key] = Table(weight, dict(attrs), taped, dims)
-        note_version(batch, weight)
+        note_versions(batch, (weight,))
     return table
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from gluonjit.engines.torch.cell import Call
 from gluonjit.engines.torch.layers import is_layer
+from gluonjit.engines.torch.without_gradients import signatures_of
 from gluonjit.graph import Kind, Spec, Work
 from gluonjit.graph.kinds import outputs_of
 
@@ -55,10 +56,16 @@ def note_traced(call: Call, wanted: tuple[Any, ...], key: Any, kind: Kind) -> No
 def of_other_rows(call: Call, wanted: tuple[Any, ...]) -> Kind | None:
     """The kind of a call, made of those that were traced with two other numbers of rows."""
     rows = _rows_of(call) if call.cell.by_rows else 0
-    known = call.cell.by_rows.get(without_rows(wanted), ()) if rows else ()
-    if len(known) < 2:
-        return None
-    (first, one), (second, two) = known
+    for signature in signatures_of(call.cell, wanted) if rows else ():
+        known = call.cell.by_rows.get(without_rows(signature), ())
+        kind = _between(call, rows, *known) if len(known) == 2 else None
+        if kind is not None:
+            return kind
+    return None
+
+
+def _between(call: Call, rows: int, one_call: TracedCall, other_call: TracedCall) -> Kind | None:
+    (first, one), (second, two) = one_call, other_call
     kind, other = (call.cell.kinds.get(key) for key in (one, two))
     if kind is None or other is None or kind.family is not other.family or kind.children != other.children:
         return None
@@ -68,7 +75,7 @@ def of_other_rows(call: Call, wanted: tuple[Any, ...]) -> Kind | None:
     elif not (call.cell.operator and kind.children and specs == [output.spec for output in other.outputs]):
         return None
     outputs, height = outputs_of(specs)
-    part = (rows - first) / (second - first)
+    part: Any = (rows - first) / (second - first)
     work = Work(*[begin + round(part * (end - begin)) for begin, end in zip(kind.work, other.work)])
     operands = tuple([value.spec for value in call.values])
     return replace(kind, operands=operands, outputs=outputs, rows=height, work=work)

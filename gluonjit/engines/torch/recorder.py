@@ -61,6 +61,7 @@ class TraceTensor(torch.Tensor):  # type: ignore[misc]
     @property
     def requires_grad(self) -> bool:
         """Tells whether gradients go through it, where that holds for all calls of this signature."""
+        self.recorder.asks_mode = True
         found = self.recorder.learns_at(self.position)
         if found is None:
             raise NeedsValue
@@ -96,6 +97,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self.trace = trace
         self.draws = False
+        self.asks_mode = False  # whether the program asks whether gradients are recorded
         self.loops = Loops()
         self.follower: Any = None  # what sees to Python's state, where the user's code is recorded
         self._constant = constant

@@ -13,9 +13,9 @@ import torch
 from gluonjit.analysis.plan import LookupChunk, Place, Plan
 from gluonjit.engines.torch import like
 from gluonjit.engines.torch.arrays import LEARNABLE
-from gluonjit.engines.torch.buffers import note_version, note_written
+from gluonjit.engines.torch.buffers import note_versions, note_written
 from gluonjit.engines.torch.cell import Call, Cell, Pattern
-from gluonjit.engines.torch.effects import attributes, parts_of, undrawn
+from gluonjit.engines.torch.effects import attributes, parts_of, training_of, undrawn
 from gluonjit.engines.torch.exposed import end_use, kept
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.kinds import (
@@ -33,6 +33,7 @@ from gluonjit.engines.torch.other_rows import note_traced, of_other_rows
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.ragged.joining import derived_kind, join_lengths, of_other_lengths
 from gluonjit.engines.torch.waiting import WAITING
+from gluonjit.engines.torch.without_gradients import signatures_of, with_gradients
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record, Spec
 from gluonjit.hybrid.capture.capturing import room_of
@@ -108,14 +109,13 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
         cell.change(batch.own.changed[cell])
     if cell.never:
         raise NotOneNode(cell.never)
-    training = getattr(owner, "training", None)
-    wanted = _wanted(call, key, training)
+    wanted = _wanted(call, key)
     reason = cell.expanded.get(wanted)
     if reason is None and not cell.operator:
         reason = _refused_before(call, wanted)
     if reason:
         raise NotOneNode(reason)
-    variant = holding(cell.variants.get(wanted, ()))
+    variant = holding(cell.variants.get(wanted, ())) or with_gradients(cell, wanted)
     if variant is not None and variant.key in cell.plain:
         return cell.plain[variant.key]
     kind = None if variant is None else cell.kinds.get(variant.key)
@@ -158,7 +158,7 @@ def record_again(batch: Batch, cell: Cell, owner: Any, key: tuple[Any, ...]) -> 
     if _asked_for(cell, owner, batch) or (owner is not None and batch.noted.get(id(owner), _UNKNOWN)[1]):
         return None  # it has hooks in it, or may have
     known = key if owner is None else (*key[:3], *key[4:])
-    record = found_again(batch, (batch.options.without, getattr(owner, "training", None), *known), owner)
+    record = found_again(batch, (batch.options.without, _training(cell, owner, batch), *known), owner)
     return None if record is None else (record, key if owner is None else (*key[:3], batch.changes, *key[4:]))
 
 
@@ -174,8 +174,7 @@ def _put(batch: Batch, key: tuple[Any, ...], kind: Kind, variant: Variant, found
     given = key[-1] and any([part.__class__ is Spec and part.dtype in LEARNABLE for part in key])
     taped = given or (key[1] and any([tensor.requires_grad for tensor in weights]))
     taped = taped and program_of(kind).learns and any([output.spec.dtype in LEARNABLE for output in kind.outputs])
-    for tensor in weights:
-        note_version(batch, tensor)
+    note_versions(batch, weights)
     record = put_record(batch.records, key, kind, variant, 2 if taped else 0, room_of(kind, batch.options))
     batch.reused[record] = found_by or key
     return record
@@ -201,7 +200,7 @@ def found_again(batch: Batch, wanted: tuple[Any, ...], owner: Any) -> Record | N
     if record is not None and (record.guards is None or record.guards.hold()):
         return record
     looks = () if cell.stateless else looks_of(cell, owner, batch)
-    if (cell.seen is not None and cell.seen != looks) or getattr(owner, "training", None) != training or cell.never:
+    if (cell.seen is not None and cell.seen != looks) or _training(cell, owner, batch) != training or cell.never:
         return None
     variant = holding(cell.variants.get(wanted, ()))
     kind = None if variant is None else cell.kinds.get(variant.key)
@@ -209,7 +208,7 @@ def found_again(batch: Batch, wanted: tuple[Any, ...], owner: Any) -> Record | N
         return None
     batch.report.cache["hits"] += 1
     for pattern in cell.patterns.values():
-        if any(record.kind is kind for record in pattern.fresh):
+        if pattern.fresh and any([record.kind is kind for record in pattern.fresh]):
             pattern.fresh.clear()
     return _put(batch, key, kind, variant, (wanted, owner))
 
@@ -310,6 +309,15 @@ def _note_record(call: Call, record: Record, new: bool) -> None:
 
 def looks_of(cell: Cell, owner: Any, batch: Batch) -> Any:
     """Looks at what a module's program may depend on; a change of that is noticed from now on, and counts."""
+    return _looked(cell, owner, batch)[0]
+
+
+def _training(cell: Cell, owner: Any, batch: Batch) -> Any:
+    """Tells which parts of a module train."""
+    return training_of(owner) if cell.stateless else _looked(cell, owner, batch)[1]
+
+
+def _looked(cell: Cell, owner: Any, batch: Batch) -> tuple[Any, Any]:
     key = (id(owner), batch.changes)
     found = batch.looks.get(key)
     if found is None:
@@ -317,8 +325,8 @@ def looks_of(cell: Cell, owner: Any, batch: Batch) -> Any:
             if owner is not None:
                 for part in parts_of(owner):
                     WATCHED.setdefault(part, WeakSet()).add(cell)
-            cell.looked = None if owner is None else (Fingerprint(owner), attributes(owner))
-        found = batch.looks[key] = () if cell.looked is None else cell.looked[1]
+            cell.looked = None if owner is None else (Fingerprint(owner), (attributes(owner), training_of(owner)))
+        found = batch.looks[key] = ((), None) if cell.looked is None else cell.looked[1]
     return found
 
 
@@ -390,11 +398,12 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
     try:
         if made is None:
             made = of_other_rows(call, wanted)
-        call.noted.signature = _without_sizes(wanted)
         call.noted.specs = [item for item in wanted if item.__class__ is Spec]
-        if made is None and cell.joints:
+        for signature in signatures_of(cell, wanted) if made is None and cell.joints else ():
+            call.noted.signature = _without_sizes(signature)
             with RUNNING, TRACE, undrawn():
-                made = derived_kind(call)
+                made = made or derived_kind(call)
+        call.noted.signature = _without_sizes(wanted)
         if made is None:
             with RUNNING, TRACE, undrawn():
                 like.take(call, wanted, lambda cell, owner: looks_of(cell, owner, call.batch))
@@ -437,8 +446,7 @@ def _kind(call: Call) -> Kind | str:
 def trace_again(call: Call, key: tuple[Any, ...], record: Record) -> None:
     """Compares a call that was found with what it would be traced to now. Raises StateError where that is another."""
     cell, batch = call.cell, call.batch
-    training = getattr(call.owner, "training", None)
-    variants = cell.variants.get(_wanted(call, key, training), ())
+    variants = cell.variants.get(_wanted(call, key), ())
     variant = next((variant for variant in variants if variant.guards is record.guards), None)
     if variant is None or variant.traced is None:
         return
@@ -451,8 +459,9 @@ def trace_again(call: Call, key: tuple[Any, ...], record: Record) -> None:
         raise changed(cell.name, found, record)
 
 
-def _wanted(call: Call, key: tuple[Any, ...], training: Any) -> tuple[Any, ...]:
+def _wanted(call: Call, key: tuple[Any, ...]) -> tuple[Any, ...]:
     """A signature as the cell has it, for all batches."""
+    training = _training(call.cell, call.owner, call.batch)
     return (call.batch.options.without, training, *(key if call.owner is None else (*key[:3], *key[4:])))
 
 

@@ -16,13 +16,14 @@ class FrameworkObjects:
     followed: functions of the framework that call the user's, and are followed for that. counters: attributes in which
     the framework's blocks count calls, for names of operators: no result depends on them. flags: what arrays that
     outlive the call have beside numbers, by name, as their class has it. instead: what is called in place of functions
-    of the framework, by whatever names the program has them.
+    of the framework, by whatever names the program has them. modes: what tells or sets whether gradients are recorded.
     """
 
     followed: frozenset[Any] = frozenset()
     counters: frozenset[str] = frozenset()
     flags: Mapping[str, Any] = {}
     instead: Mapping[Any, Any] = {}
+    modes: frozenset[Any] = frozenset()
 
     def array(self, item: Any) -> bool:
         """Tells whether this is an array of the framework's, whose operations the engine sees itself."""

@@ -4,6 +4,10 @@ The unit is seconds per outermost call: its forward pass and, in training, its s
 to the optimizer's step. It is measured over stretches (see `gluonjit.hybrid.choose.pacing`): eagerly first, then both
 ways in turns.
 
+Calls that are loops are captured iteration by iteration, or whole, one node for each shape of their arguments: `whole`
+first where a minibatch has many calls of each shape, later where it has several. If the first of both ways is slower
+than eager, the other one is compared with eager anew.
+
 The cost of trials is bounded. A trial is a stretch in another way than the one kept: batched, as long as nothing is
 decided; later with other schedulers, or captured otherwise. All trials together may lose the time of `_GRANT` calls and
 the fraction `_SHARE` of all seconds so far; a quarter more calls if the block's other phase, training or inference,
@@ -12,7 +16,8 @@ runs batched, as this one then probably will. A trial that exceeds this is aband
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Hashable
 from math import inf
 from statistics import median
 from typing import Any, NamedTuple
@@ -34,9 +39,15 @@ _TIE = 0.95  # batches that are no faster than that are not worth their first mi
 _MOST = 8  # trials after which it is decided by what there is: tracing is what this program does
 _WORSE = 1.1  # batches that have become so much slower than eager was are compared anew
 _MANY = 9  # batched stretches whose median may not be above that of the eager ones
+_LONGEST = 256  # calls whose shapes are known
 _KEPT = 15  # stretches of each way whose median counts
 _DOUBTED = 3  # eager stretches that are timed of a choice that an earlier process has made
 _OTHERWISE = 1.5  # and compared anew if the fastest of them is so much faster or slower than eager calls were then
+_ALIKE, _MANY_ALIKE = (
+    2,
+    4,
+)  # calls of each shape in a stretch, on average, so that loops are captured whole, and at once
+_WHOLE = 0.5  # of what trials may lose in any case, which they may lose again then
 _AGAIN = 256  # stretches after which eager is compared anew, and twice as many each time
 
 
@@ -99,6 +110,7 @@ class Pace:
         "doubts",
         "eager",
         "hopeless",
+        "loops",
         "lost",
         "met",
         "needed",
@@ -106,15 +118,18 @@ class Pace:
         "pinned",
         "promising",
         "seconds",
+        "shapes",
         "since",
         "size",
         "strange",
         "told",
         "training",
         "trials",
+        "turned",
         "unit",
         "unlike",
         "way",
+        "whole",
         "written",
     )
 
@@ -129,6 +144,10 @@ class Pace:
         self.pinned = False  # whether it may not run batched
         self.written = 0  # of the first calls, which have written to weights
         self.promising = False  # whether the block's other phase runs batched
+        self.loops = False  # whether there are calls that are loops
+        self.whole = False  # whether these are captured whole
+        self.turned = False  # whether that has been changed, as it was slower than eager
+        self.shapes: deque[Hashable] = deque(maxlen=_LONGEST)  # of the last calls that were compared; None: of no shape
         self.compare_again()
 
     def compare_again(self) -> None:
@@ -192,6 +211,18 @@ class Pace:
         """Tells whether other ways to batch may be tried: once batching is decided."""
         return self.decided is False and self.allowed > self.needed
 
+    def _repeats(self, times: int) -> bool:
+        """Tells whether calls come in few shapes: on average so many times each in a stretch."""
+        count = min(len(self.shapes), max(self.calls, _SEEN))
+        last = list(self.shapes)[-count:]
+        return count >= _SEEN and None not in last and times * len(set(last)) <= count
+
+    def begin(self, beside: Pace) -> None:
+        """Begins a stretch; `beside` is the block's other phase, whose way to batch this one has first."""
+        self.promising = beside.decided is False
+        if not self.trials and self.decided is None and not self.turned:
+            self.whole = beside.whole if self.promising else self._repeats(_MANY_ALIKE)
+
     def spent(self, seconds: float, calls: int) -> bool:
         """Tells whether a trial that has taken so long, for this many calls so far, has spent what it may lose."""
         return seconds - self.unit * calls > self.allowed
@@ -234,14 +265,21 @@ class Pace:
                 self.hopeless += 1.0
             elif not usual and ran.rate > _HOPELESS * self.unit:
                 self.hopeless += _UNSURE if ran.few else 1.0
-            self._decide()
+            slower = ran.loses or (ran.whole and ran.rate > self.unit)
+            if slower and self.loops and not self.turned and (self.whole or self._repeats(_ALIKE)):
+                self._turn()
+            else:
+                self._decide()
 
     def _lose(self, ran: StretchOutcome) -> None:
         """Counts the loss of a trial. Traces are not repeated; the next trial after an abandoned one may lose half."""
         lost = ran.seconds - self.unit * ran.calls
         self.lost = max(self.lost + lost, -self.grant)
         traced = self.decided is None and ran.whole
-        self.needed = 0.0 if traced else lost if self.decided is False else _LESS * min(lost, self.grant)
+        less = _LESS * min(lost, self.grant)
+        if not ran.few and ran.rate < self.unit:  # it was abandoned because of what it traced, which is there now
+            less = min(less, _TRACE)
+        self.needed = 0.0 if traced else lost if self.decided is False else less
 
     def _decide(self) -> None:
         """Keeps a way if it is far better, or if enough is known of both."""
@@ -259,6 +297,13 @@ class Pace:
             self._keep(median(self.batched) > _TIE * self.unit)
         elif self.trials >= _MOST or self.hopeless >= 2:
             self._keep(True)
+
+    def _turn(self) -> None:
+        """Compares anew, with the other way to capture loops."""
+        self.whole, self.turned = not self.whole, True
+        self.lost = min(self.lost, (1.0 - _WHOLE) * self.grant + _SHARE * self.seconds)
+        self.compare_again()
+        self._measure()
 
     def _keep(self, eager: bool) -> None:
         self.decided, self.size, self.since, self.unlike, self.needed = eager, self.calls, 0, 0, 0.0
@@ -315,6 +360,7 @@ class Pace:
             "batched": batched,
             "calls": self.calls,
             "way": self.way,
+            "whole": self.whole,
         }
 
     def restore(self, state: dict[str, Any], origin: str) -> None:
@@ -324,6 +370,7 @@ class Pace:
             raise ValueError(f"no pace: {state}")
         self.eager, self.batched = eager, batched
         self.calls, self.way, self.origin = int(state["calls"]), str(state["way"]), origin
+        self.whole = state.get("whole") is True
         self.seconds = eager[0] * self.calls
         self._keep(state["eagerly"])
         self.doubts = _DOUBTED if self.decided else 0

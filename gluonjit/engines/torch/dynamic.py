@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import partial
 from operator import is_
 from typing import Any
@@ -16,7 +17,6 @@ from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.effects import parts_of
 from gluonjit.engines.torch.held import version_of
-from gluonjit.engines.torch.kinds import LOOPS, UNROLLED
 from gluonjit.engines.torch.layers import NORM, WHOLE, keeps_statistics
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.normalizing import normalized
@@ -25,6 +25,7 @@ from gluonjit.engines.torch.packed import run_layer
 from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.records import ASKED, NotOneNode, refused_at_once
 from gluonjit.engines.torch.reuse import REUSING
+from gluonjit.engines.torch.unrolling import LOOPS, UNROLLED
 from gluonjit.engines.torch.waiting import write_statistics
 from gluonjit.graph import is_own
 from gluonjit.graph.recorder import mapped
@@ -118,6 +119,9 @@ class _Outermost(OutermostCalls):
 
     def lazy(self, arg: Any) -> Any:
         return mapped(arg, as_lazy)
+
+    def look(self, arg: Any) -> Hashable:
+        return (arg.shape, arg.dtype) if isinstance(arg, torch.Tensor) else None
 
     def versions(self, owner: Any) -> list[int]:
         return _versions(owner)

@@ -17,6 +17,7 @@ from gluonjit.engines.torch.recorder import Tracer, TraceTensor, recording
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.structure import Constant, Written
 from gluonjit.engines.torch.trace import NeedsValue, Trace, TraceFindings
+from gluonjit.engines.torch.unrolling import LOOPS
 from gluonjit.engines.torch.variadic import TracedKind, is_operand, join_kinds
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
@@ -25,6 +26,7 @@ from gluonjit.hybrid.capture.guards.objects import Refused
 from gluonjit.hybrid.capture.guards.sizes import plain
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.choose.pacing import captures_whole, note_loop
 from gluonjit.hybrid.run.batch import Batch
 
 RAISED = "tracing it raised"
@@ -36,15 +38,6 @@ _READS = (
 _ALIASES = "it returns an argument, or a view of one: a write to the return value is a write to the argument"
 _SHARED = "its results share memory: a write to one is a write to the other"
 _OVERWRITES = "it writes over what its backward pass needs"
-LOOPS = (
-    "it applies a weight again to an earlier result of the same weight, as a loop over a sequence does: the "
-    "calls of each iteration are captured instead"
-)
-
-UNROLLED = (
-    "it runs more operators the larger its operands are, as a loop over a length does: the calls of each iteration are "
-    "captured instead"
-)
 EMPTY = "it returns a tensor without elements"
 _LONG, _COUNTS = 64, 3  # operators of a trace, and different numbers of them in traces that differ in sizes
 
@@ -76,7 +69,7 @@ def trace_call(call: Call) -> str:
 def unrolls(call: Call) -> bool:
     """Tells whether a module that was traced repeats operators with a length: no two lengths could run together."""
     count = len(call.noted.traced.trace.ops)
-    if call.owner is None or count < _LONG:
+    if call.owner is None or count < _LONG or captures_whole():
         return False
     counts = call.cell.counts.setdefault(call.noted.signature, set())
     counts.add(count)
@@ -140,6 +133,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
         follows = not cell.operator or run.__class__ is FunctionCall
         with outside, recording(trace, lambda tensor: id(tensor) in constants or not follows, taped) as recorder:
             recorders.append(recorder)
+            recorder.ends_in_loops = follows and not captures_whole()
             stand_ins = iter(recorder.placeholders())
             given, named = map_structure((args, kwargs), lambda item: _stand_in(item, stand_ins, constants))
             if follows:
@@ -205,6 +199,9 @@ def _may_set(cell: Cell, noted: Noted) -> bool:
 def _looping(cell: Cell, recorders: list[Tracer]) -> str:
     """Says that a call is a loop, and no call of the cell is one node, if the trace found that."""
     if cell.operator or not any(recorder.loops.found for recorder in recorders):
+        return ""
+    note_loop()
+    if captures_whole():
         return ""
     cell.never = LOOPS
     return LOOPS
@@ -340,7 +337,7 @@ def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws:
     if not trace.operands:
         return ALL_CONSTANT
     try:
-        built = build(trace, places)
+        built = build(trace, places, len(trace.ops) < _LONG or not captures_whole())
     except NotBatchable as refusal:
         if not cell.operator:
             return str(refusal)

@@ -211,20 +211,20 @@ def pruned(trace: Trace, results: Sequence[int]) -> Trace:
     return found
 
 
-def build(trace: Trace, results: Sequence[int]) -> Built:
+def build(trace: Trace, results: Sequence[int], of_any_rows: bool = True) -> Built:
     """The batched program of a trace, for any number of rows if that is possible. Raises NotBatchable."""
     known: Built | None = trace.built.get(tuple(results))
     if known is not None:
         return known._replace(program=known.program.again(trace))
-    found = _new(trace, results)
+    found = _new(trace, results, of_any_rows)
     trace.built[tuple(results)] = found._replace(program=found.program.again(trace.with_weights([])))
     return found
 
 
-def _new(trace: Trace, results: Sequence[int]) -> Built:
+def _new(trace: Trace, results: Sequence[int], of_any_rows: bool) -> Built:
     if not trace.operands:
         raise NotBatchable("it has no tensor operands")
-    if len({spec.rows for spec in trace.operands if spec.mode == "rows"}) == 1:
+    if of_any_rows and len({spec.rows for spec in trace.operands if spec.mode == "rows"}) == 1:
         try:
             return _build(trace, results, True)
         except NotBatchable:  # then for this number of rows, or the reason is another

@@ -99,6 +99,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         self.draws = False
         self.asks_mode = False  # whether the program asks whether gradients are recorded
         self.loops = Loops()
+        self.ends_in_loops = False
         self.follower: Any = None  # what sees to Python's state, where the user's code is recorded
         self._constant = constant
         self._known: dict[int, int] = {}
@@ -408,7 +409,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         self.loops.add(name, inputs, outputs)
         if not known.random and self._made_of_nothing.issuperset(inputs):
             self._made_of_nothing.update(outputs)
-        if self.loops.found and self.follower is not None:
+        if self.loops.found and self.ends_in_loops:
             raise NeedsValue  # the rest of a sequence or a tree need not be traced
         if torch.is_grad_enabled() and not self.learns:
             raise NeedsValue

@@ -20,7 +20,6 @@ from gluonjit.engines.torch.exposed import end_use, kept
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.kinds import (
     RAISED,
-    UNROLLED,
     ResultWithoutTensors,
     difference,
     make_kind,
@@ -32,6 +31,7 @@ from gluonjit.engines.torch.layers import WHOLE
 from gluonjit.engines.torch.other_rows import note_traced, of_other_rows
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.ragged.joining import derived_kind, join_lengths, of_other_lengths
+from gluonjit.engines.torch.unrolling import LOOPS, UNROLLED, never
 from gluonjit.engines.torch.waiting import WAITING
 from gluonjit.engines.torch.without_gradients import signatures_of, with_gradients
 from gluonjit.errors import CaptureError
@@ -55,7 +55,7 @@ WATCHED: WeakKeyDictionary[Any, WeakSet[Cell]] = WeakKeyDictionary()
 def is_watched(module: Any) -> bool:
     """Tells whether attributes of a module count: for a cell of which not every call runs as it is in any case."""
     cells = WATCHED.get(module)
-    return cells is not None and any([not cell.never for cell in cells])
+    return cells is not None and any([not cell.never or cell.never in (LOOPS, UNROLLED) for cell in cells])
 
 
 class NotOneNode(Exception):
@@ -107,7 +107,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     if cell.seen is not None and cell.seen != looks:
         batch.own.changed[cell] = batch.own.changed.get(cell, 0) + 1
         cell.change(batch.own.changed[cell])
-    if cell.never:
+    if never(cell):
         raise NotOneNode(cell.never)
     wanted = _wanted(call, key)
     reason = cell.expanded.get(wanted)
@@ -200,7 +200,7 @@ def found_again(batch: Batch, wanted: tuple[Any, ...], owner: Any) -> Record | N
     if record is not None and (record.guards is None or record.guards.hold()):
         return record
     looks = () if cell.stateless else looks_of(cell, owner, batch)
-    if (cell.seen is not None and cell.seen != looks) or _training(cell, owner, batch) != training or cell.never:
+    if (cell.seen is not None and cell.seen != looks) or _training(cell, owner, batch) != training or never(cell):
         return None
     variant = holding(cell.variants.get(wanted, ()))
     kind = None if variant is None else cell.kinds.get(variant.key)
@@ -223,7 +223,7 @@ _NEW = (
 
 def refused_at_once(cell: Cell, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Batch) -> str:
     """Says why a call is no node, where that can be told without a look into its arguments; "" where it cannot."""
-    if cell.never:
+    if never(cell):
         return _asked_for(cell, owner, batch) or cell.never
     if not cell.patterns:
         return ""
@@ -415,8 +415,9 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
     except ResultWithoutTensors as plain:
         made = plain
     if isinstance(made, str):
-        cell.expanded[wanted] = made
-        _note_refusal(call, made)
+        if made not in (LOOPS, UNROLLED):
+            cell.expanded[wanted] = made
+            _note_refusal(call, made)
         raise NotOneNode(made)
     variant = call.noted.variant(variant_key(wanted, len(known)))
     cell.variants.setdefault(wanted, known).append(variant)

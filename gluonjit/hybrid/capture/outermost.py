@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,27 @@ from gluonjit.hybrid.choose.pacing import begin, note_order
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL, left_call
+
+_PLAIN = (int, float, bool, str, type(None))
+_MOST = 64  # items of arguments that are looked at
+
+
+def shape_of(args: Sequence[Any], look: Callable[[Any], Hashable]) -> Hashable:
+    """Returns what calls of one shape have in common; None where an argument is no array, plain constant or list."""
+    found: list[Hashable] = []
+    pending = [args]
+    while pending:
+        for arg in pending.pop():
+            if arg.__class__ is tuple or arg.__class__ is list:
+                pending.append(arg)
+                found.append((arg.__class__, len(arg)))
+            else:
+                found.append(arg if isinstance(arg, _PLAIN) else look(arg))
+                if found[-1] is None and arg is not None:
+                    return None
+        if len(found) > _MOST:
+            return None
+    return tuple(found)
 
 
 class OutermostCalls:
@@ -35,6 +56,10 @@ class OutermostCalls:
     def lazy(self, arg: Any) -> Any:
         """Returns what a method is given for an argument where its calls are captured: arrays are lazy there."""
         raise NotImplementedError
+
+    def look(self, arg: Any) -> Hashable:
+        """Returns an array's shape and dtype; None of anything else, or where loops are not captured whole."""
+        return None
 
     def versions(self, owner: Any) -> list[int]:
         """Counts the writes to each weight of a model; nothing where a program cannot write to them in its calls."""
@@ -73,6 +98,8 @@ class OutermostCalls:
                 state.eagerly -= 1
         stretch = begin(state, cell.paces, training, engine_of(self.engine))
         eager = stretch.eager
+        if stretch.timed and stretch.pace.decided is None:
+            stretch.pace.shapes.append(shape_of((*args, *kwargs.values()), self.look))
         state.run_eagerly(eager)
         try:
             before = self.versions(owner) if eager and stretch.watched else None

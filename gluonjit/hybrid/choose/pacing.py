@@ -126,7 +126,7 @@ class CallStretch:
     def __init__(self, state: Any, paces: Paces, training: bool, engine: Any) -> None:
         self.pace = pace = paces.phases[training]
         beside = paces.phases[not training]
-        pace.promising = beside.decided is False
+        pace.begin(beside)
         self.state = state  # of this thread
         named = paces.named
         self.wait: Callable[[], None] = engine.wait
@@ -317,6 +317,19 @@ def turn_eager() -> bool:
         return False
     stretch.pace.pinned = True
     return True
+
+
+def captures_whole() -> bool:
+    """Tells whether calls that are loops are captured whole now, one node for each of their shapes."""
+    stretch = HERE.stretch
+    return stretch is not None and stretch.pace.whole
+
+
+def note_loop() -> None:
+    """Notes that a call is a loop, and captured iteration by iteration."""
+    stretch = HERE.stretch
+    if stretch is not None:
+        stretch.pace.loops = True
 
 
 def note_order() -> None:

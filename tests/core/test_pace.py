@@ -247,3 +247,72 @@ def test_a_trial_that_is_faster_even_with_its_traces_counts() -> None:
         if pace.decided is not None:
             break
     assert pace.decided is False and pace.trials == 2
+
+
+def loops(pace: Pace, shapes: int, iterations: float, whole: float, minibatches: int) -> list[bool]:
+    """The trials in which loops were captured whole; calls of so many shapes take these milliseconds, eagerly one."""
+    trials = []
+    beside = Pace(True)
+    for _ in range(minibatches):
+        pace.begin(beside)
+        pace.loops = True
+        pace.shapes.extend(k % shapes for k in range(CALLS))
+        way = pace.wants_eager
+        each = 1e-3 * (1.0 if way else whole if pace.whole else iterations)
+        if not way:
+            trials.append(pace.whole)
+        pace.add(StretchOutcome(way, CALLS * each, CALLS, each))
+    return trials
+
+
+def test_loops_of_few_shapes_are_captured_whole_at_once() -> None:
+    pace = Pace(False)
+    assert all(loops(pace, 7, 3.0, 0.4, 20)) and pace.decided is False
+
+
+def test_loops_of_some_shapes_are_captured_whole_where_iterations_are_slower() -> None:
+    pace = Pace(False)
+    trials = loops(pace, 14, 3.0, 0.4, 20)
+    assert not trials[0] and trials[-1] and pace.decided is False
+    assert not any(loops(Pace(False), 14, 0.5, 0.4, 20))
+
+
+def test_iterations_are_tried_where_whole_loops_are_slower() -> None:
+    pace = Pace(False)
+    trials = loops(pace, 4, 0.5, 2.0, 20)
+    assert trials[0] and not trials[-1] and pace.decided is False
+
+
+def test_loops_that_are_slower_in_any_way_run_eagerly() -> None:
+    pace = Pace(False)
+    loops(pace, 4, 3.0, 2.0, 60)
+    assert pace.decided
+
+
+@pytest.mark.parametrize("shape", [None, 0])
+def test_loops_of_no_shape_or_many_are_not_captured_whole(shape: object) -> None:
+    pace = Pace(False)
+    for number in range(40):
+        pace.begin(Pace(True))
+        pace.loops = True
+        pace.shapes.extend(shape if shape is None else number * CALLS + k for k in range(CALLS))
+        way = pace.wants_eager
+        pace.add(StretchOutcome(way, CALLS * (1e-3 if way else 3e-3), CALLS, 1e-3 if way else 3e-3))
+        assert not pace.whole
+    assert pace.decided
+
+
+def test_the_other_phase_begins_as_the_first_one_runs() -> None:
+    training, inference = Pace(True), Pace(False)
+    loops(training, 7, 3.0, 0.4, 20)
+    inference.begin(training)
+    assert inference.whole and inference.promising
+
+
+def test_the_way_to_capture_loops_is_kept() -> None:
+    pace, later = Pace(False), Pace(False)
+    loops(pace, 7, 3.0, 0.4, 20)
+    state = pace.saved_state()
+    assert state is not None
+    later.restore(state, "a day")
+    assert later.whole

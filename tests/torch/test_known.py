@@ -281,9 +281,33 @@ def graphs(count: int = 12) -> list[Any]:
     return found
 
 
+IN_PARTS = {"expand": ("Graphs", "Layer")}
+"""What is in a model, and in its layers, is captured call by call."""
+
+
+@pytest.mark.parametrize("name", INTO)
+def test_graphs_of_any_size_are_one_node_each(name: str) -> None:
+    report = assert_one_flush(Graphs(INTO[name]), graphs())
+    assert (report.kinds["Graphs"].nodes, report.kinds["Graphs"].launches) == (12, 1)
+
+
+def test_few_rows_of_many_are_references() -> None:
+    class Few(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.mix = nn.Embedding(WORDS, SIZE), nn.Linear(SIZE, SIZE)
+
+        def forward(self, words: Any, chosen: Any) -> Any:
+            return self.mix(self.embed(words)[chosen]).sum(0)
+
+    samples = [(torch.randint(WORDS, (9,)), torch.randint(9, (2,))) for _ in range(4)]
+    report = assert_one_flush(Few(), samples)
+    assert "Few" not in report.kinds and "__getitem__" not in report.kinds
+
+
 @pytest.mark.parametrize("name", INTO)
 def test_messages_along_edges_run_at_once(name: str) -> None:
-    report = assert_one_flush(Graphs(INTO[name]), graphs())
+    report = assert_one_flush(Graphs(INTO[name]), graphs(), **IN_PARTS)
     kinds = {kind: row for kind, row in report.kinds.items() if row.nodes == 24 and kind != "cat"}
     assert kinds and all(row.launches == 2 for row in kinds.values()), kinds
     assert not report.alone
@@ -297,7 +321,7 @@ def attention(h: Any, dst: Any, m: Any) -> Any:
 
 
 def test_zeros_of_the_programs_own_take_numbers_along_edges_at_once() -> None:
-    report = assert_one_flush(Graphs(attention), graphs())
+    report = assert_one_flush(Graphs(attention), graphs(), **IN_PARTS)
     assert report.kinds["index_add"].nodes == 48 and report.kinds["index_add"].launches == 4
     assert report.kinds["div"].launches == 2
     assert not report.alone

@@ -33,6 +33,7 @@ from gluonjit.hybrid.run.state import LOCAL
 
 _UNFILLED = {torch.ops.aten.empty, torch.ops.aten.empty_strided}
 _NONE: frozenset[int] = frozenset()
+_MANY = 2  # times as many rows as there are indices
 _FEW = 8  # writes to a tensor that are recorded, though all that it holds is known
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -277,16 +278,18 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
     def _by_whole_numbers(self, func: Any, args: Any) -> bool:
         """Tells whether a call indexes by integers, or takes them for classes, so that its shape depends on no value.
 
-        Not where a module's call does by an argument: outside of one node rows by known numbers are references.
+        Not where a module's call takes few rows of many by an argument: outside of one node these are references, and
+        a node would have all rows as an operand.
         """
         if func is torch.ops.aten.one_hot.default:
             return bool(args[1] >= 0)
         if func is not torch.ops.aten.index.Tensor:
             return False
-        for item in args[1]:
+        for size, item in zip(args[0].shape, args[1]):
             if item is not None and (item.dtype is torch.bool or item.dtype is torch.uint8):
                 return False
-            if item.__class__ is TraceTensor and item.outside and self.follower is not None:
+            few = item is not None and _MANY * item.numel() < size
+            if few and item.__class__ is TraceTensor and item.outside and self.follower is not None:
                 return False
         return True
 

@@ -265,7 +265,7 @@ class Pace:
                 self.hopeless += 1.0
             elif not usual and ran.rate > _HOPELESS * self.unit:
                 self.hopeless += _UNSURE if ran.few else 1.0
-            slower = ran.loses or (ran.whole and ran.rate > self.unit)
+            slower = ran.loses or ran.rate > (self.unit if ran.whole else _HOPELESS * self.unit)
             if slower and self.loops and not self.turned and (self.whole or self._repeats(_ALIKE)):
                 self._turn()
             else:

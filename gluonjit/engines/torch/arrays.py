@@ -18,6 +18,8 @@ FLOATS = {"float16", "bfloat16", "float32", "float64"}
 LEARNABLE = FLOATS | {"complex32", "complex64", "complex128"}
 """Dtypes of tensors that gradients may go through."""
 INTEGERS = {"int32", "int64", "int16", "int8", "uint8"}
+INDICES = {getattr(torch, name) for name in INTEGERS}
+"""Dtypes of numbers that may be indices. In traces 0 stands for them all, a place that every dimension has."""
 WHOLE = INTEGERS | {"bool"}
 """Dtypes of tensors whose numbers are known where they are on the host."""
 _BY_NUMBERS = {"float32", "float64", "bool", "float16", *INTEGERS}

@@ -191,9 +191,22 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
 
 
 def _may_set(cell: Cell, noted: Noted) -> bool:
-    """Tells whether all that a call sets is tensors or plain constants, of a module that is its cell's alone."""
-    plain_ones = (torch.Tensor, bool, str, type(None))
-    return not cell.stateless and all(isinstance(value, plain_ones) for _, _, value in noted.set)
+    """Tells whether all that a call sets is made of tensors and constants, for a module that is its cell's alone.
+
+    A list or dictionary that is there twice is not: a write to one is a write to the other.
+    """
+    met: set[int] = set()
+
+    def settable(value: Any) -> bool:
+        if isinstance(value, (list, dict)):
+            if id(value) in met or type(value) not in (list, dict):
+                return False
+            met.add(id(value))
+        if isinstance(value, (list, tuple, dict)):
+            return all(map(settable, value.values() if isinstance(value, dict) else value))
+        return isinstance(value, (torch.Tensor, *PLAIN))
+
+    return not cell.stateless and all(settable(value) for _, _, value in noted.set)
 
 
 def _looping(cell: Cell, recorders: list[Tracer]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gluonjit.engines.torch.arrays import LEARNABLE, device_named, dtype_named, name_of_dtype, on_host, spec_of
+from gluonjit.engines.torch.arrays import INDICES, LEARNABLE, device_named, dtype_named, name_of_dtype, on_host, spec_of
 from gluonjit.engines.torch.aten import (
     ASSIGNING,
     WITHOUT_DERIVATIVE,
@@ -405,12 +405,13 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         listed = list(found) if isinstance(found, (list, tuple)) else [found]
         if not all(isinstance(item, torch.Tensor) and item.layout is torch.strided for item in listed):
             raise NeedsValue
-        outputs = [self._new(item) for item in listed]
+        made = not known.random and self._made_of_nothing.issuperset(inputs)
+        outputs = [self._new(item if made or item.dtype not in INDICES else torch.zeros_like(item)) for item in listed]
         name = known.name
         self._pass_on(inputs, [] if name in WITHOUT_HISTORY else outputs)
         self.trace.ops.append(TraceOp(name, attrs, tuple(inputs), tuple(outputs)))
         self.loops.add(name, inputs, outputs)
-        if not known.random and self._made_of_nothing.issuperset(inputs):
+        if made:
             self._made_of_nothing.update(outputs)
         if self.loops.found and self.ends_in_loops:
             raise NeedsValue  # the rest of a sequence or a tree need not be traced

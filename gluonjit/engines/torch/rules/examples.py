@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.arrays import dtype_named
+from gluonjit.engines.torch.arrays import INDICES, dtype_named
 from gluonjit.engines.torch.rules.values import ANY, NODES, Instruction, NotBatchable, Shaped, Val
 
 COUNTS = (2, 3, 5, 7)  # how many nodes, of which one is taken that is no size of theirs
@@ -51,7 +51,7 @@ class Examples:
             line = str(error).strip().split("\n")[0]
             said = f"for several samples its rule fails with {type(error).__name__}: {line}"
             raise NotBatchable(f"{self.operator}: {said}") from error
-        self._tensors.update(zip(step.outputs, found if len(step.outputs) > 1 else (found,)))
+        self._tensors.update(zip(step.outputs, map(_as_index, found if len(step.outputs) > 1 else (found,))))
 
     def _count(self, expression: str) -> int:
         return self.nodes if expression == NODES else self.children
@@ -89,3 +89,8 @@ class Examples:
         if not fits:
             raise NotBatchable(f"{self.operator}: rows of {val.rest} are not {val.shape}")
         return (rows, *val.rest)
+
+
+def _as_index(tensor: Any) -> Any:
+    """Returns zeros in place of whole numbers."""
+    return torch.zeros_like(tensor) if tensor.dtype in INDICES else tensor

@@ -10,7 +10,7 @@ import pytest
 from mxnet import autograd, gluon, nd, np
 from mxnet.gluon import nn
 from numpy_support import Outcome, Plain, agree, numpy_program, uniform
-from support import assert_same, rows
+from support import assert_close, assert_same, rows
 
 import gluonjit
 from gluonjit.hybrid.run import decided
@@ -84,7 +84,16 @@ def until(net: Cloud, points: Any, h: Any) -> Any:
     return h
 
 
-BODIES = [neighbours, by_a_branch, by_order, by_a_mask, by_an_index, by_sums_of_many, until]
+def by_labels(net: Cloud, points: Any, h: Any) -> Any:
+    """A mask that is made in one cell with what it masks, and picks labels, too, which have one axis."""
+    labels = nd.round(points[:, 2] * 4)
+    weights = nd.softmax(h, axis=0)
+    keep = labels[1:] < 3
+    scores = nd.contrib.boolean_mask((h * weights)[1:] + net.shift.data().sum(), keep)
+    return scores * nd.contrib.boolean_mask(labels[1:], keep).expand_dims(1)
+
+
+BODIES = [neighbours, by_a_branch, by_order, by_a_mask, by_an_index, by_sums_of_many, until, by_labels]
 
 
 @pytest.mark.parametrize("granularity", ["cell", "op"])
@@ -155,6 +164,36 @@ def test_draws_are_read_as_they_are_used() -> None:
             net(points)
     for number, kept in found:
         assert number == pytest.approx(float(kept.sum().asscalar()), rel=1e-4)
+
+
+def test_gradients_go_on_to_inputs_that_are_masked() -> None:
+    """Of entries of one axis, which MXNet's operator picks when it is called."""
+
+    def body(net: Cloud, points: Any, h: Any) -> Any:
+        return h.sum() * nd.contrib.boolean_mask(points[:, 1] * 2, points[:, 1] > -9).sum()
+
+    net = made(body)
+    samples = clouds()
+
+    def run() -> list[Any]:
+        for sample in samples:
+            sample.attach_grad()
+        with autograd.record():
+            total = sum([net(sample) for sample in samples])
+        total.backward()
+        return [sample.grad.asnumpy() for sample in samples]
+
+    expected = run()
+    net.hybridize(dynamic_batch=True, granularity="cell")
+    for actual, wanted in zip(run(), expected):
+        assert_close(actual, wanted, "gradient")
+
+
+def test_a_copy_on_the_same_device_runs_nothing() -> None:
+    def body(net: Cloud, points: Any, h: Any) -> Any:
+        return h.copyto(mx.cpu()).as_in_context(mx.cpu()) * 2
+
+    assert assert_same(made(body), clouds(), value, granularity="cell").flushes == 1
 
 
 def test_an_empty_mask_gives_what_it_gives_eagerly() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.engines.mxnet.history import is_learned
 from gluonjit.engines.mxnet.lookups import Numbers
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.program import join, program_of, run_call
@@ -22,8 +23,11 @@ from gluonjit.hybrid.run.decided import KEY, NeedsMore, Reader
 from gluonjit.hybrid.run.state import LOCAL
 
 
-def decided(lazy: Any) -> NDArray | None:
-    """A pending array, if its numbers follow from inputs by a few calls, for who reads them; else None."""
+def decided(lazy: Any, constant: bool = False) -> NDArray | None:
+    """A pending array, if its numbers follow from inputs by a few calls, for who reads them; else None.
+
+    constant: whether only from inputs that gradients do not go on to.
+    """
     state = LOCAL.state
     batch, value = state.batch, lazy._v
     if batch is None or not state.inside or state.paused or state.trace is not None or state.recorded is not None:
@@ -32,21 +36,25 @@ def decided(lazy: Any) -> NDArray | None:
         return None
     with as_captured(0):
         try:
-            rows = _Reader(batch.graph, batch.created.setdefault(KEY, {})).rows(value.rows, value.spec.rows)
+            reader = _Reader(batch.graph, {} if constant else batch.created.setdefault(KEY, {}))
+            reader.constant = constant
+            rows = reader.rows(value.rows, value.spec.rows)
         except NeedsMore:
             return None
         found: NDArray = lazy._in_kind(piece(rows, value.spec, 0))
     return found
 
 
-def as_decided(item: Any) -> Any:
-    """This part of an index, or the array that it is if it waits and follows from inputs."""
-    found = decided(item) if getattr(item, "_v", None) is not None and item._c is None else None
+def as_decided(item: Any, constant: bool = False) -> Any:
+    """This part of an index, or operand, or the array that it is if it waits and follows from (`constant`) inputs."""
+    found = decided(item, constant) if getattr(item, "_v", None) is not None and item._c is None else None
     return item if found is None else found
 
 
 class _Reader(Reader):
     """Computes values one by one, by MXNet's own operators."""
+
+    constant = False
 
     def joined(self, parts: Sequence[NDArray]) -> NDArray:
         first = parts[0]
@@ -55,19 +63,26 @@ class _Reader(Reader):
         found: NDArray = join(spec, parts, None)
         return found
 
-    def called(self, record: Any, operands: Sequence[Any]) -> Sequence[NDArray]:
+    def called(self, record: Any, operands: Sequence[Any], place: int) -> Sequence[NDArray | None]:
         kind: Kind = record.kind
-        call, program = kind.call, program_of(kind)
-        if not isinstance(call, CallOperators) or call.consts or program.may_fail or len(kind.operands) < kind.sum_of:
+        program = program_of(kind)
+        if not isinstance(kind.call, CallOperators) or program.may_fail or len(kind.operands) < kind.sum_of:
             raise NeedsMore
-        given = [piece(self.rows(rows, spec.rows), spec, 0) for rows, spec in zip(operands, kind.operands)]
+        call, read = _part(kind.call, kind.call.results[place])
+        given: list[Any] = [None] * len(kind.operands)
+        for k, (rows, spec) in enumerate(zip(operands, kind.operands)):
+            if k in read:
+                given[k] = piece(self.rows(rows, spec.rows), spec, 0)
+        found: list[NDArray | None] = [None] * len(kind.outputs)
         with as_captured(record.mode & TRAINING), shapes(program.numpy):
-            found = run_call(call, given)
-        return [_as_rows(array, output.spec) for array, output in zip(found, kind.outputs)]
+            found[place] = _as_rows(run_call(call, given)[0], kind.outputs[place].spec)
+        return found
 
     def leaf_rows(self, leaf: Leaf) -> NDArray:
-        array = leaf.payload.array if isinstance(leaf.payload, Imported) else leaf.payload
-        if array.stype != "default":
+        payload, earlier = leaf.payload, isinstance(leaf.payload, Imported)
+        array = payload.array if earlier else payload
+        learns = payload.tape is not None if earlier else leaf.taped and is_learned(payload)
+        if array.stype != "default" or (learns and self.constant):
             raise NeedsMore
         return _as_rows(classic(array), leaf.spec)
 
@@ -77,6 +92,19 @@ class _Reader(Reader):
             raise NeedsMore
         numbers = np.array(entries).reshape(len(entries), *[1] * table.axes)
         return mx.nd.array(numbers, ctx=context_of(table.device), dtype=table.dtype)
+
+
+def _part(call: CallOperators, result: int) -> tuple[CallOperators, set[int]]:
+    """The operators of a call that one result takes, and the positions that these read: no weights among them."""
+    read = {result}
+    ops = []
+    for op in reversed(call.ops):
+        if not read.isdisjoint(op.outputs):
+            ops.append(op)
+            read.update(op.inputs)
+    if any(position in read for position, _ in call.consts):
+        raise NeedsMore
+    return CallOperators(ops[::-1], (), (result,)), read
 
 
 def _as_rows(array: NDArray, spec: Spec) -> NDArray:

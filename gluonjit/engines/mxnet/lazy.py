@@ -100,6 +100,12 @@ class Lazy(_Silent):  # type: ignore[misc]
         """Stands in for NDArray.wait_to_read."""
         concrete(self).wait_to_read()
 
+    def copyto(self, other: Any) -> Any:
+        """Captures a copy on the same device."""
+        if isinstance(other, Context) and other == self.context:
+            return self.copy()
+        return super().copyto(other)
+
     def __reduce__(self) -> Any:
         return concrete(self).__reduce__()
 

@@ -93,6 +93,9 @@ def capture_op(
             arrays = [own(array, False) if isinstance(array, Lazy) else array for array in arrays]
         elif name in _WITHOUT_GRADIENT:
             arrays = [concrete(array) if isinstance(array, Lazy) else array for array in map(as_decided, arrays)]
+        else:
+            constant = is_recorded(state.mode)
+            arrays = [as_decided(array, constant) for array in arrays]
         return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
     if FAST is not None:
         kept = _way(results[0], values) if record is None else record if _takes(record, values) else None

@@ -55,7 +55,7 @@ class _Reader(Reader):
     def joined(self, parts: Sequence[Any]) -> Any:
         return joined(parts)
 
-    def called(self, record: Any, operands: Sequence[Any]) -> Sequence[Any]:
+    def called(self, record: Any, operands: Sequence[Any], place: int) -> Sequence[Any]:
         kind: Kind = record.kind
         if kind.sum_of:
             return [sum([self.rows(rows, spec.rows) for rows, spec in zip(operands, kind.operands)])]

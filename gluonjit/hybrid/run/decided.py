@@ -39,8 +39,8 @@ class Reader:
         """Rows in one array."""
         raise NotImplementedError
 
-    def called(self, record: Any, operands: Sequence[Any]) -> Sequence[Any]:
-        """The rows of each result of a node of this record."""
+    def called(self, record: Any, operands: Sequence[Any], place: int) -> Sequence[Any]:
+        """The rows of each result of a node of this record; None instead, except at `place`, if that takes less."""
         raise NotImplementedError
 
     def leaf_rows(self, leaf: Leaf) -> Any:
@@ -68,17 +68,18 @@ class Reader:
         return found if len(found) == count else found[:count]
 
     def result_at(self, row: int, record: Any, number: int) -> Any:
-        """Returns the rows of a node's result from this one on; notes all of each of its results."""
-        base, outputs = record.base(number), record.kind.outputs
-        if base + outputs[0].offset not in self.known:
-            kind = record.kind
+        """Returns the rows of a node's result from this one on; notes what has been computed for that."""
+        kind, base = record.kind, record.base(number)
+        firsts = [base + output.offset for output in kind.outputs]
+        place = max([k for k, first in enumerate(firsts) if first <= row], key=firsts.__getitem__)
+        if firsts[place] not in self.known:
             self.left -= 1
             if self.left < 0 or kind.split is not None or not kind.pure:
                 raise NeedsMore
-            for rows, output in zip(self.called(record, record.operands_of(number)), outputs):
-                self.known[base + output.offset] = rows
-        first = max(base + output.offset for output in outputs if base + output.offset <= row)
-        return self.known[first][row - first :]
+            for first, rows in zip(firsts, self.called(record, record.operands_of(number), place)):
+                if rows is not None:
+                    self.known[first] = rows
+        return self.known[firsts[place]][row - firsts[place] :]
 
     def input_at(self, row: int, count: int) -> Any:
         """Returns so many rows of an input from this one on; of one that is no look-up, all that follow."""

@@ -29,22 +29,29 @@ class Net(gluon.Block):
         return self.write(self.layer(x), x)
 
 
-def made(write: Write, numpy: bool) -> tuple[Net, Any]:
+class OfParts(Net):
+    """A layer for what is done with it and the input."""
+
+    def forward(self, x: Any) -> Any:
+        return self.write(self.layer, x)
+
+
+def made(write: Write, numpy: bool, kind: type[Net] = Net) -> tuple[Net, Any]:
     """The net, with numbers of its own, and an input of two rows."""
     array = mx.np.array if numpy else nd.array
-    net = Net(write)
+    net = kind(write)
     net.initialize()
     net.layer.weight.set_data(array(np.linspace(-1, 1, 16).reshape(4, 4)))
     net.layer.bias.set_data(array(np.ones(4)))
     return net, array([[1.0, -2, 3, 4], [2, 3, -4, 5]])
 
 
-def outcome(write: Write, numpy: bool, dynamic: bool) -> Any:
+def outcome(write: Write, numpy: bool, dynamic: bool, kind: type[Net] = Net) -> Any:
     """The loss and the gradient of the weight, or the error."""
     if numpy:
         mx.npx.set_np()
     try:
-        net, x = made(write, numpy)
+        net, x = made(write, numpy, kind)
         if dynamic:
             net.hybridize(dynamic_batch=True)
         with autograd.record():
@@ -148,6 +155,35 @@ def test_what_mxnet_allows_gives_its_numbers(text: str) -> None:
     assert not isinstance(found, Exception), found
     assert found[0] == pytest.approx(loss, rel=1e-5)
     np.testing.assert_allclose(found[1], gradient, rtol=1e-5, atol=1e-4)
+
+
+PARTS = {
+    "h = layer(x[0:1])\nz = x * 2\nz += 1\ny = z + h": True,
+    "h = layer(x[0:1]) + layer(x[1:2])\nz = nd.sin(x)\nz[0] = 1\ny = z + h": True,
+    "h = nd.add_n(*[layer(row.expand_dims(0)) for row in x])\nz = x * 2\nz[0] = 5\ny = z + h": True,
+    "a, b = x[0:1] * 2, x[1:2] * 3\nh = layer(nd.concat(a, b, dim=0))\na += 1\ny = a + h": True,
+    "a = nd.ones((4,))\nh = layer(nd.stack(a, a))\nb = a * 2\nb += 1\ny = b + h": True,
+    "z = nd.sin(x)\nh = layer(z[1:2])\nz[0] = 5\ny = z + h": True,
+    "z = nd.sin(x)\nh = layer(z[1:2])\nh.asnumpy()\nz[0] = 5\ny = z + h": True,
+    "z = nd.sin(x)\nh = layer(z)\nz += 1\ny = z + h": False,
+    "h = layer(x[0:1]) + layer(x)\nz = nd.sin(x)\nz += 1\ny = z + h": False,
+}
+
+
+@pytest.mark.parametrize("text", PARTS)
+def test_what_reads_a_part_of_an_array_leaves_the_array_out_of_the_graph(text: str) -> None:
+    """MXNet makes a new array of each part, of which alone it notes what has read it."""
+
+    def write(layer: Any, x: Any) -> Any:
+        names = {"layer": layer, "x": x, "nd": nd, "__name__": __name__}
+        exec(text, names)
+        return names["y"]
+
+    eager, found = [outcome(write, False, dynamic, OfParts) for dynamic in (False, True)]
+    assert isinstance(eager, Exception) is isinstance(found, Exception) is not PARTS[text], found
+    if PARTS[text]:
+        assert found[0] == pytest.approx(eager[0], rel=1e-5)
+        np.testing.assert_allclose(found[1], eager[1], rtol=1e-5, atol=1e-4)
 
 
 def test_a_mask_of_the_input_may_be_written_before_it_is_used() -> None:

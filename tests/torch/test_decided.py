@@ -13,7 +13,7 @@ from torch.nn import functional as F  # noqa: E402
 from torch_support import assert_same  # noqa: E402
 
 import gluonjit  # noqa: E402
-from gluonjit.engines.torch import decided  # noqa: E402
+from gluonjit.hybrid.run import decided  # noqa: E402
 
 SIZES = (5, 3, 6, 4, 5)
 
@@ -113,7 +113,7 @@ def test_what_depends_on_weights_runs_what_is_pending(body: Callable[..., Any]) 
 
 def of_a_long_chain(net: Cloud, points: Any, h: Any) -> Any:
     total = points.sum()
-    for k in range(decided._MOST + 9):
+    for k in range(decided.MOST + 9):
         total = (total + k) * 0.5
     return h * total.item()
 

@@ -8,6 +8,7 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.aliases import DETACHED, Owned, in_memory, is_stale, renew
 from gluonjit.engines.mxnet.bridge import bridged
+from gluonjit.engines.mxnet.decided import decided
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import ZERO, seen_through
 from gluonjit.engines.mxnet.refusals import has_history, refuse_recorded, refuse_waiting
@@ -37,11 +38,14 @@ def concrete(array: Any) -> NDArray:
 def read(array: Any) -> NDArray:
     """The computed array, of which numbers are read; in the middle of samples the report counts that.
 
-    Of a view of an input nothing has to run: it is the program's own memory, as it is now.
+    Of a view of an input nothing has to run: it is the program's own memory, as it is now. Of what inputs alone decide,
+    only that.
     """
     state = LOCAL.state
     batch = state.batch
     found = in_memory(array) if array._c is None else array._c
+    if found is None:
+        found = decided(array)
     if batch is not None and (state.inside or state.explicit) and not state.paused:
         batch.report.reads["flushed" if found is None else "answered"] += 1
     return concrete(array) if found is None or array._c is not None else found

@@ -14,6 +14,7 @@ import numpy as np
 from mxnet.ndarray import NDArray, array, register
 
 from gluonjit.engines.mxnet.arrays import context_of, spec_of
+from gluonjit.engines.mxnet.decided import as_decided
 from gluonjit.engines.mxnet.known import known, note_read, numbers_within, whole_numbers
 from gluonjit.engines.mxnet.lookups import host_numbers
 from gluonjit.engines.mxnet.operands import Empty, leaf, made_from_nothing, value_of
@@ -25,6 +26,7 @@ from gluonjit.graph.joining import Copied
 from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.references import leaves_out, placed
 from gluonjit.graph.slices import picked
+from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
@@ -78,6 +80,25 @@ def rows_at(item: Any, key: Any) -> Value | None:
     if value is None or numbers is None or not _within(numbers, value.spec.rows):
         return None  # MXNet's operator tells what is wrong
     return _picked(value, numbers)
+
+
+def rows_where(item: Any, mask: Any) -> Value | None:
+    """`x[mask]` of a captured array by truth values of its rows; None where it is another case."""
+    value, state = item._v, LOCAL.state
+    if isinstance(value.graph, Trace) or state.batch is None or not isinstance(mask, (NDArray, np.ndarray)):
+        return None
+    value = _data(state.batch, item)
+    return None if value is None else _where(value, mask)
+
+
+def _where(value: Value, mask: Any) -> Value | None:
+    """The rows of a value where a mask holds, if it is known and holds anywhere."""
+    array = known(as_decided(mask)) if isinstance(mask, NDArray) else mask
+    if array is None or array.shape != (value.spec.rows,):
+        return None
+    refuse("it picks rows by a mask")
+    numbers = np.flatnonzero(array.asnumpy() if isinstance(array, NDArray) else array)
+    return _picked(value, numbers) if len(numbers) else None
 
 
 def coordinates(item: Any, key: Any) -> NDArray | None:
@@ -176,6 +197,15 @@ def _gather_nd(call: Gathering) -> Value | None:
     return found
 
 
+def _boolean_mask(call: Gathering) -> Value | None:
+    """Rows where a mask holds."""
+    value = _data(call.batch, call.arrays[0])
+    found = None if value is None or call.attrs.integer("axis", 0) else _where(value, call.arrays[1])
+    if found is not None:
+        note_read(call.batch, call.arrays[1], found)
+    return found
+
+
 def _entries(call: Gathering, rows: Value, numbers: list[int], keepdims: bool = False) -> Value:
     """Takes one entry of each row, by the row's number; all are in range."""
     index = host_numbers(call.batch, numbers, "int32", rows.spec.device)
@@ -269,6 +299,8 @@ _WAYS: dict[str, Way] = {
     "pick": _pick,
     "scatter_nd": _scatter_nd,
     "_contrib_index_copy": _index_copy,
+    "_contrib_boolean_mask": _boolean_mask,
+    "_npi_boolean_mask": _boolean_mask,
     "mean": _mean,
     "_npi_mean": _mean,
 }

@@ -20,6 +20,7 @@ from gluonjit.engines.mxnet.aliases import DETACHED, ViewCall, is_view, noted, s
 from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.computing import concrete, created, own, plain, read, waits
 from gluonjit.engines.mxnet.cutting import cut_out, referred
+from gluonjit.engines.mxnet.decided import as_decided
 from gluonjit.engines.mxnet.indexing import coordinates, rows_at
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
 from gluonjit.engines.mxnet.modes import as_captured
@@ -98,6 +99,12 @@ class Lazy(_Silent):  # type: ignore[misc]
     def wait_to_read(self) -> None:
         """Stands in for NDArray.wait_to_read."""
         concrete(self).wait_to_read()
+
+    def copyto(self, other: Any) -> Any:
+        """Captures a copy on the same device."""
+        if isinstance(other, Context) and other == self.context:
+            return self.copy()
+        return super().copyto(other)
 
     def __reduce__(self) -> Any:
         return concrete(self).__reduce__()
@@ -276,6 +283,7 @@ def _called(name: str, *arrays: Any, **attrs: Any) -> Any:
 
 def _picked(array: LazyArray, key: Any) -> Any:
     """Indexing by arrays, as NDArray does it: an index array made on the host, then one operator."""
+    key = tuple(map(as_decided, key)) if key.__class__ is tuple else as_decided(key)
     found = rows_at(array, key)
     if found is not None:
         return wrap(found)

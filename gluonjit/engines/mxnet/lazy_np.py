@@ -13,7 +13,8 @@ from mxnet.numpy import ndarray
 from gluonjit.engines.mxnet.aliases import CLASSIC, NUMPY, ViewCall, is_view, noted, seen
 from gluonjit.engines.mxnet.computing import plain, waits
 from gluonjit.engines.mxnet.cutting import cut_out, referred
-from gluonjit.engines.mxnet.indexing import coordinates, rows_at
+from gluonjit.engines.mxnet.decided import as_decided
+from gluonjit.engines.mxnet.indexing import coordinates, rows_at, rows_where
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, detached, taken, wrap
 from gluonjit.engines.mxnet.operands import owned
@@ -52,7 +53,8 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
         if not state.inside and not waits(self):
             return plain(self)[key] if _is_mask(key) else taken(self, key, wrap_np)
         if _is_mask(key):  # how many entries it picks depends on its values
-            return plain(self)[key]
+            where = rows_where(self, key)
+            return plain(self)[key] if where is None else wrap_np(where)
         if not value.spec.shape and key != ():
             raise IndexError("scalar tensor can only accept `()` as index")
         found = referred(self, key, ())
@@ -166,6 +168,7 @@ def _sliced(array: LazyNumpy, key: Any) -> Any:
 
 def _picked(array: LazyNumpy, key: Any) -> Any:
     """Indexing by arrays: an index array made on the host, then one operator."""
+    key = tuple(map(as_decided, key)) if key.__class__ is tuple else as_decided(key)
     found = rows_at(array, key)
     if found is not None:
         return wrap_np(found)

@@ -10,6 +10,7 @@ from mxnet.ndarray.sparse import BaseSparseNDArray
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.computing import concrete, created, own, waits
+from gluonjit.engines.mxnet.decided import as_decided
 from gluonjit.engines.mxnet.hooked import Attrs, current_mode, original_invoke
 from gluonjit.engines.mxnet.indexing import by_numbers
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap, wrap_created
@@ -91,7 +92,10 @@ def capture_op(
             batch.flush("an operator that writes into its operands was called")
             arrays = [own(array, False) if isinstance(array, Lazy) else array for array in arrays]
         elif name in _WITHOUT_GRADIENT:
-            arrays = [concrete(array) if isinstance(array, Lazy) else array for array in arrays]
+            arrays = [concrete(array) if isinstance(array, Lazy) else array for array in map(as_decided, arrays)]
+        else:
+            constant = is_recorded(state.mode)
+            arrays = [as_decided(array, constant) for array in arrays]
         return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
     if FAST is not None:
         kept = _way(results[0], values) if record is None else record if _takes(record, values) else None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import mxnet as mx
+from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, run_operator, slice_rows
 from gluonjit.engines.mxnet.rules.attributes import Attributes
@@ -13,9 +14,9 @@ from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
 from gluonjit.engines.mxnet.rules.symbols import apply, canonical, operator_handle
 from gluonjit.engines.mxnet.rules.table import RULES, batch_op
 from gluonjit.engines.mxnet.rules.values import NotBatchable, Val, convert
-from gluonjit.engines.mxnet.semantics import SHAPES, as_shape, piece
+from gluonjit.engines.mxnet.semantics import SHAPES, as_shape, classic, piece
 from gluonjit.engines.mxnet.sized import Sized, Sizes
-from gluonjit.engines.mxnet.trace import Trace, let_in
+from gluonjit.engines.mxnet.trace import CallOperators, Trace, let_in
 from gluonjit.graph import BatchedProgram, Kind, Output, Spec, intern_spec, operand_groups, outputs_of
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -186,6 +187,16 @@ class Lone(Program):
             if array.shape != shape:
                 consts[position] = as_shape(slice_rows(array, node, node + 1), shape)
         return consts
+
+
+def run_call(call: CallOperators, operands: Sequence[NDArray]) -> list[NDArray]:
+    """Runs the operators of a call."""
+    arrays = dict(enumerate(operands))
+    arrays.update((position, classic(array)) for position, array in call.consts)
+    for op in call.ops:
+        inputs = [arrays[position] for position in op.inputs]
+        arrays.update(zip(op.outputs, run_operator(operator_handle(op.name), inputs, op.attrs)))
+    return [arrays[position] for position in call.results]
 
 
 def join(spec: Spec, arrays: Sequence[Any], out: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gluonjit.analysis.operands import base_rows, operand_matrices
-from gluonjit.analysis.plan import Place, Plan, Step
+from gluonjit.analysis.plan import LeafChunk, Place, Plan, Step
 from gluonjit.graph import Graph, Kind
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.run import reach
@@ -74,25 +74,26 @@ def entered_waiting(graph: Graph, begun: Iterable[int], learned: Callable[[Any],
     """Does what `entered` does for a graph that waits to run; calls that nobody reads count too, as they do eagerly.
 
     Returns for each row the number of the node that has let it in, its own or that of one that has read it: infinity
-    where none has.
+    where none has. Who reads rows that are a part of an array, or of several, reads a new array, and lets in that one.
     """
     since = np.full(graph.rows, np.inf)
     since[list(begun)] = -1
-    calls = []
+    calls, sizes = [], _sizes(graph)
     for record in graph.records.values():
         if is_recorded(record.mode) and len(record):
             numbers = base_rows(record)
             made = numbers[:, None] + np.arange(record.kind.rows)
-            calls.append((numbers, operand_matrices(record), made, _Entering(record.kind, learned)))
+            operands = [(rows, _are_whole(rows, sizes)) for rows in operand_matrices(record)]
+            calls.append((numbers, operands, made, _Entering(record.kind, learned)))
     changed = True
     while changed:
         before = since.copy()
         for numbers, reads, made, entering in calls:
             inside: dict[tuple[int, ...], Any] = {
-                (k,): (since[rows] < numbers[:, None]).any(1) for k, rows in enumerate(reads)
+                (k,): (since[rows] < numbers[:, None]).any(1) for k, (rows, _) in enumerate(reads)
             }
-            for k, rows in enumerate(reads):
-                nodes = entering.operand((k,), inside, len(numbers))
+            for k, (rows, whole) in enumerate(reads):
+                nodes = entering.operand((k,), inside, len(numbers)) & whole
                 np.minimum.at(since, rows[nodes], numbers[nodes, None])
             nodes = entering.results(inside, len(numbers))
             np.minimum.at(since, made[nodes], numbers[nodes, None])
@@ -100,12 +101,34 @@ def entered_waiting(graph: Graph, begun: Iterable[int], learned: Callable[[Any],
     return since
 
 
+def _sizes(graph: Graph) -> Any:
+    """The number of rows of the array of which a row is the first; 0 for other rows, 1 for entries of look-ups."""
+    sizes = np.ones(graph.rows, dtype=np.int64)
+    for leaf in graph.leaves.values():
+        sizes[leaf.base : leaf.base + leaf.spec.rows] = 0
+        sizes[leaf.base] = leaf.spec.rows
+    for record in graph.records.values():
+        numbers = base_rows(record)
+        sizes[numbers[:, None] + np.arange(record.kind.rows)] = 0
+        for output in record.kind.outputs:
+            sizes[numbers + output.offset] = output.spec.rows
+    return sizes
+
+
+def _are_whole(rows: Any, sizes: Any) -> Any:
+    """Tells of each node whether the rows of an operand are those of one array."""
+    count = rows.shape[1]
+    follow = (rows == rows[:, :1] + np.arange(count)).all(1)
+    return follow & (sizes[rows[:, 0]] == count) if count else follow
+
+
 def entered(plan: Plan, begun: Iterable[Place], learned: Callable[[Any], bool]) -> list[Any]:
     """Finds in each arena of a plan the rows that autograd would have in a computational graph after the run.
 
     These are the results of recorded nodes that go back to a row of `begun` or to a `learned` weight, and all that such
-    nodes have read. What a node has read counts for those alone that were captured after it.
+    nodes have read, if it is a whole array. What a node has read counts for those alone that were captured after it.
     """
+    sizes = _sizes_in_arenas(plan)
     since = [np.full(arena.rows, np.inf) for arena in plan.arenas]  # which node has let each row in
     for place in begun:
         since[place.arena][place.begin : place.end] = -1
@@ -114,9 +137,38 @@ def entered(plan: Plan, begun: Iterable[Place], learned: Callable[[Any], bool]) 
     while changed:  # a node may have let in what one of an earlier step reads
         before = [times.copy() for times in since]
         for step in recorded:
-            _enter(step, since, _Entering(step.kind, learned))
+            _enter(step, since, sizes, _Entering(step.kind, learned))
         changed = not all(map(np.array_equal, before, since))
     return [np.isfinite(times) for times in since]
+
+
+def _sizes_in_arenas(plan: Plan) -> list[Any]:
+    """The same for the rows of each arena of a plan."""
+    sizes = [np.ones(arena.rows, dtype=np.int64) for arena in plan.arenas]
+    for chunk in plan.inputs:
+        if isinstance(chunk, LeafChunk):
+            counts = np.array([leaf.spec.rows for leaf in chunk.leaves])
+            _set_sizes(sizes[chunk.place.arena], chunk.place, counts)
+    for step in plan.steps:
+        for number, place in enumerate(step.places):
+            _set_sizes(sizes[place.arena], place, np.bincount(owners_of_result(step, number)))
+    return sizes
+
+
+def _set_sizes(sizes: Any, place: Place, counts: Any) -> None:
+    """Notes arrays of so many rows, one after the other."""
+    sizes[place.begin : place.end] = 0
+    sizes[place.begin + np.cumsum(counts) - counts] = counts
+
+
+def _owners_of_whole(rows: Any, owners: Any, sizes: Any) -> Any:
+    """Tells of each row of an operand whether those of its node, which follow each other, are those of one array."""
+    first = np.searchsorted(owners, owners)
+    count = np.searchsorted(owners, owners, "right") - first
+    begin = rows[first]
+    follow = rows == begin + np.arange(len(rows)) - first
+    broken = np.bincount(owners[~follow], minlength=owners[-1] + 1 if len(owners) else 0)[owners] > 0
+    return (sizes[begin] == count) & ~broken
 
 
 class _Entering:
@@ -142,7 +194,7 @@ class _Entering:
         return np.any([np.full(count, bool(by & self._consts)), *read], axis=0)
 
 
-def _enter(step: Step, since: list[Any], entering: _Entering) -> None:
+def _enter(step: Step, since: list[Any], sizes: list[Any], entering: _Entering) -> None:
     """Notes what the nodes of a step let in."""
     numbers = np.concatenate([base_rows(record)[nodes] for record, nodes in step.parts])
     reads, inside = [], {}
@@ -156,9 +208,9 @@ def _enter(step: Step, since: list[Any], entering: _Entering) -> None:
             begin += len(owners)
             nodes = inside[role] = np.zeros(step.count, dtype=bool)
             nodes[owners[since[place.arena][rows] < numbers[owners]]] = True
-            reads.append((since[place.arena], rows, owners, role))
-    for times, rows, owners, role in reads:
-        kept = entering.operand(role, inside, step.count)[owners]
+            reads.append((since[place.arena], rows, owners, role, _owners_of_whole(rows, owners, sizes[place.arena])))
+    for times, rows, owners, role, whole in reads:
+        kept = entering.operand(role, inside, step.count)[owners] & whole
         np.minimum.at(times, rows[kept], numbers[owners[kept]])
     nodes = entering.results(inside, step.count)
     for number, place in enumerate(step.places):

@@ -17,12 +17,11 @@ from gluonjit.analysis.operands import base_rows, rows_read
 from gluonjit.analysis.plan import LookupChunk
 from gluonjit.engines.mxnet.arrays import context_of, sent
 from gluonjit.engines.mxnet.history import has_history
-from gluonjit.engines.mxnet.hooked import run_operator, slice_rows
+from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.modes import as_captured
-from gluonjit.engines.mxnet.program import join, program_of
+from gluonjit.engines.mxnet.program import join, program_of, run_call
 from gluonjit.engines.mxnet.results import Imported, numbers_of, spent, tape_of
 from gluonjit.engines.mxnet.rules.attributes import Attributes
-from gluonjit.engines.mxnet.rules.symbols import operator_handle
 from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
 from gluonjit.engines.mxnet.tape import Tape
@@ -167,7 +166,8 @@ class _Again:
             kind = record.kind
             with as_captured(record.mode), shapes(program_of(kind).numpy):
                 operands = [self._piece(rows, spec) for rows, spec in _operands(record, node)]
-                results = _called(kind.call, operands, is_training(record.mode))
+                _refuse_drawn(kind.call, is_training(record.mode))
+                results = run_call(kind.call, operands)
                 for output, array in zip(kind.outputs, results):
                     first = record.base(node) + output.offset
                     self._note(range(first, first + output.spec.rows), array, output.spec)
@@ -234,17 +234,12 @@ def _looked_up(chunk: LookupChunk) -> NDArray:
     return found
 
 
-def _called(call: CallOperators, operands: Sequence[NDArray], training: bool) -> list[NDArray]:
-    """Runs the operators of a call."""
-    arrays = dict(enumerate(operands))
-    arrays.update((position, classic(array)) for position, array in call.consts)
+def _refuse_drawn(call: CallOperators, training: bool) -> None:
+    """Raises for a call that draws at random."""
     for op in call.ops:
         rule = RULES.get(op.name)
         if rule is not None and rule.draws(Attributes(dict(op.attrs)), training):
             raise CaptureError(_DRAWN)
-        inputs = [arrays[position] for position in op.inputs]
-        arrays.update(zip(op.outputs, run_operator(operator_handle(op.name), inputs, op.attrs)))
-    return [arrays[position] for position in call.results]
 
 
 _WRITTEN = (

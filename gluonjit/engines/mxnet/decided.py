@@ -1,0 +1,113 @@
+"""Values that the numbers of inputs alone decide, read in the middle of a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+from mxnet.ndarray import NDArray
+
+from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.engines.mxnet.history import is_learned
+from gluonjit.engines.mxnet.lookups import Numbers
+from gluonjit.engines.mxnet.modes import as_captured
+from gluonjit.engines.mxnet.program import join, program_of, run_call
+from gluonjit.engines.mxnet.results import Imported
+from gluonjit.engines.mxnet.semantics import as_shape, classic, piece, shapes
+from gluonjit.engines.mxnet.trace import CallOperators
+from gluonjit.graph import Kind, Leaf, Spec, intern_spec
+from gluonjit.graph.modes import TRAINING
+from gluonjit.hybrid.run.decided import KEY, NeedsMore, Reader
+from gluonjit.hybrid.run.state import LOCAL
+
+
+def decided(lazy: Any, constant: bool = False) -> NDArray | None:
+    """A pending array, if its numbers follow from inputs by a few calls, for who reads them; else None.
+
+    constant: whether only from inputs that gradients do not go on to.
+    """
+    state = LOCAL.state
+    batch, value = state.batch, lazy._v
+    if batch is None or not state.inside or state.paused or state.trace is not None or state.recorded is not None:
+        return None
+    if value.graph is not batch.graph:
+        return None
+    with as_captured(0):
+        try:
+            reader = _Reader(batch.graph, {} if constant else batch.created.setdefault(KEY, {}))
+            reader.constant = constant
+            rows = reader.rows(value.rows, value.spec.rows)
+        except NeedsMore:
+            return None
+        found: NDArray = lazy._in_kind(piece(rows, value.spec, 0))
+    return found
+
+
+def as_decided(item: Any, constant: bool = False) -> Any:
+    """This part of an index, or operand, or the array that it is if it waits and follows from (`constant`) inputs."""
+    found = decided(item, constant) if getattr(item, "_v", None) is not None and item._c is None else None
+    return item if found is None else found
+
+
+class _Reader(Reader):
+    """Computes values one by one, by MXNet's own operators."""
+
+    constant = False
+
+    def joined(self, parts: Sequence[NDArray]) -> NDArray:
+        first = parts[0]
+        shape = (sum([len(part) for part in parts]), *first.shape[1:])
+        spec = intern_spec(shape, np.dtype(first.dtype).name, str(first.context), "rows")
+        found: NDArray = join(spec, parts, None)
+        return found
+
+    def called(self, record: Any, operands: Sequence[Any], place: int) -> Sequence[NDArray | None]:
+        kind: Kind = record.kind
+        program = program_of(kind)
+        if not isinstance(kind.call, CallOperators) or program.may_fail or len(kind.operands) < kind.sum_of:
+            raise NeedsMore
+        call, read = _part(kind.call, kind.call.results[place])
+        given: list[Any] = [None] * len(kind.operands)
+        for k, (rows, spec) in enumerate(zip(operands, kind.operands)):
+            if k in read:
+                given[k] = piece(self.rows(rows, spec.rows), spec, 0)
+        found: list[NDArray | None] = [None] * len(kind.outputs)
+        with as_captured(record.mode & TRAINING), shapes(program.numpy):
+            found[place] = _as_rows(run_call(call, given)[0], kind.outputs[place].spec)
+        return found
+
+    def leaf_rows(self, leaf: Leaf) -> NDArray:
+        payload, earlier = leaf.payload, isinstance(leaf.payload, Imported)
+        array = payload.array if earlier else payload
+        learns = payload.tape is not None if earlier else leaf.taped and is_learned(payload)
+        if array.stype != "default" or (learns and self.constant):
+            raise NeedsMore
+        return _as_rows(classic(array), leaf.spec)
+
+    def entry_rows(self, table: Any, entries: Sequence[Any]) -> NDArray:
+        """The rows of the host's numbers, each by its value."""
+        if table.__class__ is not Numbers:
+            raise NeedsMore
+        numbers = np.array(entries).reshape(len(entries), *[1] * table.axes)
+        return mx.nd.array(numbers, ctx=context_of(table.device), dtype=table.dtype)
+
+
+def _part(call: CallOperators, result: int) -> tuple[CallOperators, set[int]]:
+    """The operators of a call that one result takes, and the positions that these read: no weights among them."""
+    read = {result}
+    ops = []
+    for op in reversed(call.ops):
+        if not read.isdisjoint(op.outputs):
+            ops.append(op)
+            read.update(op.inputs)
+    if any(position in read for position, _ in call.consts):
+        raise NeedsMore
+    return CallOperators(ops[::-1], (), (result,)), read
+
+
+def _as_rows(array: NDArray, spec: Spec) -> NDArray:
+    """An array of this spec as rows of an arena."""
+    shape = (spec.rows, *spec.row_shape)
+    return array if array.shape == shape else as_shape(array, shape)

@@ -1,0 +1,101 @@
+"""Values that the numbers of inputs alone decide, read in the middle of a sample: they run by themselves.
+
+A program that asks for such numbers (the neighbours within a distance, whether a mask holds anywhere) would otherwise
+run what other samples have pending. The calls stay pending; what only they needed is dropped when the batch runs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+from gluonjit.graph import Leaf
+from gluonjit.graph.reading import node_at
+
+MOST = 64
+"""Calls that run for one value."""
+KEY = "decided"
+"""Where a batch keeps what has been asked for."""
+
+
+class NeedsMore(Exception):
+    """It depends on weights, draws or other samples' results, or on more calls than are worth running twice."""
+
+
+class Reader:
+    """Computes values of a graph one by one, for an engine, which derives its own.
+
+    known: results, by the first of their rows, that were computed before.
+    """
+
+    def __init__(self, graph: Any, known: dict[int, Any]) -> None:
+        self.graph, self.known, self.left = graph, known, MOST
+        self.leaves: list[Leaf] = []
+        self.bases: list[int] = []
+        self.entries: dict[Any, dict[int, Any]] = {}
+
+    def joined(self, parts: Sequence[Any]) -> Any:
+        """Rows in one array."""
+        raise NotImplementedError
+
+    def called(self, record: Any, operands: Sequence[Any], place: int) -> Sequence[Any]:
+        """The rows of each result of a node of this record; None instead, except at `place`, if that takes less."""
+        raise NotImplementedError
+
+    def leaf_rows(self, leaf: Leaf) -> Any:
+        """The rows of an array from before the batch."""
+        raise NotImplementedError
+
+    def entry_rows(self, table: Any, entries: Sequence[Any]) -> Any:
+        """The rows of a table's entries, if these are the host's own numbers."""
+        raise NotImplementedError
+
+    def rows(self, rows: Any, count: int) -> Any:
+        """The numbers of these rows: so many from one on, or one by one."""
+        if rows.__class__ is int:
+            return self.consecutive(rows, count)
+        return self.joined([self.consecutive(row, 1) for row in rows])
+
+    def consecutive(self, row: int, count: int) -> Any:
+        """Returns so many rows from this one on, which are of one input or of one result."""
+        found = self.known.get(row)
+        if found is None:
+            node = node_at(self.graph.records, row)
+            found = self.input_at(row, count) if node is None else self.result_at(row, *node)
+        if count > len(found):
+            raise NeedsMore
+        return found if len(found) == count else found[:count]
+
+    def result_at(self, row: int, record: Any, number: int) -> Any:
+        """Returns the rows of a node's result from this one on; notes what has been computed for that."""
+        kind, base = record.kind, record.base(number)
+        firsts = [base + output.offset for output in kind.outputs]
+        place = max([k for k, first in enumerate(firsts) if first <= row], key=firsts.__getitem__)
+        if firsts[place] not in self.known:
+            self.left -= 1
+            if self.left < 0 or kind.split is not None or not kind.pure:
+                raise NeedsMore
+            for first, rows in zip(firsts, self.called(record, record.operands_of(number), place)):
+                if rows is not None:
+                    self.known[first] = rows
+        return self.known[firsts[place]][row - firsts[place] :]
+
+    def input_at(self, row: int, count: int) -> Any:
+        """Returns so many rows of an input from this one on; of one that is no look-up, all that follow."""
+        if not self.leaves:
+            self.leaves = list(self.graph.leaves.values())
+            self.bases = [leaf.base for leaf in self.leaves]
+        number = bisect_right(self.bases, row) - 1
+        if number >= 0 and row < self.bases[number] + self.leaves[number].spec.rows:
+            return self.leaf_rows(self.leaves[number])[row - self.bases[number] :]
+        for table, places in self.graph.lookups.items():
+            entries = self.entries.get(table)
+            if entries is None:
+                entries = self.entries[table] = {place: entry for entry, place in places.items()}
+            if row in entries:
+                found = [entries.get(place) for place in range(row, row + count)]
+                if None in found:
+                    break
+                return self.entry_rows(table, found)
+        raise NeedsMore

@@ -19,7 +19,7 @@ from gluonjit.engines.mxnet.semantics import as_shape, classic, piece, shapes
 from gluonjit.engines.mxnet.trace import CallOperators
 from gluonjit.graph import Kind, Leaf, Spec, intern_spec
 from gluonjit.graph.modes import TRAINING
-from gluonjit.hybrid.run.decided import KEY, NeedsMore, Reader
+from gluonjit.hybrid.run.decided import KEY, DecidedValues, NeedsMore
 from gluonjit.hybrid.run.state import LOCAL
 
 
@@ -36,7 +36,7 @@ def decided(lazy: Any, constant: bool = False) -> NDArray | None:
         return None
     with as_captured(0):
         try:
-            reader = _Reader(batch.graph, {} if constant else batch.created.setdefault(KEY, {}))
+            reader = _Values(batch.graph, {} if constant else batch.created.setdefault(KEY, {}))
             reader.constant = constant
             rows = reader.rows(value.rows, value.spec.rows)
         except NeedsMore:
@@ -51,7 +51,7 @@ def as_decided(item: Any, constant: bool = False) -> Any:
     return item if found is None else found
 
 
-class _Reader(Reader):
+class _Values(DecidedValues):
     """Computes values one by one, by MXNet's own operators."""
 
     constant = False

@@ -17,7 +17,7 @@ from gluonjit.engines.torch.program import Batched, Lone, as_rows, joined
 from gluonjit.engines.torch.ragged.program import Ragged
 from gluonjit.graph import Kind, Leaf
 from gluonjit.hybrid.capture.structure import map_structure
-from gluonjit.hybrid.run.decided import KEY, NeedsMore, Reader
+from gluonjit.hybrid.run.decided import KEY, DecidedValues, NeedsMore
 from gluonjit.hybrid.run.state import LOCAL
 
 
@@ -32,7 +32,7 @@ def decided(lazy: Any) -> Any:
         return None
     with plain():
         try:
-            found = _Reader(batch.graph, batch.created.setdefault(KEY, {})).rows(value.rows, value.spec.rows)
+            found = _Values(batch.graph, batch.created.setdefault(KEY, {})).rows(value.rows, value.spec.rows)
         except NeedsMore:
             return None
     return found if value.spec.mode == "rows" else found.reshape(value.spec.shape)
@@ -49,7 +49,7 @@ def _read(item: Any) -> Any:
     return item if found is None else found
 
 
-class _Reader(Reader):
+class _Values(DecidedValues):
     """Computes values one by one, by the programs that run steps."""
 
     def joined(self, parts: Sequence[Any]) -> Any:

@@ -23,7 +23,7 @@ class NeedsMore(Exception):
     """It depends on weights, draws or other samples' results, or on more calls than are worth running twice."""
 
 
-class Reader:
+class DecidedValues:
     """Computes values of a graph one by one, for an engine, which derives its own.
 
     known: results, by the first of their rows, that were computed before.

@@ -110,6 +110,7 @@ class Pace:
         "doubts",
         "eager",
         "hopeless",
+        "kept_at",
         "loops",
         "lost",
         "met",
@@ -140,6 +141,7 @@ class Pace:
         self.again = _AGAIN
         self.way = ""
         self.calls = 0  # of the last batched stretch
+        self.kept_at = 0.0  # seconds of a batched call when that was decided; 0 where it has been doubted
         self.told: Callable[[], None] | None = None  # is called when it is decided
         self.pinned = False  # whether it may not run batched
         self.written = 0  # of the first calls, which have written to weights
@@ -308,6 +310,7 @@ class Pace:
     def _keep(self, eager: bool) -> None:
         self.decided, self.size, self.since, self.unlike, self.needed = eager, self.calls, 0, 0, 0.0
         self._measure()
+        self.kept_at = 0.0 if eager or self.kept_at else self.unit
         if self.told is not None:
             self.told()
 
@@ -325,7 +328,9 @@ class Pace:
         slow = usual and not ran.eager and bool(self.eager) and self._slow(each)
         self.unlike = self.unlike + 1 if other or slow else 0
         late = bool(self.decided) and self.since >= self.again
-        if self.unlike >= _ENOUGH or late:
+        if self._outgrown():
+            self.compare_again()
+        elif self.unlike >= _ENOUGH or late:
             self.again *= 2 if late else 1
             self.calls = 0 if other else self.calls
             self.compare_again()
@@ -337,6 +342,11 @@ class Pace:
         ratio = min(self.doubted) / median(self.eager)
         if not self.doubts and not 1 / _OTHERWISE < ratio < _OTHERWISE:
             self.compare_again()
+
+    def _outgrown(self) -> bool:
+        """Tells, once, that batches take so much less than when they were kept that eager calls would, too."""
+        last = self.batched[-_MANY:]
+        return bool(not self.decided and len(last) == _MANY and median(last) * _OTHERWISE < self.kept_at)
 
     def _slow(self, each: float) -> bool:
         """Tells whether batches are slower than eager was: this one by far, or most of many."""

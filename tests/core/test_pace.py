@@ -316,3 +316,13 @@ def test_the_way_to_capture_loops_is_kept() -> None:
     assert state is not None
     later.restore(state, "a day")
     assert later.whole
+
+
+def test_what_was_measured_on_a_busy_machine_is_compared_again() -> None:
+    pace = Pace(False)
+    run(pace, 60e-3, 40e-3, 12)
+    assert pace.decided is False
+    run(pace, 17e-3, 18e-3, 60)
+    assert pace.decided
+    steady = Pace(False)
+    assert not any(run(steady, 60e-3, 40e-3, 12)[-4:]) and not any(run(steady, 50e-3, 30e-3, 60))

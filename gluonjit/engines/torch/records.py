@@ -55,7 +55,7 @@ WATCHED: WeakKeyDictionary[Any, WeakSet[Cell]] = WeakKeyDictionary()
 def is_watched(module: Any) -> bool:
     """Tells whether attributes of a module count: for a cell of which not every call runs as it is in any case."""
     cells = WATCHED.get(module)
-    return cells is not None and any([not cell.never or cell.never in (LOOPS, UNROLLED) for cell in cells])
+    return cells is not None and any([not never(cell) for cell in cells])
 
 
 class NotOneNode(Exception):

@@ -40,7 +40,11 @@ def over_samples(call: OperatorCall) -> list[Val]:
     alone = spatial is not None and rank == spatial - 1  # without a leading dimension: one image
     placed = call.stack(val) if alone else _rows(call, val)
     count = len(call.outputs)
-    slots = call.again({name: placed}, count)
+    if call.name == "convolution.default" and _is_plain(call):
+        own = [call[each] for each in ("weight", "bias") if call.get(each) is not None]
+        slots = call.emit(_convolved, [placed, *own], tuple(call["stride"]), tuple(call["padding"]))
+    else:
+        slots = call.again({name: placed}, count)
     found = []
     for number, slot in enumerate((slots,) if count == 1 else slots):
         shape = call.outputs[number][0]
@@ -49,6 +53,27 @@ def over_samples(call: OperatorCall) -> list[Val]:
         else:  # statistics, which nothing uses
             found.append(Val(slot, shape, call.outputs[number][1], None, shape))
     return found
+
+
+_SMALL, _SMALL_POINTS = 6_144, 32_768
+"""Elements of images, and where kernels are points: with fewer oneDNN takes longer to begin than to compute."""
+
+
+def _is_plain(call: OperatorCall) -> bool:
+    """Tells whether a convolution is one of pictures, forward, in one group, of neighbouring points."""
+    spread = tuple(call["dilation"]) != (1, 1) or call["transposed"] or call["groups"] != 1
+    return len(call["weight"].shape) == 4 and not spread
+
+
+def _convolved(images: Any, weight: Any, *rest: Any) -> Any:
+    """Convolves pictures: a few small ones by PyTorch's own kernel, as PyTorch does a single one."""
+    *bias, stride, padding = rest
+    own = bias[0] if bias else None
+    most = _SMALL if weight.shape[2:].numel() > 1 else _SMALL_POINTS
+    small = images.numel() <= most and images.device.type == "cpu" and torch.get_num_threads() == 1
+    if small and images.dtype is torch.float32 and not torch.is_autocast_enabled("cpu"):
+        return torch.ops.aten._slow_conv2d_forward(images, weight, weight.shape[2:], own, stride, padding)
+    return torch.convolution(images, weight, own, stride, padding, (1, 1), False, (0, 0), 1)
 
 
 def _normalized(call: OperatorCall, val: Val) -> list[Val]:

@@ -69,4 +69,5 @@ case("_linalg_solve_ex.default", x(3, 3), x(3), compared=1, fixed=True)
 case("_linalg_solve_ex.default", w(3, 3), x(3, 2), compared=1, fixed=True)
 case("_linalg_solve_ex.default", x(2, 3, 3), x(2, 3), alone=True, fixed=True)
 case("linalg_solve_triangular.default", w(3, 3, low=0.5), x(3, 2), upper=False, fixed=True)
+case("cholesky_solve.default", x(3, 2), x(3, 3, low=0.5), fixed=True)
 # fmt: on

@@ -122,4 +122,8 @@ for shape in ((3, 4), (4,), (2, 3, 4)):
             case("mode.default", x(*shape), dim, keep, poly=far)
     case("kthvalue.default", x(*shape), 2, poly=len(shape) > 1)
     case("mode.default", x(*shape), poly=len(shape) > 1)
+for dims in ((0,), (1,), (0, 1)):
+    case("_fft_c2c.default", x(3, 4, dtype="complex64"), dims, 0, True, grad=False, fixed=True)
+    case("_fft_r2c.default", x(3, 4), dims, 0, True, grad=False, fixed=True)
+case("_fft_c2r.default", x(3, 4, dtype="complex64"), (1,), 2, 6, grad=False, fixed=True)
 # fmt: on

@@ -79,6 +79,13 @@ def kept(call: OperatorCall) -> list[Val]:
     return _results(call, slots, placed, rest)
 
 
+def transformed(call: OperatorCall) -> list[Val]:
+    """Fourier transforms along some dimensions."""
+    val = call["self"]
+    dims = tuple([axis(len(val.shape), dim) + 1 for dim in call["dim"]])
+    return [call.stacked(call.again({"self": call.stack(val), "dim": dims}))]
+
+
 def _sum(flat: Any, dtype: Any = None) -> Any:
     return flat.sum(1, dtype=dtype)
 

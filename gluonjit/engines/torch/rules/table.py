@@ -30,6 +30,7 @@ _ROWS: list[tuple[Rule, str]] = [
     (picking.picked, "index_select.default"),
     (picking.gathered, "gather.default"),
     (picking.embedded, "embedding.default"),
+    (picking.bagged, "_embedding_bag.default _embedding_bag_forward_only.default"),
     (picking.classified, "one_hot.default"),
     (picking.indexed, "index.Tensor"),
     (picking.put, "index_put.default"),

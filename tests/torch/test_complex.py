@@ -68,3 +68,38 @@ def test_gradients_go_through_complex_numbers(then: Callable[..., Any], granular
         gradients = [torch.zeros(()) if each.grad is None else each.grad for each in net.parameters()]
         found.append([each.detach() for each in results] + gradients)
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)
+
+
+class Given(nn.Module):
+    """Reads complex numbers of a sample, which may learn."""
+
+    def __init__(self, conjugated: bool) -> None:
+        super().__init__()
+        self.layer, self.conjugated = nn.Linear(2 * WIDTH, WIDTH), conjugated
+        self.turn = nn.Parameter(torch.randn(WIDTH, dtype=torch.complex64))
+
+    def forward(self, signal: Any) -> Any:
+        given = signal.conj() if self.conjugated else signal
+        turned = given * self.turn[None]
+        h = self.layer(torch.cat([turned.real, turned.imag], -1))
+        return (torch.view_as_real(turned).flatten(1)[:, :WIDTH] * h).tanh()
+
+
+@pytest.mark.parametrize("conjugated", [False, True])
+@pytest.mark.parametrize("learns", [False, True])
+def test_complex_inputs(learns: bool, conjugated: bool) -> None:
+    found = []
+    for dynamic in (False, True):
+        torch.manual_seed(0)
+        gluonjit.clear_caches()
+        net = Given(conjugated)
+        if dynamic:
+            gluonjit.hybridize(net, dynamic_batch=True)
+        signals = [torch.randn(rows, WIDTH, dtype=torch.complex64, requires_grad=learns) for rows in (2, 5, 3, 2)]
+        results = [net(signal) for signal in signals]
+        sum((each * each).sum() for each in results).backward()
+        gradients = [each.grad for each in [*net.parameters(), *(signals if learns else [])]]
+        found.append([each.detach() for each in results] + gradients)
+        if dynamic:
+            assert gluonjit.explain().flushes == 1
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)

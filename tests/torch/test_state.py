@@ -406,3 +406,14 @@ def test_one_call_in_a_thousand_is_traced_again(seen: bool, monkeypatch: pytest.
     value = torch.tanh(net.cell.linear(samples[0])) * 0.5
     first = torch.tanh(net.cell.linear(value)) * 0.5
     torch.testing.assert_close(found.detach(), (first * value).sum().detach())
+
+
+def test_a_constant_that_is_no_number_is_the_same_when_it_is_traced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Steady()
+    net.cell.body = lambda self, F, x: x + torch.where(x[:1] > 9, torch.tensor(math.nan), x[:1])
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="cell", expand=("Steady",))
+    monkeypatch.setattr(AGAIN, "resting", 0.0)
+    monkeypatch.setattr(AGAIN, "found", 0)
+    with gluonjit.batching(granularity="cell", expand=("Steady",), sharing=False) as batch:
+        [net(torch.randn(3)) for _ in range(700)]
+    assert batch.report.retraced >= 1

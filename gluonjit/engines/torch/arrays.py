@@ -80,7 +80,7 @@ class TensorTraits:
         shape = tuple(tensor.shape)
         dtype, device = name_of_dtype(tensor.dtype), name_of_device(tensor.device)
         self.spec = spec = intern_spec(shape, dtype, device, natural_mode(shape))
-        self.unfit = not spec.bytes or tensor.is_complex() or tensor.is_quantized or device == "meta"
+        self.unfit = not spec.bytes or tensor.is_quantized or device == "meta"
         whole = dtype in INTEGERS and len(shape) <= 1
         self.number = intern_spec((), dtype, device, "stack") if whole else None
         self.learns = dtype in LEARNABLE

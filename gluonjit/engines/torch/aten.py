@@ -58,7 +58,18 @@ def _group_norm(
     return found if bias is None else found + bias.reshape(across), mean, deviation
 
 
+def _unfold(given: Any, dimension: int, size: int, step: int) -> Any:
+    dim, length = dimension % given.dim(), given.shape[dimension]
+    if not 0 < size <= length or step <= 0:
+        return NotImplemented
+    last = length - size
+    if size * step <= length:  # fewer slices than windows
+        return torch.stack([given[(slice(None),) * dim + (slice(k, k + last + 1, step),)] for k in range(size)], -1)
+    return torch.stack([given.narrow(dim, k, size).movedim(dim, -1) for k in range(0, last + 1, step)], dim)
+
+
 _SAME: dict[Any, Any] = {
+    torch.ops.aten.unfold.default: _unfold,
     torch.ops.aten._thnn_fused_lstm_cell.default: _lstm_cell,
     torch.ops.aten._thnn_fused_gru_cell.default: _gru_cell,
     torch.ops.aten.native_group_norm.default: _group_norm,
@@ -68,6 +79,9 @@ _SAME: dict[Any, Any] = {
 The first two are steps of recurrent layers as accelerators have them. Last results are for a backward pass of the
 operator's own, which nothing asks for.
 """
+
+COPIED = {torch.ops.aten.unfold.default}
+"""Operators that give a view, by functions that give a copy."""
 
 _APART = {torch.ops.aten.multilabel_margin_loss_forward.default}
 """Operators that PyTorch takes apart into others that differ: this one counts what comes after the first -1."""

@@ -230,7 +230,7 @@ def difference(call: Call, before: TraceFindings) -> str:
         return found
     trace, places, structure, _, learning, _ = before
     if len(found.trace.consts) != len(trace.consts) or not all(
-        own is other or (own.shape == other.shape and own.dtype == other.dtype and torch.equal(own, other))
+        own is other or (own.shape == other.shape and own.dtype == other.dtype and _same_numbers(own, other))
         for (_, own), (_, other) in zip(found.trace.consts, trace.consts)
     ):
         return "it uses other weights, or constants with other numbers"
@@ -238,6 +238,11 @@ def difference(call: Call, before: TraceFindings) -> str:
     text = first_difference([*_numbered(trace, places), structure], now)
     # PyTorch takes some operators apart by what learns: into others, that do the same.
     return text if learning == _learning(found.trace) else ""
+
+
+def _same_numbers(one: Any, other: Any) -> bool:
+    """Tells whether constants have the same numbers; NaN, as `logdet` has one, is the same as NaN."""
+    return bool(torch.equal(one, other) or torch.allclose(one, other, rtol=0.0, atol=0.0, equal_nan=True))
 
 
 def _learning(trace: Trace) -> list[bool]:

@@ -12,8 +12,10 @@ from gluonjit.engines.torch.aliases import DATA, VIEWING, linked
 from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.assumed import EXPANDED
 from gluonjit.engines.torch.buffers import note_written
+from gluonjit.engines.torch.caught import RAISING, caught
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, cell_of, open_batch
+from gluonjit.engines.torch.ctc import CTC
 from gluonjit.engines.torch.decided import read_decided
 from gluonjit.engines.torch.doors import SORTS, admit
 from gluonjit.engines.torch.indexing import index, select, select_where
@@ -57,6 +59,12 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         return run_now(func, args, kwargs)
     if func in EXPANDED:
         return EXPANDED[func](*args, **kwargs)
+    if func in RAISING and caught():
+        return run_now(func, read_decided(args), kwargs)
+    if func in CTC:
+        found = CTC[func](*args, **kwargs)
+        if found is not None:
+            return found
     if func in MAKING and state.inside and args[0].__class__ is LazyTensor:
         found = made(func, args, kwargs)
         if found is not None:
@@ -264,4 +272,4 @@ _OF_NUMBERS: set[Any] = {
 } | {torch.add, torch.sub, torch.mul, torch.div}
 """Functions that give the same for a number as for a tensor of it."""
 _JOINING: set[Any] = {torch.cat, torch.concat, torch.concatenate}
-_OTHER_WAYS = {*AT_ONCE, *MAKING, *VIEWING, *_DETACHING, *BY_NUMBERS, *REFERENCES, *WHOLE}
+_OTHER_WAYS = {*AT_ONCE, *RAISING, *MAKING, *VIEWING, *_DETACHING, *BY_NUMBERS, *REFERENCES, *WHOLE}

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gluonjit.engines.torch.arrays import INDICES, LEARNABLE, device_named, dtype_named, name_of_dtype, on_host, spec_of
 from gluonjit.engines.torch.aten import (
     ASSIGNING,
+    COPIED,
     WITHOUT_DERIVATIVE,
     functional,
     keeps_statistics,
@@ -21,9 +22,12 @@ from gluonjit.engines.torch.aten import (
     without_rule,
 )
 from gluonjit.engines.torch.buffers import note_written
+from gluonjit.engines.torch.caught import caught
 from gluonjit.engines.torch.hooked import REQUIRES_GRAD, make_wrapper, without_autocast
 from gluonjit.engines.torch.recurrent import kept_whole
+from gluonjit.engines.torch.rules.linear import CHECKING, MATRICES
 from gluonjit.engines.torch.rules.table import draws
+from gluonjit.engines.torch.rules.values import regular
 from gluonjit.engines.torch.saved import Write, overwritten
 from gluonjit.engines.torch.trace import DETACH, WITHOUT_HISTORY, Loops, NeedsValue, Operand, Trace, TraceOp
 from gluonjit.engines.torch.views import ViewStep, detaches, through
@@ -256,6 +260,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         ):
             raise NeedsValue
         named = dict(zip(known.arguments, args), **(kwargs or {}))
+        if func is torch.ops.aten._linalg_check_errors.default:
+            return self._check(self._position(named["info"]))
         written = None
         if known.mutable:
             written = self._written(func, named)
@@ -276,13 +282,15 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         return self._record(func, named)
 
     def _by_whole_numbers(self, func: Any, args: Any) -> bool:
-        """Tells whether a call indexes by integers, or takes them for classes, so that its shape depends on no value.
+        """Tells whether the shape of a call's result depends on no value: it indexes by integers, for one.
 
         Not where a module's call takes few rows of many by an argument: outside of one node these are references, and
         a node would have all rows as an operand.
         """
         if func is torch.ops.aten.one_hot.default:
             return bool(args[1] >= 0)
+        if func is torch.ops.aten._ctc_loss.default:  # its lengths are numbers of Python
+            return True
         if func is not torch.ops.aten.index.Tensor:
             return False
         for size, item in zip(args[0].shape, args[1]):
@@ -292,6 +300,17 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             if few and item.__class__ is TraceTensor and item.outside and self.follower is not None:
                 return False
         return True
+
+    def _check(self, info: int) -> None:
+        """Lets the operator that says whether it has failed raise an error where it runs."""
+        if caught():
+            raise NeedsValue
+        for number, op in enumerate(self.trace.ops):
+            if info in op.outputs and op.name in CHECKING:
+                attrs = tuple([(name, value) for name, value in op.attrs if name != "check_errors"])
+                self.trace.ops[number] = op._replace(attrs=(*attrs, ("check_errors", True)))
+                return
+        raise NeedsValue
 
     def _new_numbers(self, func: Any, named: dict[str, Any], written: TraceTensor) -> int:
         """Returns the position of what an operator writes, as a separate tensor."""
@@ -385,6 +404,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         def stand_in(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
                 like = self._shapes[self._position(value)]
+                if known.name in MATRICES:
+                    return regular(like)
                 return torch.ones_like(like) if known.random else like  # which are probabilities, and deviations
             if isinstance(value, (list, tuple)):
                 return [stand_in(item) for item in value]
@@ -397,6 +418,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             with without_autocast(), self:
                 apart = other(*by_position, **by_name)
             if apart is not NotImplemented:  # as PyTorch's say for sizes that they are not for
+                if func in COPIED:
+                    self._note_views(func, named, [apart], False)
                 return apart
         attrs = tuple([(key, placed(value)) for key, value in named.items()])
         found = func(**{key: stand_in(value) for key, value in named.items()})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, ref
 
@@ -215,6 +216,7 @@ def found_again(batch: Batch, wanted: tuple[Any, ...], owner: Any) -> Record | N
 
 _ENOUGH = 2
 _CHILDREN = 2
+_MANY = 4
 _NEW = (
     "its arguments have a new structure in each call, so that each would be traced for one call: the calls "
     "inside it are captured instead"
@@ -237,7 +239,8 @@ def refused_at_once(cell: Cell, owner: Any, args: tuple[Any, ...], kwargs: dict[
 def _pattern_of(call: Call) -> Pattern:
     """Finds what calls of the cell with like arguments have come to."""
     looks = [torch.is_grad_enabled(), getattr(call.owner, "training", None)]
-    looks += [(value.spec.dtype, len(value.spec.shape)) for value in call.values] if not _is_nested(call) else []
+    if not _is_nested(call):  # in a list any number of tensors that are alike
+        looks += [look for look, _ in groupby((value.spec.dtype, len(value.spec.shape)) for value in call.values)]
     key = (*looks, *map(type, call.args), *call.kwargs)
     found = call.cell.patterns.get(key)
     if found is None:
@@ -246,9 +249,17 @@ def _pattern_of(call: Call) -> Pattern:
 
 
 def _is_nested(call: Call) -> bool:
-    """Tells whether an argument is nested: numbers in a list, or more than a list of some tensors."""
+    """Tells whether an argument is nested: numbers in a list, or more than a list of some tensors of one shape."""
     given = (*call.args, *call.kwargs.values())
-    return max(map(_depth, given), default=0) > _CHILDREN or any(map(_lists_numbers, given))
+    nested = max(map(_depth, given), default=0) > _CHILDREN or any(map(_lists_numbers, given))
+    return nested or any(map(_lists_lengths, given))
+
+
+def _lists_lengths(arg: Any) -> bool:
+    """Tells whether this is a list of many tensors that differ in their shapes, as the words of a text do."""
+    if not isinstance(arg, (tuple, list)) or len(arg) < _MANY:
+        return False
+    return len({item.shape for item in arg if isinstance(item, torch.Tensor)}) > 1
 
 
 def _lists_numbers(arg: Any) -> bool:

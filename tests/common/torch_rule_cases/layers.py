@@ -41,11 +41,19 @@ for shape in [(2, 4, 6), (1, 2, 4, 6), (3, 2, 4, 6)]:
     case("_adaptive_avg_pool2d.default", x(*shape), (2, 3), poly=any_rows)
 for samples in (1, 3):
     case("upsample_nearest2d.default", x(samples, 2, 4, 6), (8, 12), 2.0, 2.0, poly=True)
+    case("upsample_bilinear2d.default", x(samples, 2, 4, 6), (8, 9), True, poly=True)
+    case("upsample_bicubic2d.default", x(samples, 2, 4, 6), (8, 9), False, poly=True)
+    case("upsample_nearest1d.default", x(samples, 2, 4), (8,), poly=True)
+    case("upsample_linear1d.default", x(samples, 2, 4), (7,), False, poly=True)
+    case("upsample_nearest3d.default", x(samples, 2, 4, 3, 2), (8, 6, 4), poly=True)
+    case("upsample_trilinear3d.default", x(samples, 2, 4, 3, 2), (8, 5, 4), True, poly=True)
 for shape in [(2, 6), (1, 2, 6), (3, 2, 6)]:
     case("avg_pool1d.default", x(*shape), (2,), poly=len(shape) == 3)
 for shape in [(2, 4, 4, 4), (1, 2, 4, 4, 4), (3, 2, 4, 4, 4)]:
     case("max_pool3d_with_indices.default", x(*shape), (2, 2, 2), poly=len(shape) == 5)
     case("avg_pool3d.default", x(*shape), (2, 2, 2), poly=len(shape) == 5)
+    case("_adaptive_avg_pool3d.default", x(*shape), (3, 2, 1), poly=len(shape) == 5)
+    case("adaptive_max_pool3d.default", x(*shape), (3, 2, 1), poly=len(shape) == 5)
 for shape in [(1, 4), (3, 4), (4,)]:
     case("constant_pad_nd.default", x(*shape), (1, 2), poly=len(shape) > 1)
     case("constant_pad_nd.default", x(*shape), (1, 0), 0.5, poly=len(shape) > 1)
@@ -82,7 +90,6 @@ for reduction in (NONE, MEAN, SUM):
         case("nll_loss_forward.default", scores, classes, own, reduction, -100, compared=counts, fixed=True)
 case("nll_loss_forward.default", w(3, 5), i(5, 3), None, MEAN, -100, alone=True)
 case("masked_fill.Scalar", x(3, 4), b(3, 4), -1.0, poly=True)
-# fmt: on
 
 STEPS = {"lstm.input": 4, "gru.input": 3, "rnn_tanh.input": 1, "rnn_relu.input": 1}
 for name, gates in STEPS.items():
@@ -94,3 +101,13 @@ for name, gates in STEPS.items():
             states = [begin(ways, 2, 2), begin(ways, 2, 2)] if name == "lstm.input" else begin(ways, 2, 2)
             case(name, x(*shape), states, weights, *rest, fixed=True)
 case("gru.input", x(3, 2, 4), w(1, 2, 2), [x(6, 4), w(6, 2)], False, 1, 0.0, True, False, False, alone=True)
+for shape in ((3, 2, 5, 7), (2, 5, 7)):
+    case("adaptive_max_pool2d.default", x(*shape), (3, 2), poly=len(shape) == 4)
+    case("im2col.default", x(*shape), (3, 2), (1, 1), (1, 0), (2, 1), poly=len(shape) == 4)
+for shape in ((3, 8, 12), (8, 12)):
+    case("col2im.default", x(*shape), (4, 5), (2, 2), (1, 1), (0, 0), (1, 1), poly=len(shape) == 3)
+case("_ctc_loss.default", x(6, 1, 5), i(5, 1, 2, low=1), (6,), (2,), 0, False, compared=1, fixed=True)
+for classes in (i(5, 2, 3, low=1), i(5, 5, low=1)):
+    case("_ctc_loss.default", x(6, 2, 5), classes, (6, 4), (2, 3), 0, False, compared=1, fixed=True)
+case("_ctc_loss.default", x(4, 1, 5), i(4, 1, 2, shared=True), (4,), (2,), 4, True, compared=1, fixed=True)
+# fmt: on

@@ -52,3 +52,11 @@ case("index_put.default", w(5, 4), [i(5, 3), i(4, 3)], x(3), True, fixed=True)
 case("index_put.default", x(5, 4), [i(5, 3, shared=True)], x(3, 4), True, fixed=True)
 case("index_put.default", x(5, 4), [None, i(4, 1)], x(5, 1), alone=True)
 case("index_put.default", x(5, 4), [b(5)], x(4), alone=True)
+for mode in (0, 1, 2):
+    for begins in (i(1, 1), i(1, 2), i(1, 1, shared=True)):
+        for name in ("_embedding_bag.default", "_embedding_bag_forward_only.default"):
+            learns = name == "_embedding_bag.default"
+            case(name, w(6, 4), i(6, 5), begins, False, mode, compared=1, fixed=True, grad=learns)
+case("_embedding_bag.default", w(6, 4), i(6, 5), i(1, 1), False, 0, False, x(5), compared=1, fixed=True)
+case("_embedding_bag.default", w(6, 4), i(6, 5), i(1, 1), True, 0, alone=True, fixed=True)
+case("_embedding_bag.default", x(6, 4), i(6, 5), i(1, 1), False, 0, alone=True, fixed=True)

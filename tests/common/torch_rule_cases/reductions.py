@@ -111,4 +111,19 @@ case("sort.default", x(2, 3, 4), 1, poly=True)
 case("topk.default", x(3, 4), 2, -1, False, poly=True)
 case("topk.default", x(3, 4), 2, 0)
 case("topk.default", x(2, 3, 4), 3, 1, poly=True)
+for shape in ((3, 4), (4,), (2, 3, 4)):
+    for dim in (0, -1):
+        far = len(shape) > 1 and dim < 0
+        for name in ("cummax.default", "cummin.default", "logcumsumexp.default"):
+            case(name, x(*shape), dim, poly=far)
+        for keep in (False, True):
+            case("median.dim", x(*shape), dim, keep, poly=far)
+            case("kthvalue.default", x(*shape), 2, dim, keep, poly=far)
+            case("mode.default", x(*shape), dim, keep, poly=far)
+    case("kthvalue.default", x(*shape), 2, poly=len(shape) > 1)
+    case("mode.default", x(*shape), poly=len(shape) > 1)
+for dims in ((0,), (1,), (0, 1)):
+    case("_fft_c2c.default", x(3, 4, dtype="complex64"), dims, 0, True, grad=False, fixed=True)
+    case("_fft_r2c.default", x(3, 4), dims, 0, True, grad=False, fixed=True)
+case("_fft_c2r.default", x(3, 4, dtype="complex64"), (1,), 2, 6, grad=False, fixed=True)
 # fmt: on

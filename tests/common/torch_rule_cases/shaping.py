@@ -156,4 +156,7 @@ for shape in [(3, 4), (4,)]:
     case("new_zeros.default", x(*shape), (2, 3), fixed=True)
     case("new_ones.default", x(*shape), (2,), dtype=torch.int64, fixed=True)
     case("new_full.default", x(*shape), (), 2.5, fixed=True)
+for shape in ((3, 4), (4,), (2, 3, 4)):
+    case("view_as_complex.default", x(*shape[:-1], 2), grad=False)
+    case("view_as_real.default", x(*shape, dtype="complex64"), grad=False)
 # fmt: on

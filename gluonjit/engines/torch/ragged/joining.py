@@ -27,6 +27,8 @@ from gluonjit.hybrid.run.batch import Batch
 _KEY = "lengths"
 _MOST = 8  # traces that wait for one like them, forms, and calls of a form by which others are derived
 
+_REFUSED = 16  # forms of a cell in succession, after which no more are tried
+
 
 class _Waiting(NamedTuple):
     """A kind that no other is like so far, and what it was made from."""
@@ -76,10 +78,14 @@ class _Found:
 
 @dataclass
 class _Lengths:
-    """The calls of a cell: those that wait for others like them, and the forms found."""
+    """The calls of a cell: those that wait for others like them, and the forms found.
+
+    refused: how many forms gave other numbers than the calls do.
+    """
 
     waiting: list[_Waiting] = field(default_factory=list)
     found: list[_Found] = field(default_factory=list)
+    refused: int = 0
 
 
 def _known(call: Call) -> list[_Found]:
@@ -149,7 +155,9 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
     new = _Waiting(kind, traced, call.noted)
     wider = [each.origin for each in known.found]  # of which sizes that were equal differ now
     for other in [*known.waiting, *wider] if len(known.found) < _MOST else ():
-        made = _joined(other, new)
+        if known.refused >= _REFUSED:  # which are made and run in vain
+            break
+        made = _joined(other, new, known)
         if made is not None:
             found, own = made
             if other in known.waiting:
@@ -179,7 +187,7 @@ def _rest(kind: Kind) -> Kind:
     return kind if kind.split is None else kind.split.rest
 
 
-def _joined(other: _Waiting, new: _Waiting) -> tuple[_Found, Kind] | None:
+def _joined(other: _Waiting, new: _Waiting, known: _Lengths) -> tuple[_Found, Kind] | None:
     """The form of two calls, with the kind of the second; None if they differ in more than sizes, or run together."""
     calls = (other, new)
     if _rest(other.kind).family is _rest(new.kind).family:
@@ -190,9 +198,11 @@ def _joined(other: _Waiting, new: _Waiting) -> tuple[_Found, Kind] | None:
             drawn = new.traced.draws or other.traced.draws
             checked = _members(calls, [undrawn(call.traced.trace) for call in calls])[1:] if drawn else (first, own)
             if not agrees(checked):
+                known.refused += 1
                 return None
     except (OtherForm, NotBatchable):
         return None
+    known.refused = 0
     found = _Found(stages, first, other)
     for call, kind in zip(calls, (first, own)):
         found.note(call.noted, call.traced, cast(Ragged, kind.program).lengths)

@@ -115,6 +115,11 @@ _RANKS: dict[str, Any] = {
     "reflection_pad1d.default": 3,
     "reflection_pad2d.default": 4,
     "upsample_nearest2d.default": 4,
+    "_adaptive_avg_pool3d.default": 5,
+    "adaptive_max_pool2d.default": 4,
+    "adaptive_max_pool3d.default": 5,
+    "im2col.default": 4,
+    "col2im.default": 3,
 }
 
 

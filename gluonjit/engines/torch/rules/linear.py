@@ -114,12 +114,59 @@ def attention(call: OperatorCall) -> list[Val]:
         val = call.get(name)
         if val is None or (val.shared and name == "attn_mask" and (len(val.shape) < 4 or val.shape[0] == 1)):
             continue
-        if len(val.shape) != 4:
-            raise NotBatchable(f"{call.name}: a mask for each sample that has no heads")
-        placed[name] = call.form(call.spread(val), val.shape[0], val.shape[1:])
+        rows = call["query"].shape[0]
+        if len(val.shape) == 4 and val.shape[0] == rows:
+            placed[name] = call.form(call.spread(val), rows, val.shape[1:])
+        else:  # a mask that a sample has for all of its rows, or heads
+            rest = ((1,) * (4 - len(val.shape)) + val.shape)[1:]
+            slot = call.emit(_for_each_row, [call.spread(val)], rows, rest)
+            placed[name] = Val(slot, (rows, *rest), val.dtype, rows, rest)
     slots = call.again(placed, 2)
     (shape, _), (sums, dtype) = call.outputs
     return [call.result(slots[0], shape[0], shape[1:]), Val(slots[1], sums, dtype, sums[0], sums[1:])]
+
+
+def _for_each_row(masks: torch.Tensor, rows: int, rest: tuple[int, ...]) -> torch.Tensor:
+    return masks.reshape(-1, 1, *rest).expand(-1, rows, *rest).reshape(-1, *rest)
+
+
+def distances(call: OperatorCall) -> list[Val]:
+    """cdist: between the rows of two matrices of each node."""
+    return [call.stacked(call.again({name: call.spread(call[name]) for name in ("x1", "x2")}))]
+
+
+def of_matrices(call: OperatorCall) -> list[Val]:
+    """Linear algebra on (..., n, n), of all nodes at once. An error of one is an error of all."""
+    if call.name == "_linalg_solve_ex.default" and len(call["B"].shape) < len(call["A"].shape):
+        return _solved(call)
+    names = [name for name in call.args if isinstance(call[name], Val)]
+    slots = call.again({name: call.spread(call[name]) for name in names}, len(call.outputs))
+    return [call.stacked(slot, number) for number, slot in enumerate(slots if len(call.outputs) > 1 else (slots,))]
+
+
+def _solved(call: OperatorCall) -> list[Val]:
+    """_linalg_solve_ex with a vector on the right side, which for several matrices is one of one column."""
+    if len(call["B"].shape) != 1:
+        raise NotBatchable(f"{call.name}: right sides for several matrices")
+    column = call.form(call.spread(call["B"]), 1, (*call["B"].shape, 1))
+    slots = call.again({"A": call.spread(call["A"]), "B": column}, len(call.outputs))
+    return [call.stacked(call.emit(_first_column, [Val(slots[0], (), "", 1, ())]), 0)] + [
+        call.stacked(slot, number) for number, slot in enumerate(slots[1:], 1)
+    ]
+
+
+def _first_column(found: torch.Tensor) -> torch.Tensor:
+    return found.squeeze(-1)
+
+
+CHECKING = {"linalg_inv_ex.default", "linalg_cholesky_ex.default", "_linalg_solve_ex.default"}
+"""Operators of linear algebra that say whether they have failed, and raise an error if they are asked to."""
+MATRICES = CHECKING | {
+    f"{name}.default"
+    for name in "_linalg_det _linalg_slogdet _linalg_eigh _linalg_svd linalg_qr linalg_matrix_exp "
+    "linalg_solve_triangular cholesky_inverse cholesky_solve linalg_eig".split()
+}
+"""Operators of linear algebra."""
 
 
 def _aligned(shape: tuple[int, ...]) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -170,3 +170,31 @@ def scattered(call: OperatorCall) -> list[Val]:
         if isinstance(call.get(name), Val):
             changes[name] = call.spread(call[name])
     return [call.stacked(call.again(changes))]
+
+
+def bagged(call: OperatorCall) -> list[Val]:
+    """_embedding_bag: rows of a table that all nodes share, in bags that begin at offsets of each node's own."""
+    table, indices, offsets = call["weight"], call["indices"], call["offsets"]
+    factors = call.get("per_sample_weights")
+    if not table.shared or len(indices.shape) != 1 or call.get("include_last_offset", False):
+        raise NotBatchable(f"{call.name}: a table for each sample, or bags that end at offsets")
+    if call.get("scale_grad_by_freq", False) or not indices.shape[0]:
+        raise NotBatchable(f"{call.name}: gradients are divided by frequencies in each call, or nothing is taken")
+    operands = [table, call.spread(indices), call.spread(offsets)]
+    if factors is not None:
+        operands.append(call.spread(factors))
+    static = [call.get("mode", 0), call.get("sparse", False)]
+    slots = call.emit(_bags, operands, *static, call.get("padding_idx", -1), outputs=4)
+    found, *rest = slots
+    bags, width = offsets.shape[0], table.shape[1]
+    others = [Val(slot, *call.outputs[number], None, call.outputs[number][0]) for number, slot in enumerate(rest, 1)]
+    return [call.result(found, bags, (width,)), *others]  # of which the others are for a backward pass of its own
+
+
+def _bags(table: Any, indices: Any, offsets: Any, *rest: Any) -> Any:
+    *factors, mode, sparse, padding = rest
+    if offsets.device.type == "cpu" and bool(offsets[:, 0].any()):  # PyTorch looks at the first node's alone
+        raise RuntimeError("offsets[0] has to be 0, i.e., the first sequence has to start from position 0.")
+    begins = torch.arange(0, indices.numel(), indices.shape[1], device=offsets.device)[: len(offsets), None]
+    given = (indices.flatten(), (offsets + begins).flatten(), False, mode, sparse)
+    return torch.ops.aten._embedding_bag(table, *given, factors[0].flatten() if factors else None, False, padding)

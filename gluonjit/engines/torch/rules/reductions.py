@@ -28,10 +28,14 @@ def reduced(call: OperatorCall) -> list[Val]:
 
 def _dims(call: OperatorCall, rank: int) -> list[int] | None:
     """The dimensions, or None for all."""
-    given = call.get("dim")
+    given = call.get("dim", -1 if call.name in _LAST else None)
     if given is None or given == ():
         return None
     return [axis(rank, dim) for dim in (given if isinstance(given, tuple) else (given,))]
+
+
+_LAST = {"kthvalue.default", "mode.default"}
+"""Operators that go along the last dimension where none is given."""
 
 
 def _over_all(call: OperatorCall, val: Val) -> list[Val]:
@@ -73,6 +77,13 @@ def kept(call: OperatorCall) -> list[Val]:
     where = len(placed.rest) + back
     rest = (*placed.rest[:where], sizes.pop(), *placed.rest[where + 1 :])
     return _results(call, slots, placed, rest)
+
+
+def transformed(call: OperatorCall) -> list[Val]:
+    """Fourier transforms along some dimensions."""
+    val = call["self"]
+    dims = tuple([axis(len(val.shape), dim) + 1 for dim in call["dim"]])
+    return [call.stacked(call.again({"self": call.stack(val), "dim": dims}))]
 
 
 def _sum(flat: Any, dtype: Any = None) -> Any:

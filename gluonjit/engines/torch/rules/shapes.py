@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Shape, Val
 
 
@@ -77,6 +79,21 @@ def along(call: OperatorCall, val: Val, dim: int) -> tuple[Val, int]:
     """The value in a form in which a dimension of it is one of the tensor's, and that one, counted from the end."""
     back = len(val.shape) - axis(len(val.shape), dim)
     return call.ending(val, back), -back
+
+
+def paired(call: OperatorCall) -> list[Val]:
+    """view_as_complex and view_as_real: a last dimension of two numbers, or none."""
+    placed = call.stack(call["self"])
+    (slot,) = (
+        call.writer.emit(_as_complex, [placed.slot], "complex")
+        if "complex" in call.name
+        else (call.again({"self": placed}),)
+    )
+    return [call.stacked(slot)]
+
+
+def _as_complex(pairs: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_complex(pairs.contiguous())
 
 
 def cut(call: OperatorCall) -> list[Val]:

@@ -7,6 +7,8 @@ from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
+import torch
+
 from gluonjit.engines.torch.arrays import dtype_named
 
 Shape = tuple[int, ...]
@@ -228,6 +230,12 @@ def _bound(func: Any, arguments: Sequence[str], template: Mapping[str, Any]) -> 
         return func(**given)
 
     return call
+
+
+def regular(tensor: Any) -> Any:
+    """A tensor of the same shape, of square matrices identities: numbers that linear algebra has no error for."""
+    square = tensor.dim() > 1 and tensor.shape[-1] == tensor.shape[-2] and tensor.dtype.is_floating_point
+    return torch.eye(tensor.shape[-1], dtype=tensor.dtype, device=tensor.device).expand_as(tensor) if square else tensor
 
 
 FAST: dict[Any, Callable[..., Any]] = {}

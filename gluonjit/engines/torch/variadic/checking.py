@@ -43,7 +43,10 @@ def on_random_rows(
     draw = torch.Generator().manual_seed(0)
     numbers = [[random_rows(draw, spec) for spec in specs] for specs in operands]
     positive = [[rows.abs() if rows.is_floating_point() else rows for rows in of] for of in numbers]
-    for given in (numbers, positive):  # roots and logarithms want these, and so does what wants probabilities
+    # Roots and logarithms want these, and so does what wants probabilities; others, numbers of words that are no 0 and
+    # masks that leave something, which not each random one does.
+    masks = [_decided_by(numbers, whole, truth) for whole, truth in ((1, None), (1, False), (1, True))]
+    for given in (numbers, positive, *masks):
         try:
             found = run(given)
         except RuntimeError:  # of an operator that looks at its numbers, such as `binary_cross_entropy`
@@ -51,6 +54,17 @@ def on_random_rows(
         if not bool(torch.stack([rows.isnan().any() for rows in found]).any()):  # read once, too
             return given, found
     return None
+
+
+def _decided_by(numbers: _Numbers, whole: int, truth: bool | None) -> _Numbers:
+    """The same with this whole number for all, and this truth value, if one is given."""
+
+    def of(rows: Any) -> Any:
+        if rows.dtype is torch.bool:
+            return rows if truth is None else torch.full_like(rows, truth)
+        return rows if rows.is_floating_point() or rows.is_complex() else torch.full_like(rows, whole)
+
+    return [[of(rows) for rows in each] for each in numbers]
 
 
 def tolerance_of(programs: Sequence[Any]) -> float:

@@ -43,10 +43,8 @@ _LONGEST = 256  # calls whose shapes are known
 _KEPT = 15  # stretches of each way whose median counts
 _DOUBTED = 3  # eager stretches that are timed of a choice that an earlier process has made
 _OTHERWISE = 1.5  # and compared anew if the fastest of them is so much faster or slower than eager calls were then
-_ALIKE, _MANY_ALIKE = (
-    2,
-    4,
-)  # calls of each shape in a stretch, on average, so that loops are captured whole, and at once
+_ALIKE = 2  # calls of each shape in a stretch, on average, from which on loops may be captured whole,
+_MANY_ALIKE = 4  # and from which on they are at first
 _WHOLE = 0.5  # of what trials may lose in any case, which they may lose again then
 _AGAIN = 256  # stretches after which eager is compared anew, and twice as many each time
 

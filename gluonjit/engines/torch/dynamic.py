@@ -100,6 +100,9 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
                 return _aside(hooked.original_call, self, args, kwargs)
             return _captured(self, cell, args, kwargs)
     elif state.trace is not None and state.trace.follower is not None and not _hooked(self):
+        found = run_layer(self, args, kwargs)
+        if found is not None:
+            return found
         follower = state.trace.follower  # of a module inside of what is traced
         return follower.call(follower.get(self, "forward"), *args, **kwargs)
     return hooked.original_call(self, *args, **kwargs)

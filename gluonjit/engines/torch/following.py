@@ -94,7 +94,8 @@ def followed(
     """Records a call and returns its result and what it has read. Raises Refused if it is not a node."""
     follower = Follower(_TorchObjects(owner), (args, kwargs))
     if type(run) is MethodType and run.__self__ is owner:
-        run = follower.get(owner, run.__name__)
+        names = [name for name in (run.__name__, "forward") if getattr(owner, name, None) == run]
+        run = follower.get(owner, names[0]) if names else run  # of other names, where it was assigned
     try:
         return follow(recorder, follower, run, args, kwargs, noted)
     finally:

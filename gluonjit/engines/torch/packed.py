@@ -1,11 +1,12 @@
 """Packed sequences of pending tensors, whose lengths are known: a recurrent layer reads them one by one.
 
 Each is a call of the layer, so that those of all samples run together; packing and padding are rows by known numbers.
+In traces, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -14,16 +15,20 @@ from torch.nn.utils.rnn import PackedSequence
 
 from gluonjit.engines.torch.known import known
 from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.engines.torch.recorder import TraceTensor
+from gluonjit.engines.torch.recurrent import WHOLE
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL
 
 _LAYERS = (torch.nn.RNN, torch.nn.GRU, torch.nn.LSTM)
+_PENDING = (LazyTensor, TraceTensor)
 _MOST = 64
 """Sequences of one call; more run as PyTorch has them."""
 
 
-def pack(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def pack(batch: Batch | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Returns the packed rows of padded sequences and how many there are at each step; None if it must be captured."""
-    if kwargs or len(args) != 3 or args[0].__class__ is not LazyTensor or args[0].dim() < 3:
+    if kwargs or len(args) != 3 or args[0].__class__ not in _PENDING or args[0].dim() < 3:
         return None
     tensor, given, first = args
     lengths = _numbers(given)
@@ -32,6 +37,8 @@ def pack(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return None
     if count > _MOST or lengths != sorted(lengths, reverse=True):
         return None
+    if tensor.__class__ is TraceTensor and (count > 1 or lengths[0] != longest):
+        tensor.recorder.numbers(given)
     sizes = [sum([length > step for length in lengths]) for step in range(lengths[0])]
     if count == 1:
         rows = (tensor.squeeze(0) if first else tensor.squeeze(1))[: lengths[0]]
@@ -42,9 +49,9 @@ def pack(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return rows, torch.tensor(sizes)
 
 
-def pad(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def pad(batch: Batch | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Returns the padded sequences of packed rows, and their lengths; None if it must be captured."""
-    if kwargs or len(args) != 5 or args[0].__class__ is not LazyTensor:
+    if kwargs or len(args) != 5 or args[0].__class__ not in _PENDING:
         return None
     rows, given, first, filler, total = args
     sizes = _numbers(given)
@@ -93,7 +100,7 @@ def run_layer(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
         return None
     data, given, order, back = args[0]
     sizes = _numbers(given)
-    if data.__class__ is not LazyTensor or not sizes or not 0 < sizes[0] <= _MOST or data.dim() != 2:
+    if data.__class__ not in _PENDING or not sizes or not 0 < sizes[0] <= _MOST or data.dim() != 2:
         return None
     states = args[1] if len(args) == 2 else None
     if states is not None:
@@ -118,7 +125,10 @@ def run_layer(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 def _numbers(given: Any) -> list[int] | None:
     """The numbers of a tensor of one axis, or None if something must run for them."""
-    tensor = known(given) if isinstance(given, torch.Tensor) else None
+    if given.__class__ is TraceTensor:
+        tensor = given.recorder.numbers(given, False)
+    else:
+        tensor = known(given) if isinstance(given, torch.Tensor) else None
     if tensor is None or tensor.dim() != 1 or tensor.dtype is not torch.int64:
         return None
     numbers: list[int] = tensor.tolist()
@@ -145,3 +155,17 @@ PACKING = {
     torch._C._nn.pad_sequence: pad_list,
 }
 """Functions of packed sequences, and what does it by numbers."""
+
+
+def _recorded(function: Any, by_numbers: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes a function that does by numbers what is recorded, where these are known, and else what `function` does."""
+
+    def call(*args: Any) -> Any:
+        found = None if LOCAL.state.trace is None else by_numbers(None, args, {})
+        return function(*args) if found is None else found
+
+    return call
+
+
+for _function in (torch._pack_padded_sequence, torch._pad_packed_sequence):
+    WHOLE[_function] = _recorded(_function, PACKING[_function])

@@ -86,6 +86,15 @@ class TraceTensor(torch.Tensor):  # type: ignore[misc]
             raise NeedsValue
         return self
 
+    def tolist(self) -> Any:
+        """Returns the numbers of what the program has made from nothing."""
+        return self.recorder.numbers(self).tolist()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """Returns the same as an array."""
+        with torch._C._DisableTorchDispatch():
+            return self.recorder.numbers(self).numpy().copy()
+
     register_hook = register_post_accumulate_grad_hook = retain_grad = backward = _attached
     is_inference = _attached
     is_leaf = retains_grad = property(_attached)
@@ -162,6 +171,18 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             tensor.position, tensor.writes = found.position, base.writes
             tensor.places.add(tensor.position)
         return int(tensor.position)
+
+    def numbers(self, tensor: Any, asks: bool = True) -> Any:
+        """Returns what the program has made from nothing, in this call. Raises NeedsValue for other tensors.
+
+        If it `asks`, other lengths are traced: the numbers may follow from lengths in a way that is not seen.
+        """
+        position = self._position(tensor)
+        if position not in self._made_of_nothing:
+            raise NeedsValue
+        if asks and self.follower is not None:
+            self.follower.asked.append(object())
+        return self._shapes[position]
 
     def close(self) -> None:
         """Lets go of what views refer to: PyTorch's own references between them are not seen by the collector."""
@@ -252,6 +273,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             watch(notice)
 
     def _dispatched(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if func is torch.ops.aten._local_scalar_dense.default:
+            return self.numbers(args[0]).item()
         known = operator_of(func)
         if (
             not known.known

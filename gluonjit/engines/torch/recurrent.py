@@ -90,8 +90,9 @@ WHOLE[_ONE_HOT] = _one_hot
 @contextmanager
 def kept_whole() -> Iterator[None]:
     """Returns a region in which programs and layers call what can be recorded as one operator."""
-    before = [(place, name, place.get(name)) for name, place, _ in _NAMES]
-    for name, place, run in _NAMES:
+    places = [(_PLACES.get(function.__name__, _LAYERS), function.__name__, run) for function, run in WHOLE.items()]
+    before = [(place, name, place.get(name)) for place, name, _ in places]
+    for place, name, run in places:
         place[name] = run
     try:
         yield
@@ -101,6 +102,3 @@ def kept_whole() -> Iterator[None]:
                 del place[name]
             else:
                 place[name] = function
-
-
-_NAMES = [(function.__name__, _PLACES.get(function.__name__, _LAYERS), run) for function, run in WHOLE.items()]

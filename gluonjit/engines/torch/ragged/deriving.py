@@ -35,18 +35,23 @@ class NotDerivable(Exception):
 
 
 class SizedCall(NamedTuple):
-    """A traced call: its trace and the sizes that differ, what it has read of Python's state, and asked of sizes."""
+    """A traced call: its trace and the sizes that differ, what it has read of Python's state, and asked of sizes.
+
+    structure: that of what it returns, with its constants.
+    """
 
     trace: Trace
     lengths: tuple[int, ...]
     facts: tuple[Any, ...]
     kept: tuple[Any, ...]
     asked: tuple[Any, ...]
+    structure: Any
 
     @property
     def decisions(self) -> tuple[Any, ...]:
-        """The outcomes of comparisons, and the sizes that were asked for otherwise."""
-        return tuple([(item.name, item.outcome) if item.__class__ is Comparison else item for item in self.asked])
+        """The outcomes of comparisons, the sizes that were asked for otherwise, and what it returns."""
+        asked = [(item.name, item.outcome) if item.__class__ is Comparison else item for item in self.asked]
+        return *asked, repr(self.structure)
 
 
 def _agree(calls: Sequence[SizedCall]) -> bool:
@@ -67,13 +72,13 @@ def _places(call: SizedCall) -> list[Any]:
 class Recipe:
     """The rules by which calls of one form differ, found in those that were traced. Raises NotDerivable.
 
-    facts, kept: what the program has read of Python's state in each of them.
+    facts, kept: what the program has read of Python's state in each of them; structure: that of what it returns.
     """
 
     def __init__(self, form: Form, calls: Sequence[SizedCall]) -> None:
         if not calls or not _agree(calls):
             raise NotDerivable
-        self.facts, self.kept = calls[0].facts, calls[0].kept
+        self.facts, self.kept, self.structure = calls[0].facts, calls[0].kept, calls[0].structure
         self._form = form
         trace = form.trace
         self._lengths: dict[int, tuple[int, int]] = {}  # of operands, where they are found

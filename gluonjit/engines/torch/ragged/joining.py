@@ -18,6 +18,7 @@ from gluonjit.engines.torch.ragged.deriving import NotDerivable, Recipe, SizedCa
 from gluonjit.engines.torch.ragged.form import Form, OtherForm
 from gluonjit.engines.torch.ragged.program import Ragged
 from gluonjit.engines.torch.rules.values import NotBatchable
+from gluonjit.engines.torch.structure import without_constants
 from gluonjit.engines.torch.trace import Trace, TraceFindings
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Spec, Work
@@ -56,11 +57,11 @@ class _Found:
     calls: dict[Any, list[SizedCall]] = field(default_factory=dict)
     recipes: dict[Any, list[Recipe]] = field(default_factory=dict)
 
-    def note(self, noted: Noted, traced: TraceFindings, lengths: tuple[int, ...]) -> None:
+    def note(self, noted: Noted, traced: TraceFindings, lengths: tuple[int, ...], structure: Any) -> None:
         """Notes a call that was traced; not of size 1, which PyTorch may treat like one that is broadcast."""
         listed = self.calls.setdefault(noted.signature, [])
         if len(listed) < _MOST and min(lengths) > 1:
-            listed.append(SizedCall(traced.trace, lengths, noted.facts, noted.kept, traced.asked))
+            listed.append(SizedCall(traced.trace, lengths, noted.facts, noted.kept, traced.asked, structure))
             self.recipes.pop(noted.signature, None)
 
     def recipes_of(self, signature: Any) -> list[Recipe]:
@@ -114,7 +115,8 @@ def _derived(found: _Found, recipe: Recipe, operands: tuple[Spec, ...]) -> Kind 
             if not all(fact.holds() for fact in recipe.facts):
                 return None
             trace, lengths = recipe.trace(operands)
-            kind = _member(found.first, trace, found.stages.form.results, found.stages, lengths, found.first)
+            like = replace(found.first, structure=recipe.structure)
+            kind = _member(like, trace, found.stages.form.results, found.stages, lengths, found.first)
             return kind if cast(Ragged, kind.program).fits() else None
     except (NotDerivable, NotBatchable):
         return None
@@ -132,14 +134,15 @@ def of_other_lengths(call: Call, traced: TraceFindings, structure: Any) -> Kind 
 def _of_form(found: _Found, traced: TraceFindings, noted: Noted, structure: Any) -> Kind | None:
     """The kind of a traced call if it has this form."""
     first, stages = found.first, found.stages
-    if first.structure != structure or first.pure == traced.draws:
+    if without_constants(first.structure) != without_constants(structure) or first.pure == traced.draws:
         return None
     try:
         lengths = stages.form.lengths_of(traced.trace, traced.places)
-        kind = _member(first, traced.trace, traced.places, stages, lengths, first)
+        like = replace(first, structure=structure)
+        kind = _member(like, traced.trace, traced.places, stages, lengths, first)
     except (OtherForm, NotBatchable):
         return None
-    found.note(noted, traced, lengths)
+    found.note(noted, traced, lengths, structure)
     return kind
 
 
@@ -205,7 +208,7 @@ def _joined(other: _Waiting, new: _Waiting, known: _Lengths) -> tuple[_Found, Ki
     known.refused = 0
     found = _Found(stages, first, other)
     for call, kind in zip(calls, (first, own)):
-        found.note(call.noted, call.traced, cast(Ragged, kind.program).lengths)
+        found.note(call.noted, call.traced, cast(Ragged, kind.program).lengths, kind.structure)
     return found, own
 
 

@@ -1,0 +1,162 @@
+"""Habits of programs that once kept a call from being one node: what they return, read and pack."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch_support import assert_near
+
+import gluonjit
+
+C = 6
+Forward = Callable[[Any, Any], Any]
+IDIOMS: dict[str, Forward] = {}
+
+
+def idiom(forward: Forward) -> Forward:
+    IDIOMS[forward.__name__] = forward
+    return forward
+
+
+class Model(nn.Module):
+    """Runs an idiom."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.inner, self.out = nn.Linear(C, C), nn.Linear(C, 3)
+        self.rnn, self.gru = nn.LSTM(C, C, batch_first=True), nn.GRU(C, C, bidirectional=True)
+        self.name = name
+
+    def forward(self, x: Any) -> Any:
+        return IDIOMS[self.name](self, x)
+
+
+@idiom
+def packed_by_a_list(self: Any, x: Any) -> Any:
+    rows, _ = self.rnn(pack_padded_sequence(x.unsqueeze(0), [len(x)], batch_first=True))
+    padded, lengths = pad_packed_sequence(rows, batch_first=True)
+    return self.out(padded[0]).mean(0) * lengths[0]
+
+
+@idiom
+def packed_by_a_tensor(self: Any, x: Any) -> Any:
+    lengths = torch.tensor([x.size(0)])
+    packed = pack_padded_sequence(x.unsqueeze(0), lengths, batch_first=True, enforce_sorted=False)
+    rows, (h, c) = self.rnn(packed, (torch.zeros(1, 1, C), torch.ones(1, 1, C)))
+    return self.out(pad_packed_sequence(rows, batch_first=True)[0][0]).mean(0) + self.out(h[0, 0] + c[0, 0])
+
+
+@idiom
+def packed_in_part(self: Any, x: Any) -> Any:
+    rows, h = self.gru(pack_padded_sequence(x.unsqueeze(1), [len(x) - 1]))
+    padded, _ = pad_packed_sequence(rows, total_length=len(x))
+    return self.out(padded[:, 0, :C] - padded[:, 0, C:]).mean(0) + self.out(h[0, 0])
+
+
+@idiom
+def a_number_of_what_it_made(self: Any, x: Any) -> Any:
+    half = torch.tensor(len(x)).item() // 2
+    return self.out(self.inner(x)[: max(1, half)]).mean(0)
+
+
+@idiom
+def a_list_of_what_it_made(self: Any, x: Any) -> Any:
+    return self.out(self.inner(x))[[k % len(x) for k in torch.arange(3).tolist()]].mean(0)
+
+
+@idiom
+def an_array_of_what_it_made(self: Any, x: Any) -> Any:
+    places = torch.linspace(0, 1, C).numpy() + 1
+    return self.out(self.inner(x) * torch.from_numpy(places)).mean(0) + float(places.sum())
+
+
+@idiom
+def a_mask_by_lengths(self: Any, x: Any) -> Any:
+    lengths = torch.LongTensor([len(x)])
+    mask = torch.arange(int(lengths.max()))[None, :] < lengths[:, None]
+    return self.out((self.inner(x).unsqueeze(0) * mask.unsqueeze(2)).sum(1) / lengths.unsqueeze(1))[0]
+
+
+@idiom
+def numbers_beside_results(self: Any, x: Any) -> Any:
+    return {"scores": self.out(self.inner(x)).mean(0), "length": len(x), "sizes": (x.size(1), 2 * x.size(0))}
+
+
+def _tensors(found: Any) -> list[Any]:
+    return [found["scores"]] if isinstance(found, dict) else [found]
+
+
+@pytest.mark.parametrize("name", IDIOMS)
+def test_a_call_is_one_node_for_all_lengths(name: str) -> None:
+    eager = Model(name)
+    net = copy.deepcopy(eager)
+    gluonjit.hybridize(net, dynamic_batch=True)
+    for lengths in ((3, 4, 5, 3), (6, 4, 9, 5), (7, 3, 8, 11)):
+        samples = [torch.randn(length, C) for length in lengths]
+        found, expected = [net(x) for x in samples], [eager(x) for x in samples]
+        for model, results in ((net, found), (eager, expected)):
+            model.zero_grad()
+            sum(tensor.sum() for result in results for tensor in _tensors(result)).backward()
+        report = gluonjit.explain()
+        assert (report.kinds["Model"].nodes, report.kinds["Model"].launches, report.flushes) == (4, 1, 1)
+        for one, other in zip(found, expected):
+            assert_near(_tensors(one)[0], _tensors(other)[0])
+            if isinstance(other, dict):
+                assert (one["length"], one["sizes"]) == (other["length"], other["sizes"])
+        for mine, theirs in zip(net.parameters(), eager.parameters()):
+            assert (mine.grad is None) == (theirs.grad is None)
+            if theirs.grad is not None:
+                assert_near(mine.grad, theirs.grad)
+
+
+def test_a_number_that_a_length_bounds_is_right_for_other_lengths() -> None:
+    class Bounded(Model):
+        def forward(self, x: Any) -> Any:
+            most = min(torch.tensor(len(x)).item(), 5)
+            return self.out(self.inner(x)[:most]).sum(0) * most
+
+    eager = Bounded("")
+    net = copy.deepcopy(eager)
+    gluonjit.hybridize(net, dynamic_batch=True)
+    for lengths in ((6, 7, 8, 9), (10, 11, 12, 4), (3, 5, 13, 2)):
+        samples = [torch.randn(length, C) for length in lengths]
+        for one, other in zip([net(x) for x in samples], [eager(x) for x in samples]):
+            assert_near(one, other)
+
+
+def test_numbers_of_arguments_are_not_what_it_made() -> None:
+    class Reading(Model):
+        def forward(self, x: Any) -> Any:
+            return self.out(x).mean(0) * (1 if x.sum().item() > 0 else 2)
+
+    eager = Reading("")
+    net = copy.deepcopy(eager)
+    gluonjit.hybridize(net, dynamic_batch=True)
+    samples = [torch.ones(2, C), -torch.ones(2, C)]
+    for one, other in zip([net(x) for x in samples], [eager(x) for x in samples]):
+        assert_near(one, other)
+
+
+def test_a_forward_of_another_name() -> None:
+    class Named(Model):
+        def encode(self, x: Any) -> Any:
+            return self.out(self.inner(x)).mean(0)
+
+        forward = encode
+
+    def own(self: Any, x: Any) -> Any:
+        return self.out(self.inner(x)).sum(0)
+
+    for make in (Named, type("Assigned", (Model,), {"forward": own})):
+        eager = make("")
+        net = copy.deepcopy(eager)
+        gluonjit.hybridize(net, dynamic_batch=True)
+        samples = [torch.randn(length, C) for length in (2, 3, 2)]
+        for one, other in zip([net(x) for x in samples], [eager(x) for x in samples]):
+            assert_near(one, other)
+        assert make.__name__ in gluonjit.explain().kinds

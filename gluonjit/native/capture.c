@@ -23,7 +23,7 @@ int call_open(Call *call, const Framework *of, PyObject *state, const void *what
     call->signatures = (Signatures *)Py_NewRef(signatures);
     call->owner = Py_None;
     call->laid = NULL;
-    call->arguments = call->holds = 0;
+    call->arguments = call->holds = call->itself = 0;
     call->parts[0] = what;
     call->count = 1;
     return 1;
@@ -31,7 +31,10 @@ int call_open(Call *call, const Framework *of, PyObject *state, const void *what
 
 void call_close(Call *call) {
     int k;
-    for (k = 0; k < call->arguments; k++) Py_DECREF(call->values[k]);
+    for (k = 0; k < call->arguments; k++) {
+        Py_DECREF(call->values[k]);
+        Py_DECREF(call->given[k]);
+    }
     for (k = 0; k < call->holds; k++) Py_DECREF(call->held[k]);
     Py_DECREF(call->graph);
     Py_DECREF(call->signatures);
@@ -47,7 +50,7 @@ static int take_other(Call *call, PyObject *array) {
         PyErr_Clear();
         return 0;
     }
-    taken = call_take(call, value);
+    taken = call_take(call, array, value);
     Py_DECREF(value);
     return taken;
 }
@@ -66,7 +69,7 @@ static int take_tensor(Call *call, PyObject *tensor) {
         return 0;
     }
     if (found == NULL) return -1;
-    if (PyTuple_CheckExact(found) && PyTuple_GET_SIZE(found) == 2 && call_take(call, PyTuple_GET_ITEM(found, 0))) {
+    if (PyTuple_CheckExact(found) && PyTuple_GET_SIZE(found) == 2 && call_take(call, tensor, PyTuple_GET_ITEM(found, 0))) {
         call->count--;
         call->holds--;
         Py_DECREF(call->held[call->holds]);
@@ -116,7 +119,7 @@ static int flatten(Call *call, PyObject *arg) {
     int taken;
     if (call->count + 3 > MOST) return 0;
     if (type == call->of->lazy[0] && call->of == &names.torch && is_stale(arg)) return 0;
-    if (type == call->of->lazy[0]) return call_take(call, SLOT(arg, call->of->lazy_v[0])) ? 1 : take_other(call, arg);
+    if (type == call->of->lazy[0]) return call_take(call, arg, SLOT(arg, call->of->lazy_v[0])) ? 1 : take_other(call, arg);
     if (type == &PyTuple_Type || type == &PyList_Type) {
         Py_ssize_t k;
         call->parts[call->count++] = type;
@@ -134,7 +137,7 @@ static int flatten(Call *call, PyObject *arg) {
     }
     if (type == call->of->lazy[1]) {
         call->parts[call->count++] = type;
-        return call_take(call, SLOT(arg, call->of->lazy_v[1])) ? 1 : take_other(call, arg);
+        return call_take(call, arg, SLOT(arg, call->of->lazy_v[1])) ? 1 : take_other(call, arg);
     }
     if (arg == call->owner || PyModule_CheckExact(arg)) {
         call_hold(call, arg);
@@ -188,12 +191,12 @@ PyObject *wrapped(const Framework *of, int interface, PyObject *record, Py_ssize
     return array;
 }
 
-/* References to the values of a node, or those of a call's arguments, as a tuple. */
+/* References to the values of a node, or those of a call's arguments or these themselves, as a tuple. */
 static PyObject *tuple_of(Call *call, PyObject *record, Py_ssize_t node, Py_ssize_t count) {
     PyObject *found = PyTuple_New(count);
     Py_ssize_t k;
     for (k = 0; found != NULL && k < count; k++) {
-        PyObject *value = record == NULL ? (PyObject *)call->values[k] : core.value_of(record, node, k);
+        PyObject *value = record != NULL ? core.value_of(record, node, k) : call->itself ? call->given[k] : (PyObject *)call->values[k];
         if (value == NULL)
             Py_CLEAR(found);
         else
@@ -211,7 +214,8 @@ static PyObject *part_returned(Call *call, PyObject *structure, PyObject *record
         place = PyLong_AsSsize_t(structure);
         if (place >= 0 || PyErr_Occurred()) return place < 0 ? NULL : wrapped(call->of, 0, record, node, place);
         if (call->of == &names.mxnet) return wrapped(call->of, 1, record, node, ~place); /* of mx.np */
-        if (~place < call->arguments) return tensor_of((PyObject *)call->values[~place]);
+        if (~place < call->arguments)
+            return call->itself ? Py_NewRef(call->given[~place]) : tensor_of((PyObject *)call->values[~place]);
         return PyErr_Format(PyExc_IndexError, "there is no argument %zd", ~place);
     }
     if (!list && !PyTuple_CheckExact(structure)) return NULL;
@@ -443,7 +447,7 @@ static PyObject *laid_out(Call *call, PyObject *state, Value *value, Spec *spec)
         case 1: return NULL;
     }
     if (!call_open(&own, call->of, state, names.laid_out)) return NULL;
-    if (call_begin(&own, state) > 0 && call_take(&own, (PyObject *)value) && flatten(&own, spec->mode) > 0 && end(&own) &&
+    if (call_begin(&own, state) > 0 && call_take(&own, Py_None, (PyObject *)value) && flatten(&own, spec->mode) > 0 && end(&own) &&
         (entry = entry_of(&own)) != NULL && entry->record != NULL) {
         PyObject *record = Py_NewRef(entry->record);
         Py_ssize_t node = core.node_of(own.batch, own.graph, record, (PyObject **)own.values, 1,
@@ -485,6 +489,7 @@ static PyObject *captured(Call *call, PyObject *state, Entry *entry, int sharing
     }
     if (!laying || count == call->arguments)
         node = core.node_of(call->batch, call->graph, record, given, call->arguments, entry->pure && sharing);
+    call->itself = !entry->operator;
     if (node >= 0) result = returned(call, entry, record, node);
     while (count > 0) Py_DECREF(laid[--count]);
     Py_DECREF(operands);

@@ -160,3 +160,78 @@ def test_a_forward_of_another_name() -> None:
         for one, other in zip([net(x) for x in samples], [eager(x) for x in samples]):
             assert_near(one, other)
         assert make.__name__ in gluonjit.explain().kinds
+
+
+class Passing(nn.Module):
+    """Gives back what it was given, beside what it computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(C, C)
+
+    def forward(self, x: Any, edges: Any, scale: float = 1.0) -> Any:
+        return torch.tanh(self.inner(x)[edges]) * scale, edges, {"x": x, "scale": scale}
+
+
+class Stacked(nn.Module):
+    """Layers that hand on what they do not change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([Passing() for _ in range(2)])
+
+    def forward(self, x: Any, edges: Any, data: Any) -> Any:
+        for layer in self.layers:
+            x, edges, _ = layer(x, edges, scale=data.scale)
+        return x.mean(0)
+
+
+def test_arguments_that_are_returned_are_themselves() -> None:
+    eager = Passing()
+    net = copy.deepcopy(eager)
+    gluonjit.hybridize(net, dynamic_batch=True)
+    for _ in range(3):
+        samples = [(torch.randn(n, C), torch.randint(n, (n,))) for n in (3, 4, 3, 5)]
+        found, expected = [net(*sample) for sample in samples], [eager(*sample) for sample in samples]
+        report_of = found[0][0].sum().item() and gluonjit.explain()
+        assert (report_of.kinds["Passing"].nodes, report_of.kinds["Passing"].launches) == (4, 1)
+        for (x, edges), (one, given, rest), (other, *_) in zip(samples, found, expected):
+            assert_near(one, other)
+            assert given is edges and rest["x"] is x and rest["scale"] == 1.0
+            rest["x"].add_(1.0)
+            assert_near(x, rest["x"])
+
+
+def test_arguments_are_handed_on_from_layer_to_layer() -> None:
+    class Data:
+        scale = 0.5
+
+    eager = Stacked()
+    net = copy.deepcopy(eager)
+    gluonjit.hybridize(net, dynamic_batch=True)
+    for _ in range(3):
+        samples = [(torch.randn(n, C), torch.randint(n, (n,)), Data()) for n in (3, 4, 3, 5)]
+        found, expected = [net(*sample) for sample in samples], [eager(*sample) for sample in samples]
+        for model, results in ((net, found), (eager, expected)):
+            model.zero_grad()
+            sum(result.sum() for result in results).backward()
+        report = gluonjit.explain()
+        assert report.kinds["layers.0"].launches == report.kinds["layers.1"].launches == 1
+        for one, other in zip(found, expected):
+            assert_near(one, other)
+        for mine, theirs in zip(net.parameters(), eager.parameters()):
+            assert_near(mine.grad, theirs.grad)
+
+
+def test_views_of_arguments_are_not_returned_by_a_node() -> None:
+    class Viewing(Passing):
+        def forward(self, x: Any) -> Any:  # type: ignore[override]
+            return self.inner(x).sum(0), x[0]
+
+    net = Viewing()
+    gluonjit.hybridize(net, dynamic_batch=True)
+    samples = [torch.randn(3, C) for _ in range(3)]
+    for x, (_, row) in zip(samples, [net(x) for x in samples]):
+        row.add_(1.0)
+        assert_near(row, x[0])
+    assert "Viewing" not in gluonjit.explain().kinds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from types import FunctionType
 from typing import Any
@@ -126,7 +126,11 @@ def capture(
             cell.laid = {}
     if FAST is not None:
         FAST.keep(cell, owner, args, kwargs, key, record)
-    found = _lazy_results(record.kind.structure, captured(batch, record, given), values)
+    results, structure = captured(batch, record, given), record.kind.structure
+    if cell.operator or structure is None or structure is tuple:
+        found = _lazy_results(structure, results, values)
+    else:  # what a call returns of its arguments are these themselves
+        found = rebuild(structure, results, list(_operands((*args, *kwargs.values()), batch)))
     if begin:
         batch.end_call(cell, begin)
     return found
@@ -182,16 +186,33 @@ def _lazy_results(structure: Any, results: tuple[Value, ...], values: Sequence[V
     return rebuild(structure, results, values)
 
 
-def rebuild(structure: Any, results: tuple[Value, ...], values: Sequence[Value]) -> Any:
-    """Makes what a call returns, of the results of its node and the values of its arguments; and sets what it sets."""
-    found = map_structure(structure, lambda place: _result(place, values, results))
+def rebuild(structure: Any, results: tuple[Value, ...], given: Sequence[Any]) -> Any:
+    """Makes what a call returns, of the results of its node and its arguments, or their values; sets what it sets."""
+    found = map_structure(structure, lambda place: _result(place, given, results))
     return found.set() if found.__class__ is Written else found
 
 
-def _result(place: Any, values: Sequence[Value], results: tuple[Value, ...]) -> Any:
+def _result(place: Any, given: Sequence[Any], results: tuple[Value, ...]) -> Any:
     if place.__class__ is Constant:
         return place.value
-    return wrap(results[place]) if place >= 0 else wrap(values[~place])
+    if place >= 0:
+        return wrap(results[place])
+    return wrap(given[~place]) if given[~place].__class__ is Value else given[~place]
+
+
+def _operands(args: Any, batch: Batch) -> Iterator[Any]:
+    """Yields the tensors among arguments that are operands, as `_flatten` finds their values."""
+    for arg in args:
+        if isinstance(arg, torch.Tensor):
+            fixed = isinstance(arg, torch.nn.Parameter) or id(arg) in batch.parameters
+            if arg.__class__ is LazyTensor or not fixed or not is_constant(batch, arg):
+                yield arg
+        elif isinstance(arg, (tuple, list)):
+            yield from _operands(arg, batch)
+        elif isinstance(arg, dict):
+            yield from _operands(arg.values(), batch)
+        elif arg.__class__ is slice:
+            yield from _operands((arg.start, arg.stop, arg.step), batch)
 
 
 def _flatten_each(args: Sequence[Any], owner: Any, batch: Batch, signature: list[Any], values: list[Value]) -> None:

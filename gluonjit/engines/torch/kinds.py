@@ -35,7 +35,7 @@ _READS = (
     "it reads a tensor's numbers, writes to a tensor from outside, or uses one that is neither an argument nor a "
     "parameter"
 )
-_ALIASES = "it returns an argument, or a view of one: a write to the return value is a write to the argument"
+_ALIASES = "it returns a view of an argument: a write to the return value is a write to the argument"
 _SHARED = "its results share memory: a write to one is a write to the other"
 _OVERWRITES = "it writes over what its backward pass needs"
 EMPTY = "it returns a tensor without elements"
@@ -171,7 +171,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
     if recorder.overwrites():
         return _OVERWRITES
     noted.facts += tuple(recorder.flags())
-    if not cell.operator and _gives_arguments(result):
+    if not cell.operator and _gives_views(result, not cell.made):
         return _ALIASES
     if cell.made and _share_memory(result):
         return _SHARED
@@ -321,10 +321,15 @@ def _placed(recorder: Tracer, item: Any, places: list[int], operands: int) -> An
     raise UnknownResult(f"a {type(item).__name__}, which is neither a tensor nor a plain constant")
 
 
-def _gives_arguments(result: Any) -> bool:
-    """Tells whether a call gives arguments, or views of them."""
+def _gives_views(result: Any, arguments: bool) -> bool:
+    """Tells whether a call gives views of arguments, or, unless the very `arguments` may be given, one of these."""
     outside: list[bool] = []
-    map_structure(result, lambda item: outside.append(isinstance(item, TraceTensor) and item.outside))
+
+    def note(item: Any) -> None:
+        if isinstance(item, TraceTensor):
+            outside.append(item.outside and not (arguments and item.base is None and not item.writes))
+
+    map_structure(result, note)
     return any(outside)
 
 

@@ -70,12 +70,6 @@ def a_list_of_what_it_made(self: Any, x: Any) -> Any:
 
 
 @idiom
-def an_array_of_what_it_made(self: Any, x: Any) -> Any:
-    places = torch.linspace(0, 1, C).numpy() + 1
-    return self.out(self.inner(x) * torch.from_numpy(places)).mean(0) + float(places.sum())
-
-
-@idiom
 def a_mask_by_lengths(self: Any, x: Any) -> Any:
     lengths = torch.LongTensor([len(x)])
     mask = torch.arange(int(lengths.max()))[None, :] < lengths[:, None]
@@ -235,3 +229,93 @@ def test_views_of_arguments_are_not_returned_by_a_node() -> None:
         row.add_(1.0)
         assert_near(row, x[0])
     assert "Viewing" not in gluonjit.explain().kinds
+
+
+class Places(nn.Module):
+    """Takes entries at places that it computes."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.inner, self.table, self.name = nn.Linear(C, C), nn.Parameter(torch.randn(C, C)), name
+
+    def forward(self, x: Any, data: Any = None) -> Any:
+        y = self.inner(x)
+        place = y[0].argmax()
+        if self.name == "rows":
+            return x[y.sum(1).argmax()] * y[0]
+        if self.name == "of a weight":
+            return self.table[place] * 2
+        if self.name == "columns":
+            return y[:, place].sum() + y[..., place][0] + y[0, place]
+        if self.name == "from the end":
+            return y[1:, None, place - C]
+        found, last = [], torch.tensor(0)
+        for row in y:
+            last = (row + self.table[last]).argmax()
+            found.append(row[last])
+        return torch.stack(found)
+
+
+@pytest.mark.parametrize("data", [None, object()], ids=["node", "parts"])
+@pytest.mark.parametrize("name", ["rows", "of a weight", "columns", "from the end", "one after the other"])
+def test_entries_at_computed_places(name: str, data: Any) -> None:
+    eager = Places(name)
+    net = copy.deepcopy(eager)
+    gluonjit.hybridize(net, dynamic_batch=True)
+    for _ in range(3):
+        samples = [torch.randn(length, C) for length in (3, 4, 5, 3)]
+        found, expected = [net(x, data) for x in samples], [eager(x) for x in samples]
+        for model, results in ((net, found), (eager, expected)):
+            model.zero_grad()
+            sum(result.sum() for result in results).backward()
+        assert gluonjit.explain().flushes == 1
+        for one, other in zip(found, expected):
+            assert_near(one, other)
+        for mine, theirs in zip(net.parameters(), eager.parameters()):
+            assert (mine.grad is None) == (theirs.grad is None)
+            if theirs.grad is not None:
+                assert_near(mine.grad, theirs.grad)
+
+
+def test_a_computed_place_that_there_is_none_of() -> None:
+    net = Places("of a weight")
+    net.table = nn.Parameter(torch.randn(2, C))
+    with torch.no_grad():
+        net.inner.bias[4] = 100.0
+    gluonjit.hybridize(net, dynamic_batch=True)
+    results = [net(torch.randn(2, C), object()) for _ in range(2)]
+    with pytest.raises(IndexError):
+        results[0].tolist()
+
+
+class Rounds(nn.Module):
+    """Applies layers again, as often as it says, whatever the number of rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix, self.update = nn.Linear(C, C), nn.GRUCell(C, C)
+
+    def forward(self, x: Any, rounds: int) -> Any:
+        found = []
+        for _ in range(rounds):
+            x = self.update(torch.softmax(self.mix(x) @ x.t(), -1) @ x, x)
+            found.append(x.mean())
+        return torch.stack(found)
+
+
+def test_rounds_are_one_node_for_any_number_of_rows() -> None:
+    eager = Rounds()
+    net = copy.deepcopy(eager)
+    gluonjit.hybridize(net, dynamic_batch=True)
+    for lengths in ((3, 4, 5, 3), (6, 3, 7, 8)):
+        samples = [(torch.randn(length, C), rounds) for length in lengths for rounds in (2, 3)]
+        found, expected = [net(*sample) for sample in samples], [eager(*sample) for sample in samples]
+        for model, results in ((net, found), (eager, expected)):
+            model.zero_grad()
+            sum(result.sum() for result in results).backward()
+        report = gluonjit.explain()
+        assert (report.kinds["Rounds"].nodes, report.kinds["Rounds"].launches) == (8, 2)
+        for one, other in zip(found, expected):
+            assert_near(one, other)
+        for mine, theirs in zip(net.parameters(), eager.parameters()):
+            assert_near(mine.grad, theirs.grad)

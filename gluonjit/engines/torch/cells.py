@@ -115,7 +115,7 @@ def capture(
         if not isinstance(made, Record):
             if FAST is not None and cell.operator and made.__class__ is int:
                 FAST.keep(cell, owner, args, kwargs, key, made)
-            return rebuild(made, (), values)
+            return rebuild(made, (), values if cell.operator else list(_operands((*args, *kwargs.values()), batch)))
         record = made
     elif not cell.operator and AGAIN.due():
         trace_again(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key, record)

@@ -211,7 +211,7 @@ def _may_set(cell: Cell, noted: Noted) -> bool:
 
 def _looping(cell: Cell, recorders: list[Tracer]) -> str:
     """Says that a call is a loop, and no call of the cell is one node, if the trace found that."""
-    if cell.operator or not any(recorder.loops.found for recorder in recorders):
+    if cell.operator or not any(recorder.looped for recorder in recorders):
         return ""
     note_loop()
     if captures_whole():

@@ -90,11 +90,6 @@ class TraceTensor(torch.Tensor):  # type: ignore[misc]
         """Returns the numbers of what the program has made from nothing."""
         return self.recorder.numbers(self).tolist()
 
-    def numpy(self, *, force: bool = False) -> Any:
-        """Returns the same as an array."""
-        with torch._C._DisableTorchDispatch():
-            return self.recorder.numbers(self).numpy().copy()
-
     register_hook = register_post_accumulate_grad_hook = retain_grad = backward = _attached
     is_inference = _attached
     is_leaf = retains_grad = property(_attached)
@@ -114,6 +109,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         self.asks_mode = False  # whether the program asks whether gradients are recorded
         self.loops = Loops()
         self.ends_in_loops = False
+        self.looped = False
+        self._by_rows = False  # whether it has taken a tensor apart into its rows
         self.follower: Any = None  # what sees to Python's state, where the user's code is recorded
         self._constant = constant
         self._known: dict[int, int] = {}
@@ -457,10 +454,13 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         self._pass_on(inputs, [] if name in WITHOUT_HISTORY else outputs)
         self.trace.ops.append(TraceOp(name, attrs, tuple(inputs), tuple(outputs)))
         self.loops.add(name, inputs, outputs)
+        self._by_rows = self._by_rows or name == "unbind.int"
         if made:
             self._made_of_nothing.update(outputs)
-        if self.loops.found and self.ends_in_loops:
-            raise NeedsValue  # the rest of a sequence or a tree need not be traced
+        if self.loops.found and self._goes_by_sizes():
+            self.looped = True
+            if self.ends_in_loops:
+                raise NeedsValue  # the rest of a sequence or a tree need not be traced
         if torch.is_grad_enabled() and not self.learns:
             raise NeedsValue
         if not torch.is_grad_enabled() and self.learns:
@@ -469,6 +469,10 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         if known.views:
             self._note_views(func, named, results, isinstance(found, (list, tuple)))
         return type(found)(results) if isinstance(found, (list, tuple)) else results[0]
+
+    def _goes_by_sizes(self) -> bool:
+        """Tells whether the program has asked for sizes: as often as it says may be another number for others."""
+        return self._by_rows or self.follower is None or bool(self.follower.asked)
 
     def _stays(self, device: Any) -> bool:
         """Tells whether a result on this device is where the operands are; else it is no node's."""

@@ -212,7 +212,8 @@ class Picks(nn.Module):
 
 
 def test_a_cell_that_ignores_an_argument_gets_the_others() -> None:
-    report = assert_same(Picks(), [torch.randn(4) for _ in range(5)], lambda net, x: net(x).sum())
+    samples = [torch.randn(4) for _ in range(5)]
+    report = assert_same(Picks(), samples, lambda net, x: net(x).sum(), expand=("Picks",))
     assert report.kinds["pick"] == (15, 15, 3)
 
 

@@ -134,6 +134,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
         with outside, recording(trace, lambda tensor: id(tensor) in constants or not follows, taped) as recorder:
             recorders.append(recorder)
             recorder.ends_in_loops = follows and not captures_whole()
+            recorder.by_parts = any(isinstance(arg, (list, tuple, dict)) for arg in (*args, *kwargs.values()))
             stand_ins = iter(recorder.placeholders())
             given, named = map_structure((args, kwargs), lambda item: _stand_in(item, stand_ins, constants))
             if follows:

@@ -110,7 +110,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         self.loops = Loops()
         self.ends_in_loops = False
         self.looped = False
-        self._by_rows = False  # whether it has taken a tensor apart into its rows
+        self.by_parts = False  # whether it was given lists, or has taken a tensor apart into its rows
         self.follower: Any = None  # what sees to Python's state, where the user's code is recorded
         self._constant = constant
         self._known: dict[int, int] = {}
@@ -454,7 +454,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         self._pass_on(inputs, [] if name in WITHOUT_HISTORY else outputs)
         self.trace.ops.append(TraceOp(name, attrs, tuple(inputs), tuple(outputs)))
         self.loops.add(name, inputs, outputs)
-        self._by_rows = self._by_rows or name == "unbind.int"
+        self.by_parts = self.by_parts or name == "unbind.int"
         if made:
             self._made_of_nothing.update(outputs)
         if self.loops.found and self._goes_by_sizes():
@@ -471,8 +471,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         return type(found)(results) if isinstance(found, (list, tuple)) else results[0]
 
     def _goes_by_sizes(self) -> bool:
-        """Tells whether the program has asked for sizes: as often as it says may be another number for others."""
-        return self._by_rows or self.follower is None or bool(self.follower.asked)
+        """Tells whether the program may go by sizes, or by the lengths of lists: others then repeat more or less."""
+        return self.by_parts or self.follower is None or bool(self.follower.asked)
 
     def _stays(self, device: Any) -> bool:
         """Tells whether a result on this device is where the operands are; else it is no node's."""

@@ -33,7 +33,7 @@ void call_close(Call *call) {
     int k;
     for (k = 0; k < call->arguments; k++) {
         Py_DECREF(call->values[k]);
-        Py_DECREF(call->given[k]);
+        Py_XDECREF(call->given[k]);
     }
     for (k = 0; k < call->holds; k++) Py_DECREF(call->held[k]);
     Py_DECREF(call->graph);
@@ -489,7 +489,7 @@ static PyObject *captured(Call *call, PyObject *state, Entry *entry, int sharing
     }
     if (!laying || count == call->arguments)
         node = core.node_of(call->batch, call->graph, record, given, call->arguments, entry->pure && sharing);
-    call->itself = !entry->operator;
+    call->itself = call->of == &names.torch && !entry->operator;
     if (node >= 0) result = returned(call, entry, record, node);
     while (count > 0) Py_DECREF(laid[--count]);
     Py_DECREF(operands);

@@ -104,7 +104,7 @@ typedef struct {
     Signatures *signatures;
     const void *parts[MOST];
     Value *values[MOST]; /* references of our own: calling Python may change the arrays */
-    PyObject *given[MOST]; /* the arrays that they are of: references, too */
+    PyObject *given[MOST]; /* in PyTorch, the arrays that they are of: references, too */
     PyObject *held[MOST];   /* the same of parts that are no one's else */
     int count, arguments, holds;
     int itself; /* whether it returns its arguments themselves, not others of the same value */
@@ -127,7 +127,7 @@ static inline void call_hold(Call *call, PyObject *part) {
 static inline int call_take(Call *call, PyObject *array, PyObject *value) {
     if (value == NULL || Py_TYPE(value) != core.value_type || ((Value *)value)->graph != call->graph) return 0;
     Py_INCREF(value);
-    call->given[call->arguments] = Py_NewRef(array);
+    call->given[call->arguments] = call->of == &names.torch ? Py_NewRef(array) : NULL;
     call->values[call->arguments++] = (Value *)value;
     call_hold(call, ((Value *)value)->spec);
     return 1;

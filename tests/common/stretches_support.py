@@ -10,7 +10,7 @@ import numpy as np
 
 import gluonjit
 
-WAY: dict[str, Any] = {"granularity": "cell", "scheduler": "depth", "sharing": True}
+WAY: dict[str, Any] = {"granularity": "cell", "scheduler": "depth", "sharing": True, "expand": ("Net",)}
 STEPS, SIZE = 6, 4
 
 

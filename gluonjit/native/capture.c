@@ -478,23 +478,29 @@ static int lay(Call *call, PyObject *state, PyObject *operands, PyObject **given
     return k;
 }
 
-static PyObject *captured(Call *call, PyObject *state, Entry *entry, int sharing) {
-    PyObject *record = Py_NewRef(entry->record), *operands = Py_NewRef(entry->operands), *result = NULL;
-    PyObject *laid[MOST], **given = (PyObject **)call->values;
-    int laying = call->of == &names.torch && (entry->apart || call->laid != NULL), count = 0;
-    Py_ssize_t node = -1;
-    if (laying) {
-        count = lay(call, state, operands, laid);
-        given = laid;
-    }
-    if (!laying || count == call->arguments)
-        node = core.node_of(call->batch, call->graph, record, given, call->arguments, entry->pure && sharing);
+/* A node of an entry on values of a call, which may lie otherwise, and what the call returns of it. */
+static PyObject *node_on(Call *call, Entry *entry, PyObject **values, int sharing) {
+    PyObject *record = Py_NewRef(entry->record), *result = NULL;
+    Py_ssize_t node = core.node_of(call->batch, call->graph, record, values, call->arguments, entry->pure && sharing);
     call->itself = call->of == &names.torch && !entry->operator;
     if (node >= 0) result = returned(call, entry, record, node);
-    while (count > 0) Py_DECREF(laid[--count]);
-    Py_DECREF(operands);
     Py_DECREF(record);
     return result;
+}
+
+/* The same where values of the call may have to be laid out first. */
+static PyObject *node_laid(Call *call, PyObject *state, Entry *entry, int sharing) {
+    PyObject *operands = Py_NewRef(entry->operands), *laid[MOST], *result = NULL;
+    int count = lay(call, state, operands, laid);
+    if (count == call->arguments) result = node_on(call, entry, laid, sharing);
+    while (count > 0) Py_DECREF(laid[--count]);
+    Py_DECREF(operands);
+    return result;
+}
+
+static PyObject *captured(Call *call, PyObject *state, Entry *entry, int sharing) {
+    if (call->of == &names.torch && (entry->apart || call->laid != NULL)) return node_laid(call, state, entry, sharing);
+    return node_on(call, entry, (PyObject **)call->values, sharing);
 }
 
 /* Captures a call that Python has seen once: a node, or what it was given. */

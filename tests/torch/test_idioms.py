@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import defaultdict
 from typing import Any, Callable
 
 import pytest
@@ -319,3 +320,31 @@ def test_rounds_are_one_node_for_any_number_of_rows() -> None:
             assert_near(one, other)
         for mine, theirs in zip(net.parameters(), eager.parameters()):
             assert_near(mine.grad, theirs.grad)
+
+
+class Grouping(nn.Module):
+    """Sorts rows into lists that a defaultdict makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(C, C)
+
+    def forward(self, x: Any, given: Any = None) -> Any:
+        groups = defaultdict(list) if given is None else given
+        for number, row in enumerate(x):
+            groups[number % 2].append(self.inner(row))
+        return torch.stack(groups[0]).mean(0) + (torch.stack(groups[1]).sum(0) if 1 in groups else 0)
+
+
+def test_lists_that_a_defaultdict_makes() -> None:
+    eager = Grouping()
+    net = copy.deepcopy(eager)
+    gluonjit.hybridize(net, dynamic_batch=True)
+    samples = [torch.randn(length, C) for length in (1, 2, 3, 4, 3)]
+    found = [net(x) for x in samples]
+    for one, other in zip(found, [eager(x) for x in samples]):
+        assert_near(one, other)
+    assert gluonjit.explain().kinds["Grouping"].nodes == 5
+    groups: Any = defaultdict(list)
+    assert_near(net(samples[2], groups), eager(samples[2]))
+    assert sorted(map(len, groups.values())) == [1, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import defaultdict
 from collections.abc import Iterator
 from enum import Enum
 from functools import reduce
@@ -31,7 +32,13 @@ class Reader(AttributeReader):
             return self.known.entry(item, key)
         note((key,), self.asked)
         if isinstance(item, SIMPLE) or self.is_free(item):
-            return item[key]
+            new = type(item) is defaultdict and key not in item
+            if new and id(item) not in self.made:
+                self.refuse("it writes to an argument")
+            found = item[key]
+            if new and type(found) in (list, dict, set):
+                self.made[id(found)] = found
+            return found
         method = class_attribute(type(item), "__getitem__")
         if is_user_function(method):
             return self.call(method, item, key)

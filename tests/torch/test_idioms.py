@@ -348,3 +348,41 @@ def test_lists_that_a_defaultdict_makes() -> None:
     groups: Any = defaultdict(list)
     assert_near(net(samples[2], groups), eager(samples[2]))
     assert sorted(map(len, groups.values())) == [1, 2]
+
+
+class Noting(nn.Module):
+    """Writes to what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(C, C)
+
+    def forward(self, x: Any, notes: Any, **named: Any) -> Any:
+        found = self.inner(x)
+        for place in (notes, *named.values()):
+            if isinstance(place, dict):
+                place["found"] = found
+                place.pop("old", None)
+                self.forward(x, place["inner"]) if "inner" in place else None
+            else:
+                place.append(found)
+                place[0] = place[0] + 1
+        return found.sum()
+
+
+def test_lists_and_dictionaries_of_the_program_are_written_to() -> None:
+    eager = Noting()
+    net = copy.deepcopy(eager)
+    gluonjit.hybridize(net, dynamic_batch=True)
+    x, y = torch.randn(C), torch.randn(2)
+    for model in (eager, net):
+        inner: list[Any] = [y]
+        notes: dict[str, Any] = {"old": x, "kept": y, "inner": inner}
+        more = [torch.zeros(2), y]
+        model(x, notes, more=more)
+        assert list(notes) == ["kept", "inner", "found"] and notes["kept"] is y and notes["inner"] is inner
+        assert len(inner) == 2 and len(more) == 3 and more[1] is y
+        assert_near(inner[0], y + 1)
+        assert_near(more[0], torch.ones(2))
+        assert_near(notes["found"], eager.inner(x))
+        assert_near(more[2], eager.inner(x))

@@ -26,7 +26,7 @@ from gluonjit.engines.torch.structure import Constant, Written
 from gluonjit.engines.torch.waiting import WAITING, Running
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.graph.entries import entries_at
-from gluonjit.graph.recorder import mapped
+from gluonjit.hybrid.capture.arguments import LentArguments
 from gluonjit.hybrid.capture.capturing import captured
 from gluonjit.hybrid.capture.guards.again import AGAIN
 from gluonjit.hybrid.capture.guards.variants import Noted
@@ -310,14 +310,16 @@ def captured_lookup(cell: Cell, batch: Batch, indices: Any, learning: bool) -> A
 def expand(cell: Cell, run: Callable[..., Any], args: Any, kwargs: Any, reason: str, batch: Batch) -> Any:
     """Runs the call itself and captures the operators and inner cells it calls."""
     state = LOCAL.state
+    lent = LentArguments(args, as_lazy)
     state.inside += 1
     try:
-        out = run(*[mapped(arg, as_lazy) for arg in args], **kwargs)
+        out = run(*lent.args, **kwargs)
         if reason not in ASKED:  # noted when it has run: an error says by itself what is wrong
             batch.report.unbatched[cell.name] = reason
         return out
     finally:
         state.inside -= 1
+        lent.give_back()
 
 
 def as_lazy(arg: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from functools import partial
 from operator import is_
 from typing import Any
@@ -28,7 +28,7 @@ from gluonjit.engines.torch.reuse import REUSING
 from gluonjit.engines.torch.unrolling import LOOPS, UNROLLED
 from gluonjit.engines.torch.waiting import write_statistics
 from gluonjit.graph import is_own
-from gluonjit.graph.recorder import mapped
+from gluonjit.hybrid.capture.arguments import LentArguments
 from gluonjit.hybrid.capture.capturing import sampled
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.entrances import install
@@ -121,7 +121,7 @@ class _Outermost(OutermostCalls):
         return _outermost(owner, cell)[0]
 
     def lazy(self, arg: Any) -> Any:
-        return mapped(arg, as_lazy)
+        return as_lazy(arg)
 
     def look(self, arg: Any) -> Hashable:
         return (arg.shape, arg.dtype) if isinstance(arg, torch.Tensor) else None
@@ -303,10 +303,19 @@ def _parts(module: Any, args: Any, kwargs: Any, batch: Batch, hooks_inside: bool
     """Calls an outermost module, and captures what it calls."""
     place(batch, module, KNOWN)
     known = batch.foreign  # classes in which there is no tensor
-    given = [arg if arg.__class__ in known else mapped(arg, as_lazy) for arg in args]
+    if all([arg.__class__ in known for arg in args]):
+        return _run(module, args, kwargs, hooks_inside)
+    lent = LentArguments(args, as_lazy)
+    try:
+        return _run(module, lent.args, kwargs, hooks_inside)
+    finally:
+        lent.give_back()
+
+
+def _run(module: Any, args: Sequence[Any], kwargs: Any, hooks_inside: bool) -> Any:
     if hooks_inside or type(module)._call_impl is not _CALL or module._compiled_call_impl is not None:
-        return _uncompiled(module, *given, **kwargs)
-    return module.forward(*given, **kwargs)  # which is all that PyTorch does then
+        return _uncompiled(module, *args, **kwargs)
+    return module.forward(*args, **kwargs)  # which is all that PyTorch does then
 
 
 def _with_options(batch: Batch, cell: Cell, module: Any) -> Batch:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
 
+from gluonjit.hybrid.capture.arguments import LentArguments
 from gluonjit.hybrid.capture.capturing import sampled
 from gluonjit.hybrid.capture.outlining.known import FrameworkFunctions
 from gluonjit.hybrid.capture.outlining.outlines import place
@@ -79,7 +80,11 @@ class OutermostCalls:
 
     def _placed(self, batch: Batch, method: Any, owner: Any, args: Any, kwargs: Any) -> Any:
         place(batch, owner, self.known)
-        return method(owner, *map(self.lazy, args), **{name: self.lazy(arg) for name, arg in kwargs.items()})
+        lent = LentArguments((*args, *kwargs.values()), self.lazy)
+        try:
+            return method(owner, *lent.args[: len(args)], **dict(zip(kwargs, lent.args[len(args) :])))
+        finally:
+            lent.give_back()
 
     def paced(
         self, eagerly: Callable[..., Any], captured: Callable[..., Any], owner: Any, cell: Any, args: Any, kwargs: Any

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from typing import Any
 
 
@@ -18,7 +19,9 @@ def map_structure(item: Any, visit: Callable[[Any], Any], tables: bool = True) -
     if isinstance(item, tuple) and hasattr(kind, "n_sequence_fields"):  # made in C, as those of torch.return_types
         return kind([map_structure(part, visit, tables) for part in item])
     if tables and isinstance(item, dict):
-        return type(item)((key, map_structure(part, visit, tables)) for key, part in item.items())
+        table = copy(item)  # a defaultdict is none that its class makes of pairs
+        table.update([(key, map_structure(part, visit, tables)) for key, part in item.items()])
+        return table
     return visit(item)
 
 

@@ -1,0 +1,67 @@
+"""Arguments of a call whose parts are captured: arrays in them are lazy there.
+
+Lists and dictionaries with arrays are copies; what the program has changed in these is changed in its own at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from gluonjit.graph.recorder import mapped
+
+
+class _Lent(NamedTuple):
+    """A list or dictionary of the program's, the copy that the call has, and what is in each of them."""
+
+    own: Any
+    copy: Any
+    before: list[Any]
+    given: list[Any]
+
+    def give_back(self) -> None:
+        """Writes what has changed in the copy to the program's own."""
+        now = _items(self.copy)
+        if len(now) == len(self.given) and all([one is other for one, other in zip(now, self.given)]):
+            return
+        known = {id(lazy): item for lazy, item in zip(self.given, self.before)}
+        items = [known.get(id(item), item) for item in now]
+        self.own.clear()
+        if isinstance(self.own, list):
+            self.own.extend(items)
+        else:
+            self.own.update(zip(items[::2], items[1::2]))
+
+
+def _items(container: Any) -> list[Any]:
+    """Lists the items of a list, or the keys and values of a dictionary in turns."""
+    return list(container) if isinstance(container, list) else [part for pair in container.items() for part in pair]
+
+
+class LentArguments:
+    """The arguments of one call, of which `lazy` makes what the call gets: `args`."""
+
+    __slots__ = ("_lent", "args")
+
+    def __init__(self, args: Sequence[Any], lazy: Callable[[Any], Any]) -> None:
+        self.args = [mapped(arg, lazy) for arg in args]
+        self._lent: list[_Lent] = []
+        for own, copy in zip(args, self.args):
+            if copy is not own and isinstance(own, (list, tuple, dict)):
+                self._note(own, copy)
+
+    def _note(self, own: Any, copy: Any) -> None:
+        """Notes the lists and dictionaries that were copied, at any depth."""
+        if isinstance(own, (list, dict)):
+            before, given = _items(own), _items(copy)
+            self._lent.append(_Lent(own, copy, before, given))
+        else:
+            before, given = list(own), list(copy)
+        for one, other in zip(before, given):
+            if one is not other and isinstance(one, (list, tuple, dict)):
+                self._note(one, other)
+
+    def give_back(self) -> None:
+        """Writes to the program's own lists and dictionaries what the call has written to its copies."""
+        for lent in self._lent:
+            lent.give_back()

@@ -9,6 +9,7 @@ from mxnet import gluon, nd
 from mxnet.gluon.block import DeferredInitializationError, _gather_type_ctx_info
 from mxnet.ndarray import NDArray
 
+from gluonjit.engines.mxnet.constants import INSTEAD
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.hybrid.capture.guards.facts import is_plain
@@ -17,8 +18,9 @@ from gluonjit.hybrid.capture.guards.objects import FrameworkObjects
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.variants import Noted
 
-COUNTERS = frozenset(["_counter", "_init_counter"])
-"""Attributes of recurrent cells that count calls, for names of symbols alone."""
+COUNTERS = frozenset(["_counter", "_init_counter", "skip_states"])
+"""Attributes of recurrent cells that count calls, for names of symbols alone; and what their layers set by the
+arguments of each call."""
 _OWN = COUNTERS | frozenset(vars(gluon.HybridBlock()))
 """Attributes that MXNet itself sets on blocks, among them what it makes of a block at its first call."""
 FORWARDS = {gluon.HybridBlock.forward, gluon.rnn.RecurrentCell.forward}  # the latter counts calls for names
@@ -33,6 +35,7 @@ class _MXNetObjects(FrameworkObjects):
     """MXNet's objects."""
 
     counters = COUNTERS
+    instead = INSTEAD
 
     def array(self, item: Any) -> bool:
         return isinstance(item, NDArray)

@@ -65,7 +65,7 @@ def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: tuple[
         if found is not None:
             return found
     asked = asked_for(owner, batch)
-    if asked:
+    if asked and (cell.is_node or run is not None or asked != _ASKED[0]):  # else it is captured whole, or not at all
         return asked
     signature: list[Any] = [cell, state.mode, state.numpy]
     values: list[Value] = []

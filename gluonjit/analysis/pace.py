@@ -5,8 +5,8 @@ to the optimizer's step. It is measured over stretches (see `gluonjit.hybrid.cho
 ways in turns.
 
 Calls that are loops (with MXNet those of blocks with a `forward` of their own) are captured iteration by iteration, or
-whole, one node for each shape of their arguments: `whole` first where a minibatch has many calls of each shape, later where it has several. If the first of both ways is slower
-than eager, the other one is compared with eager anew.
+whole, one node for each shape of their arguments: `whole` first where a minibatch has many calls of each shape, later
+where it has several. If the first of both ways is slower than eager, the other one is compared with eager anew.
 
 The cost of trials is bounded. A trial is a stretch in another way than the one kept: batched, as long as nothing is
 decided; later with other schedulers, or captured otherwise. All trials together may lose the time of `_GRANT` calls and

@@ -275,7 +275,7 @@ def asked_for(owner: Any, batch: Batch) -> str:
 def expand(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: tuple[Any, ...], reason: str) -> Any:
     """Runs the call itself and captures the operators and inner cells it calls."""
     state = LOCAL.state
-    batch = state.batch
+    batch: Any = state.batch
     state.inside += 1
     try:
         out = (run or owner.forward)(*args)

@@ -1,4 +1,4 @@
-"""Arrays that a call makes of Python's numbers, as `nd.array([0.0])` does, where it is traced: constants of its program.
+"""Arrays that a call makes of numbers, as `nd.array([0.0])` does, where it is traced: constants of its program.
 
 What the numbers come of is part of the call's signature, or noted by the follower.
 """

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mxnet import gluon, nd
 from mxnet.gluon.block import DeferredInitializationError, _gather_type_ctx_info
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet.constants import INSTEAD
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.hybrid.capture.guards.facts import is_plain
@@ -35,7 +34,9 @@ class _MXNetObjects(FrameworkObjects):
     """MXNet's objects."""
 
     counters = COUNTERS
-    instead = INSTEAD
+
+    def __init__(self, instead: Mapping[Any, Any]) -> None:
+        self.instead = instead
 
     def array(self, item: Any) -> bool:
         return isinstance(item, NDArray)
@@ -55,9 +56,14 @@ class _MXNetObjects(FrameworkObjects):
                 yield space, name
 
 
-def followed(trace: Trace, owner: Any, run: Callable[..., Any], args: Any, noted: Noted) -> Any:
-    """Traces a call and returns its result and what it has read. Raises Refused if it is not a node."""
-    follower = Follower(_MXNetObjects(), args)
+def followed(
+    trace: Trace, owner: Any, run: Callable[..., Any], args: Any, noted: Noted, instead: Mapping[Any, Any]
+) -> Any:
+    """Traces a call and returns its result and what it has read. Raises Refused if it is not a node.
+
+    instead: what it calls in place of functions of MXNet.
+    """
+    follower = Follower(_MXNetObjects(instead), args)
     own = isinstance(owner, gluon.Block) and getattr(run, "__self__", None) is owner
     function: Callable[..., Any] = (lambda *given: called(follower, owner, given)) if own else run
     return follow(trace, follower, function, args, {}, noted)

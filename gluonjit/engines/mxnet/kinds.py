@@ -12,6 +12,7 @@ from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet.blocks import arrays_of, blocks_of
 from gluonjit.engines.mxnet.cell import Cell, UnknownArgument
+from gluonjit.engines.mxnet.constants import INSTEAD
 from gluonjit.engines.mxnet.following import followed, is_hybrid
 from gluonjit.engines.mxnet.hoist import cut, product_kind
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
@@ -74,7 +75,7 @@ def _traced(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: B
     stand_ins = _substitute(args, lambda array: _wrapped(array, _placeholder(trace, next(positions), specs)))
     try:
         with tracing(trace):
-            result = followed(trace, owner, run, stand_ins, noted)
+            result = followed(trace, owner, run, stand_ins, noted, INSTEAD)
         if isinstance(owner, gluon.Block) and LOCAL.state.numpy & ARRAYS:
             _check_all_np_ndarrays(result)
     except Refused as refusal:

@@ -4,9 +4,9 @@ The unit is seconds per outermost call: its forward pass and, in training, its s
 to the optimizer's step. It is measured over stretches (see `gluonjit.hybrid.choose.pacing`): eagerly first, then both
 ways in turns.
 
-Calls that are loops are captured iteration by iteration, or whole, one node for each shape of their arguments: `whole`
-first where a minibatch has many calls of each shape, later where it has several. If the first of both ways is slower
-than eager, the other one is compared with eager anew.
+Calls that are loops (with MXNet those of blocks with a `forward` of their own) are captured iteration by iteration, or
+whole, one node for each shape of their arguments: `whole` first where a minibatch has many calls of each shape, later
+where it has several. If the first of both ways is slower than eager, the other one is compared with eager anew.
 
 The cost of trials is bounded. A trial is a stretch in another way than the one kept: batched, as long as nothing is
 decided; later with other schedulers, or captured otherwise. All trials together may lose the time of `_GRANT` calls and
@@ -266,6 +266,7 @@ class Pace:
             elif not usual and ran.rate > _HOPELESS * self.unit:
                 self.hopeless += _UNSURE if ran.few else 1.0
             slower = ran.loses or ran.rate > (self.unit if ran.whole else _HOPELESS * self.unit)
+            slower = slower and ran.calls >= _SEEN  # one of few calls may have been the first of its shape
             if slower and self.loops and not self.turned and (self.whole or self._repeats(_ALIKE)):
                 self._turn()
             else:

@@ -283,6 +283,17 @@ def test_iterations_are_tried_where_whole_loops_are_slower() -> None:
     assert trials[0] and not trials[-1] and pace.decided is False
 
 
+def test_single_calls_do_not_change_how_loops_are_captured() -> None:
+    """The first one of a shape that is slow finds everything cold."""
+    pace = Pace(False)
+    pace.whole = pace.loops = True
+    pace.shapes.extend([0] * CALLS)
+    for _ in range(8):
+        pace.add(StretchOutcome(True, 1e-3, 1, 1e-3))
+    pace.add(StretchOutcome(False, 5e-3, 1, 2e-3, unlike=True))
+    assert pace.whole and not pace.turned
+
+
 def test_loops_that_are_slower_in_any_way_run_eagerly() -> None:
     pace = Pace(False)
     loops(pace, 4, 3.0, 2.0, 60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import partial
 from typing import Any
 
@@ -27,6 +28,7 @@ from gluonjit.engines.mxnet.outlining import KNOWN
 from gluonjit.engines.mxnet.replacing import becomes, is_replaceable
 from gluonjit.engines.mxnet.reuse import REUSING
 from gluonjit.engines.mxnet.trace import operator_call
+from gluonjit.engines.mxnet.unrolling import whole
 from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.hybrid.capture.capturing import outermost_batch, sampled
 from gluonjit.hybrid.capture.cell import KEY
@@ -58,7 +60,7 @@ def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool
         return hooked.original_invoke(handle, arrays, keys, vals, _written(out), is_np, as_list)
     if state.trace is not None:
         name, attrs = operator_call(handle, len(arrays), keys, vals)
-        values = state.trace.op(name, attrs, arrays)
+        values = state.trace.op_in(state.mode, name, attrs, arrays)
         results = [wrap_np(value) for value in values] if is_np else [wrap(value) for value in values]
         return results if as_list or len(results) > 1 else results[0]
     if state.inside or is_pending(arrays):
@@ -151,6 +153,9 @@ class _Outermost(OutermostCalls):
     def lazy(self, arg: Any) -> Any:
         return _lazy(arg)
 
+    def look(self, arg: Any) -> Hashable:
+        return (arg.shape, arg.dtype, arg.stype) if isinstance(arg, NDArray) else None
+
 
 OUTERMOST = _Outermost()
 _NO_NAMES: dict[str, Any] = {}  # that blocks are called with
@@ -164,7 +169,8 @@ def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...], _: dict[st
     key = None if cell.reuse is None else cell.reuse(*args)
     _note_parameters(batch, block)
     if key is None:
-        return sampled(batch, _sample, batch, block, args)
+        found = whole(cell, block, args)
+        return sampled(batch, _sample, batch, block, args) if found.__class__ is str else found
     run = partial(_sample, batch, block, args)
     return sampled(batch, reused, REUSING, batch, block, cell.recordings, args, key, run)
 

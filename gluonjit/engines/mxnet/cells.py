@@ -45,6 +45,12 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
 
     `owner` is the Block whose parameters it may use, or None; without `run` it is the owner's `forward`.
     """
+    found = as_node(cell, owner, run, args)
+    return expand(cell, owner, run, args, found) if found.__class__ is str else found
+
+
+def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: tuple[Any, ...]) -> Any:
+    """Captures `run(*args)` as one node, or says why that cannot be."""
     state = LOCAL.state
     batch = state.batch
     if batch is None or batch.engine.name != "mxnet":
@@ -59,8 +65,8 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
         if found is not None:
             return found
     asked = asked_for(owner, batch)
-    if asked:
-        return expand(cell, owner, run, args, asked, batch)
+    if asked and (cell.is_node or run is not None or asked != _ASKED[0]):  # else it is captured whole, or not at all
+        return asked
     signature: list[Any] = [cell, state.mode, state.numpy]
     values: list[Value] = []
     for arg in args:
@@ -68,7 +74,7 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
             values.append(arg._v)
             signature.append(arg._v.spec)
         elif not _flatten(arg, owner, batch, signature, values):
-            return expand(cell, owner, run, args, _unknown(arg), batch)
+            return _unknown(arg)
     zeros = sum([1 << number for number, value in enumerate(values) if value.base is ZERO])
     depth = max([value.depth for value in values], default=0)
     if zeros and not depth:  # further up in the recursion a kind of its own would be another launch
@@ -78,9 +84,9 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
     if record is None or (record.guards is not None and not record.guards.hold()):
         made = _record(cell, owner, run or owner.forward, args, batch, key)
         if isinstance(made, str):
-            return expand(cell, owner, run, args, made, batch)
+            return made
         if cell.lookup is not None:
-            return capture_cell(cell, owner, run, args)
+            return as_node(cell, owner, run, args)
         record = made
     elif AGAIN.due():
         _trace_again(cell, owner, run or owner.forward, args, batch, key)
@@ -266,11 +272,10 @@ def asked_for(owner: Any, batch: Batch) -> str:
     return _ASKED[1] if names and (type(owner).__name__ in names or getattr(owner, "name", None) in names) else ""
 
 
-def expand(
-    cell: Cell, owner: Any, run: Callable[..., Any] | None, args: tuple[Any, ...], reason: str, batch: Batch
-) -> Any:
+def expand(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: tuple[Any, ...], reason: str) -> Any:
     """Runs the call itself and captures the operators and inner cells it calls."""
     state = LOCAL.state
+    batch: Any = state.batch
     state.inside += 1
     try:
         out = (run or owner.forward)(*args)

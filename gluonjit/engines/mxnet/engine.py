@@ -15,6 +15,7 @@ from gluonjit.engines.mxnet.arrays import VERSIONS
 from gluonjit.engines.mxnet.bridge import bridged
 from gluonjit.engines.mxnet.cell import Cell, any_lazy
 from gluonjit.engines.mxnet.cells import capture_cell
+from gluonjit.engines.mxnet.constants import clear_constants
 from gluonjit.engines.mxnet.hooked import current_mode
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.numbers import clear_numbers
@@ -149,6 +150,7 @@ class MXNetEngine(Adapter):
         clear_numbers()
         for cell in Cell.every():
             cell.clear()
+        clear_constants()
 
 
 ENGINE = MXNetEngine()

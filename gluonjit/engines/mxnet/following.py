@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from mxnet import gluon, nd
@@ -17,8 +17,9 @@ from gluonjit.hybrid.capture.guards.objects import FrameworkObjects
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.variants import Noted
 
-COUNTERS = frozenset(["_counter", "_init_counter"])
-"""Attributes of recurrent cells that count calls, for names of symbols alone."""
+COUNTERS = frozenset(["_counter", "_init_counter", "skip_states"])
+"""Attributes of recurrent cells that count calls, for names of symbols alone; and what their layers set by the
+arguments of each call."""
 _OWN = COUNTERS | frozenset(vars(gluon.HybridBlock()))
 """Attributes that MXNet itself sets on blocks, among them what it makes of a block at its first call."""
 FORWARDS = {gluon.HybridBlock.forward, gluon.rnn.RecurrentCell.forward}  # the latter counts calls for names
@@ -33,6 +34,9 @@ class _MXNetObjects(FrameworkObjects):
     """MXNet's objects."""
 
     counters = COUNTERS
+
+    def __init__(self, instead: Mapping[Any, Any]) -> None:
+        self.instead = instead
 
     def array(self, item: Any) -> bool:
         return isinstance(item, NDArray)
@@ -52,9 +56,14 @@ class _MXNetObjects(FrameworkObjects):
                 yield space, name
 
 
-def followed(trace: Trace, owner: Any, run: Callable[..., Any], args: Any, noted: Noted) -> Any:
-    """Traces a call and returns its result and what it has read. Raises Refused if it is not a node."""
-    follower = Follower(_MXNetObjects(), args)
+def followed(
+    trace: Trace, owner: Any, run: Callable[..., Any], args: Any, noted: Noted, instead: Mapping[Any, Any]
+) -> Any:
+    """Traces a call and returns its result and what it has read. Raises Refused if it is not a node.
+
+    instead: what it calls in place of functions of MXNet.
+    """
+    follower = Follower(_MXNetObjects(instead), args)
     own = isinstance(owner, gluon.Block) and getattr(run, "__self__", None) is owner
     function: Callable[..., Any] = (lambda *given: called(follower, owner, given)) if own else run
     return follow(trace, follower, function, args, {}, noted)

@@ -12,7 +12,8 @@ from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet.blocks import arrays_of, blocks_of
 from gluonjit.engines.mxnet.cell import Cell, UnknownArgument
-from gluonjit.engines.mxnet.following import followed
+from gluonjit.engines.mxnet.constants import INSTEAD
+from gluonjit.engines.mxnet.following import followed, is_hybrid
 from gluonjit.engines.mxnet.hoist import cut, product_kind
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
@@ -74,7 +75,7 @@ def _traced(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: B
     stand_ins = _substitute(args, lambda array: _wrapped(array, _placeholder(trace, next(positions), specs)))
     try:
         with tracing(trace):
-            result = followed(trace, owner, run, stand_ins, noted)
+            result = followed(trace, owner, run, stand_ins, noted, INSTEAD)
         if isinstance(owner, gluon.Block) and LOCAL.state.numpy & ARRAYS:
             _check_all_np_ndarrays(result)
     except Refused as refusal:
@@ -92,6 +93,10 @@ def _traced(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: B
         structure = map_structure(result, lambda array: _result(trace, array, results))
     except UnknownArgument as unknown:
         return f"it returns {unknown}"
+    if isinstance(owner, gluon.Block) and not is_hybrid(owner):
+        shared = _shared(trace, result)
+        if shared:
+            return shared
     return _Found(trace, results, structure, values)
 
 
@@ -104,6 +109,16 @@ def difference(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch
         [*of.trace.ops, [id(array) for _, array in of.trace.consts], of.results, of.structure] for of in (before, found)
     ]
     return first_difference(one, other)
+
+
+def _shared(trace: Trace, result: Any) -> str:
+    """Says what memory the results of a block with a `forward` of its own share, if they do; "" if not."""
+    arrays: list[Any] = []
+    _visit(result, arrays.append)
+    owners = [(array if array._b is None else array._b)._v.rows for array in arrays]
+    if any(position < len(trace.operands) for position in owners):
+        return "it returns an argument, or a view of one: a write to the return value is a write to the argument"
+    return "its results share memory: a write to one is a write to the other" if len({*owners}) < len(owners) else ""
 
 
 def _placeholder(trace: Trace, position: int, specs: Sequence[Spec]) -> Value:

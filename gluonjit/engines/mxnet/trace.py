@@ -21,7 +21,7 @@ from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.semantics import SHAPES
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, Value, intern_spec, natural_mode
-from gluonjit.graph.modes import is_training
+from gluonjit.graph.modes import is_recorded, is_training
 from gluonjit.hybrid.capture import structure
 from gluonjit.hybrid.run.failures import refused
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
@@ -91,6 +91,13 @@ class Trace:
         if found is None:
             if not self.constant(array):
                 raise NeedsValue()
+            found = self.include(array)
+        return found
+
+    def include(self, array: Any) -> int:
+        """The position of an array that is the same in every call."""
+        found = self.known.get(id(array))
+        if found is None:
             found = self.known[id(array)] = len(self.shapes)
             self.shapes.append((array.shape, dtype_name(array)))
             self.consts.append((found, array))
@@ -110,6 +117,19 @@ class Trace:
             self.placeholder(first + k, intern_spec(shape, dtype, self.device, natural_mode(shape)))
             for k, (shape, dtype) in enumerate(outputs)
         ]
+
+    def op_in(self, mode: int, name: str, attrs: Attrs, inputs: Sequence[Any]) -> list[Value]:
+        """Records an operator that the program calls in a mode of its own, as in `autograd.pause()`."""
+        if mode == self.mode:
+            return self.op(name, attrs, inputs)
+        rule = RULES.get(name)
+        same = rule is not None and not (rule.random or rule.random_if or rule.trained or rule.stateful)
+        if (is_training(mode) != self.training and not same) or (is_recorded(mode) and not is_recorded(self.mode)):
+            raise NeedsValue()
+        values = self.op(name, attrs, inputs)
+        if is_recorded(mode) == is_recorded(self.mode):
+            return values
+        return [self.op("BlockGrad", (), [_Placeholder(value)])[0] for value in values]
 
 
 @contextmanager

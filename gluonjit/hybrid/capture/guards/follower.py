@@ -276,7 +276,7 @@ class Follower(Reader):
             return self.followed(function, args)(*args, **kwargs)
         if owner == STANDARD and not pure.is_pure(function):
             self.refuse(f"it calls {function.__module__}.{function.__name__}, which gluonjit does not know")
-        return self._native(function, args, kwargs)
+        return self._native(self.known.instead.get(function, function), args, kwargs)
 
     def followed(self, function: Any, args: Any = ()) -> FunctionType:
         """Returns the twin of a function; its outside values count as read."""

@@ -297,13 +297,11 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             return True
         if func is not torch.ops.aten.index.Tensor:
             return False
-        for size, item in zip(args[0].shape, args[1]):
-            if item is not None and item.dtype in _MASKS:
-                return False
-            few = item is not None and _MANY * item.numel() < size
-            if few and item.__class__ is TraceTensor and item.outside and self.follower is not None:
-                return False
-        return True
+        if any(item is not None and item.dtype in _MASKS for item in args[1]):
+            return False
+        rows = args[1][0]
+        few = rows is not None and _MANY * rows.numel() < args[0].shape[0]
+        return not (few and rows.__class__ is TraceTensor and rows.outside and self.follower is not None)
 
     def _by_known_numbers(self, func: Any, named: dict[str, Any]) -> Any:
         """What follows from numbers that the program has made of nothing: these are the same in each call of its sizes.

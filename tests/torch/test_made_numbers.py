@@ -43,7 +43,11 @@ def entries_of_a_mask(x: Any, y: Any) -> Any:
     scores = y @ y.t()
     even = torch.arange(len(x)) % 2 == 0
     return (
-        scores[mask].sum() + (y[pairs[:, 0]] * y[second]).sum() + scores[even].mean() + y[:, torch.arange(C) < 2].sum()
+        scores[mask].sum()
+        + (y[pairs[:, 0]] * y[second]).sum()
+        + scores[even].mean()
+        + scores.masked_select(~mask).sum()
+        + y[:, torch.arange(C) < 2].sum()
     )
 
 

@@ -310,6 +310,10 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         """
         if func is torch.ops.aten.index.Tensor:
             return self._dispatched(func, (named["self"], self._without_masks(named["self"], named["indices"])), None)
+        if func is torch.ops.aten.masked_select.default and named["mask"].shape == named["self"].shape:
+            return self._by_known_numbers(
+                torch.ops.aten.index.Tensor, {"self": named["self"], "indices": [named["mask"]]}
+            )
         found = func(**{name: self._numbers(value) for name, value in named.items()})
         self._ask()
         if isinstance(found, (list, tuple)):

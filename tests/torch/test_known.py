@@ -291,6 +291,32 @@ def test_graphs_of_any_size_are_one_node_each(name: str) -> None:
     assert (report.kinds["Graphs"].nodes, report.kinds["Graphs"].launches) == (12, 1)
 
 
+ENTRIES: dict[str, Callable[..., Any]] = {
+    "of rows": lambda y, i, j: y[i, j].square(),
+    "in the order of rows": lambda y, i, j: y[torch.arange(len(y)), j].tanh(),
+    "of pairs of rows": lambda y, i, j: (y @ y.t())[i, i.flip(0)].tanh(),
+    "of a square of rows": lambda y, i, j: (y @ y.t())[i[:, None], i[None]].tanh(),
+    "along three axes": lambda y, i, j: (y[:, None] * y[None])[i, i, j].tanh(),
+    "written": lambda y, i, j: y.index_put((i, j), torch.ones(len(i)), accumulate=True).tanh(),
+}
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_entries_by_several_arguments_are_one_node(name: str) -> None:
+    class Entries(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(WORDS, SIZE)
+
+        def forward(self, words: Any, i: Any, j: Any) -> Any:
+            return ENTRIES[name](self.embed(words), i, j).sum(0)
+
+    lengths = (3, 4, 2, 5, 3, 6, 7, 4)
+    samples = [(torch.randint(WORDS, (n,)), torch.randperm(n), torch.randint(SIZE, (n,))) for n in lengths]
+    report = assert_one_flush(Entries(), samples)
+    assert report.kinds["Entries"].nodes == len(lengths)
+
+
 def test_few_rows_of_many_are_references() -> None:
     class Few(nn.Module):
         def __init__(self) -> None:

@@ -5,6 +5,7 @@ The remaining cases are captured as nodes with the numbers as operands: one kind
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import takewhile
 from typing import Any
 
@@ -30,15 +31,17 @@ from gluonjit.hybrid.run.places import are_many
 _EVERYTHING = slice(None)
 
 
-def opened(key: Any) -> Any:
+def opened(key: Any, shape: Sequence[int]) -> Any:
     """Returns a key of `[]` with integers for known tensors, or computed tensors of one axis or more.
 
-    Truth values are the places where they hold. None where something in it waits.
+    Truth values are the places where they hold. None where something in it waits, or where truth values are not those
+    of axes of this shape, which PyTorch refuses.
     """
     if key.__class__ is list and not all([type(number) in (int, bool) for number in key]):
         return None  # PyTorch may take it for a tuple
     parts = []
-    for part in key if key.__class__ is tuple else (key,):
+    axis, given = 0, key if key.__class__ is tuple else (key,)
+    for number, part in enumerate(given):
         kind = part.__class__
         if kind is LazyTensor or kind is torch.Tensor:
             tensor = known(part)
@@ -47,7 +50,7 @@ def opened(key: Any) -> Any:
             if tensor is None:
                 return None
             if tensor.dtype is torch.bool or tensor.dtype is torch.uint8:
-                if not tensor.dim():
+                if not tensor.dim() or tensor.shape != shape[axis : axis + tensor.dim()]:
                     return None
                 parts += tensor.nonzero(as_tuple=True)
             else:
@@ -66,7 +69,15 @@ def opened(key: Any) -> Any:
             parts.append(int(part) if isinstance(part, np.integer) else part)
         else:
             return None
+        axis = len(shape) - sum(map(_axes, given[number + 1 :])) if part is Ellipsis else axis + _axes(part)
     return tuple(parts)
+
+
+def _axes(part: Any) -> int:
+    """The number of axes that a part of a key is for."""
+    if isinstance(part, torch.Tensor) and (part.dtype is torch.bool or part.dtype is torch.uint8):
+        return int(part.dim())
+    return int(part is not None)
 
 
 def _number(end: Any) -> Any:
@@ -81,7 +92,7 @@ def index(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if len(args) != 2 or kwargs:
         return None
     tensor, given = args
-    key = opened(given)
+    key = opened(given, tensor.shape)
     if key is None:
         return at_place(tensor, given, waits)
     if tensor.__class__ is not LazyTensor:

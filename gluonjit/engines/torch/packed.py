@@ -38,7 +38,7 @@ def pack(batch: Batch | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     if count > _MOST or lengths != sorted(lengths, reverse=True):
         return None
     if tensor.__class__ is TraceTensor and (count > 1 or lengths[0] != longest):
-        tensor.recorder.numbers(given)
+        tensor.recorder.known_numbers(given)
     sizes = [sum([length > step for length in lengths]) for step in range(lengths[0])]
     if count == 1:
         rows = (tensor.squeeze(0) if first else tensor.squeeze(1))[: lengths[0]]
@@ -126,7 +126,7 @@ def run_layer(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 def _numbers(given: Any) -> list[int] | None:
     """The numbers of a tensor of one axis, or None if something must run for them."""
     if given.__class__ is TraceTensor:
-        tensor = given.recorder.numbers(given, False)
+        tensor = given.recorder.numbers(given)
     else:
         tensor = known(given) if isinstance(given, torch.Tensor) else None
     if tensor is None or tensor.dim() != 1 or tensor.dtype is not torch.int64:

@@ -29,7 +29,7 @@ from gluonjit.engines.torch.rules.linear import CHECKING, MATRICES
 from gluonjit.engines.torch.rules.table import draws
 from gluonjit.engines.torch.rules.values import regular
 from gluonjit.engines.torch.saved import Write, overwritten
-from gluonjit.engines.torch.trace import DETACH, WITHOUT_HISTORY, Loops, NeedsValue, Operand, Trace, TraceOp
+from gluonjit.engines.torch.trace import DETACH, FILLED, WITHOUT_HISTORY, Loops, NeedsValue, Operand, Trace, TraceOp
 from gluonjit.engines.torch.views import ViewStep, detaches, through
 from gluonjit.hybrid.capture.guards.facts import SLOT, Fact
 from gluonjit.hybrid.capture.guards.interrupts import watch
@@ -40,6 +40,7 @@ _NONE: frozenset[int] = frozenset()
 _MANY = 2  # times as many rows as there are indices
 _FEW = 8  # writes to a tensor that are recorded, though all that it holds is known
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_MASKS = (torch.bool, torch.uint8)
 
 _WITHOUT_GRADIENT = {torch.ops.aten.randint_like, torch.ops.aten.linspace, torch.ops.aten.logspace}
 """Operators that torch's functions of their names call without autograd, which has no derivative of them."""
@@ -77,7 +78,7 @@ class TraceTensor(torch.Tensor):  # type: ignore[misc]
         raise NeedsValue
 
     def _attached(self, *args: Any, **kwargs: Any) -> Any:
-        """Returns what is attached to one call's tensor, or asked of its history."""
+        """Returns what is attached to one call's tensor, shares its memory, or is asked of its history."""
         raise NeedsValue
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
@@ -87,10 +88,11 @@ class TraceTensor(torch.Tensor):  # type: ignore[misc]
         return self
 
     def tolist(self) -> Any:
-        """Returns the numbers of what the program has made from nothing."""
-        return self.recorder.numbers(self).tolist()
+        """Returns the numbers, where they are made of nothing."""
+        return self.recorder.known_numbers(self).tolist()
 
     register_hook = register_post_accumulate_grad_hook = retain_grad = backward = _attached
+    numpy = __array__ = _attached
     is_inference = _attached
     is_leaf = retains_grad = property(_attached)
     grad_fn = grad = property(_attached, _attached)
@@ -168,18 +170,6 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             tensor.position, tensor.writes = found.position, base.writes
             tensor.places.add(tensor.position)
         return int(tensor.position)
-
-    def numbers(self, tensor: Any, asks: bool = True) -> Any:
-        """Returns what the program has made from nothing, in this call. Raises NeedsValue for other tensors.
-
-        If it `asks`, other lengths are traced: the numbers may follow from lengths in a way that is not seen.
-        """
-        position = self._position(tensor)
-        if position not in self._made_of_nothing:
-            raise NeedsValue
-        if asks and self.follower is not None:
-            self.follower.asked.append(object())
-        return self._shapes[position]
 
     def close(self) -> None:
         """Lets go of what views refer to: PyTorch's own references between them are not seen by the collector."""
@@ -270,16 +260,12 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             watch(notice)
 
     def _dispatched(self, func: Any, args: Any, kwargs: Any) -> Any:
-        if func is torch.ops.aten._local_scalar_dense.default:
-            return self.numbers(args[0]).item()
         known = operator_of(func)
-        if (
-            not known.known
-            or keeps_statistics(func, args)
-            or (known.by_numbers and not self._by_whole_numbers(func, args))
-        ):
+        if not known.known or keeps_statistics(func, args):
             raise NeedsValue
         named = dict(zip(known.arguments, args), **(kwargs or {}))
+        if known.by_numbers and not self._by_whole_numbers(func, args):
+            return self._by_known_numbers(func, named)
         if func is torch.ops.aten._linalg_check_errors.default:
             return self._check(self._position(named["info"]))
         written = None
@@ -313,13 +299,62 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             return True
         if func is not torch.ops.aten.index.Tensor:
             return False
-        for size, item in zip(args[0].shape, args[1]):
-            if item is not None and (item.dtype is torch.bool or item.dtype is torch.uint8):
-                return False
-            few = item is not None and _MANY * item.numel() < size
-            if few and item.__class__ is TraceTensor and item.outside and self.follower is not None:
-                return False
-        return True
+        if any(item is not None and item.dtype in _MASKS for item in args[1]):
+            return False
+        rows = args[1][0]
+        few = rows is not None and _MANY * rows.numel() < args[0].shape[0]
+        return not (few and rows.__class__ is TraceTensor and rows.outside and self.follower is not None)
+
+    def _by_known_numbers(self, func: Any, named: dict[str, Any]) -> Any:
+        """What follows from numbers that the program has made of nothing: these are the same in each call of its sizes.
+
+        In calls of other sizes they are others, so these are not derived from this one. Raises NeedsValue.
+        """
+        if func is torch.ops.aten.index.Tensor:
+            return self._dispatched(func, (named["self"], self._without_masks(named["self"], named["indices"])), None)
+        if func is torch.ops.aten.masked_select.default and named["mask"].shape == named["self"].shape:
+            return self._by_known_numbers(
+                torch.ops.aten.index.Tensor, {"self": named["self"], "indices": [named["mask"]]}
+            )
+        found = func(**{name: self.numbers(value) for name, value in named.items()})
+        self._ask()
+        if isinstance(found, (list, tuple)):
+            return type(found)(map(self._known_constant, found))
+        return self._known_constant(found) if isinstance(found, torch.Tensor) else found
+
+    def _without_masks(self, tensor: Any, indices: Sequence[Any]) -> list[Any]:
+        """Indices with the numbers of what masks choose in place of these. Raises NeedsValue, without masks too."""
+        if not any(item is not None and item.dtype in _MASKS for item in indices):
+            raise NeedsValue
+        found: list[Any] = []
+        for item in indices:
+            if item is None or item.dtype not in _MASKS:
+                found.append(item)
+                continue
+            if item.shape != tensor.shape[len(found) : len(found) + item.dim()]:
+                raise NeedsValue  # PyTorch refuses it
+            found += map(self._known_constant, self.numbers(item).nonzero().unbind(1))
+        self._ask()
+        return found
+
+    def known_numbers(self, tensor: TraceTensor) -> Any:
+        """The numbers of a tensor, which the program reads. Raises NeedsValue where they are not made of nothing."""
+        found = self.numbers(tensor)
+        self._ask()
+        return found
+
+    def numbers(self, value: Any) -> Any:
+        """The numbers of what was made of nothing; other arguments as they are. Raises NeedsValue."""
+        if not isinstance(value, torch.Tensor):
+            return value
+        position = self._position(value)
+        if position not in self._made_of_nothing:
+            raise NeedsValue
+        return self._shapes[position]
+
+    def _ask(self) -> None:
+        if self.follower is not None:
+            self.follower.asked.append(object())  # which is like that of no other call
 
     def _check(self, info: int) -> None:
         """Lets the operator that says whether it has failed raise an error where it runs."""
@@ -448,7 +483,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         listed = list(found) if isinstance(found, (list, tuple)) else [found]
         if not all(isinstance(item, torch.Tensor) and item.layout is torch.strided for item in listed):
             raise NeedsValue
-        made = not known.random and self._made_of_nothing.issuperset(inputs)
+        made = not known.random and (self._made_of_nothing.issuperset(inputs) or known.name in FILLED)
         outputs = [self._new(item if made or item.dtype not in INDICES else torch.zeros_like(item)) for item in listed]
         name = known.name
         self._pass_on(inputs, [] if name in WITHOUT_HISTORY else outputs)

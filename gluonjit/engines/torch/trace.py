@@ -16,10 +16,13 @@ Shaped = tuple[tuple[int, ...], str]
 RANDOM = torch.Tag.nondeterministic_seeded
 DETACH = "detach.default"
 
+FILLED = {name for kind in ("zeros", "ones", "full") for name in (f"{kind}_like.default", f"new_{kind}.default")}
+"""Operators whose results have the same numbers, whatever they are given of its shape."""
 WITHOUT_HISTORY = {
     DETACH,
-    *[f"{name}_like.default" for name in ("empty", "zeros", "ones", "full", "rand", "randn")],
-    *[f"new_{name}.default" for name in ("empty", "zeros", "ones", "full")],
+    *[f"{name}_like.default" for name in ("empty", "rand", "randn")],
+    "new_empty.default",
+    *FILLED,
 }
 """Operators whose results require no gradients, whatever they are given."""
 

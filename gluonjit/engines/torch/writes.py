@@ -179,7 +179,7 @@ def _by_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
     parts = args[1] if args[1].__class__ is tuple else (args[1],)
     if any(isinstance(part, torch.Tensor) and part.dtype is torch.uint8 for part in parts):
         return args
-    key = opened_key(args[1])
+    key = opened_key(args[1], args[0].shape)
     return args if key is None else (args[0], key, *args[2:])
 
 

@@ -288,9 +288,9 @@ def _how_chosen(op: TraceOp, rule: Any, given: Sequence[Packed], rank: int) -> t
     if rule is shapes.concatenated:
         return partial(choosing.joined, count=len(given)), f"joined {len(given)}"
     if rule in _BY_INDICES:
-        index = given[1].val
-        if dim or len(index.shape) != 1 or "int" not in index.dtype or args.get("indices", (0,))[0] is None:
-            return None
+        index, listed = given[1].val, args.get("indices", (0,))
+        if dim or len(index.shape) != 1 or "int" not in index.dtype or len(listed) != 1 or listed[0] is None:
+            return None  # by several indices these are entries, not rows
         if rule is not picking.added:
             signed = rule is picking.indexed
             return partial(choosing.picked, signed=signed), f"picked {signed}"

@@ -66,14 +66,25 @@ def _is_plain(call: OperatorCall) -> bool:
 
 
 def _convolved(images: Any, weight: Any, *rest: Any) -> Any:
-    """Convolves pictures: a few small ones by PyTorch's own kernel, as PyTorch does a single one."""
+    """Convolves pictures: a few small ones by PyTorch's own kernel, as PyTorch does a single one.
+
+    Of images or weights that lie otherwise than row by row that kernel gives another weight's gradient, or none.
+    """
     *bias, stride, padding = rest
     own = bias[0] if bias else None
     most = _SMALL if weight.shape[2:].numel() > 1 else _SMALL_POINTS
     small = images.numel() <= most and images.device.type == "cpu" and torch.get_num_threads() == 1
     if small and images.dtype is torch.float32 and not torch.is_autocast_enabled("cpu"):
-        return torch.ops.aten._slow_conv2d_forward(images, weight, weight.shape[2:], own, stride, padding)
+        rows = images.contiguous()
+        if _lies_in_rows(rows) and _lies_in_rows(weight):
+            return torch.ops.aten._slow_conv2d_forward(rows, weight, weight.shape[2:], own, stride, padding)
     return torch.convolution(images, weight, own, stride, padding, (1, 1), False, (0, 0), 1)
+
+
+def _lies_in_rows(pictures: Any) -> bool:
+    """Tells whether pictures lie row by row; their other strides say so too, where PyTorch goes by these."""
+    _, channels, height, width = pictures.shape
+    return bool(pictures.stride() == (channels * height * width, height * width, width, 1))
 
 
 def _normalized(call: OperatorCall, val: Val) -> list[Val]:

@@ -21,10 +21,16 @@ def viewed(call: OperatorCall) -> list[Val]:
     return [Val(val.slot, shape, val.dtype, val.lead, val.rest)]
 
 
+_BY_CHANNELS = (torch.channels_last, torch.channels_last_3d)
+
+
 def moved(call: OperatorCall) -> list[Val]:
     """Clone, detach, contiguous and casts: in any layout."""
     (val,) = call.vals()
-    return [call.result(call.again({"self": val}), val.lead, val.rest)]
+    change: dict[str, Any] = {"self": val}
+    if call.get("memory_format") in _BY_CHANNELS:  # of a sample's own axes; here these lie row by row in any case
+        change["memory_format"] = torch.contiguous_format
+    return [call.result(call.again(change), val.lead, val.rest)]
 
 
 def axis(rank: int, dim: int) -> int:

@@ -306,7 +306,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         return not (few and rows.__class__ is TraceTensor and rows.outside and self.follower is not None)
 
     def _by_known_numbers(self, func: Any, named: dict[str, Any]) -> Any:
-        """What follows from numbers that the program has made of nothing: these are the same in each call of its sizes.
+        """Computes what follows from numbers made of nothing, which are the same in each call of these sizes.
 
         In calls of other sizes they are others, so these are not derived from this one. Raises NeedsValue.
         """

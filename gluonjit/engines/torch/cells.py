@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from types import FunctionType
 from typing import Any
@@ -104,7 +104,8 @@ def capture(
     if not cell.operator:
         take_anew((*args, *kwargs.values()))
     laid_in = cell.laid  # which the cell forgets, with all it has traced, where its module is no longer what it was
-    key, values = _signature(cell, owner, args, kwargs, batch, learning)
+    key, values, given = _signature(cell, owner, args, kwargs, batch, learning)
+    source = values if cell.operator else given  # what a cell returns of its arguments are these themselves
     record = batch.records.get(key)
     if record is None or (record.guards is not None and not record.guards.hold()):
         made = record_of(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key)
@@ -115,22 +116,18 @@ def capture(
         if not isinstance(made, Record):
             if FAST is not None and cell.operator and made.__class__ is int:
                 FAST.keep(cell, owner, args, kwargs, key, made)
-            return rebuild(made, (), values if cell.operator else list(_operands((*args, *kwargs.values()), batch)))
+            return rebuild(made, (), source)
         record = made
     elif not cell.operator and AGAIN.due():
         trace_again(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key, record)
-    given: Sequence[Value] = values
+    laid_values: Sequence[Value] = values
     if cell.joins and (laid_in is not None or cell.laid is not None or record.kind.apart):
-        given = [lay(batch, value, spec) for value, spec in zip(values, record.kind.operands)]
-        if cell.laid is None and record.kind.apart and given != values:
+        laid_values = [lay(batch, value, spec) for value, spec in zip(values, record.kind.operands)]
+        if cell.laid is None and record.kind.apart and laid_values != values:
             cell.laid = {}
     if FAST is not None:
         FAST.keep(cell, owner, args, kwargs, key, record)
-    results, structure = captured(batch, record, given), record.kind.structure
-    if cell.operator or structure is None or structure is tuple:
-        found = _lazy_results(structure, results, values)
-    else:  # what a call returns of its arguments are these themselves
-        found = rebuild(structure, results, list(_operands((*args, *kwargs.values()), batch)))
+    found = _lazy_results(record.kind.structure, captured(batch, record, laid_values), source)
     if begin:
         batch.end_call(cell, begin)
     return found
@@ -138,19 +135,20 @@ def capture(
 
 def _signature(
     cell: Cell, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Batch, learning: bool
-) -> tuple[tuple[Any, ...], list[Value]]:
-    """Returns what must be equal for calls to be of one record, and the values of a call's tensors."""
+) -> tuple[tuple[Any, ...], list[Value], list[Any]]:
+    """Returns what must be equal for calls to be of one record, and the values of a call's tensors, and these."""
     signature: list[Any] = [cell, learning, casts() if autocast() else False]
     if owner is not None:
         signature.append(batch.changes)
     values: list[Value] = []
-    _flatten_each(args, owner, batch, signature, values)
+    given: list[Any] = []
+    _flatten_each(args, owner, batch, signature, values, given)
     for name, arg in kwargs.items():
         signature.append(name)
-        _flatten(arg, owner, batch, signature, values)
+        _flatten(arg, owner, batch, signature, values, given)
     taped = any([value.taped for value in values])
     signature.append(taped and learning)
-    return tuple(signature), values
+    return tuple(signature), values, given
 
 
 LAID_OUT = Cell(laid_out.__name__, Options(), operator=True)
@@ -200,38 +198,29 @@ def _result(place: Any, given: Sequence[Any], results: tuple[Value, ...]) -> Any
     return wrap(given[~place]) if given[~place].__class__ is Value else given[~place]
 
 
-def _operands(args: Any, batch: Batch) -> Iterator[Any]:
-    """Yields the tensors among arguments that are operands, as `_flatten` finds their values."""
-    for arg in args:
-        if isinstance(arg, torch.Tensor):
-            fixed = isinstance(arg, torch.nn.Parameter) or id(arg) in batch.parameters
-            if arg.__class__ is LazyTensor or not fixed or not is_constant(batch, arg):
-                yield arg
-        elif isinstance(arg, (tuple, list)):
-            yield from _operands(arg, batch)
-        elif isinstance(arg, dict):
-            yield from _operands(arg.values(), batch)
-        elif arg.__class__ is slice:
-            yield from _operands((arg.start, arg.stop, arg.step), batch)
-
-
-def _flatten_each(args: Sequence[Any], owner: Any, batch: Batch, signature: list[Any], values: list[Value]) -> None:
+def _flatten_each(
+    args: Sequence[Any], owner: Any, batch: Batch, signature: list[Any], values: list[Value], given: list[Any]
+) -> None:
     """Appends the values and constants of arguments, of which most are values of the open batch."""
     graph = batch.graph
     for arg in args:
         if arg.__class__ is LazyTensor and current(arg).graph is graph:
             values.append(arg._v)
+            given.append(arg)
             signature.append(arg._v.spec)
         else:
-            _flatten(arg, owner, batch, signature, values)
+            _flatten(arg, owner, batch, signature, values, given)
 
 
-def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: list[Value]) -> None:
-    """Appends an argument's values and plain constants. Raises NotOneNode where it holds something else."""
+def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: list[Value], given: list[Any]) -> None:
+    """Appends an argument's values, with the tensors that they are of, and plain constants.
+
+    Raises NotOneNode where it holds something else.
+    """
     kind = arg.__class__
     if kind is tuple or kind is list or kind is torch.Size:
         signature.append(kind)
-        _flatten_each(arg, owner, batch, signature, values)
+        _flatten_each(arg, owner, batch, signature, values, given)
         signature.append(None)
     elif arg is owner:
         signature.append(arg)
@@ -248,21 +237,22 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
         except NotAnOperand as unfit:
             raise NotOneNode(str(unfit)) from None
         values.append(value)
+        given.append(arg)
         signature.append(spec)
     elif kind is slice:
         signature.append(slice)
         for item in (arg.start, arg.stop, arg.step):
-            _flatten(item, owner, batch, signature, values)
+            _flatten(item, owner, batch, signature, values, given)
     elif isinstance(arg, _CONSTANTS):
         signature.append((kind, arg if arg or kind is not float else str(arg)))  # 0.0 == -0.0
     elif isinstance(arg, tuple) and hasattr(kind, "_make"):
         signature.append(kind)
         for item in arg:
-            _flatten(item, owner, batch, signature, values)
+            _flatten(item, owner, batch, signature, values, given)
     elif isinstance(arg, dict) and all(isinstance(name, str) for name in arg):
         signature.append((kind, *arg))
         for item in arg.values():
-            _flatten(item, owner, batch, signature, values)
+            _flatten(item, owner, batch, signature, values, given)
     else:
         why = f"an argument is a {kind.__name__}, which is neither a tensor nor a plain constant"
         if not issubclass(kind, dict):  # whether one of these is depends on its keys

@@ -33,6 +33,7 @@ from gluonjit.engines.torch.trace import DETACH, FILLED, WITHOUT_HISTORY, Loops,
 from gluonjit.engines.torch.views import ViewStep, detaches, through
 from gluonjit.hybrid.capture.guards.facts import SLOT, Fact
 from gluonjit.hybrid.capture.guards.interrupts import watch
+from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.state import LOCAL
 
 _UNFILLED = {torch.ops.aten.empty, torch.ops.aten.empty_strided}
@@ -405,7 +406,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         """
         base = written if written.base is None else written.base
         others = _tensors(value for value in named.values() if value is not written)
-        known = {base.position, *[self._position(other) for other in others]} <= self._made_of_nothing
+        known = {base.position, *map(self._position, others)} <= self._made_of_nothing
         if not known or operator_of(func).random or detaches(written.path):
             return False
         whole = self._shapes[base.position].clone()
@@ -413,14 +414,8 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         for step in written.path:
             part = step.of(part)
 
-        def number_of(value: Any) -> Any:
-            if isinstance(value, torch.Tensor):
-                return part if value is written else self._shapes[self._position(value)]
-            return [number_of(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-        func(**{name: number_of(value) for name, value in named.items()})
-        base.position = self._new_constant(whole)
-        self._made_of_nothing.add(base.position)
+        func(**map_structure(named, lambda value: part if value is written else self.numbers(value)))
+        base.position = self._known_constant(whole).position
         base.writes += 1
         base.places.add(base.position)
         return True

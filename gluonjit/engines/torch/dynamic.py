@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from functools import partial
 from operator import is_
 from typing import Any
@@ -302,20 +302,13 @@ def _is_fine(batch: Batch, module: Any, why: str) -> bool:
 def _parts(module: Any, args: Any, kwargs: Any, batch: Batch, hooks_inside: bool) -> Any:
     """Calls an outermost module, and captures what it calls."""
     place(batch, module, KNOWN)
-    known = batch.foreign  # classes in which there is no tensor
-    if all([arg.__class__ in known for arg in args]):
-        return _run(module, args, kwargs, hooks_inside)
-    lent = LentArguments(args, as_lazy)
+    lent = LentArguments(args, as_lazy, batch.foreign)  # in which there is no tensor
     try:
-        return _run(module, lent.args, kwargs, hooks_inside)
+        if hooks_inside or type(module)._call_impl is not _CALL or module._compiled_call_impl is not None:
+            return _uncompiled(module, *lent.args, **kwargs)
+        return module.forward(*lent.args, **kwargs)  # which is all that PyTorch does then
     finally:
         lent.give_back()
-
-
-def _run(module: Any, args: Sequence[Any], kwargs: Any, hooks_inside: bool) -> Any:
-    if hooks_inside or type(module)._call_impl is not _CALL or module._compiled_call_impl is not None:
-        return _uncompiled(module, *args, **kwargs)
-    return module.forward(*args, **kwargs)  # which is all that PyTorch does then
 
 
 def _with_options(batch: Batch, cell: Cell, module: Any) -> Batch:

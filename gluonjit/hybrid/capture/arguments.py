@@ -5,7 +5,7 @@ Lists and dictionaries with arrays are copies; what the program has changed in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 from gluonjit.graph.recorder import mapped
@@ -39,12 +39,15 @@ def _items(container: Any) -> list[Any]:
 
 
 class LentArguments:
-    """The arguments of one call, of which `lazy` makes what the call gets: `args`."""
+    """The arguments of one call, of which `lazy` makes what the call gets: `args`.
+
+    bare: classes in which there is no array.
+    """
 
     __slots__ = ("_lent", "args")
 
-    def __init__(self, args: Sequence[Any], lazy: Callable[[Any], Any]) -> None:
-        self.args = [mapped(arg, lazy) for arg in args]
+    def __init__(self, args: Sequence[Any], lazy: Callable[[Any], Any], bare: Container[type] = ()) -> None:
+        self.args = [arg if arg.__class__ in bare else mapped(arg, lazy) for arg in args]
         self._lent: list[_Lent] = []
         for own, copy in zip(args, self.args):
             if copy is not own and isinstance(own, (list, tuple, dict)):

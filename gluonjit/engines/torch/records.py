@@ -410,10 +410,9 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
         if made is None:
             made = of_other_rows(call, wanted)
         call.noted.specs = [item for item in wanted if item.__class__ is Spec]
-        for signature in signatures_of(cell, wanted) if made is None and cell.joints else ():
-            call.noted.signature = _without_sizes(signature)
+        if made is None and cell.joints:
             with RUNNING, TRACE, undrawn():
-                made = made or derived_kind(call)
+                made = _derived(call, wanted)
         call.noted.signature = _without_sizes(wanted)
         if made is None:
             with RUNNING, TRACE, undrawn():
@@ -440,6 +439,16 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
     if call.noted.steady():
         _note_lookup(cell, made, call.owner)
     return variant, made
+
+
+def _derived(call: Call, wanted: tuple[Any, ...]) -> Kind | None:
+    """The kind of a call of a new size, from calls of this signature, or of one that runs like it."""
+    for signature in signatures_of(call.cell, wanted):
+        call.noted.signature = _without_sizes(signature)
+        kind = derived_kind(call)
+        if kind is not None:
+            return kind
+    return None
 
 
 def _kind(call: Call) -> Kind | str:

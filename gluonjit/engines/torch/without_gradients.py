@@ -7,6 +7,7 @@ own code asks is noted when it is traced (`Cell.asks_mode`); PyTorch's own code 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from gluonjit.engines.torch.cell import Cell
@@ -26,8 +27,8 @@ def with_gradients(cell: Cell, wanted: tuple[Any, ...]) -> Variant | None:
 
     It is not compared with later traces: PyTorch takes some operators apart otherwise where nothing learns.
     """
-    for signature in signatures_of(cell, wanted):
-        found = None if signature is wanted else holding(cell.variants.get(signature, ()))
+    for signature in islice(signatures_of(cell, wanted), 1, None):
+        found = holding(cell.variants.get(signature, ()))
         if found is not None:
             shared = found._replace(traced=None)
             cell.variants.setdefault(wanted, []).append(shared)

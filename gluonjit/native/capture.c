@@ -50,7 +50,7 @@ static int take_other(Call *call, PyObject *array) {
         PyErr_Clear();
         return 0;
     }
-    taken = call_take(call, array, value);
+    taken = call_take(call, array, value, NULL);
     Py_DECREF(value);
     return taken;
 }
@@ -69,13 +69,8 @@ static int take_tensor(Call *call, PyObject *tensor) {
         return 0;
     }
     if (found == NULL) return -1;
-    if (PyTuple_CheckExact(found) && PyTuple_GET_SIZE(found) == 2 && call_take(call, tensor, PyTuple_GET_ITEM(found, 0))) {
-        call->count--;
-        call->holds--;
-        Py_DECREF(call->held[call->holds]);
-        call_hold(call, PyTuple_GET_ITEM(found, 1));
-        taken = 1;
-    }
+    if (PyTuple_CheckExact(found) && PyTuple_GET_SIZE(found) == 2)
+        taken = call_take(call, tensor, PyTuple_GET_ITEM(found, 0), PyTuple_GET_ITEM(found, 1));
     Py_DECREF(found);
     return taken;
 }
@@ -119,7 +114,7 @@ static int flatten(Call *call, PyObject *arg) {
     int taken;
     if (call->count + 3 > MOST) return 0;
     if (type == call->of->lazy[0] && call->of == &names.torch && is_stale(arg)) return 0;
-    if (type == call->of->lazy[0]) return call_take(call, arg, SLOT(arg, call->of->lazy_v[0])) ? 1 : take_other(call, arg);
+    if (type == call->of->lazy[0]) return call_take(call, arg, SLOT(arg, call->of->lazy_v[0]), NULL) ? 1 : take_other(call, arg);
     if (type == &PyTuple_Type || type == &PyList_Type) {
         Py_ssize_t k;
         call->parts[call->count++] = type;
@@ -137,7 +132,7 @@ static int flatten(Call *call, PyObject *arg) {
     }
     if (type == call->of->lazy[1]) {
         call->parts[call->count++] = type;
-        return call_take(call, arg, SLOT(arg, call->of->lazy_v[1])) ? 1 : take_other(call, arg);
+        return call_take(call, arg, SLOT(arg, call->of->lazy_v[1]), NULL) ? 1 : take_other(call, arg);
     }
     if (arg == call->owner || PyModule_CheckExact(arg)) {
         call_hold(call, arg);
@@ -447,7 +442,7 @@ static PyObject *laid_out(Call *call, PyObject *state, Value *value, Spec *spec)
         case 1: return NULL;
     }
     if (!call_open(&own, call->of, state, names.laid_out)) return NULL;
-    if (call_begin(&own, state) > 0 && call_take(&own, Py_None, (PyObject *)value) && flatten(&own, spec->mode) > 0 && end(&own) &&
+    if (call_begin(&own, state) > 0 && call_take(&own, Py_None, (PyObject *)value, NULL) && flatten(&own, spec->mode) > 0 && end(&own) &&
         (entry = entry_of(&own)) != NULL && entry->record != NULL) {
         PyObject *record = Py_NewRef(entry->record);
         Py_ssize_t node = core.node_of(own.batch, own.graph, record, (PyObject **)own.values, 1,

@@ -123,13 +123,13 @@ static inline void call_hold(Call *call, PyObject *part) {
     call->parts[call->count++] = part;
 }
 
-/* Append the value of a lazy array, if it is one of this graph. */
-static inline int call_take(Call *call, PyObject *array, PyObject *value) {
+/* Append the value of an array, if it is one of this graph, with the spec that the signature has of it, or its own. */
+static inline int call_take(Call *call, PyObject *array, PyObject *value, PyObject *spec) {
     if (value == NULL || Py_TYPE(value) != core.value_type || ((Value *)value)->graph != call->graph) return 0;
     Py_INCREF(value);
     call->given[call->arguments] = call->of == &names.torch ? Py_NewRef(array) : NULL;
     call->values[call->arguments++] = (Value *)value;
-    call_hold(call, ((Value *)value)->spec);
+    call_hold(call, spec == NULL ? ((Value *)value)->spec : spec);
     return 1;
 }
 

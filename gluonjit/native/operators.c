@@ -51,7 +51,7 @@ static int append_operand(Call *call, PyObject *array, int *waits) {
     if (call->count + 2 > MOST) return 0;
     if (interface >= 0) {
         if (SLOT(array, names.mxnet.lazy_c[interface]) == Py_None) *waits = 1;
-        return call_take(call, array, SLOT(array, names.mxnet.lazy_v[interface]));
+        return call_take(call, array, SLOT(array, names.mxnet.lazy_v[interface]), NULL);
     }
     known = dict_at(call->batch, names.batch_parameters);
     place = known == NULL ? NULL : PyLong_FromVoidPtr(array);

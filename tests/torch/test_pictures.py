@@ -26,6 +26,16 @@ class Convolved(nn.Module):
         return torch.tanh(self.conv(self.given(torch.tanh(x)))).mean((-1, -2))
 
 
+def assert_as_eager(net: nn.Module, lazy: nn.Module, pictures: list[Any], found: list[Any]) -> None:
+    """What the lazy net has found, and its gradients, are those of the eager one."""
+    wanted = [net(picture) for picture in pictures]
+    assert_near(torch.stack(found), torch.stack(wanted))
+    for results in (found, wanted):
+        torch.stack(results).square().sum().backward()
+    for one, other in zip(lazy.parameters(), net.parameters()):
+        assert_near(one.grad, other.grad)
+
+
 LYING: dict[str, Callable[[Any], Any]] = {
     "row by row": lambda x: x,
     "transposed": lambda x: x.transpose(2, 3),
@@ -49,12 +59,7 @@ def test_pictures_and_weights_may_lie_in_any_way(given: str, weight: str, size: 
     with gluonjit.batching() as batch:
         found = [lazy(picture) for picture in pictures]
     assert batch.report.launches <= 6  # one, or one an operator where that way is tried
-    wanted = [net(picture) for picture in pictures]
-    assert_near(torch.stack(found), torch.stack(wanted))
-    for results in (found, wanted):
-        torch.stack(results).square().sum().backward()
-    for one, other in zip(lazy.parameters(), net.parameters()):
-        assert_near(one.grad, other.grad)
+    assert_as_eager(net, lazy, pictures, found)
 
 
 class ByChannels(nn.Module):
@@ -80,9 +85,4 @@ def test_pictures_laid_by_channels_are_one_node(widths: tuple[int, ...]) -> None
     with gluonjit.batching() as batch:
         found = [lazy(picture) for picture in pictures]
     assert batch.report.kinds["ByChannels"].nodes == len(widths)
-    wanted = [net(picture) for picture in pictures]
-    assert_near(torch.stack(found), torch.stack(wanted))
-    for results in (found, wanted):
-        torch.stack(results).square().sum().backward()
-    for one, other in zip(lazy.parameters(), net.parameters()):
-        assert_near(one.grad, other.grad)
+    assert_as_eager(net, lazy, pictures, found)

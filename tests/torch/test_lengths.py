@@ -15,7 +15,7 @@ from torch.nn import functional as F
 import gluonjit
 from gluonjit.engines.torch import kinds
 from gluonjit.engines.torch.ragged import joining
-from gluonjit.engines.torch.ragged.convolving import Windows, convolved
+from gluonjit.engines.torch.ragged.windows import Windows, convolved
 from gluonjit.hybrid.capture.guards.sizes import TracedSize, plain, traced
 from tests.common.torch_support import assert_close
 
@@ -476,7 +476,7 @@ def test_windows(seed: int) -> None:
     wanted = [F.conv1d(x, weight, bias, windows.stride, windows.padding, windows.dilation) for x in given]
     rows = torch.cat([x[0].t() for x in given])
     before, after = ([x.shape[2] for x in arrays] for arrays in (given, wanted))
-    found = convolved(rows, weight, bias, before, after, axis=2, windows=windows)
+    found = convolved(rows, weight, bias, before, after, axis=2, windows=windows, groups=1)
     assert_close(found, torch.cat([x[0].t() for x in wanted]), "windows")
 
 

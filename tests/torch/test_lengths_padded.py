@@ -193,4 +193,4 @@ def test_joined_rows() -> None:
         values = [torch.randn(sum(each), 2) for each in sizes]
         parts = [torch.split(value, each) for value, each in zip(values, sizes)]
         wanted = torch.cat([part for node in zip(*parts) for part in node])
-        assert torch.equal(choosing.joined(*values, *map(np.array, sizes), count=2), wanted)
+        assert torch.equal(choosing.joined(*values, *map(np.array, sizes), fixed=(0, 0), dim=0), wanted)

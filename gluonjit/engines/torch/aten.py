@@ -49,8 +49,12 @@ def _gru_cell(inputs: Any, states: Any, before: Any, *biases: Any) -> tuple[Any,
 def _group_norm(
     given: Any, weight: Any, bias: Any, samples: int, channels: int, size: int, groups: int, eps: float
 ) -> tuple[Any, Any, Any]:
-    rows = given.reshape(samples * groups, channels // groups * size)
-    normal, mean, deviation = torch.native_layer_norm(rows, [channels // groups * size], None, None, eps)
+    if samples == 1 and given.dim() > 2:  # whose points may be of any number
+        rows = given.reshape(1, groups, channels // groups, *given.shape[2:])
+        normal, mean, deviation = torch.native_batch_norm(rows, None, None, None, None, True, 0.0, eps)
+    else:
+        rows = given.reshape(samples * groups, channels // groups * size)
+        normal, mean, deviation = torch.native_layer_norm(rows, [channels // groups * size], None, None, eps)
     found = normal.reshape(given.shape)
     across = (channels, *(1,) * (given.dim() - 2))
     if weight is not None:

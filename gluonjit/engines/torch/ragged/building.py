@@ -181,7 +181,7 @@ class Stages:
 
     def _place(self, packer: Packer, number: int) -> None:
         """Lets an operator run on rows if that can be, else for each length."""
-        op, code, levels = self.form.trace.ops[number], self._writer.code, self._levels
+        op, code, levels = self.form.ops[number], self._writer.code, self._levels
         before = [levels.get(position, 0) for position in op.inputs]
         length = len(code)
         try:
@@ -264,7 +264,7 @@ class Stages:
             tuple([Source(position, self._values.get(position)) for position in taken]),
             tuple([Source(position, self._values.get(position)) for position in given]),
             tuple(sorted({length for (position, _), length in self.form.sizes.items() if position in within})),
-            tuple(sorted(self.form.numbered.intersection(self._alone[level]))),
+            tuple(sorted(set(self.form.numbered).intersection(self._alone[level]))),
             tuple(sorted(within & self.form.own)),
             self.form.grown(own),
         )

@@ -31,14 +31,33 @@ def reversed_rows(rows: Any, sizes: Any) -> Any:
     return rows.index_select(0, sent(np.repeat(2 * ends - sizes, sizes) - 1 - np.arange(ends[-1]), rows.device))
 
 
-def joined(*given: Any, count: int) -> Any:
-    """The rows of several values, one after the other for each node: `count` values, then the numbers of their rows."""
-    values, sizes = given[:count], np.stack(given[count:])
+def counted(rows: Any, sizes: Any, *kept: Any, start: int | None, step: int, most: int) -> Any:
+    """As many rows of each node as are kept, from a place on, one in `step`; without one the last rows.
+
+    kept: how many of each, if that is not `most` for all.
+    """
+    each = kept[0] if kept else np.full(len(sizes), most)
+    begins = np.cumsum(sizes) - sizes
+    begins = begins + (sizes - each if start is None else start if start >= 0 else sizes + start)
+    number = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
+    return rows.index_select(0, sent(np.repeat(begins, each) + number * step, rows.device))
+
+
+def joined(*given: Any, fixed: tuple[int, ...], dim: int) -> Any:
+    """The rows of several values, one after the other for each node.
+
+    given: the values, then the numbers of rows of those that have no `fixed` number in each node, as which they lie as
+    (nodes, *shape), with their rows at `dim` of that shape.
+    """
+    values, own = given[: len(fixed)], iter(given[len(fixed) :])
+    nodes = len(given[-1])
+    sizes = np.stack([np.full(nodes, size) if size else next(own) for size in fixed])
+    rows = [value.movedim(dim + 1, 1).flatten(0, 1) if size else value for value, size in zip(values, fixed)]
     begins = (np.cumsum(sizes.sum(0)) - sizes.sum(0)) + np.cumsum(sizes, 0) - sizes
     flat = sizes.reshape(-1)
     ends = np.cumsum(flat)
     places = np.repeat(begins.reshape(-1) - (ends - flat), flat) + np.arange(ends[-1])
-    return torch.cat(values).index_select(0, sent(np.argsort(places), values[0].device))
+    return torch.cat(rows).index_select(0, sent(np.argsort(places), rows[0].device))
 
 
 def _among_all(index: Any, owners: Any, sizes: Any, signed: bool = False) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.trace import Trace, TraceOp
+from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 
 
 class OtherForm(Exception):
@@ -21,7 +21,8 @@ class Form:
     trace, results: of the first; sizes: the number of a differing size, by position and axis; lengths: how many
     different ones there are (two that are equal in both traces are one); products: those that are two others
     multiplied, as of a view that makes one axis of two; own: the constants that each trace has for itself; numbered:
-    the operators with arguments that differ, by their places in the trace.
+    by the places of operators in the trace, their arguments that differ, and which of several numbers; ops: the
+    operators, as they are to be written for any length.
     """
 
     def __init__(self, trace: Trace, results: Sequence[int], other: Trace, its: Sequence[int]) -> None:
@@ -39,6 +40,7 @@ class Form:
             if any(not size and axis not in self.axes(position) for axis, size in enumerate(trace.shapes[position][0])):
                 raise OtherForm("a value has rows of no numbers")  # which do not tell how many rows there are
         self.lengths = len(numbers)
+        self.ops = [_expanding(op, trace) for op in trace.ops]
         self.products: dict[int, tuple[int, int]] = {}
         for op in trace.ops:
             self._note_product(op)
@@ -65,6 +67,10 @@ class Form:
             [lengths[sizes[position, axis]] if (position, axis) in sizes else size for axis, size in enumerate(whole)]
         )
 
+    def is_used(self, position: int) -> bool:
+        """Tells whether a value is a result, or an operator takes it."""
+        return position in self.results or any(position in op.inputs for op in self.trace.ops)
+
     def axes(self, position: int) -> list[int]:
         """The axes of a value whose sizes differ."""
         rank = len(self.trace.shapes[position][0])
@@ -73,7 +79,7 @@ class Form:
     def lengths_of(self, other: Trace, its: Sequence[int]) -> tuple[int, ...]:
         """The sizes that differ, in a trace of this form. Raises OtherForm if it has another."""
         own, numbered = self._compare(other, its)
-        if not (own <= self.own and numbered <= self.numbered):
+        if not (own <= self.own and all(each <= self.numbered.get(at, set()) for at, each in numbered.items())):
             raise OtherForm("other constants or numbers differ")
         found: list[int] = [-1] * self.lengths
         for position, ((shape, _), (beside, _)) in enumerate(zip(self.trace.shapes, other.shapes)):
@@ -96,11 +102,11 @@ class Form:
             if self.axes(two) == [0, 1] and self.axes(one) == [0] and shapes[0][2:] == shapes[1][1:]:
                 self.products[self.sizes[one, 0]] = self.sizes[two, 0], self.sizes[two, 1]
 
-    def _compare(self, other: Trace, its: Sequence[int]) -> tuple[set[int], set[int]]:
-        """Returns the constants and the operators that differ in another trace. Raises OtherForm for more."""
+    def _compare(self, other: Trace, its: Sequence[int]) -> tuple[set[int], dict[int, set[str]]]:
+        """Returns the constants and arguments of operators that differ in another trace. Raises OtherForm for more."""
         trace = self.trace
         own: set[int] = set()
-        numbered: set[int] = set()
+        numbered: dict[int, set[str]] = {}
         if len(trace.ops) != len(other.ops) or self.results != tuple(its) or trace.device != other.device:
             raise OtherForm("they have other operators or results")
         if [_look(shaped) for shaped in trace.shapes] != [_look(shaped) for shaped in other.shapes]:
@@ -110,8 +116,9 @@ class Form:
         for number, (op, beside) in enumerate(zip(trace.ops, other.ops)):
             if _is_other(op, beside):
                 raise OtherForm(f"{op.name} in one is {beside.name} in the other")
-            if not _are_equal(op.attrs, beside.attrs):
-                numbered.add(number)
+            differ = {each for (name, one), (_, two) in zip(op.attrs, beside.attrs) for each in _differ(name, one, two)}
+            if differ:
+                numbered[number] = differ
         if [position for position, _ in trace.consts] != [position for position, _ in other.consts]:
             raise OtherForm("they have other constants")
         for (position, tensor), (_, its_own) in zip(trace.consts, other.consts):
@@ -122,6 +129,18 @@ class Form:
             if tensor.shape != its_own.shape or not torch.equal(tensor, its_own):
                 own.add(position)
         return own, numbered
+
+
+def _expanding(op: TraceOp, trace: Trace) -> TraceOp:
+    """An operator that repeats axes of one entry as an expansion."""
+    if op.name != "repeat.default":
+        return op
+    (given,), (made,) = op.inputs, op.outputs
+    before, after = trace.shapes[given][0], trace.shapes[made][0]
+    before = (*(1,) * (len(after) - len(before)), *before)
+    if any(one not in (1, two) for one, two in zip(before, after)):
+        return op
+    return op._replace(name="expand.default", attrs=(("self", Operand(0)), ("size", after)))
 
 
 def _look(shaped: tuple[tuple[int, ...], str]) -> tuple[int, str]:
@@ -143,5 +162,8 @@ def _may_be(value: Any, beside: Any) -> bool:
     return type(value) in (int, float) or bool(value == beside)
 
 
-def _are_equal(value: Any, beside: Any) -> bool:
-    return repr(value) == repr(beside)  # -0.0 is not 0.0, nan is nan
+def _differ(name: str, value: Any, beside: Any) -> list[str]:
+    """Names an argument if it differs; of several numbers each that does."""
+    if isinstance(value, tuple):
+        return [found for k, pair in enumerate(zip(value, beside)) for found in _differ(f"{name}.{k}", *pair)]
+    return [] if repr(value) == repr(beside) else [name]  # -0.0 is not 0.0, nan is nan

@@ -7,10 +7,13 @@ from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
+import numpy as np
+import torch
+
 from gluonjit.engines.torch.arrays import sent
 from gluonjit.engines.torch.ragged.stages import Packed
 from gluonjit.engines.torch.rules.shapes import axis
-from gluonjit.engines.torch.rules.values import NotBatchable
+from gluonjit.engines.torch.rules.values import NotBatchable, Shape
 
 
 class Channels(NamedTuple):
@@ -21,35 +24,61 @@ class Channels(NamedTuple):
     after: int
 
 
-OF_CHANNELS = ("native_batch_norm.default", "var_mean.correction")
-"""Operators that have the statistics of channels (n, C, ...)."""
+_VARIANCES = ("var_mean.correction", "var.correction", "std.correction")
+OF_CHANNELS = ("native_batch_norm.default", *_VARIANCES)
+"""Operators that have the statistics of channels (n, C, ...), or of what else is kept."""
 
 
-def of_channels(name: str, args: Mapping[str, Any], value: Packed) -> tuple[Callable[..., Any], str]:
-    """The function for such an operator on packed values, and its text. Raises NotBatchable."""
+def of_channels(name: str, args: Mapping[str, Any], value: Packed, kept: Shape) -> tuple[Callable[..., Any], str]:
+    """The function for such an operator on packed values, and its text. Raises NotBatchable.
+
+    kept: the shape of statistics.
+    """
     shape = value.val.shape  # with the packed axis in front
+    if name in _VARIANCES:
+        return _variances(name, args, value, kept)
     if value.axis == 1 or len(shape) < 2:
         raise NotBatchable(f"{name}: the number of channels differs")
-    place = 2 if value.axis else 1
-    channels = Channels(prod(shape[1:place]), shape[place], prod(shape[place + 1 :]))
-    if name == "var_mean.correction":
-        dims = {axis(len(shape), dim) for dim in args.get("dim") or ()}
-        if dims != {*range(len(shape))} - {1} or args.get("keepdim", False):
-            raise NotBatchable(f"{name}: not of channels")
-        correction = args.get("correction")
-        correction = 1 if correction is None else correction
-        return partial(moments, channels=channels, correction=correction), f"moments {channels} {correction}"
-    if not args["training"] or any(args.get(kept) is not None for kept in ("running_mean", "running_var")):
-        raise NotBatchable(f"{name}: not by the statistics of the sample")
+    channels = _channels(shape, 2 if value.axis else 1)
     has = (args.get("weight") is not None, args.get("bias") is not None)
+    if not args["training"]:
+        return partial(scaled, has=has, channels=channels, eps=args["eps"]), f"scaled {has} {channels} {args['eps']}"
+    if any(args.get(kept) is not None for kept in ("running_mean", "running_var")):
+        raise NotBatchable(f"{name}: not by the statistics of the sample")
     return partial(
         normalized, has=has, channels=channels, eps=args["eps"]
     ), f"normalized {has} {channels} {args['eps']}"
 
 
-def moments(rows: Any, owners: Any, sizes: Any, channels: Channels, correction: float) -> tuple[Any, Any]:
-    """The variances and means of each node, (nodes, channels)."""
-    return _moments(rows, owners, sizes, channels, correction)[:2]
+def _channels(shape: Shape, first: int, last: int | None = None) -> Channels:
+    """The place of these axes in a row of a shape, the first of which is packed."""
+    last = first + 1 if last is None else last
+    return Channels(prod(shape[1:first]), prod(shape[first:last]), prod(shape[last:]))
+
+
+def _variances(name: str, args: Mapping[str, Any], value: Packed, kept: Shape) -> tuple[Callable[..., Any], str]:
+    """Variances over the packed axis and others, of what lies in one piece."""
+    shape, packed = value.val.shape, value.axis
+    assert packed is not None
+    order = [packed, *[place for place in range(len(shape)) if place != packed]]
+    dims = {axis(len(shape), dim) for dim in args.get("dim") or range(len(shape))}
+    places = [place for place, was in enumerate(order) if was not in dims]
+    if packed not in dims or places != list(range(places[0], places[-1] + 1) if places else []):
+        raise NotBatchable(f"{name}: not along the rows of each sample")
+    channels = _channels(shape, places[0], places[-1] + 1) if places else Channels(prod(shape[1:]), 1, 1)
+    correction = args.get("correction")
+    correction = 1 if correction is None else correction
+    text = f"{name} {channels} {correction} {kept}"
+    return partial(moments, name=name, channels=channels, correction=correction, kept=kept), text
+
+
+def moments(rows: Any, owners: Any, sizes: Any, name: str, channels: Channels, correction: float, kept: Shape) -> Any:
+    """The variances and means of each node, (nodes, *kept), or one of variances and deviations."""
+    variance, mean = [found.view(-1, *kept) for found in _moments(rows, owners, sizes, channels, correction)[:2]]
+    if name != "std.correction":
+        return (variance, mean) if name == "var_mean.correction" else variance
+    there = variance > 0  # at zero PyTorch says that the derivative is none
+    return torch.where(there, torch.where(there, variance, 1.0).sqrt(), variance)
 
 
 def normalized(rows: Any, *rest: Any, has: tuple[bool, bool], channels: Channels, eps: float) -> tuple[Any, Any, Any]:
@@ -68,14 +97,37 @@ def normalized(rows: Any, *rest: Any, has: tuple[bool, bool], channels: Channels
     return found.reshape(rows.shape), mean, deviation
 
 
+def scaled(rows: Any, *rest: Any, has: tuple[bool, bool], channels: Channels, eps: float) -> tuple[Any, Any, Any]:
+    """Rows normalized by running statistics; of these nothing is given back, as PyTorch does.
+
+    rest: weight and bias, those there are; means and variances; the node of each row, and the numbers of rows of each.
+    """
+    *own, mean, variance, _, sizes = rest
+    weight, bias = [own.pop(0) if there else None for there in has]
+    scale = (variance + eps).rsqrt()
+    scale = scale if weight is None else scale * weight
+    shift = -mean * scale if bias is None else bias - mean * scale
+    found = torch.addcmul(shift[:, None], rows.reshape(rows.shape[0], *channels), scale[:, None])
+    nothing = rows.new_empty((len(sizes), 0))
+    return found.reshape(rows.shape), nothing, nothing
+
+
 def _moments(rows: Any, owners: Any, sizes: Any, channels: Channels, correction: float) -> tuple[Any, Any, Any]:
-    """Variances and means of each node, and what rows differ from the latter: (rows, before, channels, after)."""
+    """Variances and means of each node, and what rows differ from the latter: (rows, before, channels, after).
+
+    Of what rows differ from the first one: equal rows have no variance then, not even by rounding.
+    """
     whole = rows.reshape(rows.shape[0], *channels)
     counts = sent(sizes * (channels.before * channels.after), rows.device).to(rows.dtype)[:, None]
+    first = whole.detach()[:, 0, :, 0].index_select(0, sent(np.cumsum(sizes) - sizes, rows.device))
 
     def of_each(entries: Any) -> Any:
         return entries.new_zeros((len(sizes), channels.number)).index_add(0, owners, entries.sum((1, 3)))
 
-    mean = of_each(whole) / counts
-    centered = whole - mean.index_select(0, owners)[:, None, :, None]
-    return of_each(centered.square()) / (counts - correction), mean, centered
+    def spread(found: Any) -> Any:
+        return found.index_select(0, owners)[:, None, :, None]
+
+    apart = whole - spread(first)
+    mean = of_each(apart) / counts
+    centered = apart - spread(mean)
+    return of_each(centered.square()) / (counts - correction), first + mean, centered

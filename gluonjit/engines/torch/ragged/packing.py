@@ -6,17 +6,17 @@ A value with one size that differs is packed: that axis comes first, and the nod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Any
 
-from gluonjit.engines.torch.ragged import choosing
-from gluonjit.engines.torch.ragged.convolving import convolved, windows_of
 from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.ragged.moments import OF_CHANNELS, of_channels
 from gluonjit.engines.torch.ragged.recurring import recurred
+from gluonjit.engines.torch.ragged.selecting import Output, Selector, Slots, reshaped
 from gluonjit.engines.torch.ragged.stages import Packed
+from gluonjit.engines.torch.ragged.windows import WINDOWED, margins_of, windowed
 from gluonjit.engines.torch.rules import layers, picking, pointwise, reductions, shapes
 from gluonjit.engines.torch.rules.recurrent import layer_of, recurrent
 from gluonjit.engines.torch.rules.shapes import axis as counted
@@ -30,14 +30,10 @@ _ALIKE = (
     *(shapes.moved, layers.layer_norm, picking.embedded, picking.classified),
 )
 """Rules of what is the same along any axis but the last ones."""
-_BY_INDICES = (picking.picked, picking.indexed, picking.added)
-_CHOOSING = (shapes.cut, shapes.flipped, shapes.concatenated, *_BY_INDICES)
-"""Rules of what chooses rows, where it works along the packed axis."""
 _ALONG = (shapes.cut, shapes.cut_list, shapes.concatenated, reductions.reduced, reductions.kept)
 """Rules of what works along dimensions that it is given."""
 _FIRST = {name: 0 for name, rule in RULES.items() if rule in (shapes.cut, shapes.cut_list, shapes.concatenated)}
 """The dimension along which an operator works if none is given; all others work along the last one."""
-Slots = Callable[[Any], int]
 
 
 def in_front(shape: Shape, axis: int) -> Shape:
@@ -56,19 +52,24 @@ class Packer:
         self.writer = writer
         self._owners = owners
         self._sizes = sizes
+        self._selector = Selector(form, writer, owners, sizes)
 
     def write(self, number: int, op: TraceOp, values: Mapping[int, Packed]) -> list[Packed]:
         """Writes an operator down; `number` is its place in the trace. Raises NotBatchable if it mixes rows."""
         given = [values[position] for position in op.inputs]
         outputs = [self._output(position) for position in op.outputs]
         lengths = {value.length for value in given if value.axis is not None}
-        if op.name == "convolution.default" and len(lengths) == 1:
-            return [self._convolved(op, given, outputs[0])]
-        chosen = self._chosen(number, op, given, outputs[0])
+        if op.name in WINDOWED and len(lengths) == 1 and _along_windows(op, given[0]):
+            if number in self.form.numbered:
+                raise NotBatchable(f"{op.name}: of numbers that differ")
+            return self._windowed(op, given, outputs)
+        chosen = self._selector.write(number, op, given, outputs[0])
         if chosen is not None:
             return [chosen]
         if rule_of(op.name) is recurrent and len(lengths) == 1:
             return self._recurrent(op, given, outputs)
+        if rule_of(op.name) is shapes.viewed and _is_regrouped(given[0], outputs[0], lengths):
+            return [self._regrouped(op, given[0], outputs[0])]
         if len(lengths) > 1 or not {length for _, _, length in outputs} <= {*lengths, None}:
             if rule_of(op.name) is shapes.expanded and len(lengths) == 0:
                 return [self._repeated(op, given[0], outputs[0])]
@@ -87,7 +88,7 @@ class Packer:
             raise NotBatchable(f"{op.name}: it mixes the rows of a sample")
         return self._on_rows(op, given, outputs)
 
-    def _output(self, position: int) -> tuple[Shaped, int | None, int | None]:
+    def _output(self, position: int) -> Output:
         """The shape of a result, with its packed axis in front, and the axis and its length. Raises NotBatchable."""
         shaped, axes = self.form.trace.shapes[position], self.form.axes(position)
         if len(axes) > 1:
@@ -136,37 +137,22 @@ class Packer:
         moved = tuple([place + 1 if place < axis else place for place in places])
         return {**args, "dim": moved if isinstance(given_dims, tuple) else moved[0]}
 
-    def _chosen(self, number: int, op: TraceOp, given: list[Packed], output: Any) -> Packed | None:
-        """Rows chosen from those of each node, if the operator does that along the packed axis; else None."""
-        rule = rule_of(op.name)
-        if rule not in _CHOOSING or number in self.form.numbered or not given or given[0].axis is None:
-            return None
-        (shape, dtype), axis, length = output
-        found = _how_chosen(op, rule, given, len(given[0].val.shape))
-        if found is None or (axis is None and given[0].axis and op.name != "select.int"):
-            return None
-        function, text = found
-        values = [each for each in given if each.axis is not None]
-        slots = [self._call(op).form(each.val, ANY, each.val.shape[1:]).slot for each in values]
-        if rule in _BY_INDICES:
-            slots += [self._owners(given[1].length), self._sizes(given[0].length)]
-        else:
-            slots += [self._sizes(each.length) for each in values]
-        (slot,) = self.writer.emit(function, slots, text)
-        if op.name == "select.int":
-            return Packed(Val(slot, shape, dtype, 1, shape))
-        return Packed(Val(slot, shape, dtype, shape[0] if axis is None else ANY, shape[1:]), axis, length)
-
-    def _convolved(self, op: TraceOp, given: list[Packed], output: tuple[Shaped, int | None, int | None]) -> Packed:
+    def _windowed(self, op: TraceOp, given: list[Packed], outputs: list[Any]) -> list[Packed]:
         value, *weights = given
-        (shape, dtype), axis, length = output
+        (shape, dtype), axis, length = outputs[0]
         if value.axis is None or axis != value.axis or any(not each.val.shared for each in weights):
             raise NotBatchable(f"{op.name}: not along the rows of each sample")
-        before, weight = self.form.trace.shapes[op.inputs[0]][0], weights[0].val.shape
-        windows = windows_of(dict(op.attrs), axis, before, self.form.trace.shapes[op.outputs[0]][0], weight)
-        slots = [each.val.slot for each in given] + [self._sizes(value.length), self._sizes(length)]
-        (slot,) = self.writer.emit(partial(convolved, axis=axis, windows=windows), slots, f"convolved {axis} {windows}")
-        return Packed(Val(slot, shape, dtype, ANY, (weight[0],)), axis, length)
+        if any(map(self.form.is_used, op.outputs[1:])):
+            raise NotBatchable(f"{op.name}: its places are used")
+        before, after = (self.form.trace.shapes[position][0] for position in (op.inputs[0], op.outputs[0]))
+        weight = weights[0].val.shape if weights else ()
+        run, text = windowed(op.name, dict(op.attrs), axis, before, after, weight)
+        whole = self._call(op).form(value.val, ANY, value.val.shape[1:])
+        slots = [whole.slot, *[each.val.slot for each in weights], self._sizes(value.length), self._sizes(length)]
+        (slot,) = self.writer.emit(run, slots, text)
+        rest = (weight[0],) if weight else shape[1:]
+        found = Packed(Val(slot, shape, dtype, ANY, rest), axis, length)
+        return [found] * len(outputs)  # places are not used
 
     def _recurrent(self, op: TraceOp, given: list[Packed], outputs: list[Any]) -> list[Packed]:
         args = {name: placed(value, given) for name, value in op.attrs}
@@ -191,7 +177,8 @@ class Packer:
         value, *own = given
         if value.axis is None or any(not each.val.shared for each in own):
             raise NotBatchable(f"{op.name}: weights differ by sample")
-        run, text = of_channels(op.name, {name: placed(item, given) for name, item in op.attrs}, value)
+        args = {name: placed(item, given) for name, item in op.attrs}
+        run, text = of_channels(op.name, args, value, outputs[-1][0][0])
         whole = self._call(op).form(value.val, ANY, value.val.shape[1:])
         slots = [whole.slot, *[each.val.slot for each in own], self._owners(value.length), self._sizes(value.length)]
         made = self.writer.emit(run, slots, text, len(outputs))
@@ -213,6 +200,11 @@ class Packer:
         call = self._call(op)
         slot = call.emit(shapes.expand, [call.form(value.val, ANY, aligned)], after)
         return Val(slot, shaped[0], shaped[1], ANY, after)
+
+    def _regrouped(self, op: TraceOp, value: Packed, output: Any) -> Packed:
+        """Rows of each node as fewer that are longer, or as more."""
+        (shape, _), axis, length = output
+        return Packed(self._call(op).form(value.val, ANY, shape[1:])._replace(shape=shape), axis, length)
 
     def _permuted(self, op: TraceOp, value: Packed, shaped: Shaped, axis: int) -> Val:
         order = shapes.order_of(op.name, dict(op.attrs), len(value.val.shape))
@@ -246,7 +238,7 @@ class Packer:
             if kept == shape:
                 return value
             text = f"without_axis{kept}"
-            (slot,) = self.writer.emit(_reshaped(kept), [val.slot], text)
+            (slot,) = self.writer.emit(reshaped(kept), [val.slot], text)
             return Packed(val._replace(slot=slot, shape=kept, rest=kept))
         rows = self._each(val, packed.length)
         wanted = (*(1,) * (rank - 1 - len(kept)), *kept)
@@ -259,7 +251,7 @@ class Packer:
         (slot,) = self.writer.emit(_rows_of, [one.slot, self._owners(length)], "rows_of")
         return one._replace(slot=slot, lead=ANY)
 
-    def _repeated(self, op: TraceOp, value: Packed, output: tuple[Shaped, int | None, int | None]) -> Packed:
+    def _repeated(self, op: TraceOp, value: Packed, output: Output) -> Packed:
         """Expands a value that each sample has once along an axis whose size differs."""
         shaped, axis, length = output
         if axis is None or value.val.shared:
@@ -274,35 +266,24 @@ class Packer:
         return Packed(Val(slot, shaped[0], shaped[1], ANY, after), axis, length)
 
 
+def _is_regrouped(value: Packed, output: Output, lengths: set[int | None]) -> bool:
+    """Tells whether a view has other rows than its base, which lie in the same order."""
+    (shape, dtype), axis, length = output
+    if value.axis is None or axis is None or length in lengths or dtype != value.val.dtype:
+        return False
+    return prod(value.val.shape[1 : value.axis + 1]) == 1 == prod(shape[1 : axis + 1])
+
+
+def _along_windows(op: TraceOp, value: Packed) -> bool:
+    """Tells whether the packed axis of a value is one of windows."""
+    if value.axis is None or op.name != "constant_pad_nd.default":
+        return bool(value.axis)
+    return any(margins_of(dict(op.attrs)["pad"], len(value.val.shape))[value.axis])
+
+
 def _of_each(slots: Sequence[int], outputs: Sequence[Any]) -> list[Packed]:
     """Results that each sample has once."""
     return [Packed(Val(slot, shape, dtype, 1, shape)) for slot, ((shape, dtype), _, _) in zip(slots, outputs)]
-
-
-def _how_chosen(op: TraceOp, rule: Any, given: Sequence[Packed], rank: int) -> tuple[Callable[..., Any], str] | None:
-    """A function of rows and their numbers for an operator along the packed axis, and its text; None for others."""
-    args, axes = dict(op.attrs), [each.axis for each in given]
-    dim = counted(rank, args["dims"][0] if rule is shapes.flipped and args["dims"] else args.get("dim", 0))
-    if set(axes) != {dim} or (rule is shapes.flipped and len(args["dims"]) != 1):
-        return None
-    if rule is shapes.concatenated:
-        return partial(choosing.joined, count=len(given)), f"joined {len(given)}"
-    if rule in _BY_INDICES:
-        index, listed = given[1].val, args.get("indices", (0,))
-        if dim or len(index.shape) != 1 or "int" not in index.dtype or len(listed) != 1 or listed[0] is None:
-            return None  # by several indices these are entries, not rows
-        if rule is not picking.added:
-            signed = rule is picking.indexed
-            return partial(choosing.picked, signed=signed), f"picked {signed}"
-        alpha = args.get("alpha", 1)
-        alike = op.name == "index_add.default" and given[2].length == given[1].length
-        return (partial(choosing.added, alpha=alpha), f"added {alpha}") if alike else None
-    if op.name == "select.int":
-        return partial(choosing.row_of_each, index=args["index"]), f"row {args['index']}"
-    if op.name == "slice.Tensor":
-        key = slice(args.get("start"), args.get("end"), args.get("step"))
-        return partial(choosing.sliced, key=key), f"{key}"
-    return (choosing.reversed_rows, "reversed rows") if rule is shapes.flipped else None
 
 
 def _without(shape: Shape, from_end: int) -> Shape:
@@ -317,10 +298,6 @@ def _viewed(op: TraceOp, value: Packed, shaped: Shaped, axis: int) -> Val:
     if prod(value.val.shape[1 : value.axis + 1]) != prod(shaped[0][1 : axis + 1]) or shaped[1] != value.val.dtype:
         raise NotBatchable(f"{op.name}: it mixes the rows of a sample")
     return value.val._replace(shape=shaped[0])
-
-
-def _reshaped(shape: Shape) -> Any:
-    return lambda tensor: tensor.reshape(shape)
 
 
 def _rows_of(tensor: Any, owners: Any) -> Any:

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.ragged.form import Form
-from gluonjit.engines.torch.rules import linear
+from gluonjit.engines.torch.ragged.windows import MEANS
+from gluonjit.engines.torch.rules import linear, losses
 from gluonjit.engines.torch.rules.table import rule_of
 from gluonjit.engines.torch.rules.values import NotBatchable, Shape, Shaped
 from gluonjit.engines.torch.trace import Attrs, Operand, Trace, TraceOp
@@ -21,6 +22,8 @@ from gluonjit.graph import intern_spec
 HOLE, BAR, COUNT, NUMBER = "hole", "bar", "count", "number"
 """What a padded program is given of a length: where padding is, -inf there and 0 elsewhere, and how many are not. And
 the number that each node has in place of an operator's own."""
+_COUNTED = ("mean.dim", "mean.default", *MEANS)
+"""Operators that divide by a number of entries."""
 
 
 Need = tuple[str, int, str]
@@ -88,14 +91,14 @@ class PaddedTrace:
         form = self.form
         found: dict[Need, None] = {}
         for place in places:
-            op = form.trace.ops[place]
+            op = form.ops[place]
             if place in form.numbered and takes_number(op):
                 found[NUMBER, place, form.trace.shapes[op.inputs[0]][1]] = None
             for position in (*op.inputs, *op.outputs):
                 for length in self.ragged(position).values():
                     found[HOLE, length, "bool"] = None
                     dtype = form.trace.shapes[position][1]
-                    if op.name.startswith("mean."):
+                    if op.name in _COUNTED or rule_of(op.name) is losses.elementwise:
                         found[COUNT, length, dtype] = None
                     elif rule_of(op.name) is linear.attention:
                         found[BAR, length, dtype] = None

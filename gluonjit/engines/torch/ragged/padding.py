@@ -1,35 +1,27 @@
 """Stages of a length, with nodes of many lengths at once: values are padded to the longest, and padding is kept out.
 
-What works along a length gets entries in place of padding that change nothing: zeros in a sum, -inf in a maximum or a
-softmax. An operator that could make padding infinite gets ones there.
+An operator that could make padding infinite gets ones there; `along` has what works along a length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from math import inf, prod
 from typing import Any
 
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.program import build
+from gluonjit.engines.torch.ragged.along import convolved, extended, is_whole, kept, lost, pooled, reduced
 from gluonjit.engines.torch.ragged.form import Form
-from gluonjit.engines.torch.ragged.padded import BAR, COUNT, NUMBER, PaddedTrace, takes_number
-from gluonjit.engines.torch.rules import layers, linear, picking, pointwise, reductions, shapes
+from gluonjit.engines.torch.ragged.padded import BAR, NUMBER, PaddedTrace, takes_number
+from gluonjit.engines.torch.ragged.windows import LARGEST, MEANS
+from gluonjit.engines.torch.rules import layers, linear, losses, picking, pointwise, reductions, shapes
 from gluonjit.engines.torch.rules.shapes import axis as counted
 from gluonjit.engines.torch.rules.table import RANDOM, operator_named, rule_of
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.trace import Operand, TraceOp
 from gluonjit.graph import operand_groups
 
-_FILLS: dict[str, Any] = {
-    **dict.fromkeys(("sum.dim_IntList", "sum.default", "mean.dim", "mean.default", "linalg_vector_norm.default"), 0.0),
-    **dict.fromkeys(("amax.default", "max.dim", "max.default", "argmax.default", "logsumexp.default"), -inf),
-    **dict.fromkeys(("amin.default", "min.dim", "min.default", "argmin.default"), inf),
-    **dict.fromkeys(("any.dim", "any.default"), False),
-    **dict.fromkeys(("all.dim", "all.default"), True),
-    **dict.fromkeys(("prod.dim_int", "prod.default"), 1.0),
-}
-"""Entries that change nothing in what is computed along a length."""
 _SMOOTH = set(
     "add sub rsub mul neg relu tanh sigmoid exp gelu silu leaky_relu elu hardtanh clamp clamp_min clamp_max abs "
     "maximum minimum eq ne lt le gt ge logical_not logical_and logical_or bitwise_not bitwise_and bitwise_or where "
@@ -142,60 +134,6 @@ def _elementwise(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[in
     return made
 
 
-def _neutral(padded: PaddedTrace, place: int, ragged: Mapping[int, int], axes: Set[int], value: Any) -> int:
-    """A value with this entry in place of padding along some axes; along others zeros, if it may be infinite there."""
-    if place in padded.wild:
-        place = padded.filled(place, {axis: length for axis, length in ragged.items() if axis not in axes}, 0.0)
-    return padded.filled(place, {axis: length for axis, length in ragged.items() if axis in axes}, value)
-
-
-def _reduced(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]:
-    if op.name not in _FILLS:
-        raise NotBatchable(f"{op.name}: not beside padding")
-    args, ragged = dict(op.attrs), padded.ragged(op.inputs[0])
-    rank = len(padded.shape(op.inputs[0]))
-    dims = args.get("dim")
-    listed = range(rank) if dims is None or dims == () else dims if isinstance(dims, tuple) else (dims,)
-    places = {counted(rank, dim) for dim in listed}
-    along = {axis: length for axis, length in ragged.items() if axis in places}
-    if op.name.startswith("arg") and dims is None and set(ragged) - {0}:
-        raise NotBatchable(f"{op.name}: places among all entries")
-    if args.get("dtype") is not None and along:
-        raise NotBatchable(f"{op.name}: into another dtype")
-    source = _neutral(padded, given[0], ragged, places, _FILLS[op.name])
-    if not op.name.startswith("mean.") or not along:
-        return padded.again(op, [source])
-    (shaped,) = padded.outputs(op)
-    name, kept = ("sum.default", ()) if op.name == "mean.default" else ("sum.dim_IntList", ("dim", "keepdim"))
-    attrs = tuple([(name, value) for name, value in op.attrs if name in ("self", *kept)])
-    (found,) = padded.emit(name, [source], attrs, [shaped])
-    for length in along.values():
-        count = padded.need(COUNT, length, shaped[1])
-        attrs = (("self", Operand(0)), ("other", Operand(1)))
-        (found,) = padded.emit("div.Tensor", [found, count], attrs, [shaped])
-    rest = prod([size for axis, size in enumerate(padded.shape(op.inputs[0])) if axis in places and axis not in along])
-    if rest != 1:
-        (found,) = padded.emit("div.Scalar", [found], (("self", Operand(0)), ("other", float(rest))), [shaped])
-    return (found,)
-
-
-def _softmax(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]:
-    """Softmax: -inf beside it; rows of padding are zeros, as they could be of -inf alone."""
-    name, ragged = op.name.split(".")[0], padded.ragged(op.inputs[0])
-    if name == "cumsum":
-        return padded.again(op, given)
-    if name not in ("_softmax", "_log_softmax"):
-        raise NotBatchable(f"{op.name}: not beside padding")
-    dim = counted(len(padded.shape(op.inputs[0])), dict(op.attrs)["dim"])
-    along = {axis: length for axis, length in ragged.items() if axis == dim}
-    (found,) = padded.again(op, [_neutral(padded, given[0], ragged, {dim}, -inf)])
-    if name == "_log_softmax":
-        found = padded.filled(found, along, 0.0)
-    else:
-        padded.held[found] = frozenset(along)
-    return (found,)
-
-
 def _product(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]:
     one, two = [_argument(op, name) for name in _PRODUCTS[op.name]]
     ranks = [len(padded.trace.shapes[given[place]][0]) for place in (one, two)]
@@ -261,26 +199,6 @@ def _made(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]
     return padded.again(op, given, size=padded.shape(op.outputs[0]))
 
 
-def _pooled(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]:
-    """The largest of a whole length."""
-    args, ragged = dict(op.attrs), padded.ragged(op.inputs[0])
-    before, after = padded.shape(op.inputs[0]), padded.shape(op.outputs[0])
-    pads = args.get("padding", (0, 0))
-    dilations = args.get("dilation", (1, 1))
-    rank = len(before)
-    if not ragged:
-        return padded.again(op, given)
-    if any(pads) or any(size != 1 for size in dilations) or padded.ragged(op.outputs[0]) or min(ragged) < rank - 2:
-        raise NotBatchable(f"{op.name}: not of a whole length")
-    kernel = list(args["kernel_size"])
-    for axis in ragged:
-        if after[axis] != 1:
-            raise NotBatchable(f"{op.name}: not of a whole length")
-        kernel[axis - rank] = before[axis]
-    source = padded.filled(given[0], ragged, -inf)
-    return padded.again(op, [source], kernel_size=tuple(kernel), stride=tuple(kernel))
-
-
 Write = Callable[[PaddedTrace, TraceOp, list[int]], tuple[int, ...]]
 _WRITERS: list[tuple[tuple[Any, ...], Write]] = [
     (_AS_THEY_ARE, _moved),
@@ -288,25 +206,28 @@ _WRITERS: list[tuple[tuple[Any, ...], Write]] = [
     ((shapes.cut,), _sliced),
     ((shapes.concatenated, shapes.stacked), _joined),
     ((pointwise.pointwise, pointwise.masked, pointwise.filled), _elementwise),
-    ((reductions.reduced,), _reduced),
-    ((reductions.kept,), _softmax),
+    ((reductions.reduced,), reduced),
+    ((reductions.kept,), kept),
     ((linear.attention,), _attention),
     ((picking.picked, picking.gathered), _picked),
     ((picking.embedded, picking.classified), lambda padded, op, given: padded.again(op, given)),
     ((layers.layer_norm,), _normalized),
+    ((losses.elementwise,), lost),
 ]
 """How operators are written, by their rules."""
 _BY_NAME: dict[str, Write] = {
     **dict.fromkeys(_PRODUCTS, _product),
     **dict.fromkeys(("new_zeros.default", "new_ones.default", "new_full.default"), _made),
-    "max_pool2d_with_indices.default": _pooled,
+    **dict.fromkeys((*LARGEST, *MEANS), pooled),
+    "convolution.default": convolved,
+    "constant_pad_nd.default": extended,
 }
 
 
 def write(padded: PaddedTrace, number: int) -> None:
     """Writes an operator of the form. Raises NotBatchable where it cannot be kept from padding."""
-    op = padded.form.trace.ops[number]
-    form, rule = padded.form, rule_of(op.name)
+    form, op = padded.form, padded.form.ops[number]
+    rule = rule_of(op.name)
     given = [padded.known[position] for position in op.inputs]
     random = RANDOM in operator_named(op.name).tags and rule is not linear.attention  # which has no dropout
     if (
@@ -328,15 +249,22 @@ def write(padded: PaddedTrace, number: int) -> None:
         raise NotBatchable(f"{op.name}: of a product of lengths")
     if number in form.numbered and how is _elementwise:
         made = _with_numbers(padded, number, op, given)
-    elif number in form.numbered and how not in (_viewed, _made, _pooled) and not _is_beginning(padded, op):
+    elif number in form.numbered and not _fits_numbers(padded, op, how, form.numbered[number]):
         raise NotBatchable(f"{op.name}: of numbers that differ")
-    elif wild and how not in (_reduced, _softmax, *passing) and not (how is _attention and wild == {given[-1]}):
+    elif wild and how not in (reduced, kept, *passing) and not (how is _attention and wild == {given[-1]}):
         raise NotBatchable(f"{op.name}: of what may be infinite")
     else:
         made = how(padded, op, given)
     if wild and how in passing:
         padded.wild.update(made)
     padded.known.update(zip(op.outputs, made))
+
+
+def _fits_numbers(padded: PaddedTrace, op: TraceOp, how: Write, differ: set[str]) -> bool:
+    """Tells whether the numbers of an operator that differ follow from the sizes of its values."""
+    if how is extended:
+        return all([name.startswith("pad.") and int(name[4:]) % 2 for name in differ])  # behind the last
+    return how in (_viewed, _made) or (how is pooled and is_whole(padded, op)) or _is_beginning(padded, op)
 
 
 def _with_numbers(padded: PaddedTrace, number: int, op: TraceOp, given: Sequence[int]) -> tuple[int, ...]:

@@ -44,12 +44,12 @@ def on_random_rows(
     numbers = [[random_rows(draw, spec) for spec in specs] for specs in operands]
     positive = [[rows.abs() if rows.is_floating_point() else rows for rows in of] for of in numbers]
     # Roots and logarithms want these, and so does what wants probabilities; others, numbers of words that are no 0 and
-    # masks that leave something, which not each random one does.
-    masks = [_decided_by(numbers, whole, truth) for whole, truth in ((1, None), (1, False), (1, True))]
-    for given in (numbers, positive, *masks):
+    # masks that leave something, which not each random one does, or the only row of a table.
+    decided = ((1, None), (1, False), (1, True), (0, None))
+    for given in (numbers, positive, *[_decided_by(numbers, whole, truth) for whole, truth in decided]):
         try:
             found = run(given)
-        except RuntimeError:  # of an operator that looks at its numbers, such as `binary_cross_entropy`
+        except (RuntimeError, IndexError):  # of an operator that looks at its numbers, as `binary_cross_entropy` does
             continue
         if not bool(torch.stack([rows.isnan().any() for rows in found]).any()):  # read once, too
             return given, found
@@ -82,11 +82,12 @@ def are_near(found: Any, wanted: Any, tolerance: float) -> Any:
 
 
 def random_rows(draw: Any, spec: Any) -> Any:
-    """Rows of `NODES` operands."""
+    """Rows of `NODES` operands: of whole numbers 0 and 1, which most tables have."""
     drawn = torch.rand((NODES * spec.rows, *spec.row_shape), generator=draw) * 2 - 1
-    if spec.dtype == "bool":  # as which all others are true
+    dtype = dtype_named(spec.dtype)
+    if not dtype.is_floating_point and not dtype.is_complex:
         drawn = drawn > 0
-    return drawn.to(dtype_named(spec.dtype)).to(device_named(spec.device))
+    return drawn.to(dtype).to(device_named(spec.device))
 
 
 def _all_alone(kinds: Sequence[Kind], numbers: _Numbers) -> list[Any]:

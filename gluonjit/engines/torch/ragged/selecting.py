@@ -1,0 +1,138 @@
+"""Writes operators down that choose or join rows of each node: `choosing` has the functions that run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+from gluonjit.engines.torch.ragged import choosing
+from gluonjit.engines.torch.ragged.form import Form
+from gluonjit.engines.torch.ragged.stages import Packed
+from gluonjit.engines.torch.rules import picking, shapes
+from gluonjit.engines.torch.rules.shapes import axis as counted
+from gluonjit.engines.torch.rules.table import rule_of
+from gluonjit.engines.torch.rules.values import ANY, OperatorCall, Shape, Shaped, Val, Writer
+from gluonjit.engines.torch.trace import TraceOp
+
+_BY_INDICES = (picking.picked, picking.indexed, picking.added)
+_CHOOSING = (shapes.cut, shapes.flipped, *_BY_INDICES)
+"""Rules of what chooses rows, where it works along the packed axis."""
+_END = 1 << 62  # what comes after it is no end of a slice
+Output = tuple[Shaped, int | None, int | None]  # with the packed axis in front, that axis, and its length
+Slots = Callable[[Any], int]
+
+
+class Selector:
+    """Writes operators down that work along the packed axis of values by choosing rows.
+
+    owners, sizes: functions from a length to the slot of the node of each of its rows, and of the rows of each node.
+    """
+
+    def __init__(self, form: Form, writer: Writer, owners: Slots, sizes: Slots) -> None:
+        self._form = form
+        self._writer = writer
+        self._owners = owners
+        self._sizes = sizes
+
+    def write(self, number: int, op: TraceOp, given: list[Packed], output: Output) -> Packed | None:
+        """Writes an operator down if it chooses or joins rows of each node; else returns None."""
+        rule = rule_of(op.name)
+        if rule is shapes.concatenated:
+            return self._joined(op, given, output)
+        if rule not in _CHOOSING or not given or given[0].axis is None:
+            return None
+        if number in self._form.numbered:
+            return self._cut(op, given[0], output, self._form.numbered[number])
+        (shape, dtype), axis, _ = output
+        found = _how_chosen(op, rule, given, len(given[0].val.shape))
+        if found is None or (axis is None and op.name != "select.int" and prod(shape[: given[0].axis]) != 1):
+            return None
+        function, text = found
+        values = [each for each in given if each.axis is not None]
+        slots = [self._rows(op, each).slot for each in values]
+        if rule in _BY_INDICES:
+            slots += [self._owners(given[1].length), self._sizes(given[0].length)]
+        else:
+            slots += [self._sizes(each.length) for each in values]
+        (slot,) = self._writer.emit(function, slots, text)
+        if op.name == "select.int":
+            return Packed(Val(slot, shape, dtype, 1, shape))
+        return self._rows_of_each(slot, output, given[0].axis)
+
+    def _rows(self, op: TraceOp, value: Packed) -> Val:
+        return OperatorCall(op.name, None, {}, [], self._writer).form(value.val, ANY, value.val.shape[1:])
+
+    def _rows_of_each(self, slot: int, output: Output, place: int) -> Packed:
+        """Rows that were chosen along an axis: packed, or as many of each node."""
+        (shape, dtype), axis, length = output
+        if axis is not None:
+            return Packed(Val(slot, shape, dtype, ANY, shape[1:]), axis, length)
+        if not place:
+            return Packed(Val(slot, shape, dtype, shape[0], shape[1:]))
+        (slot,) = self._writer.emit(reshaped((-1, *shape)), [slot], f"as {shape}")
+        return Packed(Val(slot, shape, dtype, 1, shape))
+
+    def _joined(self, op: TraceOp, given: list[Packed], output: Output) -> Packed | None:
+        """The rows of several values, one after the other for each node; some have as many in each."""
+        (shape, dtype), axis, length = output
+        dim = counted(len(shape), dict(op.attrs).get("dim", 0))
+        if axis != dim or {each.axis for each in given} - {None} != {dim}:
+            return None
+        spread = OperatorCall(op.name, None, {}, [], self._writer).spread
+        slots = [(spread(each.val) if each.axis is None else self._rows(op, each)).slot for each in given]
+        fixed = tuple([each.val.shape[dim] if each.axis is None else 0 for each in given])
+        slots += [self._sizes(each.length) for each in given if each.axis is not None]
+        run = partial(choosing.joined, fixed=fixed, dim=dim)
+        (slot,) = self._writer.emit(run, slots, f"joined {fixed} {dim}")
+        return Packed(Val(slot, shape, dtype, ANY, shape[1:]), axis, length)
+
+    def _cut(self, op: TraceOp, value: Packed, output: Output, differ: set[str]) -> Packed | None:
+        """The rows that a slice keeps whose beginning or end differs, as many as its result has; else None."""
+        args, ((shape, _), axis, length) = dict(op.attrs), output
+        place = value.axis
+        if op.name != "slice.Tensor" or place is None or counted(len(shape), args.get("dim", 0)) != place:
+            return None
+        if axis != place and (axis is not None or prod(shape[:place]) != 1):
+            return None
+        start, end, step = args.get("start") or 0, args.get("end"), args.get("step", 1)
+        if differ == {"start"} and step == 1 and (end is None or end >= _END):
+            start = None  # the last ones
+        elif differ != {"end"}:
+            return None
+        slots = [self._rows(op, value).slot, self._sizes(value.length)]
+        slots += [] if axis is None else [self._sizes(length)]
+        most = shape[place] if axis is None else 0
+        run = partial(choosing.counted, start=start, step=step, most=most)
+        (slot,) = self._writer.emit(run, slots, f"counted {start} {step} {most}")
+        return self._rows_of_each(slot, output, place)
+
+
+def _how_chosen(op: TraceOp, rule: Any, given: Sequence[Packed], rank: int) -> tuple[Callable[..., Any], str] | None:
+    """A function of rows and their numbers for an operator along the packed axis, and its text; None for others."""
+    args, axes = dict(op.attrs), [each.axis for each in given]
+    dim = counted(rank, args["dims"][0] if rule is shapes.flipped and args["dims"] else args.get("dim", 0))
+    if set(axes) != {dim} or (rule is shapes.flipped and len(args["dims"]) != 1):
+        return None
+    if rule in _BY_INDICES:
+        index, listed = given[1].val, args.get("indices", (0,))
+        if dim or len(index.shape) != 1 or "int" not in index.dtype or len(listed) != 1 or listed[0] is None:
+            return None  # by several indices these are entries, not rows
+        if rule is not picking.added:
+            signed = rule is picking.indexed
+            return partial(choosing.picked, signed=signed), f"picked {signed}"
+        alpha = args.get("alpha", 1)
+        alike = op.name == "index_add.default" and given[2].length == given[1].length
+        return (partial(choosing.added, alpha=alpha), f"added {alpha}") if alike else None
+    if op.name == "select.int":
+        return partial(choosing.row_of_each, index=args["index"]), f"row {args['index']}"
+    if op.name == "slice.Tensor":
+        key = slice(args.get("start"), args.get("end"), args.get("step"))
+        return partial(choosing.sliced, key=key), f"{key}"
+    return (choosing.reversed_rows, "reversed rows") if rule is shapes.flipped else None
+
+
+def reshaped(shape: Shape) -> Any:
+    """Returns a function that gives tensors a shape."""
+    return lambda tensor: tensor.reshape(shape)

@@ -1,0 +1,140 @@
+"""Windows, statistics, orders and joins along a length run for nodes of many lengths at once."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+import gluonjit
+from gluonjit.engines.torch.ragged import choosing
+from gluonjit.engines.torch.ragged.building import LengthProgram
+from tests.torch.test_lengths import C, Model, assert_as_eagerly, both, tokens
+
+MINIBATCHES = ((6, 4), (5, 7, 6, 8), (4, 9, 9, 5, 12, 6), (11, 30, 7, 9, 10))
+
+
+def turned(x: Any) -> Any:
+    """(n, C) as a convolution takes it."""
+    return x.t().unsqueeze(0)
+
+
+def weight(net: Model, *shape: int) -> Any:
+    count = int(np.prod(shape))
+    return net.places.flatten()[:count].view(shape)
+
+
+def upright(net: Model, x: Any) -> Any:
+    """A picture of a few lines, any number of columns wide."""
+    lines = F.relu(F.conv2d(x.t().view(1, 2, C // 2, len(x)), weight(net, 3, 2, 3, 3), padding=1))
+    return F.max_pool2d(lines, 2).mean((2, 3))
+
+
+def scaled(net: Model, x: Any) -> Any:
+    mean, spread = net.places[0, :C].detach(), net.places[1, :C].detach().abs() + 0.5
+    return F.batch_norm(turned(x), mean, spread, net.norm.weight, net.norm.bias).amax(2)
+
+
+ALONG: dict[str, Callable[..., Any]] = {
+    "padded before": lambda net, x: net.narrow(F.pad(turned(x), (2, 0))).relu().amax(2),
+    "padded with a number": lambda net, x: F.pad(x, (0, 0, 1, 2), value=1.5).cos().mean(0),
+    "padded on all sides": lambda net, x: F.pad(x, (1, 0, 1, 2), value=0.5).square().sum(0),
+    "cut by padding": lambda net, x: F.pad(turned(x), (-1, -2)).square().sum(2),
+    "the largest of windows": lambda net, x: F.max_pool1d(turned(net.q(x)).relu(), 2).sum(2),
+    "the largest of windows that overlap": lambda net, x: F.max_pool1d(turned(x).relu(), 3, 1, 1).sum(2),
+    "the largest of what is left, too": lambda net, x: F.max_pool1d(turned(x), 3, ceil_mode=True).sum(2),
+    "means of windows": lambda net, x: F.avg_pool1d(turned(net.q(x)), 3, 2, 1).square().sum(2),
+    "the largest of all": lambda net, x: F.adaptive_max_pool1d(turned(net.q(x)).relu(), 1).flatten(),
+    "the mean of all": lambda net, x: F.adaptive_avg_pool1d(turned(net.q(x)), 1).flatten(),
+    "the mean of as many": lambda net, x: F.avg_pool1d(turned(net.q(x)), len(x)).flatten(),
+    "a picture": upright,
+    "each channel by itself": lambda net, x: (
+        F.conv1d(turned(x), weight(net, C, 1, 3), padding=1, groups=C).relu().sum(2)
+    ),
+    "channels in groups": lambda net, x: (
+        F.conv1d(turned(x), weight(net, 6, C // 2, 3), stride=2, groups=2).sum(2).tanh()
+    ),
+    "a convolution the other way": lambda net, x: (
+        F.conv_transpose1d(turned(x), weight(net, C, 3, 3), net.out.bias, stride=2).tanh().sum(2)
+    ),
+    "normalized by running statistics": scaled,
+    "normalized in groups": lambda net, x: F.group_norm(turned(x), 2, net.norm.weight, net.norm.bias).amax(2),
+    "normalized in channels": lambda net, x: F.instance_norm(turned(x)).square().square().mean(2),
+    "variances": lambda net, x: torch.cat([x.var(0), x.t().var(1, unbiased=False), x.var(0, keepdim=True)[0]]),
+    "deviations": lambda net, x: net.out(x.std(0)) / (1 + x.std()),
+    "the variance of all": lambda net, x: net.out(x[0]) * x.var(),
+    "the highest": lambda net, x: net.q(x).topk(2, 0).values.mean(0) - net.q(x).topk(2, 0, largest=False).values.sum(0),
+    "in order": lambda net, x: net.out(x.sort(0).values[-1]) + net.out(x.sort(0, descending=True).values[1]),
+    "the second": lambda net, x: net.q(x).kthvalue(2, 0).values,
+    "products so far": lambda net, x: (x.sigmoid().cumprod(0) * x).sum(0),
+    "the largest so far": lambda net, x: (x.cummax(0).values * x).sum(0),
+    "a row for all before": lambda net, x: (torch.softmax(torch.cat([net.seed[0], x]) @ x.t(), -1) @ x)[0],
+    "rows of its own between": lambda net, x: net.q(torch.cat([x, x.mean(0, keepdim=True), x[:2]])).relu().sum(0),
+    "columns beside": lambda net, x: torch.cat([x.t(), net.norm.weight[:, None]], 1).cos().sum(1),
+    "repeated": lambda net, x: (
+        (x[0].repeat(len(x), 1) * x).sum(0) + (net.norm.bias.repeat(len(x), 1) + x).tanh().sum(0)
+    ),
+    "to a place by its length": lambda net, x: (
+        net.out(x[: len(x) - 2] * x[2 : len(x)] + x[1 : len(x) - 1]).tanh().sum(0)
+    ),
+    "the last by its length": lambda net, x: x[len(x) - 2 :].cos().sum(0),
+    "losses of rows": lambda net, x: (
+        F.binary_cross_entropy_with_logits(x[:, 0], (x[:, 1] > 0).float())
+        + F.binary_cross_entropy(x[:, 0].sigmoid(), x[:, 1].sigmoid(), reduction="sum")
+        + F.smooth_l1_loss(x[1:], x[:-1])
+        + F.mse_loss(x, x.flip(0), reduction="none").sum(0)
+    ),
+    "padded to the most": lambda net, x: F.pad(net.q(x), (0, 0, 0, 40 - len(x)), value=0.3).cos().sum(0),
+    "the first of one sample": lambda net, x: F.scaled_dot_product_attention(net.q(x)[None, :3], x[None], x[None]).sum(
+        1
+    ),
+    "each twice": lambda net, x: (x.repeat_interleave(2, 0).cumsum(0) * 0.1).tanh().sum(0),
+    "windows": lambda net, x: net.q(x).unfold(0, 3, 1).square().sum((0, 2)),
+}
+
+
+@pytest.mark.parametrize("name", ALONG)
+def test_along_a_length(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = []
+    original = LengthProgram.run
+    monkeypatch.setattr(LengthProgram, "run", lambda self, *args: alone.append(self) or original(self, *args))
+    eager, net = both(ALONG[name])
+    for lengths in MINIBATCHES:
+        alone.clear()
+        report = assert_as_eagerly(eager, net, [(each,) for each in tokens(*lengths, seed=lengths[0])])
+    assert report.kinds["Model"].launches == 1
+    assert not alone
+
+
+def test_equal_rows_have_no_variance() -> None:
+    eager, net = both(lambda net, x: torch.cat([x.std(0), x.var(0)]))
+    samples = [(torch.full((length,), 3),) for length in (4, 6, 5, 7)]
+    with torch.no_grad():
+        for each in (samples, samples[::-1]):
+            with gluonjit.batching(granularity="cell"):
+                found = [net(*sample) for sample in each]
+            assert not any(result.any() for result in found) and not any(eager(*sample).any() for sample in each)
+
+
+def test_halves() -> None:
+    eager, net = both(lambda net, x: x[: len(x) // 2].sum(0).tanh() - x[len(x) // 2 :].sum(0).sin())
+    for lengths in MINIBATCHES:
+        report = assert_as_eagerly(eager, net, [(each,) for each in tokens(*lengths, seed=lengths[0])])
+    assert report.kinds["Model"].launches == 2  # even and odd lengths
+
+
+def test_places_of_the_highest_depend_on_how_many_there_are() -> None:
+    eager, net = both(lambda net, x: x.gather(0, x.topk(2, 0).indices.sort(0).values).cos()[0])
+    for lengths in MINIBATCHES:
+        assert_as_eagerly(eager, net, [(each,) for each in tokens(*lengths, seed=lengths[0])])
+
+
+def test_as_many_rows_as_are_kept() -> None:
+    rows, sizes, kept = torch.arange(9.0)[:, None], np.array([5, 4]), np.array([2, 1])
+    for start, step, wanted in ((1, 2, [1, 3, 6]), (None, 1, [3, 4, 8]), (-3, 1, [2, 3, 6])):
+        found = choosing.counted(rows, sizes, kept, start=start, step=step, most=0)
+        assert found.flatten().tolist() == wanted
+    assert choosing.counted(rows, sizes, start=None, step=1, most=2).flatten().tolist() == [3, 4, 7, 8]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from collections.abc import Callable, Iterator
 from itertools import cycle
 from typing import Any
@@ -14,7 +15,7 @@ import gluonjit
 from gluonjit.analysis.pace import Pace, StretchOutcome
 from gluonjit.errors import CaptureError, OptionError
 from gluonjit.hybrid import LOCAL
-from gluonjit.hybrid.choose import pacing
+from gluonjit.hybrid.choose import clock, pacing
 from gluonjit.hybrid.run.engine import engine_of
 
 Tree = tuple[int, list[Any]]
@@ -443,7 +444,8 @@ class _Engine:
 def stretch_of(monkeypatch: pytest.MonkeyPatch, calls: int, seconds: float, traced: float) -> pacing.CallStretch:
     """A batched stretch of so many calls, which took so long, as a clock says that a test moves."""
     now = [0.0]
-    monkeypatch.setattr(pacing, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(clock, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(pacing, "CLOCK", clock.Clock())
     monkeypatch.setattr(Pace, "wants_eager", property(lambda self: False))
     monkeypatch.setattr(pacing, "FORCED", [])
     found = pacing.CallStretch(LOCAL.state, pacing.Paces(True), False, _Engine())
@@ -489,7 +491,7 @@ def test_a_trial_ends_where_its_calls_alone_are_slower_than_eager_ones(
     stretch = stretch_of(monkeypatch, 0, 0.0, 0.0)
     stretch.pace.unit, stretch.pace.seconds = 1.0, 1e6
     now = [0.0]
-    monkeypatch.setattr(pacing, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(clock, "perf_counter", lambda: now[0])
     stretch.last, abandoned = 0.0, False
     for _ in range(12):
         pacing.begin(LOCAL.state, pacing.Paces(True), False, _Engine())
@@ -510,7 +512,7 @@ def test_a_long_pause_ends_a_stretch_of_eager_inference(
     """Nothing else tells how many calls come together: a pause that is like others, or short, tells nothing."""
     monkeypatch.setattr(pacing, "FORCED", [])
     now, paces = [0.0], pacing.Paces(True)
-    monkeypatch.setattr(pacing, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(clock, "perf_counter", lambda: now[0])
     monkeypatch.setattr(pacing.HERE, "stretch", None)
     for number in range(40):
         now[0] += pauses[number % 4 == 0]
@@ -526,3 +528,37 @@ def test_inference_of_as_many_calls_as_training_has(monkeypatch: pytest.MonkeyPa
     paces = pacing.Paces(True)
     paces.phases[True].add(StretchOutcome(True, 1.0, 8))
     assert pacing.CallStretch(LOCAL.state, paces, False, _Engine()).most == 8
+
+
+def test_the_clock_stands_still_while_the_collector_looks_at_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1.0]
+    monkeypatch.setattr(clock, "perf_counter", lambda: now[0])
+    before, measuring = list(gc.callbacks), clock.Clock()
+
+    def pause(generation: int, seconds: float) -> None:
+        for phase in ("start", "stop"):
+            for hears in gc.callbacks[len(before) :]:
+                hears(phase, {"generation": generation, "collected": 0, "uncollectable": 0})
+            now[0] += seconds if phase == "start" else 0.0
+
+    pause(2, 4.0)
+    assert measuring.now() == 5.0  # nobody measures
+    measuring.start(), measuring.start()
+    pause(2, 7.0)
+    pause(1, 0.5)
+    assert measuring.now() == 5.5
+    measuring.stop()
+    pause(2, 7.0)
+    measuring.stop()
+    assert measuring.now() == 5.5 and gc.callbacks == before
+
+
+def test_stretches_leave_no_callback_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pacing, "CLOCK", clock.Clock())
+    before = list(gc.callbacks)
+    for end in (pacing.close, pacing.drop):
+        begun = pacing.begin(LOCAL.state, pacing.Paces(True), True, _Engine())
+        begun.leave()
+        assert len(gc.callbacks) == len(before) + 1
+        end()
+        assert gc.callbacks == before

@@ -11,12 +11,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from math import inf
-from time import perf_counter
 from typing import Any
 from weakref import WeakSet
 
 from gluonjit.analysis.pace import Pace, PaceSummary, StretchOutcome
 from gluonjit.analysis.ways import Setting
+from gluonjit.hybrid.choose.clock import CLOCK
 from gluonjit.hybrid.options import EAGER, Options
 
 _PAUSE = 10.0  # calls: a longer time between two of them does not count
@@ -160,15 +160,17 @@ class CallStretch:
         self.marked = 0.0, 0  # seconds and traces when the last call began
         self.way = ""
         self.pauses = False  # the rest of this call runs eagerly
+        if self.timed:
+            CLOCK.start()
         if self.timed and pace.compares:
             self.wait()
-        self.last = perf_counter()
+        self.last = CLOCK.now()
 
     def enter(self) -> None:
         """Begins work: a call, a flush or a backward pass, possibly nested."""
         self.inside += 1
         if self.inside == 1:
-            now = perf_counter()
+            now = CLOCK.now()
             gap = now - self.last
             if gap < (self.pause or _PAUSE * self.seconds / max(self.calls - 1, 1)):
                 self.seconds += gap
@@ -178,7 +180,7 @@ class CallStretch:
         """Ends work."""
         self.inside -= 1
         if not self.inside:
-            now = perf_counter()
+            now = CLOCK.now()
             self.seconds += now - self.last
             self.last = now
 
@@ -200,7 +202,7 @@ class CallStretch:
 
     def parted(self) -> bool:
         """Tells whether the pause before the next call is so long that results were read and samples made in it."""
-        pause = perf_counter() - self.last
+        pause = CLOCK.now() - self.last
         longest, self.apart = self.apart, max(self.apart, pause)
         return self.calls > 1 and pause > max(_APART * longest, _MARKS * self.seconds / self.calls)
 
@@ -240,14 +242,21 @@ class CallStretch:
             self.took.append(self.seconds - seconds)
 
     def _so_far(self) -> float:
-        return self.seconds + (perf_counter() - self.last if self.inside else 0.0)
+        return self.seconds + (CLOCK.now() - self.last if self.inside else 0.0)
 
     def _rate(self) -> float:
         return (self._so_far() - self.traced) / self.calls
 
+    def drop(self) -> None:
+        """Ends it without counting it."""
+        self.count()
+        if self.timed:
+            CLOCK.stop()
+
     def close(self) -> None:
         """Adds its time."""
         if not self.calls or not self.free:
+            self.drop()
             return
         if self.timed and self.pace.compares:
             self.enter()
@@ -258,6 +267,7 @@ class CallStretch:
             self.explores.give_up(self.pace.training)
         rate = self._rate() if self.whole else self.rate
         seconds = self.seconds if self.timed else 0.0
+        self.drop()
         unlike = self.unlike or self.traced > _SLIGHT * self.seconds
         self.pace.add(
             StretchOutcome(
@@ -399,7 +409,7 @@ def drop() -> None:
     """Ends a stretch without counting it."""
     stretch, HERE.stretch = HERE.stretch, None
     if stretch is not None:
-        stretch.count()
+        stretch.drop()
 
 
 class _Work:
@@ -435,12 +445,12 @@ class _Trace:
     __slots__ = ()
 
     def __enter__(self) -> None:
-        HERE.begun = perf_counter()
+        HERE.begun = CLOCK.now()
 
     def __exit__(self, *error: object) -> None:
         stretch = HERE.stretch
         if stretch is not None:
-            stretch.traced += perf_counter() - HERE.begun
+            stretch.traced += CLOCK.now() - HERE.begun
             stretch.traces += 1
 
 

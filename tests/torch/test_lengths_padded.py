@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from typing import Any, Callable
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+import gluonjit
 from gluonjit.engines.torch.ragged import choosing, running
 from gluonjit.engines.torch.ragged.building import LengthProgram
 from gluonjit.engines.torch.ragged.padding import PaddedProgram
@@ -138,6 +140,44 @@ def test_a_beginning_that_short_sentences_have_not_all_of() -> None:
     eager, net = both(lambda net, x: net.out(x[:6] + x[:6].mean(0)))
     for lengths in ((5, 3), (4, 6, 5), (2, 3, 8), (9, 7, 4, 12)):
         assert_as_eagerly(eager, net, [(each,) for each in tokens(*lengths, seed=lengths[0])])
+
+
+class Numbered(Model):
+    """A model for a sentence and a number."""
+
+    def forward(self, words: Any, number: Any) -> Any:
+        return self.body(self, self.embed(words), number)
+
+
+NUMBERED: dict[str, tuple[Callable[..., Any], Any]] = {
+    "where a table begins": (
+        lambda net, x, start: net.out(torch.softmax(x @ x.t(), -1) @ (x + net.places[start : start + len(x), :C])),
+        [[(6, 0), (7, 0)], [(5, 0), (3, 7), (4, 2)], [(4, 4), (5, 5), (6, 6)]],
+    ),
+    "what is filled in": (
+        lambda net, x, value: torch.softmax(x @ x.t() * x.new_full((len(x), len(x)), value), -1) @ x,
+        [[(6, 1.0), (7, 1.0)], [(5, 2.0), (8, 3.0), (7, 1.0)]],
+    ),
+    "windows of less than a length": (
+        lambda net, x, size: F.max_pool1d((torch.softmax(x @ x.t(), -1) @ net.q(x)).t()[None], size)[0, :, 0],
+        [[(3, 3), (4, 4)], [(5, 4), (7, 5), (3, 3), (6, 6)]],
+    ),
+    "strides of a convolution": (
+        lambda net, x, stride: F.conv1d(x.t()[None], net.narrow.weight, stride=stride, padding=1)[0].t(),
+        [[(6, 3), (5, 5)], [(8, 2), (11, 4), (6, 3)]],  # one window has no stride
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERED)
+def test_numbers_that_are_no_lengths_in_later_calls(name: str) -> None:
+    body, minibatches = NUMBERED[name]
+    torch.manual_seed(0)
+    eager = Numbered(body)
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True)
+    for pairs in minibatches:
+        words = tokens(*[length for length, _ in pairs], seed=len(pairs))
+        assert_as_eagerly(eager, net, [(each, number) for each, (_, number) in zip(words, pairs)])
 
 
 def test_two_lengths_that_were_equal_at_first() -> None:

@@ -103,14 +103,21 @@ def kept(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]:
     return (found,)
 
 
-def is_whole(padded: PaddedTrace, op: TraceOp) -> bool:
+def _is_whole(padded: PaddedTrace, op: TraceOp) -> bool:
     """Tells whether pooling is over all that there is along each axis whose size differs."""
-    args, shape = dict(op.attrs), padded.form.trace.shapes[op.inputs[0]][0]
-    sizes = args.get("kernel_size") or args["output_size"]
-    whole = [shape[axis] if "kernel_size" in args else 1 for axis in padded.ragged(op.inputs[0])]
-    places = [axis - len(shape) for axis in padded.ragged(op.inputs[0])]
-    plain = not any(args.get("padding") or ()) and all(size == 1 for size in args.get("dilation") or ())
-    return plain and min(places) >= -len(sizes) and [sizes[place] for place in places] == whole
+    args, ragged = dict(op.attrs), padded.ragged(op.inputs[0])
+    rank, sizes = len(padded.shape(op.inputs[0])), args.get("kernel_size") or args["output_size"]
+    places = {axis: len(sizes) + axis - rank for axis in ragged}
+    if (
+        min(places.values()) < 0
+        or any(args.get("padding") or ())
+        or any(size != 1 for size in args.get("dilation") or ())
+    ):
+        return False
+    if "output_size" in args:
+        return not padded.form.differing(op) and all(sizes[place] == 1 for place in places.values())
+    kernels = [padded.form.numbers.get((op.outputs[0], "kernel_size", place)) for place in places.values()]
+    return kernels == list(ragged.values())
 
 
 def lost(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]:
@@ -137,9 +144,9 @@ def pooled(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...
     points = range(rank - len(args.get("kernel_size") or args["output_size"]), rank)
     if largest and padded.form.is_used(op.outputs[1]):
         raise NotBatchable(f"{op.name}: its places are used")
-    if not is_whole(padded, op):
+    if not _is_whole(padded, op):
         by_others = args.get("ceil_mode") or args.get("divisor_override") or not args.get("count_include_pad", True)
-        if "output_size" in args or (by_others and not largest):
+        if "output_size" in args or padded.form.differing(op) or (by_others and not largest):
             raise NotBatchable(f"{op.name}: windows of several sizes")
         found, *places = _fitted(padded, op, [_neutral(padded, given[0], ragged, {*points}, -inf if largest else 0.0)])
         return (padded.filled(found, padded.ragged(op.outputs[0]), 0.0) if largest else found, *places)
@@ -175,6 +182,8 @@ def extended(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, .
         raise NotBatchable(f"{op.name}: of what is infinite")
     before, after = padded.shape(op.inputs[0]), padded.shape(op.outputs[0])
     margins = margins_of(args["pad"], len(before))
+    if any(place % 2 == 0 for position, _, place in padded.form.numbers if position == op.outputs[0]):
+        raise NotBatchable(f"{op.name}: of numbers that differ")  # before what there is
     along = {axis: length for axis, length in ragged.items() if any(margins[axis])}
     pad: list[int] = []
     for axis in reversed(range(len(before))):

@@ -264,7 +264,7 @@ class Stages:
             tuple([Source(position, self._values.get(position)) for position in taken]),
             tuple([Source(position, self._values.get(position)) for position in given]),
             tuple(sorted({length for (position, _), length in self.form.sizes.items() if position in within})),
-            tuple(sorted(set(self.form.numbered).intersection(self._alone[level]))),
+            tuple(sorted(self.form.numbered.intersection(self._alone[level]))),
             tuple(sorted(within & self.form.own)),
             self.form.grown(own),
         )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from typing import Any
 
 import torch
 
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
+
+Leaf = tuple[Any, ...]
+"""An argument of an operator, or a part of it: the position of the first result, the name, and places in tuples."""
 
 
 class OtherForm(Exception):
@@ -21,15 +24,16 @@ class Form:
     trace, results: of the first; sizes: the number of a differing size, by position and axis; lengths: how many
     different ones there are (two that are equal in both traces are one); products: those that are two others
     multiplied, as of a view that makes one axis of two; own: the constants that each trace has for itself; numbered:
-    by the places of operators in the trace, their arguments that differ, and which of several numbers; ops: the
-    operators, as they are to be written for any length.
+    the operators with arguments that differ, by their places in the trace; numbers: these arguments, by the position of
+    the first result, their names, and the place in a tuple, with the length that each of them is, if it is one; ops:
+    the operators, as they are to be written for any length.
     """
 
     def __init__(self, trace: Trace, results: Sequence[int], other: Trace, its: Sequence[int]) -> None:
         """Compares two traces. Raises OtherForm."""
         self.trace = trace
         self.results = tuple(results)
-        self.own, self.numbered = self._compare(other, its)
+        self.own, differing = self._compare(other, its)
         self.sizes: dict[tuple[int, int], int] = {}
         numbers: dict[tuple[int, int], int] = {}
         for position, ((shape, _), (beside, _)) in enumerate(zip(trace.shapes, other.shapes)):
@@ -40,6 +44,9 @@ class Form:
             if any(not size and axis not in self.axes(position) for axis, size in enumerate(trace.shapes[position][0])):
                 raise OtherForm("a value has rows of no numbers")  # which do not tell how many rows there are
         self.lengths = len(numbers)
+        self.numbers = {leaf: numbers.get(pair) for leaf, pair in differing.items()}
+        made = {position for position, *_ in differing}
+        self.numbered = {place for place, op in enumerate(trace.ops) if made.intersection(op.outputs)}
         self.ops = [_expanding(op, trace) for op in trace.ops]
         self.products: dict[int, tuple[int, int]] = {}
         for op in trace.ops:
@@ -78,8 +85,8 @@ class Form:
 
     def lengths_of(self, other: Trace, its: Sequence[int]) -> tuple[int, ...]:
         """The sizes that differ, in a trace of this form. Raises OtherForm if it has another."""
-        own, numbered = self._compare(other, its)
-        if not (own <= self.own and all(each <= self.numbered.get(at, set()) for at, each in numbered.items())):
+        own, differing = self._compare(other, its)
+        if not (own <= self.own and differing.keys() <= self.numbers.keys()):
             raise OtherForm("other constants or numbers differ")
         found: list[int] = [-1] * self.lengths
         for position, ((shape, _), (beside, _)) in enumerate(zip(self.trace.shapes, other.shapes)):
@@ -92,7 +99,15 @@ class Form:
                     raise OtherForm("sizes differ that were equal")
                 else:
                     found[number] = now
+        for leaf, (_, value) in differing.items():
+            number = self.numbers[leaf]
+            if number is not None and found[number] != value:
+                raise OtherForm("a number differs that was a length")
         return tuple(found)
+
+    def differing(self, op: TraceOp) -> set[str]:
+        """The names of the arguments of an operator that differ."""
+        return {name for position, name, *_ in self.numbers if position == op.outputs[0]}
 
     def _note_product(self, op: TraceOp) -> None:
         if op.name.split(".")[0] not in ("view", "_unsafe_view", "reshape"):
@@ -102,23 +117,22 @@ class Form:
             if self.axes(two) == [0, 1] and self.axes(one) == [0] and shapes[0][2:] == shapes[1][1:]:
                 self.products[self.sizes[one, 0]] = self.sizes[two, 0], self.sizes[two, 1]
 
-    def _compare(self, other: Trace, its: Sequence[int]) -> tuple[set[int], dict[int, set[str]]]:
-        """Returns the constants and arguments of operators that differ in another trace. Raises OtherForm for more."""
+    def _compare(self, other: Trace, its: Sequence[int]) -> tuple[set[int], dict[Leaf, tuple[Any, Any]]]:
+        """Returns the constants and the numbers that differ in another trace. Raises OtherForm for more."""
         trace = self.trace
         own: set[int] = set()
-        numbered: dict[int, set[str]] = {}
+        differing: dict[Leaf, tuple[Any, Any]] = {}
         if len(trace.ops) != len(other.ops) or self.results != tuple(its) or trace.device != other.device:
             raise OtherForm("they have other operators or results")
         if [_look(shaped) for shaped in trace.shapes] != [_look(shaped) for shaped in other.shapes]:
             raise OtherForm("dtypes or numbers of axes differ")
         if len(trace.operands) != len(other.operands):
             raise OtherForm("they have other operands")
-        for number, (op, beside) in enumerate(zip(trace.ops, other.ops)):
+        for op, beside in zip(trace.ops, other.ops):
             if _is_other(op, beside):
                 raise OtherForm(f"{op.name} in one is {beside.name} in the other")
-            differ = {each for (name, one), (_, two) in zip(op.attrs, beside.attrs) for each in _differ(name, one, two)}
-            if differ:
-                numbered[number] = differ
+            for (name, value), (_, its_own) in zip(op.attrs, beside.attrs):
+                differing.update(_differing((op.outputs[0], name), value, its_own))
         if [position for position, _ in trace.consts] != [position for position, _ in other.consts]:
             raise OtherForm("they have other constants")
         for (position, tensor), (_, its_own) in zip(trace.consts, other.consts):
@@ -128,7 +142,7 @@ class Form:
                 raise OtherForm("they have other weights")
             if tensor.shape != its_own.shape or not torch.equal(tensor, its_own):
                 own.add(position)
-        return own, numbered
+        return own, differing
 
 
 def _expanding(op: TraceOp, trace: Trace) -> TraceOp:
@@ -162,8 +176,10 @@ def _may_be(value: Any, beside: Any) -> bool:
     return type(value) in (int, float) or bool(value == beside)
 
 
-def _differ(name: str, value: Any, beside: Any) -> list[str]:
-    """Names an argument if it differs; of several numbers each that does."""
+def _differing(leaf: Leaf, value: Any, beside: Any) -> Iterator[tuple[Leaf, tuple[Any, Any]]]:
+    """The numbers of an argument that differ in another trace, with both values."""
     if isinstance(value, tuple):
-        return [found for k, pair in enumerate(zip(value, beside)) for found in _differ(f"{name}.{k}", *pair)]
-    return [] if repr(value) == repr(beside) else [name]  # -0.0 is not 0.0, nan is nan
+        for place, pair in enumerate(zip(value, beside)):
+            yield from _differing((*leaf, place), *pair)
+    elif repr(value) != repr(beside):  # -0.0 is not 0.0, nan is nan
+        yield leaf, (value, beside)

@@ -56,12 +56,12 @@ class Packer:
 
     def write(self, number: int, op: TraceOp, values: Mapping[int, Packed]) -> list[Packed]:
         """Writes an operator down; `number` is its place in the trace. Raises NotBatchable if it mixes rows."""
+        if number in self.form.numbered and rule_of(op.name) not in (*_VIEWS, shapes.cut):
+            raise NotBatchable(f"{op.name}: of numbers that differ")
         given = [values[position] for position in op.inputs]
         outputs = [self._output(position) for position in op.outputs]
         lengths = {value.length for value in given if value.axis is not None}
         if op.name in WINDOWED and len(lengths) == 1 and _along_windows(op, given[0]):
-            if number in self.form.numbered:
-                raise NotBatchable(f"{op.name}: of numbers that differ")
             return self._windowed(op, given, outputs)
         chosen = self._selector.write(number, op, given, outputs[0])
         if chosen is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.program import build
-from gluonjit.engines.torch.ragged.along import convolved, extended, is_whole, kept, lost, pooled, reduced
+from gluonjit.engines.torch.ragged.along import convolved, extended, kept, lost, pooled, reduced
 from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.ragged.padded import BAR, NUMBER, PaddedTrace, takes_number
 from gluonjit.engines.torch.ragged.windows import LARGEST, MEANS
@@ -103,6 +103,8 @@ def _sliced(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ..
             raise NotBatchable(f"{op.name}: of no beginning")
         attrs = (("self", Operand(0)), ("dim", dim), ("start", 0), ("end", size))
         return padded.emit(op.name, given, attrs, padded.outputs(op))
+    if padded.form.differing(op):
+        raise NotBatchable(f"{op.name}: of numbers that differ")
     if dim in ragged and not (op.name == "select.int" and args["index"] >= 0):
         raise NotBatchable(f"{op.name}: along a length")
     return padded.again(op, given)
@@ -215,6 +217,14 @@ _WRITERS: list[tuple[tuple[Any, ...], Write]] = [
     ((losses.elementwise,), lost),
 ]
 """How operators are written, by their rules."""
+_OF_LENGTHS: dict[Write, set[str]] = {
+    _viewed: {"size", "repeats"},
+    _made: {"size"},
+    pooled: {"kernel_size", "stride"},
+    extended: {"pad"},
+    _sliced: {"end"},
+}
+"""The arguments that follow from lengths where operators are written so: they may differ, others may not."""
 _BY_NAME: dict[str, Write] = {
     **dict.fromkeys(_PRODUCTS, _product),
     **dict.fromkeys(("new_zeros.default", "new_ones.default", "new_full.default"), _made),
@@ -249,7 +259,7 @@ def write(padded: PaddedTrace, number: int) -> None:
         raise NotBatchable(f"{op.name}: of a product of lengths")
     if number in form.numbered and how is _elementwise:
         made = _with_numbers(padded, number, op, given)
-    elif number in form.numbered and not _fits_numbers(padded, op, how, form.numbered[number]):
+    elif not form.differing(op) <= _OF_LENGTHS.get(how, set()):
         raise NotBatchable(f"{op.name}: of numbers that differ")
     elif wild and how not in (reduced, kept, *passing) and not (how is _attention and wild == {given[-1]}):
         raise NotBatchable(f"{op.name}: of what may be infinite")
@@ -258,13 +268,6 @@ def write(padded: PaddedTrace, number: int) -> None:
     if wild and how in passing:
         padded.wild.update(made)
     padded.known.update(zip(op.outputs, made))
-
-
-def _fits_numbers(padded: PaddedTrace, op: TraceOp, how: Write, differ: set[str]) -> bool:
-    """Tells whether the numbers of an operator that differ follow from the sizes of its values."""
-    if how is extended:
-        return all([name.startswith("pad.") and int(name[4:]) % 2 for name in differ])  # behind the last
-    return how in (_viewed, _made) or (how is pooled and is_whole(padded, op)) or _is_beginning(padded, op)
 
 
 def _with_numbers(padded: PaddedTrace, number: int, op: TraceOp, given: Sequence[int]) -> tuple[int, ...]:

@@ -44,7 +44,7 @@ class Selector:
         if rule not in _CHOOSING or not given or given[0].axis is None:
             return None
         if number in self._form.numbered:
-            return self._cut(op, given[0], output, self._form.numbered[number])
+            return self._cut(op, given[0], output, self._form.differing(op))
         (shape, dtype), axis, _ = output
         found = _how_chosen(op, rule, given, len(given[0].val.shape))
         if found is None or (axis is None and op.name != "select.int" and prod(shape[: given[0].axis]) != 1):

@@ -9,12 +9,11 @@ import torch
 
 from gluonjit.analysis.plan import Plan
 from gluonjit.engines.torch.arrays import room_for
-from gluonjit.engines.torch.fusing import fused_program, fused_variadic
+from gluonjit.engines.torch.fusing import row_program
 from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.written import modified
 from gluonjit.graph import Kind
-from gluonjit.rows.program import NotFusable, RowProgram
 from gluonjit.rows.running import NO_FLAGS
 from gluonjit.rows.steps import Steps
 from gluonjit.rows.stretches import Ahead, StepStretch
@@ -78,7 +77,7 @@ class FusedSteps:
 
     def __init__(self, plan: Plan, arrays: list[Any], without: Collection[str], unfused: dict[str, str]) -> None:
         self.plan, self._arrays = plan, arrays
-        self.steps = Steps(plan, without, _program, unfused, torch.get_num_threads, plan.recorded)
+        self.steps = Steps(plan, without, row_program, unfused, torch.get_num_threads, plan.recorded)
 
     def run(self, begin: int, end: int, tape: StepHistory | None) -> RanFused | None:
         """Runs steps, up to one that has to run otherwise; None if that is the first."""
@@ -166,19 +165,3 @@ class FusedSteps:
     def learned(self, array: Any) -> int:
         """The address of a weight's gradient."""
         return int(self._learned(array).data_ptr())
-
-
-def _program(kind: Kind) -> RowProgram:
-    program = program_of(kind)
-    if program.by_length:
-        raise NotFusable("operands of any length")
-    if any(spec.device != "cpu" for spec in kind.operands) or not all(map(_plain, program.consts)):
-        raise NotFusable("tensors that are not float32, or not in the host's memory")
-    if program.variadic is not None:
-        variadic, roles = program.variadic
-        return fused_variadic(kind, variadic, roles, program.consts)
-    return fused_program(kind, program.trace, program.results, program.consts)
-
-
-def _plain(tensor: Any) -> bool:
-    return str(tensor.dtype) == "torch.float32" and tensor.device.type == "cpu" and bool(tensor.is_contiguous())

@@ -8,6 +8,7 @@ from typing import Any
 
 from gluonjit.engines.torch.fusing_operators import OPERATORS, two
 from gluonjit.engines.torch.fusing_values import Anything, Const, IntegerColumn, RowMatrix, rows_in
+from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.trace import Operand, Trace
 from gluonjit.graph import Kind
 from gluonjit.hybrid.capture.variadic.program import ADD_UP, GATHER_UP, SPREAD, Variadic
@@ -15,7 +16,24 @@ from gluonjit.hybrid.capture.variadic.roles import Roles
 from gluonjit.rows.program import CHILD, NODE, Builder, NotFusable, RowProgram, View, Weight
 
 
-def fused_program(kind: Kind, trace: Trace, results: Sequence[int], consts: Sequence[Any]) -> RowProgram:
+def row_program(kind: Kind) -> RowProgram:
+    """The program of the nodes of a kind. Raises NotFusable."""
+    program = program_of(kind)
+    if program.by_length:
+        raise NotFusable("operands of any length")
+    if any(spec.device != "cpu" for spec in kind.operands) or not all(map(_plain, program.consts)):
+        raise NotFusable("tensors that are not float32, or not in the host's memory")
+    if program.variadic is not None:
+        variadic, roles = program.variadic
+        return _fused_variadic(kind, variadic, roles, program.consts)
+    return _fused_program(kind, program.trace, program.results, program.consts)
+
+
+def _plain(tensor: Any) -> bool:
+    return str(tensor.dtype) == "torch.float32" and tensor.device.type == "cpu" and bool(tensor.is_contiguous())
+
+
+def _fused_program(kind: Kind, trace: Trace, results: Sequence[int], consts: Sequence[Any]) -> RowProgram:
     """The program of a trace for the nodes of a kind. Raises NotFusable."""
     builder = Builder()
     if _sums_rows(kind, trace):
@@ -39,7 +57,7 @@ def fused_program(kind: Kind, trace: Trace, results: Sequence[int], consts: Sequ
     return _finished(builder, [values[position] for position in results])
 
 
-def fused_variadic(kind: Kind, variadic: Variadic, roles: Roles, consts: Sequence[Any]) -> RowProgram:
+def _fused_variadic(kind: Kind, variadic: Variadic, roles: Roles, consts: Sequence[Any]) -> RowProgram:
     """The program of a variadic trace, for nodes with any number of children. Raises NotFusable."""
     builder = Builder()
     of_role = {role: number for number, role in enumerate(kind.children)}

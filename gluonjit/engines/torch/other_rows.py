@@ -69,6 +69,8 @@ def _between(call: Call, rows: int, one_call: TracedCall, other_call: TracedCall
     kind, other = (call.cell.kinds.get(key) for key in (one, two))
     if kind is None or other is None or kind.family is not other.family or kind.children != other.children:
         return None
+    if kind.apart:  # it has been exchanged for one of operands of any length, whose program knows its own
+        return None
     specs = [output.spec for output in kind.outputs]
     if kind.poly and _have(kind, first) and _have(other, second):
         specs = [spec.with_rows(rows) for spec in specs]

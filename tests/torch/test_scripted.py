@@ -130,3 +130,29 @@ def test_scripted_functions_batch() -> None:
     net = gluonjit.hybridize(Net(*WAYS["function"]()), dynamic_batch=True)
     sum(net({"rows": torch.randn(2, WIDTH)}).sum() for _ in range(6)).backward()
     assert gluonjit.explain().launches < 20
+
+
+class Last(nn.Module):
+    """What is scripted, and nothing before it."""
+
+    def __init__(self, part: Any, step: Any) -> None:
+        super().__init__()
+        self.part, self.step = part, step
+
+    def forward(self, h: torch.Tensor) -> Any:
+        return self.step(self.part, h, h)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_runs_eagerly_takes_results_of_a_batch(way: str) -> None:
+    """As the rest of a sample does that began batched."""
+    results = []
+    for dynamic in (False, True):
+        torch.manual_seed(0)
+        first, last = nn.Linear(WIDTH, WIDTH), Last(*WAYS[way]())
+        if dynamic:
+            gluonjit.hybridize(first, dynamic_batch=True, granularity="batched")
+            gluonjit.hybridize(last, dynamic_batch=True, granularity="eager")
+        sum(last(first(torch.randn(1, WIDTH))).square().sum() for _ in range(3)).backward()
+        results.append([each.grad.clone() for each in first.parameters()])
+    torch.testing.assert_close(results[1], results[0], rtol=1e-4, atol=1e-5)

@@ -86,7 +86,7 @@ def _script_by_itself(original: Any, script: Any, args: Any, kwargs: Any) -> Any
     if state.trace is not None:
         raise NeedsValue
     write_statistics()
-    if state.paused or not _holds_lazy((args, kwargs)):
+    if not _holds_lazy((args, kwargs)):
         return original(script, *args, **kwargs)
     if state.batch is not None:
         state.batch.report.unbatched[script.name] = "TorchScript runs it; without torch.jit it would batch"

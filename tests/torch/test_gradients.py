@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 import pytest
 import torch
@@ -228,6 +228,43 @@ def test_gradients_of_results_are_those_of_what_is_computed_from_them_later() ->
         return seen, [result.grad for result in results[1::2]], more, gradients(net)
 
     assert_alike(run)
+
+
+class Gate(nn.Module):
+    """One node with a result that is detached and one that is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+    def forward(self, x: Any) -> Any:
+        h = torch.tanh(self.layer(x))
+        return h, h.softmax(-1).detach()
+
+
+def of_gates(program: Callable[[Any], Any]) -> None:
+    """Asserts that a program gives the same of such a module that is batched."""
+    found = []
+    for dynamic in (False, True):
+        torch.manual_seed(0)
+        net = Gate()
+        if dynamic:
+            gluonjit.hybridize(net, dynamic_batch=True, granularity="cell")
+        found.append(program(net))
+    torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize("read", (False, True), ids=("waiting", "computed"))
+def test_a_detached_result_of_a_call_may_begin_to_learn(read: bool) -> None:
+    def program(net: Any) -> Any:
+        pairs = [net(torch.ones(1, 2) * k) for k in range(3)]
+        if read:
+            pairs[0][0].tolist()
+        leaves = [gate.requires_grad_() for _, gate in pairs]
+        sum((leaf * h).sum() for leaf, (h, _) in zip(leaves, pairs)).backward()
+        return [leaf.grad for leaf in leaves], net.layer.weight.grad
+
+    of_gates(program)
 
 
 def test_hooks_of_equal_results_are_apart() -> None:

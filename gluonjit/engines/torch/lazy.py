@@ -140,9 +140,11 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
 
     def requires_grad_(self, requires_grad: bool = True) -> Any:
         """Stands in for torch.Tensor.requires_grad_; computes the tensor, which is a leaf of later captures."""
-        if self.requires_grad is requires_grad:
+        if not (requires_grad or self.requires_grad):
             return self
         computed, batch = concrete(self), LOCAL.state.batch
+        if computed.requires_grad is requires_grad:  # until then all results of a call seem to, if one does
+            return self
         computed.requires_grad_(requires_grad)
         if batch is not None and self._v.graph is batch.graph:  # an input, for which nothing had to run
             self._v = leaf(batch, computed)

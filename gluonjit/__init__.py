@@ -43,7 +43,7 @@ Of `torch`:
     torch.nn.modules.module.Module: register_forward_pre_hook, register_full_backward_hook
     torch.nn.modules.module.Module: register_full_backward_pre_hook, register_parameter, requires_grad_
     torch.nn.parallel.distributed: _find_tensors
-    torch.nn.parameter.Parameter: requires_grad, requires_grad_
+    torch.nn.parameter.Parameter: grad, requires_grad, requires_grad_
     torch.nn.utils.stateless: _functional_call
     torch.utils.dlpack: to_dlpack
 

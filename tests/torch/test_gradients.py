@@ -267,6 +267,17 @@ def test_a_detached_result_of_a_call_may_begin_to_learn(read: bool) -> None:
     of_gates(program)
 
 
+def test_a_result_may_be_the_gradient_of_a_weight() -> None:
+    def program(net: Any) -> Any:
+        (h, gate), weight = net(torch.ones(1, 2)), nn.Parameter(torch.ones(1, 2))
+        weight.grad = h.detach() * gate
+        assert weight.grad.__class__ is torch.Tensor
+        torch.optim.SGD([weight], 0.1).step()
+        return weight.detach()
+
+    of_gates(program)
+
+
 def test_hooks_of_equal_results_are_apart() -> None:
     def run(net: Any) -> Any:
         one, other = net(TREES[0]), net(TREES[0])

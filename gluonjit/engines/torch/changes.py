@@ -70,6 +70,15 @@ parameter_requires_grad = property(
 """torch.nn.Parameter.requires_grad, to which a program may assign."""
 
 
+def _set_gradient(self: Any, gradient: Any) -> None:
+    """PyTorch looks for memory, which a result has once it is computed."""
+    hooked.GRAD.__set__(self, share(gradient) if gradient.__class__ is LazyTensor else gradient)
+
+
+parameter_grad = property(hooked.GRAD.__get__, _set_gradient, doc=hooked.GRAD.__doc__)
+"""torch.nn.Parameter.grad, to which a program may assign."""
+
+
 def setattr_(self: Any, name: str, value: Any) -> None:
     """torch.nn.Module.__setattr__: later calls of a cell with this module may do something else than earlier ones."""
     state = LOCAL.state

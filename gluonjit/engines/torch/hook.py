@@ -83,6 +83,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch.nn.Module, "requires_grad_", changes.requires_grad_),
     (torch.nn.Parameter, "requires_grad_", changes.parameter_requires_grad_),
     (torch.nn.Parameter, "requires_grad", changes.parameter_requires_grad),
+    (torch.nn.Parameter, "grad", changes.parameter_grad),
     (torch.Tensor, "register_hook", observing.register_hook),
     (torch.Tensor, "retain_grad", observing.retain_grad),
     *announced.ANNOUNCING,

@@ -24,6 +24,8 @@ original_register_hook: Any = torch.Tensor.register_hook
 original_retain_grad: Any = torch.Tensor.retain_grad
 REQUIRES_GRAD: Any = torch.Tensor.requires_grad
 """The slot in which a tensor has whether it requires gradients."""
+GRAD: Any = torch.Tensor.grad
+"""That of its gradient."""
 DATA: Any = torch.Tensor.data
 """That of its numbers, without history."""
 data_of: Callable[[Any], Any] = DATA.__get__

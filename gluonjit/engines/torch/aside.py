@@ -69,8 +69,11 @@ def script_function(self: Any, /, *args: Any, **kwargs: Any) -> Any:
     One that was traced is another function than what it was traced from: that runs by itself.
     """
     written: Any = getattr(self, "_torchdynamo_inline", None)
-    scripted = written is not None and not any(each.isCompleteTensor() for each in self.graph.inputs())
-    if scripted and _is_captured(written, args, kwargs):
+    if (
+        written is not None
+        and _is_captured(written, args, kwargs)
+        and not any(each.isCompleteTensor() for each in self.graph.inputs())  # asked last: it makes objects of a graph
+    ):
         return written(*args, **kwargs)
     return _script_by_itself(hooked.original_script_function, self, args, kwargs)
 

@@ -163,6 +163,29 @@ def test_a_checkpoint_computes_again_what_it_has_computed(granularity: str) -> N
     assert counted == as_eagerly and counted[0] == 8
 
 
+def test_what_runs_eagerly_checkpoints_results_of_a_batch() -> None:
+    """As the rest of a sample does that began batched: a function of the program's own keeps what it is given."""
+
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        def forward(self, h: Any) -> Any:
+            return checkpoint(self.layer, h, use_reentrant=True).square().sum()
+
+    found = []
+    for dynamic in (False, True):
+        torch.manual_seed(0)
+        first, last = nn.Linear(3, 3), Last()
+        if dynamic:
+            gluonjit.hybridize(first, dynamic_batch=True, granularity="batched")
+            gluonjit.hybridize(last, dynamic_batch=True, granularity="eager")
+        sum(last(first(torch.ones(1, 3) * k)) for k in range(3)).backward()
+        found.append([first.weight.grad, last.layer.weight.grad])
+    torch.testing.assert_close(found[1], found[0])
+
+
 def test_what_gradients_are_asked_for_of_may_be_a_generator() -> None:
     """As `net.parameters()` is, and as eagerly, also where nothing waits."""
 

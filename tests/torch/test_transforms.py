@@ -343,3 +343,25 @@ def test_transforms_of_rows_of_inputs(of_rows: str) -> None:
         sum(net({"x": torch.randn(rows, 4)}) for rows in (2, 3, 2)).backward()
         found.append(gradients(net))
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_compiled_and_runs_eagerly_is_given_computed_results() -> None:
+    """As the rest of a sample is that began batched."""
+    seen: list[Any] = []
+
+    def backend(graph: Any, examples: list[Any]) -> Any:
+        seen.extend(map(type, examples))
+        return graph
+
+    class Last(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.part = torch.compile(lambda x: x * torch.sigmoid(x), backend=backend)
+
+        def forward(self, h: Any) -> Any:
+            return self.part(h).sum()
+
+    first = gluonjit.hybridize(torch.nn.Linear(3, 3), dynamic_batch=True, granularity="batched")
+    last = gluonjit.hybridize(Last(), dynamic_batch=True, granularity="eager")
+    last(first(torch.ones(1, 3))).backward()
+    assert seen == [torch.Tensor] and first.weight.grad is not None

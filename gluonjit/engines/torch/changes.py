@@ -174,9 +174,7 @@ def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
             state.trace.follower.refuse(f"it calls {cls.__name__}, whose backward pass is the program's own")
         raise NeedsValue
     run = hooked.original_function_apply.__get__(None, cls)
-    if state.paused:
-        return run(*args, **kwargs)
-    if not kwargs and (state.inside or waits(args)):
+    if not (kwargs or state.paused) and (state.inside or waits(args)):
         known = cell_of_function(cls)
         if known is not None:
             try:

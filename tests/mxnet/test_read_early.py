@@ -83,6 +83,46 @@ def test_history_through_many_batches(eager: bool) -> None:
         assert_close(actual[name], gradient, f"gradient of {name}")
 
 
+def test_results_read_one_by_one_after_a_minibatch() -> None:
+    """Once the first has been read nothing waits, so that what is taken of the others runs no further batch."""
+    mx.random.seed(3)
+    net = nn.Sequential()
+    net.add(nn.Dense(SIZE, in_units=SIZE, flatten=False))
+    net.initialize(mx.init.Uniform(0.7))
+    samples = [rows(6, SIZE, seed=k).reshape((2, 3, SIZE)) for k in range(5)]
+
+    def run() -> Any:
+        results = [net(x) for x in samples]
+        numbers = [[row[0].asscalar() for row in result[1]] for result in results]
+        best = [result[0].argmax(axis=1).asnumpy().tolist() for result in results]
+        return numbers, best, [(result.softmax() * result).sum().asscalar() for result in results]
+
+    wanted = run()
+    net.hybridize(dynamic_batch=True, granularity="cell")
+    for found, expected in zip(run(), wanted):
+        assert_close(mx.nd.array(found).asnumpy(), mx.nd.array(expected).asnumpy(), "numbers")
+    assert gluonjit.explain().flushes == 1
+
+
+@pytest.mark.parametrize("record", [False, True])
+def test_a_part_of_an_unread_result_after_a_minibatch_shares_its_memory(record: bool) -> None:
+    """Whether it is taken while recording or not; the result has run with another one that was read."""
+    net = nn.Sequential()
+    net.add(nn.Dense(SIZE, in_units=SIZE))
+    net.initialize(mx.init.Uniform(0.7))
+    net.hybridize(dynamic_batch=True, granularity="cell")
+    for take in (lambda x: x.detach(), lambda x: x[0:1], lambda x: x.reshape((-1,))):
+        with autograd.record():
+            first, result = net(rows(2, SIZE, seed=1)), net(rows(2, SIZE, seed=2))
+        first.asnumpy()
+        with autograd.record() if record else autograd.pause():
+            part = take(result)
+        result[:] = 7
+        assert (part.asnumpy() == 7).all()
+        part[0] = 5
+        assert (result[0].asnumpy() == 5).any()
+
+
 def test_many_values_of_one_batch_used_eagerly() -> None:
     """MXNet calls the backward of each in a thread of its own."""
     net = gluon.nn.Sequential()

@@ -17,6 +17,7 @@ from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING, is_recorded
 from gluonjit.graph.references import keys_of
 from gluonjit.hybrid.run.engine import engine_of
+from gluonjit.hybrid.run.session import has_run
 from gluonjit.hybrid.run.state import LOCAL
 
 _LINKED = object()
@@ -73,9 +74,18 @@ def plain(array: Any) -> NDArray:
 
 def waits(array: Any) -> bool:
     """Tells whether an operator on this array is to be captured: it waits, or its history is its batch's."""
+    return not is_there(array) or (unlinked(array) and is_recorded(LOCAL.state.mode))
+
+
+def is_there(array: Any) -> bool:
+    """Tells whether an array has its numbers, or is to get them as its batch has run.
+
+    While a batch is open what has run goes into that. Where none is open, the program may read results one by one after
+    a minibatch, which would otherwise run a batch for each.
+    """
     if array._b is not None and is_stale(array):
         renew(array)
-    return array._c is None or (unlinked(array) and is_recorded(LOCAL.state.mode))
+    return array._c is not None or (LOCAL.state.batch is None and has_run(array._v))
 
 
 def unlinked(array: Any) -> bool:

@@ -18,7 +18,7 @@ from mxnet.ndarray.ndarray import indexing_key_expand_implicit_axes
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.aliases import DETACHED, ViewCall, is_view, noted, seen
 from gluonjit.engines.mxnet.arrays import context_of
-from gluonjit.engines.mxnet.computing import concrete, created, own, plain, read, waits
+from gluonjit.engines.mxnet.computing import concrete, created, is_there, own, plain, read, waits
 from gluonjit.engines.mxnet.cutting import cut_out, referred
 from gluonjit.engines.mxnet.decided import as_decided
 from gluonjit.engines.mxnet.indexing import coordinates, rows_at
@@ -226,7 +226,7 @@ def taken(array: Any, key: Any, wrapped: Any) -> Any:
 
 def detached(array: Any, operator: Any, wrapped: Any) -> Any:
     """`x.detach()`, captured as `operator` where the array waits."""
-    if not waits(array) or array._c is not None:
+    if is_there(array):
         return seen(array, concrete(array).detach(), DETACHED, wrapped)
     state = LOCAL.state
     mode, state.mode = state.mode, state.mode & ~RECORDING  # what it gives is in no computational graph

@@ -244,6 +244,11 @@ class Results(NamedTuple):
     position: npt.NDArray[np.int64]
 
 
+def has_run(value: Value) -> bool:
+    """Tells whether a value's batch has run."""
+    return value.result is not None or isinstance(getattr(value.graph, "owner", None), Results)
+
+
 def results_of(value: Value) -> Results:
     """Finds where a flushed value's rows lie; raises BatchClosedError where its batch did not run."""
     owner = value.graph.owner

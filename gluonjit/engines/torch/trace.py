@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gluonjit.engines.torch.arrays import name_of_device
-from gluonjit.graph import Spec
+from gluonjit.graph.values import Spec
 
 Attrs = tuple[tuple[str, Any], ...]
 Shaped = tuple[tuple[int, ...], str]

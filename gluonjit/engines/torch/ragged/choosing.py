@@ -32,7 +32,7 @@ def reversed_rows(rows: Any, sizes: Any) -> Any:
 
 
 def counted(rows: Any, sizes: Any, *kept: Any, start: int | None, step: int, most: int) -> Any:
-    """As many rows of each node as are kept, from a place on, one in `step`; without one the last rows.
+    """Takes as many rows of each node as are kept, from a place on, one in `step`; without one the last rows.
 
     kept: how many of each, if that is not `most` for all.
     """

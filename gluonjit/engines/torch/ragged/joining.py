@@ -12,7 +12,7 @@ import torch
 from gluonjit.engines.torch.cell import Call
 from gluonjit.engines.torch.fusing import row_program
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.laying import laid
+from gluonjit.engines.torch.operands import laid
 from gluonjit.engines.torch.program import lay_out
 from gluonjit.engines.torch.ragged.building import Stages
 from gluonjit.engines.torch.ragged.checking import agrees, undrawn

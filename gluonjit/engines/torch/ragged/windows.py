@@ -81,7 +81,7 @@ def windowed(name: str, args: dict[str, Any], axis: int, shape: Shape, result: S
 
 
 def margins_of(pad: Sequence[int], rank: int) -> list[tuple[int, int]]:
-    """How many entries are put before and after those of each axis."""
+    """Counts the entries that are put before and after those of each axis."""
     found = [(0, 0)] * rank
     for number in range(len(pad) // 2):
         found[rank - 1 - number] = (pad[2 * number], pad[2 * number + 1])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
 import torch
-from torch.overrides import get_overridable_functions
+from torch.overrides import get_ignored_functions
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.cell import Cell
@@ -60,6 +59,12 @@ _CREATING = {
 }
 _IN_PYTHON = [getattr(torch.nn.functional, name) for name in "sigmoid tanh hardsigmoid hardswish".split()]
 """Functions that call a method, which alone PyTorch lets other classes override."""
+_SPACES = (
+    (torch, torch.__all__),
+    (torch.functional, torch.functional.__all__),
+    *[(space, dir(space)) for space in (torch.nn.functional, torch.linalg, torch.fft, torch.special)],
+)
+"""Where these are, and their names."""
 _NONE: dict[str, Any] = {}
 
 
@@ -69,15 +74,24 @@ def _only_gives_a_result(function: Any) -> bool:
 
 
 @cache
-def _found() -> tuple[frozenset[Any], frozenset[str]]:
-    """Functions, and names of methods, that only give a result; asked for when a sample is first captured."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of functions that PyTorch will drop
-        found = get_overridable_functions()
-    methods = frozenset(f.__name__ for f in found[torch.Tensor] if _only_gives_a_result(f))
-    spaces = [functions for space, functions in found.items() if space is not torch.Tensor]
-    given = frozenset(f for functions in [*spaces, _IN_PYTHON] for f in functions if _only_gives_a_result(f))
-    return given, methods
+def _functions() -> frozenset[Any]:
+    """Functions that only give a result, of those that PyTorch lets other classes override; it lists them slowly."""
+    ignored = get_ignored_functions()
+    found = set(_IN_PYTHON)
+    for space, names in _SPACES:
+        for function in [vars(space).get(name) for name in names if name[0].islower()]:
+            if callable(function) and function not in ignored and _only_gives_a_result(function):
+                found.add(function)
+    return frozenset(found)
+
+
+@cache
+def _is_method(name: str) -> bool:
+    """Tells the same of a method of tensors."""
+    method = getattr(torch.Tensor, name, None)
+    if not callable(method) or getattr(object, name, None) == method or method in get_ignored_functions():
+        return False
+    return _only_gives_a_result(method)
 
 
 class _Torch(FrameworkFunctions):
@@ -89,10 +103,10 @@ class _Torch(FrameworkFunctions):
     key = KEY
 
     def function(self, item: Any) -> bool:
-        return is_among(item, _found()[0])
+        return is_among(item, _functions())
 
     def method(self, name: str) -> bool:
-        return name in _found()[1]
+        return _is_method(name)
 
     def creates(self, item: Any) -> bool:
         return is_among(item, _CREATING)

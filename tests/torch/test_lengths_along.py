@@ -132,6 +132,48 @@ def test_places_of_the_highest_depend_on_how_many_there_are() -> None:
         assert_as_eagerly(eager, net, [(each,) for each in tokens(*lengths, seed=lengths[0])])
 
 
+def test_rows_repeated_once_at_first() -> None:
+    eager = Model(lambda net, x, times: net.out(x[:4].repeat(times, 1)).cumsum(0).sum())
+    eager.forward = lambda words, times: eager.body(eager, eager.embed(words), times)
+    wanted = [eager(torch.arange(5), times) for times in (1, 3, 2, 4)]
+
+    class Repeated(Model):
+        def forward(self, words: Any, times: int) -> Any:
+            return self.body(self, self.embed(words), times)
+
+    for granularity in ("cell", "op"):
+        net = Repeated(eager.body)
+        net.load_state_dict(eager.state_dict())
+        gluonjit.hybridize(net, dynamic_batch=True)
+        with gluonjit.batching(granularity=granularity):
+            found = [net(torch.arange(5), times) for times in (1, 3, 2, 4)]
+        assert torch.allclose(torch.stack(found), torch.stack(wanted), rtol=1e-4)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_windows_of_a_number_that_differs(size: int) -> None:
+    class Pooled(Model):
+        def forward(self, words: Any, size: int) -> Any:
+            return F.avg_pool1d(turned(self.q(self.embed(words))), size)[0].t()
+
+    torch.manual_seed(0)
+    net = gluonjit.hybridize(Pooled(scaled), dynamic_batch=True)
+    eager = Pooled(scaled)
+    eager.load_state_dict(net.state_dict())
+    for calls in ([(6, size), (7, size)], [(6, 3), (7, 2), (5, 4), (8, 1)]):
+        with gluonjit.batching(granularity="cell"):
+            found = [net(words, each) for words, (_, each) in zip(tokens(*[n for n, _ in calls]), calls)]
+        for result, words, (_, each) in zip(found, tokens(*[n for n, _ in calls]), calls):
+            assert torch.allclose(result, eager(words, each), atol=1e-6)
+
+
+def test_the_diagonal_of_another_shape() -> None:
+    body: Callable[..., Any] = lambda net, x, y: (net.q(x) @ y.t()).diagonal().cos()  # noqa: E731
+    eager, net = both(body)
+    for pairs in ([(4, 6), (5, 6)], [(3, 6), (6, 6), (8, 6)], [(9, 6), (7, 5), (4, 4)]):
+        assert_as_eagerly(eager, net, [tuple(tokens(*pair, seed=1)) for pair in pairs])
+
+
 def test_as_many_rows_as_are_kept() -> None:
     rows, sizes, kept = torch.arange(9.0)[:, None], np.array([5, 4]), np.array([2, 1])
     for start, step, wanted in ((1, 2, [1, 3, 6]), (None, 1, [3, 4, 8]), (-3, 1, [2, 3, 6])):

@@ -109,7 +109,7 @@ def _is_whole(padded: PaddedTrace, op: TraceOp) -> bool:
     rank, sizes = len(padded.shape(op.inputs[0])), args.get("kernel_size") or args["output_size"]
     places = {axis: len(sizes) + axis - rank for axis in ragged}
     if (
-        min(places.values()) < 0
+        min(places.values(), default=-1) < 0
         or any(args.get("padding") or ())
         or any(size != 1 for size in args.get("dilation") or ())
     ):
@@ -142,6 +142,8 @@ def pooled(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...
     args, ragged, largest = dict(op.attrs), padded.ragged(op.inputs[0]), op.name in LARGEST
     rank = len(padded.shape(op.inputs[0]))
     points = range(rank - len(args.get("kernel_size") or args["output_size"]), rank)
+    if not ragged and not padded.form.differing(op):
+        return padded.again(op, given)
     if largest and padded.form.is_used(op.outputs[1]):
         raise NotBatchable(f"{op.name}: its places are used")
     if not _is_whole(padded, op):

@@ -42,7 +42,8 @@ def agrees(kinds: Sequence[Kind]) -> bool:
     except RuntimeError:  # an operator that runs on each node refuses all together
         return False
     tolerance = tolerance_of(programs)
-    return all([are_near(found, wanted, tolerance) for found, wanted in zip(actual, expected)])
+    pairs = list(zip(actual, expected))
+    return all([one.shape == two.shape for one, two in pairs]) and all([are_near(*pair, tolerance) for pair in pairs])
 
 
 def _alone(kinds: Sequence[Kind], numbers: Sequence[Sequence[Any]]) -> list[Any]:

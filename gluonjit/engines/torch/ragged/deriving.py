@@ -24,7 +24,10 @@ from gluonjit.engines.torch.trace import Trace, TraceOp
 from gluonjit.graph import Spec
 from gluonjit.hybrid.capture.guards.sizes import Comparison
 
-_CUTS = (shapes.cut, shapes.cut_list, shapes.concatenated, layers.over_samples, layers.padded)
+_CUTS = (
+    *(shapes.cut, shapes.cut_list, shapes.of_diagonal, shapes.concatenated),
+    *(layers.over_samples, layers.padded),
+)
 """Rules of operators whose results may have any number of rows."""
 ENOUGH = 3
 """The values that each length has to have in traced calls, before others are derived from them."""

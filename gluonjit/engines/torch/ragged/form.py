@@ -47,7 +47,7 @@ class Form:
         self.numbers = {leaf: numbers.get(pair) for leaf, pair in differing.items()}
         made = {position for position, *_ in differing}
         self.numbered = {place for place, op in enumerate(trace.ops) if made.intersection(op.outputs)}
-        self.ops = [_expanding(op, trace) for op in trace.ops]
+        self.ops = [self._expanding(op) for op in trace.ops]
         self.products: dict[int, tuple[int, int]] = {}
         for op in trace.ops:
             self._note_product(op)
@@ -109,6 +109,19 @@ class Form:
         """The names of the arguments of an operator that differ."""
         return {name for position, name, *_ in self.numbers if position == op.outputs[0]}
 
+    def _expanding(self, op: TraceOp) -> TraceOp:
+        """An operator that repeats axes of one entry as an expansion."""
+        if op.name != "repeat.default":
+            return op
+        (given,), (made,) = op.inputs, op.outputs
+        before, after = self.trace.shapes[given][0], self.trace.shapes[made][0]
+        more = len(after) - len(before)
+        for axis, size in enumerate(before):
+            alike = size == after[axis + more] and self.sizes.get((given, axis)) == self.sizes.get((made, axis + more))
+            if size != 1 and not alike:
+                return op
+        return op._replace(name="expand.default", attrs=(("self", Operand(0)), ("size", after)))
+
     def _note_product(self, op: TraceOp) -> None:
         if op.name.split(".")[0] not in ("view", "_unsafe_view", "reshape"):
             return
@@ -143,18 +156,6 @@ class Form:
             if tensor.shape != its_own.shape or not torch.equal(tensor, its_own):
                 own.add(position)
         return own, differing
-
-
-def _expanding(op: TraceOp, trace: Trace) -> TraceOp:
-    """An operator that repeats axes of one entry as an expansion."""
-    if op.name != "repeat.default":
-        return op
-    (given,), (made,) = op.inputs, op.outputs
-    before, after = trace.shapes[given][0], trace.shapes[made][0]
-    before = (*(1,) * (len(after) - len(before)), *before)
-    if any(one not in (1, two) for one, two in zip(before, after)):
-        return op
-    return op._replace(name="expand.default", attrs=(("self", Operand(0)), ("size", after)))
 
 
 def _look(shaped: tuple[tuple[int, ...], str]) -> tuple[int, str]:

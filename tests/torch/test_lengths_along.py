@@ -14,7 +14,7 @@ from gluonjit.engines.torch.ragged import choosing
 from gluonjit.engines.torch.ragged.building import LengthProgram
 from tests.torch.test_lengths import C, Model, assert_as_eagerly, both, tokens
 
-MINIBATCHES = ((6, 4), (5, 7, 6, 8), (4, 9, 9, 5, 12, 6), (11, 30, 7, 9, 10))
+MINIBATCHES = ((7,), (6, 4), (5, 7, 6, 8), (4, 9, 9, 5, 12, 6), (11, 30, 7, 9, 10))
 
 
 def turned(x: Any) -> Any:
@@ -62,6 +62,7 @@ ALONG: dict[str, Callable[..., Any]] = {
     ),
     "normalized by running statistics": scaled,
     "normalized in groups": lambda net, x: F.group_norm(turned(x), 2, net.norm.weight, net.norm.bias).amax(2),
+    "normalized in groups of one": lambda net, x: F.group_norm(turned(x), C).square().square().mean(2),
     "normalized in channels": lambda net, x: F.instance_norm(turned(x)).square().square().mean(2),
     "variances": lambda net, x: torch.cat([x.var(0), x.t().var(1, unbiased=False), x.var(0, keepdim=True)[0]]),
     "deviations": lambda net, x: net.out(x.std(0)) / (1 + x.std()),

@@ -50,7 +50,8 @@ def _group_norm(
     given: Any, weight: Any, bias: Any, samples: int, channels: int, size: int, groups: int, eps: float
 ) -> tuple[Any, Any, Any]:
     if samples == 1 and given.dim() > 2:  # whose points may be of any number
-        rows = given.reshape(1, groups, channels // groups, *given.shape[2:])
+        each = (channels // groups,) if channels > groups else ()  # an axis of 1 may look like one of channels, last
+        rows = given.reshape(1, groups, *each, *given.shape[2:])
         normal, mean, deviation = torch.native_batch_norm(rows, None, None, None, None, True, 0.0, eps)
     else:
         rows = given.reshape(samples * groups, channels // groups * size)

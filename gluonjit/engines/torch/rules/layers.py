@@ -102,7 +102,7 @@ def _each_by_itself(rows: Any, *rest: Any) -> tuple[Any, Any, Any]:
     """Normalizes (nodes, n, C, ...) as (n, nodes * C, ...); returns that, means and inverse deviations."""
     *own, named, eps = rest
     count, _, channels, *_ = rows.shape
-    given = rows.transpose(0, 1).flatten(1, 2)
+    given = rows.transpose(0, 1).flatten(1, 2).contiguous()  # PyTorch's gradients are wrong for some other strides
     weight, bias = [own.pop(0).repeat(count) if has else None for has in named]
     found, mean, deviation = torch.native_batch_norm(given, weight, bias, None, None, True, 0.0, eps)
     return (

@@ -102,11 +102,13 @@ def _each_by_itself(rows: Any, *rest: Any) -> tuple[Any, Any, Any]:
     """Normalizes (nodes, n, C, ...) as (n, nodes * C, ...); returns that, means and inverse deviations."""
     *own, named, eps = rest
     count, _, channels, *_ = rows.shape
-    given = rows.transpose(0, 1).flatten(1, 2).contiguous()  # PyTorch's gradients are wrong for some other strides
+    given = rows.transpose(0, 1).flatten(1, 2)
+    if given.dim() > 3:  # in which an axis of 1 may look like one of channels, last: gradients are wrong then
+        given = given.flatten(2)
     weight, bias = [own.pop(0).repeat(count) if has else None for has in named]
     found, mean, deviation = torch.native_batch_norm(given, weight, bias, None, None, True, 0.0, eps)
     return (
-        found.unflatten(1, (count, channels)).transpose(0, 1),
+        found.reshape(rows.shape[1], *rows.shape[:1], *rows.shape[2:]).transpose(0, 1),
         mean.reshape(count, channels),
         deviation.reshape(count, channels),
     )

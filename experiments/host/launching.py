@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -17,6 +18,7 @@ from experiments.data.errors import DataError
 from experiments.host import WAY
 from experiments.host.measure import WARM_UP, uncollected
 from experiments.host.sorts import Engine
+from gluonjit.errors import SmallBatchWarning
 
 LENGTHS = (50, 450)  # steps of a chain of layers, each on the result of the one before
 FLUSHES = 20  # in a row
@@ -61,7 +63,8 @@ def launched(engine: Engine, rounds: int, seed: int) -> Launched:
     steps: dict[int, list[tuple[float, float]]] = {length: [] for length in LENGTHS}
     flushes: dict[str, list[float]] = {"cold": [], "flush": [], "recorded": []}
     in_c = 1.0
-    with uncollected():
+    with uncollected(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallBatchWarning)  # a call by itself is what is timed
         for number in range(WARM_UP + rounds):
             for length in LENGTHS:
                 report = _chain(engine, net, length)

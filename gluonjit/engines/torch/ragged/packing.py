@@ -66,6 +66,8 @@ class Packer:
         chosen = self._selector.write(number, op, given, outputs[0])
         if chosen is not None:
             return [chosen]
+        if number in self.form.numbered and rule_of(op.name) is shapes.cut:
+            raise NotBatchable(f"{op.name}: of numbers that differ")
         if rule_of(op.name) is recurrent and len(lengths) == 1:
             return self._recurrent(op, given, outputs)
         if rule_of(op.name) is shapes.viewed and _is_regrouped(given[0], outputs[0], lengths):
@@ -76,8 +78,6 @@ class Packer:
             raise NotBatchable(f"{op.name}: of several lengths")
         if op.name in OF_CHANNELS and len(lengths) == 1 and given[0].axis is not None:
             return self._of_channels(op, given, outputs)
-        if number in self.form.numbered and rule_of(op.name) not in _VIEWS:
-            raise NotBatchable(f"{op.name}: of numbers that differ")
         if not lengths:
             if any(axis is not None for _, axis, _ in outputs):
                 raise NotBatchable(f"{op.name}: it makes rows")

@@ -43,6 +43,7 @@ _LONGEST = 256  # calls whose shapes are known
 _KEPT = 15  # stretches of each way whose median counts
 _DOUBTED = 3  # eager stretches that are timed of a choice that an earlier process has made
 _OTHERWISE = 1.5  # and compared anew if the fastest of them is so much faster or slower than eager calls were then
+_BEYOND = 4.0  # times what batches take now: eager calls that were slower then are not compared anew
 _ALIKE = 2  # calls of each shape in a stretch, on average, from which on loops may be captured whole,
 _MANY_ALIKE = 4  # and from which on they are at first
 _WHOLE = 0.5  # of what trials may lose in any case, which they may lose again then
@@ -343,9 +344,14 @@ class Pace:
             self.compare_again()
 
     def _outgrown(self) -> bool:
-        """Tells, once, that batches take so much less than when they were kept that eager calls would, too."""
+        """Tells, once, that batches take so much less than when they were kept that eager calls would, too.
+
+        Those would still be slower if they took several times as long then as batches do now.
+        """
         last = self.batched[-_MANY:]
-        return bool(not self.decided and len(last) == _MANY and median(last) * _OTHERWISE < self.kept_at)
+        if self.decided or len(last) < _MANY or median(last) * _OTHERWISE >= self.kept_at:
+            return False
+        return median(self.eager) < _BEYOND * median(last)
 
     def _slow(self, each: float) -> bool:
         """Tells whether batches are slower than eager was: this one by far, or most of many."""

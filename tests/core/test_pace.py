@@ -337,3 +337,5 @@ def test_what_was_measured_on_a_busy_machine_is_compared_again() -> None:
     assert pace.decided
     steady = Pace(False)
     assert not any(run(steady, 60e-3, 40e-3, 12)[-4:]) and not any(run(steady, 50e-3, 30e-3, 60))
+    far = Pace(False)
+    assert not any(run(far, 60e-3, 12e-3, 12)[-4:]) and not any(run(far, 30e-3, 5e-3, 60))  # eager cannot catch up

@@ -123,7 +123,7 @@ def capture(
     laid_values: Sequence[Value] = values
     if laid_in is not None or cell.laid is not None or record.kind.apart:
         laid_values = [lay(batch, value, spec) for value, spec in zip(values, record.kind.operands)]
-        if cell.laid is None and record.kind.apart and laid_values != values and not cell.operator:
+        if cell.laid is None and record.kind.apart and laid_values != values and cell.lengths > 1:
             cell.laid = {}
     if FAST is not None:
         FAST.keep(cell, owner, args, kwargs, key, record)

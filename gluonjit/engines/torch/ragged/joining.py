@@ -106,7 +106,7 @@ def derived_kind(call: Call) -> Kind | None:
             recipes = found.recipes_of(call.noted.signature)
         for recipe in recipes:
             kind = _derived(found, recipe, operands)
-            if kind is not None:
+            if kind is not None and _suits(call, kind):
                 call.noted.facts, call.noted.kept = recipe.facts, recipe.kept
                 return kind
     return None
@@ -130,9 +130,17 @@ def of_other_lengths(call: Call, traced: TraceFindings, structure: Any) -> Kind 
     """The kind of a traced call that differs in sizes alone from others of its cell, whose kinds run together."""
     for found in _known(call):
         kind = _of_form(found, traced, call.noted, structure)
-        if kind is not None:
+        if kind is not None and _suits(call, kind):
             return kind
     return None
+
+
+def _suits(call: Call, kind: Kind) -> bool:
+    """Tells whether a call may run so: of an operator one whose first operand lies so already, as a vector does not.
+
+    That is one row, of which most operators run in C.
+    """
+    return call.cell.lengths > 1 or call.values[0].spec is kind.operands[0]
 
 
 def _of_form(found: _Found, traced: TraceFindings, noted: Noted, structure: Any) -> Kind | None:
@@ -158,7 +166,7 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
     cell, batch = call.cell, call.batch
     if not _may_differ(kind, traced.trace) or "arity" in batch.options.without:
         return kind
-    if cell.operator and not _gains(kind):
+    if cell.lengths == 1 and not _gains(kind):
         return kind
     known: _Lengths = cell.joints.setdefault(_KEY, _Lengths())
     new = _Waiting(kind, traced, call.noted)
@@ -166,7 +174,7 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
     for other in [*known.waiting, *wider] if len(known.found) < _MOST else ():
         if known.refused >= _REFUSED:  # which are made and run in vain
             break
-        if cell.operator and not _lies_as_is(call, other.traced.trace):
+        if cell.lengths == 1 and not _lies_as_is(call, other.traced.trace):
             continue
         made = _joined(other, new, known, cell.lengths)
         if made is not None:
@@ -201,7 +209,7 @@ def _lies_as_is(call: Call, other: Trace) -> bool:
         differ = [axis for axis, (one, two) in enumerate(zip(spec.shape, beside.shape)) if one != two]
         if differ:
             wanted = intern_spec(spec.shape, spec.dtype, spec.device, mode_of(differ[-1] + 1))
-            if laid(call.batch, value, wanted) is None:
+            if laid(call.batch, value, wanted) is None or (value is call.values[0] and spec is not wanted):
                 return False
     return True
 
@@ -288,7 +296,7 @@ def _scaled(form: Form, lengths: Sequence[int], first: Kind) -> Work:
 def _note_laid(cell: Any, natural: Sequence[Spec], found: Sequence[Spec]) -> None:
     """Lets operands of later calls of a module lie as a kind has them: these are not captured in C."""
     modes = {(k, len(new.shape)): new.mode for k, (old, new) in enumerate(zip(natural, found)) if new is not old}
-    if modes and not cell.operator:
+    if modes and cell.lengths > 1:
         cell.laid = {**modes, **(cell.laid or {})}
         cell.keys = None
 

@@ -19,8 +19,6 @@ from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.places import DifferingNumbers
 
 _FRESH = 16
-MANY = 8
-"""The lengths in which calls of modules may differ that run together; those of most operators in one."""
 _CHANGES = 4  # of a module, after each of which it is refused for the same reason, or all in one batch
 
 
@@ -57,7 +55,7 @@ class Cell(BatchedCell):
     ) -> None:
         super().__init__(name, options, paces)
         self.operator = operator
-        self.lengths = 1 if operator else MANY  # in how many calls may differ that run together
+        self.joins = not operator  # calls that differ in lengths alone, as those of recurrent layers among operators
         self.made = False  # from source, by ourselves
         self.whole = operator  # one node at every granularity
         self.stateless = stateless  # of any module that looks so

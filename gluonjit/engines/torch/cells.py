@@ -13,7 +13,7 @@ import torch
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.arrays import spec_of
 from gluonjit.engines.torch.buffers import is_constant
-from gluonjit.engines.torch.cell import MANY, Call, Cell
+from gluonjit.engines.torch.cell import Call, Cell
 from gluonjit.engines.torch.hooked import autocast, current_mode
 from gluonjit.engines.torch.known import known, may_be_known
 from gluonjit.engines.torch.laying import laid_out
@@ -121,9 +121,9 @@ def capture(
     elif not cell.operator and AGAIN.due():
         trace_again(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key, record)
     laid_values: Sequence[Value] = values
-    if laid_in is not None or cell.laid is not None or record.kind.apart:
+    if cell.joins and (laid_in is not None or cell.laid is not None or record.kind.apart):
         laid_values = [lay(batch, value, spec) for value, spec in zip(values, record.kind.operands)]
-        if cell.laid is None and record.kind.apart and laid_values != values and cell.lengths > 1:
+        if cell.laid is None and record.kind.apart and laid_values != values:
             cell.laid = {}
     if FAST is not None:
         FAST.keep(cell, owner, args, kwargs, key, record)
@@ -340,8 +340,7 @@ def cell_of(func: Any, name: str) -> Cell:
     cell = _operators.get(func)
     if cell is None:
         cell = _operators[func] = Cell(name, Options(), operator=True)
-        if func in RECURRENT:
-            cell.lengths = MANY
+        cell.joins = func in RECURRENT
         while len(_operators) > _MOST:
             DOORS.pop(_operators.popitem(last=False)[0], None)
             if FAST is not None:

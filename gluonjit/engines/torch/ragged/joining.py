@@ -10,9 +10,7 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from gluonjit.engines.torch.cell import Call
-from gluonjit.engines.torch.fusing import row_program
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.operands import laid
 from gluonjit.engines.torch.program import lay_out
 from gluonjit.engines.torch.ragged.building import Stages
 from gluonjit.engines.torch.ragged.checking import agrees, undrawn
@@ -23,11 +21,9 @@ from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.structure import without_constants
 from gluonjit.engines.torch.trace import Trace, TraceFindings
 from gluonjit.engines.torch.work import work_of
-from gluonjit.graph import Kind, Spec, Work, intern_spec, mode_of
+from gluonjit.graph import Kind, Spec, Work
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.rows.program import NotFusable
-from gluonjit.rows.ways import fused_of
 
 _KEY = "lengths"
 _MOST = 8  # traces that wait for one like them, forms, and calls of a form by which others are derived
@@ -106,7 +102,7 @@ def derived_kind(call: Call) -> Kind | None:
             recipes = found.recipes_of(call.noted.signature)
         for recipe in recipes:
             kind = _derived(found, recipe, operands)
-            if kind is not None and _suits(call, kind):
+            if kind is not None:
                 call.noted.facts, call.noted.kept = recipe.facts, recipe.kept
                 return kind
     return None
@@ -130,17 +126,9 @@ def of_other_lengths(call: Call, traced: TraceFindings, structure: Any) -> Kind 
     """The kind of a traced call that differs in sizes alone from others of its cell, whose kinds run together."""
     for found in _known(call):
         kind = _of_form(found, traced, call.noted, structure)
-        if kind is not None and _suits(call, kind):
+        if kind is not None:
             return kind
     return None
-
-
-def _suits(call: Call, kind: Kind) -> bool:
-    """Tells whether a call may run so: of an operator one whose first operand lies so already, as a vector does not.
-
-    That is one row, of which most operators run in C.
-    """
-    return call.cell.lengths > 1 or call.values[0].spec is kind.operands[0]
 
 
 def _of_form(found: _Found, traced: TraceFindings, noted: Noted, structure: Any) -> Kind | None:
@@ -164,9 +152,7 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
     That is exchanged, in the open batch too if the rows of its results stay as they are.
     """
     cell, batch = call.cell, call.batch
-    if not _may_differ(kind, traced.trace) or "arity" in batch.options.without:
-        return kind
-    if cell.lengths == 1 and not _gains(kind):
+    if not cell.joins or not _may_differ(kind, traced.trace) or "arity" in batch.options.without:
         return kind
     known: _Lengths = cell.joints.setdefault(_KEY, _Lengths())
     new = _Waiting(kind, traced, call.noted)
@@ -174,9 +160,7 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
     for other in [*known.waiting, *wider] if len(known.found) < _MOST else ():
         if known.refused >= _REFUSED:  # which are made and run in vain
             break
-        if cell.lengths == 1 and not _lies_as_is(call, other.traced.trace):
-            continue
-        made = _joined(other, new, known, cell.lengths)
+        made = _joined(other, new, known)
         if made is not None:
             found, own = made
             if other in known.waiting:
@@ -194,26 +178,6 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
     return kind
 
 
-def _gains(kind: Kind) -> bool:
-    """Tells whether one launch for all lengths may cost less than one for each, as it does not in C."""
-    try:
-        return not fused_of(_rest(kind), row_program)
-    except NotFusable:
-        return True
-
-
-def _lies_as_is(call: Call, other: Trace) -> bool:
-    """Tells whether the operands of a call need not be computed anew to run with another of other sizes."""
-    for value, beside in zip(call.values, other.operands):
-        spec = value.spec
-        differ = [axis for axis, (one, two) in enumerate(zip(spec.shape, beside.shape)) if one != two]
-        if differ:
-            wanted = intern_spec(spec.shape, spec.dtype, spec.device, mode_of(differ[-1] + 1))
-            if laid(call.batch, value, wanted) is None or (value is call.values[0] and spec is not wanted):
-                return False
-    return True
-
-
 def _may_differ(kind: Kind, trace: Trace) -> bool:
     """Tells whether calls like this may come with other sizes, and do not run with them already."""
     rest = _rest(kind)
@@ -226,21 +190,16 @@ def _rest(kind: Kind) -> Kind:
     return kind if kind.split is None else kind.split.rest
 
 
-def _joined(other: _Waiting, new: _Waiting, known: _Lengths, most: int) -> tuple[_Found, Kind] | None:
-    """The form of two calls, with the kind of the second; None if they differ in more than sizes, or run together.
-
-    most: the number of lengths. Two calls of an operator may have nothing else in common.
-    """
+def _joined(other: _Waiting, new: _Waiting, known: _Lengths) -> tuple[_Found, Kind] | None:
+    """The form of two calls, with the kind of the second; None if they differ in more than sizes, or run together."""
     calls = (other, new)
     if _rest(other.kind).family is _rest(new.kind).family:
         return None
     try:
         with plain():
-            stages, first, own = _members(calls, [call.traced.trace for call in calls], most)
+            stages, first, own = _members(calls, [call.traced.trace for call in calls])
             drawn = new.traced.draws or other.traced.draws
-            checked = (
-                _members(calls, [undrawn(call.traced.trace) for call in calls], most)[1:] if drawn else (first, own)
-            )
+            checked = _members(calls, [undrawn(call.traced.trace) for call in calls])[1:] if drawn else (first, own)
             if not agrees(checked):
                 known.refused += 1
                 return None
@@ -253,12 +212,12 @@ def _joined(other: _Waiting, new: _Waiting, known: _Lengths, most: int) -> tuple
     return found, own
 
 
-def _members(calls: Sequence[_Waiting], traces: Sequence[Trace], most: int) -> tuple[Stages, Kind, Kind]:
+def _members(calls: Sequence[_Waiting], traces: Sequence[Trace]) -> tuple[Stages, Kind, Kind]:
     """The stages of two calls, and their kinds, with these traces. Raises OtherForm and NotBatchable."""
     (other, new), (before, now) = calls, traces
     form = Form(before, other.results, now, new.results)
-    if not 0 < form.lengths <= most:
-        raise OtherForm("no size differs, or too many")
+    if not form.lengths:
+        raise OtherForm("no size differs")
     stages = Stages(form)
     first = _member(other.kind, before, other.results, stages, form.lengths_of(before, other.results))
     return stages, first, _member(new.kind, now, new.results, stages, form.lengths_of(now, new.results), first)
@@ -294,10 +253,10 @@ def _scaled(form: Form, lengths: Sequence[int], first: Kind) -> Work:
 
 
 def _note_laid(cell: Any, natural: Sequence[Spec], found: Sequence[Spec]) -> None:
-    """Lets operands of later calls of a module lie as a kind has them: these are not captured in C."""
-    modes = {(k, len(new.shape)): new.mode for k, (old, new) in enumerate(zip(natural, found)) if new is not old}
-    if modes and cell.lengths > 1:
-        cell.laid = {**modes, **(cell.laid or {})}
+    """Lets operands of later calls lie as a kind has them: these are not captured in C."""
+    laid = {(k, len(new.shape)): new.mode for k, (old, new) in enumerate(zip(natural, found)) if new is not old}
+    if laid:
+        cell.laid = {**laid, **(cell.laid or {})}
         cell.keys = None
 
 

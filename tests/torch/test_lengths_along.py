@@ -90,6 +90,9 @@ ALONG: dict[str, Callable[..., Any]] = {
         + F.mse_loss(x, x.flip(0), reduction="none").sum(0)
     ),
     "padded to the most": lambda net, x: F.pad(net.q(x), (0, 0, 0, 40 - len(x)), value=0.3).cos().sum(0),
+    "padded to the most beside a place by its length": lambda net, x: (
+        F.pad(net.q(x), (0, 0, 0, 40 - len(x))).cos().sum(0) * x[: len(x) - 1].tanh().sum(0)
+    ),
     "the first of one sample": lambda net, x: F.scaled_dot_product_attention(net.q(x)[None, :3], x[None], x[None]).sum(
         1
     ),

@@ -184,7 +184,7 @@ def extended(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, .
         raise NotBatchable(f"{op.name}: of what is infinite")
     before, after = padded.shape(op.inputs[0]), padded.shape(op.outputs[0])
     margins = margins_of(args["pad"], len(before))
-    if any(place % 2 == 0 for position, _, place in padded.form.numbers if position == op.outputs[0]):
+    if any(leaf[2] % 2 == 0 for leaf in padded.form.numbers if leaf[:2] == (op.outputs[0], "pad")):
         raise NotBatchable(f"{op.name}: of numbers that differ")  # before what there is
     along = {axis: length for axis, length in ragged.items() if any(margins[axis])}
     pad: list[int] = []

@@ -4,13 +4,37 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from gluonjit.engines.torch.cell import Call
 from gluonjit.engines.torch.kinds import MADE
+from gluonjit.engines.torch.operands import leaf
 from gluonjit.engines.torch.program import Batched
 from gluonjit.engines.torch.rules.values import OperatorCall, Val, Writer
 from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 from gluonjit.engines.torch.work import work_of
-from gluonjit.graph import Kind, Output, intern_spec
+from gluonjit.graph import Kind, Output, Spec, Value, intern_spec
+from gluonjit.graph.references import same_rows
+from gluonjit.hybrid.run.batch import Batch
+
+
+def laid(batch: Batch, value: Value, spec: Spec) -> Value | None:
+    """A value as one of this spec, which has its shape; None where its rows would have to be computed."""
+    own = value.spec
+    if own is spec:
+        return value
+    if own.row_shape == spec.row_shape:
+        return same_rows(value, spec, value.rows)
+    tensor = value.base
+    if value.depth or tensor.__class__ is not torch.Tensor or _as(batch, tensor, own).rows != value.rows:
+        return None  # computed, or a tensor that has been written to since
+    return _as(batch, tensor, spec)
+
+
+def _as(batch: Batch, tensor: Any, spec: Spec) -> Value:
+    """A tensor that was there before, as a value of this spec."""
+    found = leaf(batch, tensor)
+    return found if found.spec is spec else leaf(batch, tensor, spec.mode)
 
 
 def laid_out(tensor: Any, mode: str) -> Any:

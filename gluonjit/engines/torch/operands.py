@@ -16,8 +16,8 @@ from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.targets import WRITES
 from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.waiting import WAITING, Running
-from gluonjit.graph import Spec, Value, intern_spec
-from gluonjit.graph.references import keys_of, same_rows
+from gluonjit.graph import Value, intern_spec
+from gluonjit.graph.references import keys_of
 from gluonjit.graph.values import MODES
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.run.batch import Batch
@@ -240,22 +240,3 @@ def _as_it_is(batch: Batch, tensor: Any) -> Held:
     if known is None or not torch.equal(known.rows, tensor):
         known = batch.created[place] = _copied(tensor, 0)
     return known
-
-
-def laid(batch: Batch, value: Value, spec: Spec) -> Value | None:
-    """A value as one of this spec, which has its shape; None where its rows would have to be computed."""
-    own = value.spec
-    if own is spec:
-        return value
-    if own.row_shape == spec.row_shape:
-        return same_rows(value, spec, value.rows)
-    tensor = value.base
-    if value.depth or tensor.__class__ is not torch.Tensor or _as(batch, tensor, own).rows != value.rows:
-        return None  # computed, or a tensor that has been written to since
-    return _as(batch, tensor, spec)
-
-
-def _as(batch: Batch, tensor: Any, spec: Spec) -> Value:
-    """A tensor that was there before, as a value of this spec."""
-    found = leaf(batch, tensor)
-    return found if found.spec is spec else leaf(batch, tensor, spec.mode)

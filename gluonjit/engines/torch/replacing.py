@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.arrays import FLOATS
+from gluonjit.engines.torch.laying import laid
 from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.operands import NotAnOperand, current, laid, value_of
+from gluonjit.engines.torch.operands import NotAnOperand, current, value_of
 from gluonjit.engines.torch.segments import INTO_ROWS
 from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.references import chosen, placed, reshaped

@@ -13,7 +13,7 @@ import torch
 
 from gluonjit.engines.torch.arrays import dtype_named
 from gluonjit.engines.torch.ragged.padded import COUNT, PaddedTrace
-from gluonjit.engines.torch.ragged.windows import LARGEST, margins_of
+from gluonjit.engines.torch.ragged.windows import LARGEST, are_alike, margins_of
 from gluonjit.engines.torch.rules import losses
 from gluonjit.engines.torch.rules.shapes import axis as counted
 from gluonjit.engines.torch.rules.table import operator_named
@@ -147,8 +147,7 @@ def pooled(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...
     if largest and padded.form.is_used(op.outputs[1]):
         raise NotBatchable(f"{op.name}: its places are used")
     if not _is_whole(padded, op):
-        by_others = args.get("ceil_mode") or args.get("divisor_override") or not args.get("count_include_pad", True)
-        if "output_size" in args or padded.form.differing(op) or (by_others and not largest):
+        if "output_size" in args or padded.form.differing(op) or not (largest or are_alike(args, True)):
             raise NotBatchable(f"{op.name}: windows of several sizes")
         found, *places = _fitted(padded, op, [_neutral(padded, given[0], ragged, {*points}, -inf if largest else 0.0)])
         return (padded.filled(found, padded.ragged(op.outputs[0]), 0.0) if largest else found, *places)
@@ -193,22 +192,21 @@ def extended(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, .
     return padded.again(op, [padded.filled(given[0], along, value)], pad=tuple(pad))
 
 
-def _fitted(padded: PaddedTrace, op: TraceOp, given: Sequence[int], **changed: Any) -> tuple[int, ...]:
+def _fitted(padded: PaddedTrace, op: TraceOp, given: Sequence[int]) -> tuple[int, ...]:
     """Writes an operator of windows, whose results may have more entries than the longest node, or fewer."""
-    attrs = tuple([(name, changed.get(name, value)) for name, value in op.attrs])
     wanted = padded.outputs(op)
-    shapes = _shapes(padded, op, attrs, given)
-    made = padded.emit(op.name, given, attrs, [(shape, dtype) for shape, (_, dtype) in zip(shapes, wanted)])
+    shapes = _shapes(padded, op, given)
+    made = padded.emit(op.name, given, op.attrs, [(shape, dtype) for shape, (_, dtype) in zip(shapes, wanted)])
     return tuple([_cut(padded, place, shape) for place, (shape, _) in zip(made, wanted)])
 
 
-def _shapes(padded: PaddedTrace, op: TraceOp, attrs: Any, given: Sequence[int]) -> list[Shape]:
+def _shapes(padded: PaddedTrace, op: TraceOp, given: Sequence[int]) -> list[Shape]:
     """The shapes of the results of an operator on values of these shapes. Raises NotBatchable."""
     tensors = []
     for place in given:
         shape, dtype = padded.trace.shapes[place]
         tensors.append(torch.empty(shape, dtype=dtype_named(dtype), device="meta"))
-    args = {name: placed(value, tensors) for name, value in attrs}
+    args = {name: placed(value, tensors) for name, value in op.attrs}
     try:
         found = operator_named(op.name)(**args)
     except (RuntimeError, NotImplementedError) as error:

@@ -10,9 +10,19 @@ import torch
 from gluonjit.engines.torch.arrays import sent
 
 
+def begins_of(sizes: Any) -> Any:
+    """Finds where the rows of each node begin, of those of all."""
+    return np.cumsum(sizes) - sizes
+
+
+def within(sizes: Any) -> Any:
+    """Numbers the rows of each node."""
+    return np.arange(sizes.sum()) - np.repeat(begins_of(sizes), sizes)
+
+
 def row_of_each(rows: Any, sizes: Any, index: int) -> Any:
     """One row of each node. Raises IndexError."""
-    starts = np.cumsum(sizes) - sizes
+    starts = begins_of(sizes)
     if sizes.min() < (index + 1 if index >= 0 else -index):
         raise IndexError(f"index {index} is out of bounds for dimension 0 with size {sizes.min()}")
     return rows.index_select(0, sent(starts + (index if index >= 0 else sizes + index), rows.device))
@@ -20,7 +30,7 @@ def row_of_each(rows: Any, sizes: Any, index: int) -> Any:
 
 def sliced(rows: Any, sizes: Any, key: slice) -> Any:
     """The rows of each node that a slice keeps."""
-    starts = np.cumsum(sizes) - sizes
+    starts = begins_of(sizes)
     kept = [np.arange(start, start + size)[key] for start, size in zip(starts, sizes)]
     return rows.index_select(0, sent(np.concatenate(kept), rows.device))
 
@@ -37,10 +47,8 @@ def counted(rows: Any, sizes: Any, *kept: Any, start: int | None, step: int, mos
     kept: how many of each, if that is not `most` for all.
     """
     each = kept[0] if kept else np.full(len(sizes), most)
-    begins = np.cumsum(sizes) - sizes
-    begins = begins + (sizes - each if start is None else start if start >= 0 else sizes + start)
-    number = np.arange(each.sum()) - np.repeat(np.cumsum(each) - each, each)
-    return rows.index_select(0, sent(np.repeat(begins, each) + number * step, rows.device))
+    begins = begins_of(sizes) + (sizes - each if start is None else start if start >= 0 else sizes + start)
+    return rows.index_select(0, sent(np.repeat(begins, each) + within(each) * step, rows.device))
 
 
 def joined(*given: Any, fixed: tuple[int, ...], dim: int) -> Any:
@@ -53,7 +61,7 @@ def joined(*given: Any, fixed: tuple[int, ...], dim: int) -> Any:
     nodes = len(given[-1])
     sizes = np.stack([np.full(nodes, size) if size else next(own) for size in fixed])
     rows = [value.movedim(dim + 1, 1).flatten(0, 1) if size else value for value, size in zip(values, fixed)]
-    begins = (np.cumsum(sizes.sum(0)) - sizes.sum(0)) + np.cumsum(sizes, 0) - sizes
+    begins = begins_of(sizes.sum(0)) + np.cumsum(sizes, 0) - sizes
     flat = sizes.reshape(-1)
     ends = np.cumsum(flat)
     places = np.repeat(begins.reshape(-1) - (ends - flat), flat) + np.arange(ends[-1])
@@ -62,7 +70,7 @@ def joined(*given: Any, fixed: tuple[int, ...], dim: int) -> Any:
 
 def _among_all(index: Any, owners: Any, sizes: Any, signed: bool = False) -> Any:
     """Indices into the rows of each node, as indices into the rows of all. Raises IndexError."""
-    counts = sent(np.stack([np.cumsum(sizes) - sizes, sizes]), index.device).index_select(1, owners)
+    counts = sent(np.stack([begins_of(sizes), sizes]), index.device).index_select(1, owners)
     starts, most = counts.unbind(0)
     index = index.to(torch.int64)
     if signed:

@@ -7,10 +7,10 @@ from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from gluonjit.engines.torch.arrays import sent
+from gluonjit.engines.torch.ragged.choosing import begins_of
 from gluonjit.engines.torch.ragged.stages import Packed
 from gluonjit.engines.torch.rules.shapes import axis
 from gluonjit.engines.torch.rules.values import NotBatchable, Shape
@@ -43,7 +43,7 @@ def of_channels(name: str, args: Mapping[str, Any], value: Packed, kept: Shape) 
     has = (args.get("weight") is not None, args.get("bias") is not None)
     if not args["training"]:
         return partial(scaled, has=has, channels=channels, eps=args["eps"]), f"scaled {has} {channels} {args['eps']}"
-    if any(args.get(kept) is not None for kept in ("running_mean", "running_var")):
+    if any(args.get(running) is not None for running in ("running_mean", "running_var")):
         raise NotBatchable(f"{name}: not by the statistics of the sample")
     return partial(
         normalized, has=has, channels=channels, eps=args["eps"]
@@ -119,7 +119,7 @@ def _moments(rows: Any, owners: Any, sizes: Any, channels: Channels, correction:
     """
     whole = rows.reshape(rows.shape[0], *channels)
     counts = sent(sizes * (channels.before * channels.after), rows.device).to(rows.dtype)[:, None]
-    first = whole.detach()[:, 0, :, 0].index_select(0, sent(np.cumsum(sizes) - sizes, rows.device))
+    first = whole.detach()[:, 0, :, 0].index_select(0, sent(begins_of(sizes), rows.device))
 
     def of_each(entries: Any) -> Any:
         return entries.new_zeros((len(sizes), channels.number)).index_add(0, owners, entries.sum((1, 3)))

@@ -11,17 +11,16 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.ragged.moments import OF_CHANNELS, of_channels
 from gluonjit.engines.torch.ragged.recurring import recurred
-from gluonjit.engines.torch.ragged.selecting import Output, Selector, Slots, reshaped
+from gluonjit.engines.torch.ragged.selecting import Output, Selector, reshaped
 from gluonjit.engines.torch.ragged.stages import Packed
 from gluonjit.engines.torch.ragged.windows import WINDOWED, margins_of, windowed
 from gluonjit.engines.torch.rules import layers, picking, pointwise, reductions, shapes
 from gluonjit.engines.torch.rules.recurrent import layer_of, recurrent
 from gluonjit.engines.torch.rules.shapes import axis as counted
 from gluonjit.engines.torch.rules.table import RULES, batch_op, operator_named, rule_of
-from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Shape, Shaped, Val, Writer
+from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Shape, Shaped, Val
 from gluonjit.engines.torch.trace import TraceOp, placed
 
 _VIEWS = (shapes.viewed, shapes.expanded)
@@ -41,18 +40,8 @@ def in_front(shape: Shape, axis: int) -> Shape:
     return (shape[axis], *shape[:axis], *shape[axis + 1 :])
 
 
-class Packer:
-    """Writes operators down for packed values.
-
-    owners, sizes: functions from a length to the slot of the node of each of its rows, and of the rows of each node.
-    """
-
-    def __init__(self, form: Form, writer: Writer, owners: Slots, sizes: Slots) -> None:
-        self.form = form
-        self.writer = writer
-        self._owners = owners
-        self._sizes = sizes
-        self._selector = Selector(form, writer, owners, sizes)
+class Packer(Selector):
+    """Writes operators down for packed values."""
 
     def write(self, number: int, op: TraceOp, values: Mapping[int, Packed]) -> list[Packed]:
         """Writes an operator down; `number` is its place in the trace. Raises NotBatchable if it mixes rows."""
@@ -63,11 +52,9 @@ class Packer:
         lengths = {value.length for value in given if value.axis is not None}
         if op.name in WINDOWED and len(lengths) == 1 and _along_windows(op, given[0]):
             return self._windowed(op, given, outputs)
-        chosen = self._selector.write(number, op, given, outputs[0])
+        chosen = self.select(number, op, given, outputs[0])
         if chosen is not None:
             return [chosen]
-        if number in self.form.numbered and rule_of(op.name) is shapes.cut:
-            raise NotBatchable(f"{op.name}: of numbers that differ")
         if rule_of(op.name) is recurrent and len(lengths) == 1:
             return self._recurrent(op, given, outputs)
         if rule_of(op.name) is shapes.viewed and _is_regrouped(given[0], outputs[0], lengths):
@@ -147,7 +134,7 @@ class Packer:
         before, after = (self.form.trace.shapes[position][0] for position in (op.inputs[0], op.outputs[0]))
         weight = weights[0].val.shape if weights else ()
         run, text = windowed(op.name, dict(op.attrs), axis, before, after, weight)
-        whole = self._call(op).form(value.val, ANY, value.val.shape[1:])
+        whole = self.rows(op, value)
         slots = [whole.slot, *[each.val.slot for each in weights], self._sizes(value.length), self._sizes(length)]
         (slot,) = self.writer.emit(run, slots, text)
         rest = (weight[0],) if weight else shape[1:]
@@ -165,8 +152,7 @@ class Packer:
         if any(each.axis is not None for each in states) or any(not each.val.shared for each in weights):
             raise NotBatchable(f"{op.name}: states or weights differ in size")
         call = self._call(op)
-        whole = call.form(value.val, ANY, value.val.shape[1:])
-        vals = [whole, *[call.spread(each.val) for each in states], *[each.val for each in weights]]
+        vals = [self.rows(op, value), *[call.spread(each.val) for each in states], *[each.val for each in weights]]
         slots = [*[val.slot for val in vals], self._sizes(value.length)]
         made = self.writer.emit(partial(recurred, layer=layer), slots, f"recurred {layer}", len(outputs))
         found = [Packed(Val(made[0], shaped[0], shaped[1], ANY, shaped[0][1:]), axis, length)]
@@ -179,7 +165,7 @@ class Packer:
             raise NotBatchable(f"{op.name}: weights differ by sample")
         args = {name: placed(item, given) for name, item in op.attrs}
         run, text = of_channels(op.name, args, value, outputs[-1][0][0])
-        whole = self._call(op).form(value.val, ANY, value.val.shape[1:])
+        whole = self.rows(op, value)
         slots = [whole.slot, *[each.val.slot for each in own], self._owners(value.length), self._sizes(value.length)]
         made = self.writer.emit(run, slots, text, len(outputs))
         (shape, dtype), axis, length = outputs[0]
@@ -212,9 +198,7 @@ class Packer:
         moved = [others.index(dim) for dim in order if dim != value.axis]
         if moved == sorted(moved):
             return value.val._replace(shape=shaped[0])
-        call = self._call(op)
-        whole = call.form(value.val, ANY, value.val.shape[1:])
-        slot = call.emit(shapes.permute, [whole], (0, *[place + 1 for place in moved]))
+        slot = self._call(op).emit(shapes.permute, [self.rows(op, value)], (0, *[place + 1 for place in moved]))
         return Val(slot, shaped[0], shaped[1], ANY, shaped[0][1:])
 
     def _beside(self, value: Packed, given: Sequence[Packed], rank: int) -> Packed:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from gluonjit.engines.torch.arrays import device_named, dtype_named, sent
+from gluonjit.engines.torch.ragged.choosing import begins_of, within
 from gluonjit.engines.torch.ragged.padded import BAR, COUNT, HOLE, NUMBER, Need
 from gluonjit.engines.torch.ragged.stages import LengthStage, Source
 
@@ -115,9 +116,9 @@ class StageRun:
 
         def make() -> Any:
             whole = self.sizes(length)
-            starts, sizes = (np.cumsum(whole) - whole)[nodes], whole[nodes]
-            within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-            return np.repeat(starts, sizes) + within, within
+            sizes = whole[nodes]
+            numbers = within(sizes)
+            return np.repeat(begins_of(whole)[nodes], sizes) + numbers, numbers
 
         return self._once((nodes.tobytes(), length), make)
 
@@ -130,12 +131,12 @@ class StageRun:
         whole = self._padded_to(length, sizes)
 
         def make() -> Any:
-            _, within = self._rows(nodes, length)
+            _, numbers = self._rows(nodes, length)
             rows = self.sizes(length)[nodes]
             if len(whole) == 2:
                 columns = np.repeat(self.sizes(self._stages.form.products[length][1])[nodes], rows)
-                within = within // columns * whole[1] + within % columns
-            return self._sent(np.repeat(np.arange(len(nodes)) * prod(whole), rows) + within)
+                numbers = numbers // columns * whole[1] + numbers % columns
+            return self._sent(np.repeat(np.arange(len(nodes)) * prod(whole), rows) + numbers)
 
         return self._once((nodes.tobytes(), length, whole), make)
 

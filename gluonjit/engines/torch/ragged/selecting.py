@@ -13,7 +13,7 @@ from gluonjit.engines.torch.ragged.stages import Packed
 from gluonjit.engines.torch.rules import picking, shapes
 from gluonjit.engines.torch.rules.shapes import axis as counted
 from gluonjit.engines.torch.rules.table import rule_of
-from gluonjit.engines.torch.rules.values import ANY, OperatorCall, Shape, Shaped, Val, Writer
+from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Shape, Shaped, Val, Writer
 from gluonjit.engines.torch.trace import TraceOp
 
 _BY_INDICES = (picking.picked, picking.indexed, picking.added)
@@ -31,38 +31,39 @@ class Selector:
     """
 
     def __init__(self, form: Form, writer: Writer, owners: Slots, sizes: Slots) -> None:
-        self._form = form
-        self._writer = writer
+        self.form = form
+        self.writer = writer
         self._owners = owners
         self._sizes = sizes
 
-    def write(self, number: int, op: TraceOp, given: list[Packed], output: Output) -> Packed | None:
-        """Writes an operator down if it chooses or joins rows of each node; else returns None."""
+    def select(self, number: int, op: TraceOp, given: list[Packed], output: Output) -> Packed | None:
+        """Writes an operator down if it chooses or joins rows of each node; else returns None. Raises NotBatchable."""
         rule = rule_of(op.name)
         if rule is shapes.concatenated:
             return self._joined(op, given, output)
+        if rule is shapes.cut and number in self.form.numbered:
+            return self._cut(op, given[0], output, self.form.differing(op))
         if rule not in _CHOOSING or not given or given[0].axis is None:
             return None
-        if number in self._form.numbered:
-            return self._cut(op, given[0], output, self._form.differing(op))
         (shape, dtype), axis, _ = output
         found = _how_chosen(op, rule, given, len(given[0].val.shape))
         if found is None or (axis is None and op.name != "select.int" and prod(shape[: given[0].axis]) != 1):
             return None
         function, text = found
         values = [each for each in given if each.axis is not None]
-        slots = [self._rows(op, each).slot for each in values]
+        slots = [self.rows(op, each).slot for each in values]
         if rule in _BY_INDICES:
             slots += [self._owners(given[1].length), self._sizes(given[0].length)]
         else:
             slots += [self._sizes(each.length) for each in values]
-        (slot,) = self._writer.emit(function, slots, text)
+        (slot,) = self.writer.emit(function, slots, text)
         if op.name == "select.int":
             return Packed(Val(slot, shape, dtype, 1, shape))
         return self._rows_of_each(slot, output, given[0].axis)
 
-    def _rows(self, op: TraceOp, value: Packed) -> Val:
-        return OperatorCall(op.name, None, {}, [], self._writer).form(value.val, ANY, value.val.shape[1:])
+    def rows(self, op: TraceOp, value: Packed) -> Val:
+        """A packed value, row by row. Raises NotBatchable."""
+        return OperatorCall(op.name, None, {}, [], self.writer).form(value.val, ANY, value.val.shape[1:])
 
     def _rows_of_each(self, slot: int, output: Output, place: int) -> Packed:
         """Rows that were chosen along an axis: packed, or as many of each node."""
@@ -71,7 +72,7 @@ class Selector:
             return Packed(Val(slot, shape, dtype, ANY, shape[1:]), axis, length)
         if not place:
             return Packed(Val(slot, shape, dtype, shape[0], shape[1:]))
-        (slot,) = self._writer.emit(reshaped((-1, *shape)), [slot], f"as {shape}")
+        (slot,) = self.writer.emit(reshaped((-1, *shape)), [slot], f"as {shape}")
         return Packed(Val(slot, shape, dtype, 1, shape))
 
     def _joined(self, op: TraceOp, given: list[Packed], output: Output) -> Packed | None:
@@ -80,32 +81,32 @@ class Selector:
         dim = counted(len(shape), dict(op.attrs).get("dim", 0))
         if axis != dim or {each.axis for each in given} - {None} != {dim}:
             return None
-        spread = OperatorCall(op.name, None, {}, [], self._writer).spread
-        slots = [(spread(each.val) if each.axis is None else self._rows(op, each)).slot for each in given]
+        spread = OperatorCall(op.name, None, {}, [], self.writer).spread
+        slots = [(spread(each.val) if each.axis is None else self.rows(op, each)).slot for each in given]
         fixed = tuple([each.val.shape[dim] if each.axis is None else 0 for each in given])
         slots += [self._sizes(each.length) for each in given if each.axis is not None]
         run = partial(choosing.joined, fixed=fixed, dim=dim)
-        (slot,) = self._writer.emit(run, slots, f"joined {fixed} {dim}")
+        (slot,) = self.writer.emit(run, slots, f"joined {fixed} {dim}")
         return Packed(Val(slot, shape, dtype, ANY, shape[1:]), axis, length)
 
-    def _cut(self, op: TraceOp, value: Packed, output: Output, differ: set[str]) -> Packed | None:
-        """The rows that a slice keeps whose beginning or end differs, as many as its result has; else None."""
+    def _cut(self, op: TraceOp, value: Packed, output: Output, differ: set[str]) -> Packed:
+        """The rows that a slice keeps whose beginning or end differs, as many as its result has.
+
+        Raises NotBatchable if that does not tell which.
+        """
         args, ((shape, _), axis, length) = dict(op.attrs), output
-        place = value.axis
-        if op.name != "slice.Tensor" or place is None or counted(len(shape), args.get("dim", 0)) != place:
-            return None
-        if axis != place and (axis is not None or prod(shape[:place]) != 1):
-            return None
-        start, end, step = args.get("start") or 0, args.get("end"), args.get("step", 1)
-        if differ == {"start"} and step == 1 and (end is None or end >= _END):
-            start = None  # the last ones
-        elif differ != {"end"}:
-            return None
-        slots = [self._rows(op, value).slot, self._sizes(value.length)]
+        place, start, end, step = value.axis, args.get("start") or 0, args.get("end"), args.get("step", 1)
+        along = op.name == "slice.Tensor" and place is not None and counted(len(shape), args.get("dim", 0)) == place
+        last = differ == {"start"} and step == 1 and (end is None or end >= _END)
+        kept = axis == place or (axis is None and prod(shape[:place]) == 1)
+        if place is None or not (along and kept and (last or differ == {"end"})):
+            raise NotBatchable(f"{op.name}: of numbers that differ")
+        start = None if last else start
+        slots = [self.rows(op, value).slot, self._sizes(value.length)]
         slots += [] if axis is None else [self._sizes(length)]
         most = shape[place] if axis is None else 0
         run = partial(choosing.counted, start=start, step=step, most=most)
-        (slot,) = self._writer.emit(run, slots, f"counted {start} {step} {most}")
+        (slot,) = self.writer.emit(run, slots, f"counted {start} {step} {most}")
         return self._rows_of_each(slot, output, place)
 
 

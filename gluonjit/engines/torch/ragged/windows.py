@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Any, NamedTuple
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from gluonjit.engines.torch.arrays import sent
+from gluonjit.engines.torch.ragged.choosing import begins_of, within
 from gluonjit.engines.torch.rules.values import NotBatchable, Shape
 
 
@@ -29,11 +30,10 @@ class Windows(NamedTuple):
         before, after: how many rows and windows each node has.
         """
         sizes, windows = np.array(before), np.array(after)
-        first = np.repeat(np.cumsum(sizes) - sizes, windows)
-        number = np.arange(len(first)) - np.repeat(np.cumsum(windows) - windows, windows)
-        within = (number * self.stride - self.padding)[:, None] + np.arange(self.kernel) * self.dilation
-        there = (within >= 0) & (within < np.repeat(sizes, windows)[:, None])
-        return np.where(there, first[:, None] + within, sizes.sum()).reshape(-1)
+        first = np.repeat(begins_of(sizes), windows)
+        places = (within(windows) * self.stride - self.padding)[:, None] + np.arange(self.kernel) * self.dilation
+        there = (places >= 0) & (places < np.repeat(sizes, windows)[:, None])
+        return np.where(there, first[:, None] + places, sizes.sum()).reshape(-1)
 
     def of(self, rows: Any, before: Any, after: Any, padding: float) -> Any:
         """The entries of all windows, (windows, kernel, entries of a row)."""
@@ -75,7 +75,7 @@ def windowed(name: str, args: dict[str, Any], axis: int, shape: Shape, result: S
         windows = _convolution(args, axis, shape, result, weight)
         groups = args["groups"]
         return partial(convolved, axis=axis, windows=windows, groups=groups), f"convolved {axis} {windows} {groups}"
-    windows = _pooling(name, args, axis, shape, result)
+    windows = _pooling(name, args, axis, shape)
     largest = name in LARGEST
     return partial(pooled, windows=windows, largest=largest), f"pooled {windows} {largest}"
 
@@ -102,20 +102,20 @@ def _convolution(args: dict[str, Any], axis: int, shape: Shape, result: Shape, w
     return Windows(weight[axis], *[_at(args, name, axis - 2) for name in ("stride", "padding", "dilation")])
 
 
-def _pooling(name: str, args: dict[str, Any], axis: int, shape: Shape, result: Shape) -> Windows:
+def _pooling(name: str, args: dict[str, Any], axis: int, shape: Shape) -> Windows:
     if any(size != 1 for place, size in enumerate(shape[2:], 2) if place != axis):
         raise NotBatchable(f"{name}: along several axes")
     args = {"padding": (0,), "dilation": (1,), **args, "stride": args.get("stride") or args["kernel_size"]}
     found = Windows(*[_at(args, each, axis - 2) for each in ("kernel_size", "stride", "padding", "dilation")])
-    if name not in LARGEST and not _of_one_size(args, found.padding):
+    if name not in LARGEST and not are_alike(args, found.padding > 0):
         raise NotBatchable(f"{name}: windows of several sizes")
     return found
 
 
-def _of_one_size(args: dict[str, Any], padding: int) -> bool:
-    """Tells whether all means of windows are of as many numbers."""
+def are_alike(args: Mapping[str, Any], padded: bool) -> bool:
+    """Tells whether all means of windows are of as many numbers; padded: whether windows may hold some that are not."""
     by_others = args.get("ceil_mode") or args.get("divisor_override")
-    return not by_others and (not padding or bool(args.get("count_include_pad", True)))
+    return not by_others and (not padded or bool(args.get("count_include_pad", True)))
 
 
 def convolved(rows: Any, weight: Any, *rest: Any, axis: int, windows: Windows, groups: int) -> Any:

@@ -204,6 +204,28 @@ def test_the_diagonal_of_another_shape() -> None:
         assert_as_eagerly(eager, net, [tuple(tokens(*pair, seed=1)) for pair in pairs])
 
 
+REFUSED: dict[str, Callable[[Any], Any]] = {
+    "the highest": lambda x: x.topk(5, 0).values,
+    "the fifth": lambda x: x.kthvalue(5, 0).values,
+    "windows": lambda x: F.max_pool1d(turned(x), 5),
+    "a convolution": lambda x: F.conv1d(turned(x), torch.ones(2, C, 5)),
+    "a row": lambda x: x[5],
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_too_few_rows_are_refused_as_eagerly(name: str) -> None:
+    eager, net = both(lambda net, x: REFUSED[name](net.q(x)))
+    for lengths in ((8, 9), (10, 7, 12), (11, 13, 6)):
+        assert_as_eagerly(eager, net, [(each,) for each in tokens(*lengths, seed=1)])
+    short = torch.arange(3)
+    with pytest.raises((RuntimeError, IndexError)):
+        eager(short)
+    with torch.no_grad(), pytest.raises((RuntimeError, IndexError)), gluonjit.batching(granularity="cell"):
+        results = [net(each) for each in (*tokens(9, 8, seed=1), short)]
+        assert all(result.numpy().size for result in results)  # what is read has run
+
+
 def test_as_many_rows_as_are_kept() -> None:
     rows, sizes, kept = torch.arange(9.0)[:, None], np.array([5, 4]), np.array([2, 1])
     for start, step, wanted in ((1, 2, [1, 3, 6]), (None, 1, [3, 4, 8]), (-3, 1, [2, 3, 6])):

@@ -29,6 +29,8 @@ _CUTS = (
     *(layers.over_samples, layers.padded),
 )
 """Rules of operators whose results may have any number of rows."""
+_OF_SO_MANY = ("topk.default", "kthvalue.default")
+"""Operators that refuse fewer rows than they are asked for."""
 ENOUGH = 3
 """The values that each length has to have in traced calls, before others are derived from them."""
 
@@ -118,7 +120,7 @@ class Recipe:
             {form.sizes[position, axis] for position in positions for axis in form.axes(position)}
             for positions in (op.inputs, op.outputs)
         )
-        if rule_of(op.name) in _CUTS and (made or given):
+        if (rule_of(op.name) in _CUTS or op.name in _OF_SO_MANY) and (made or given):
             return True
         return bool(made) and (number in form.numbered or not made <= given)
 

@@ -204,6 +204,26 @@ def test_the_diagonal_of_another_shape() -> None:
         assert_as_eagerly(eager, net, [tuple(tokens(*pair, seed=1)) for pair in pairs])
 
 
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), -float("inf")])
+def test_the_order_of_numbers_that_are_not_finite(odd: float) -> None:
+    class Ordered(nn.Module):
+        def forward(self, x: Any) -> Any:
+            up, down = x.sort(0).values, x.sort(0, descending=True).values
+            ends = x.topk(2, 0).values, x.topk(3, 0, largest=False).values
+            return up, down, *ends, x.kthvalue(3, 0).values, (x[:, 0] * 9).nan_to_num(0, 5, -5).long().sort(0).values
+
+    net = gluonjit.hybridize(Ordered(), dynamic_batch=True)
+    for lengths in MINIBATCHES:
+        samples = [torch.randn(length, 3) for length in lengths]
+        for x in samples:
+            x[1:3, :2] = odd
+        with gluonjit.batching(granularity="cell"):
+            found = [net(x) for x in samples]
+        for results, x in zip(found, samples):
+            for one, other in zip(results, Ordered()(x)):
+                torch.testing.assert_close(one, other, equal_nan=True)
+
+
 REFUSED: dict[str, Callable[[Any], Any]] = {
     "the highest": lambda x: x.topk(5, 0).values,
     "the fifth": lambda x: x.kthvalue(5, 0).values,

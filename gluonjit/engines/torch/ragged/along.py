@@ -6,7 +6,7 @@ Zeros in a sum, -inf in a maximum or a softmax. Of windows along a length those 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from math import inf, prod
+from math import inf, isfinite, nan, prod
 from typing import Any
 
 import torch
@@ -23,12 +23,13 @@ from gluonjit.engines.torch.trace import Operand, TraceOp, placed
 _FILLS: dict[str, Any] = {
     **dict.fromkeys(("sum.dim_IntList", "sum.default", "mean.dim", "mean.default", "linalg_vector_norm.default"), 0.0),
     **dict.fromkeys(("amax.default", "max.dim", "max.default", "argmax.default", "logsumexp.default"), -inf),
-    **dict.fromkeys(("amin.default", "min.dim", "min.default", "argmin.default", "kthvalue.default"), inf),
+    **dict.fromkeys(("amin.default", "min.dim", "min.default", "argmin.default"), inf),
+    "kthvalue.default": nan,
     **dict.fromkeys(("any.dim", "any.default"), False),
     **dict.fromkeys(("all.dim", "all.default"), True),
     **dict.fromkeys(("prod.dim_int", "prod.default"), 1.0),
 }
-"""Entries that change nothing in what is computed along a length."""
+"""Entries that change nothing in what is computed along a length; in order NaN comes behind infinity."""
 _RUNNING = ("cumsum", "cummax", "cummin", "logcumsumexp")
 """Operators whose results depend on entries before them alone."""
 
@@ -90,7 +91,7 @@ def kept(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]:
     if name == "topk" and padded.form.is_used(op.outputs[1]):
         raise NotBatchable(f"{op.name}: which of equal entries is chosen depends on how many there are")
     if name in ("sort", "topk"):
-        last = -inf if args.get("largest", True) and args.get("descending", name == "topk") else inf
+        last = -inf if args.get("largest", True) and args.get("descending", name == "topk") else nan
         made = padded.again(op, [_neutral(padded, given[0], ragged, {dim}, last)])
         return (padded.filled(made[0], along, 0.0), *made[1:]) if name == "sort" else made
     if name not in ("_softmax", "_log_softmax"):
@@ -179,7 +180,7 @@ def extended(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, .
     """Entries of one number before and after those there are: after them as many as the result has more."""
     args, ragged = dict(op.attrs), padded.ragged(op.inputs[0])
     value = args.get("value", 0)
-    if value in (inf, -inf):
+    if not isfinite(value):
         raise NotBatchable(f"{op.name}: of what is infinite")
     before, after = padded.shape(op.inputs[0]), padded.shape(op.outputs[0])
     margins = margins_of(args["pad"], len(before))

@@ -6,7 +6,7 @@ All entries of padding are finite, and so are derivatives there, so that gradien
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import inf
+from math import inf, isfinite
 from typing import Any
 
 import torch
@@ -159,8 +159,8 @@ class PaddedTrace:
         if not axes or (value == 0 and self.held.get(place, frozenset()) >= set(axes)):
             return place
         shape, dtype = self.trace.shapes[place]
-        if value in (inf, -inf) and not dtype.startswith(("float", "bfloat")):
-            value = _limit(dtype, value > 0)
+        if not isfinite(value) and not dtype.startswith(("float", "bfloat")):
+            value = _limit(dtype, value != -inf)
         hole = self._hole(axes, len(shape))
         attrs = (("self", Operand(0)), ("mask", Operand(1)), ("value", value))
         (found,) = self.emit("masked_fill.Scalar", [place, hole], attrs, [(shape, dtype)])

@@ -60,8 +60,9 @@ class Graph(GraphRows):
         leaf = self.leaves.get(key)
         if leaf is None:
             self.begin()
-            leaf = self.leaves[key] = Leaf(self.rows, spec, payload, taped)
-            self.rows += spec.rows
+            leaf = Leaf(self.rows, spec, payload, taped)
+            self.rows += spec.rows  # before it is known: an interrupt must not give its rows to others
+            self.leaves[key] = leaf
         return leaf
 
     def entries(self, table: Any, spec: Spec) -> dict[int, int]:
@@ -69,8 +70,8 @@ class Graph(GraphRows):
         entries = self.lookups.get(table)
         if entries is None:
             self.begin()
-            entries = self.lookups[table] = {}
             self.lookup_specs[table] = spec
+            entries = self.lookups[table] = {}
         return entries
 
     def begin(self) -> None:

@@ -152,9 +152,8 @@ class Launches:
         self._arenas, self._blocks = arenas, blocks
         self.threads = 1
         self._packed: dict[int, list[tuple[Pack, _Memory]]] = {}  # by the address of the array
-        self._numbers: dict[int, int] = {}  # of programs
+        self._numbers: dict[int, tuple[int, Assembly]] = {}  # of programs, by the address of what is kept with it
         self._programs: tuple[tuple[Any, Any], ...] = ()
-        self._assemblies: list[Assembly] = []
         self._copies: list[Any] = []  # of weights
         self._last: dict[bool, _Arguments] = {}  # forward and backward
         self.under_way = -1  # the step that is run, or ran last
@@ -168,17 +167,17 @@ class Launches:
 
     def _number(self, assembly: Assembly) -> int:
         """The number of a program."""
-        number = self._numbers.get(id(assembly))
-        if number is None:
-            number = self._numbers[id(assembly)] = len(self._assemblies)
-            self._assemblies.append(assembly)  # which keeps its address
+        found = self._numbers.get(id(assembly))
+        if found is None:
+            found = len(self._programs), assembly
             self._programs += ((assembly.code, assembly.regs),)
-        return number
+            self._numbers[id(assembly)] = found  # last: an interrupt leaves at most a program that nobody runs
+        return found[0]
 
     @property
     def programs(self) -> int:
         """The number of programs that have been launched."""
-        return len(self._assemblies)
+        return len(self._programs)
 
     def slots(self, template: Template, consts: Sequence[Any], memory: FlushMemory, own: bool = False) -> array[int]:
         """The slots of a form."""
@@ -250,10 +249,10 @@ class Launches:
 
     def forget_weights(self) -> None:
         """Packs weights anew from here on: they may have been written to."""
-        for parts in self._packed.values():
-            for _, packed in parts:
-                _given_back(packed)
-        self._packed.clear()
+        while self._packed:
+            _, parts = self._packed.popitem()
+            while parts:  # taken out first: what an interrupt leaves here would be given back once more
+                _given_back(parts.pop()[1])
 
     def _copy(self, address: int, size: int) -> int:
         """Returns the address of a copy of this many bytes, which is kept."""
@@ -278,13 +277,13 @@ class Launches:
 
 _Memory = tuple[npt.NDArray[np.float32], int]
 """An array and its address."""
-_SPARE: dict[int, list[_Memory]] = {}  # memory of packed weights that nobody uses, by size
+SPARE: dict[int, list[_Memory]] = {}  # memory of packed weights that nobody uses, by size
 
 
 def _taken(size: int) -> _Memory:
     """An array of this size, not filled."""
     try:
-        return _SPARE[size].pop()
+        return SPARE[size].pop()
     except (KeyError, IndexError):
         array = np.empty(size, dtype=np.float32)
         return array, array.ctypes.data
@@ -293,10 +292,10 @@ def _taken(size: int) -> _Memory:
 def _given_back(memory: _Memory) -> None:
     """Keeps an array for the next flush, if the kept ones are not too large."""
     size = memory[0].size
-    if sum([size * len(spare) for size, spare in list(_SPARE.items())]) + size <= _MOST_SPARE:
-        _SPARE.setdefault(size, []).append(memory)
+    if sum([size * len(spare) for size, spare in list(SPARE.items())]) + size <= _MOST_SPARE:
+        SPARE.setdefault(size, []).append(memory)
 
 
 def clear_spare() -> None:
     """Releases memory that is kept for packed weights: 64 MB at most."""
-    _SPARE.clear()
+    SPARE.clear()

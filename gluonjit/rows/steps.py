@@ -105,6 +105,8 @@ class Steps:
     (`fused`), and why, if it is nothing. Why steps do not run in C goes into `unfused`, by the kind's name.
     """
 
+    _workspace: _Workspace | None = None
+
     def __init__(
         self,
         plan: Plan,
@@ -118,8 +120,7 @@ class Steps:
         self._learned: dict[int, Any] | None = None  # the weights of a kind that learn
         self._renewed: set[int] = set()  # ways whose forms have the addresses of this flush
         self._in: frozenset[int] = frozenset()
-        self._workspace: _Workspace | None = None
-        self._keeps = True  # what it knows is of use to a later flush
+        self._keeps = True  # what it knows is whole, and of use to a later flush
         if ROWS is None or "fused" in without:
             return
         found: _Read | None = plan.common.read
@@ -210,6 +211,7 @@ class Steps:
 
         learned, read: `row_flags`, of rows that were computed from something that learns, and of rows that were read.
         """
+        keeps, self._keeps = self._keeps, False  # an interrupt may leave a part of a way behind
 
         def make(number: int, look: bytes) -> int:
             self._launches.under_way = number
@@ -243,6 +245,7 @@ class Steps:
                 consts = self.plan.steps[number].kind.program.consts
                 self._forms[way].renew(self._launches.slots(self.ways[way].forward, consts, memory))
             number += 1
+        self._keeps = keeps
         return found
 
     def _in_limits(self, number: int, memory: FlushMemory) -> bool:

@@ -628,16 +628,17 @@ def recording(trace: Trace, constant: Callable[[Any], bool], taped: bool = False
     """
     state = LOCAL.state
     recorder = Tracer(trace, constant, taped)
-    outer, state.trace = state.trace, recorder
+    outer = state.trace
     cached = torch.is_autocast_cache_enabled()
     whole = torch.backends.mha.get_fastpath_enabled()  # one operator for a layer, which cannot be taken apart
     try:
+        state.trace = recorder
         torch.backends.mha.set_fastpath_enabled(False)
         torch.set_autocast_cache_enabled(False)  # of weights that are cast here, other calls would take placeholders
         # Leaving inference mode lets gradients be recorded, whatever held before.
         with torch.inference_mode(False), torch.set_grad_enabled(recorder.learns), kept_whole(), recorder:
             yield recorder
     finally:
+        state.trace = outer
         torch.set_autocast_cache_enabled(cached)
         torch.backends.mha.set_fastpath_enabled(whole)
-        state.trace = outer

@@ -31,7 +31,7 @@ from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import RUNNING, Batch, release
 from gluonjit.hybrid.run.protocol import Adapter
 from gluonjit.hybrid.run.session import Results
-from gluonjit.hybrid.run.state import State
+from gluonjit.hybrid.run.state import LOCAL, State
 
 
 class _Held(NamedTuple):
@@ -80,9 +80,10 @@ class FlushingBatch(Batch):
         save_graph(self.graph, path, self.setting.granularity, self.sharing)
 
     def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None, wait: bool) -> None:
-        held = self._start_over(graph)
         report, times, planner = self.report, {"capture": capture}, None
+        paused, held = LOCAL.state.paused, None
         try:
+            held = self._start_over(graph)
             with RUNNING:
                 begin = perf_counter()
                 planner = Planner(graph, self.engine.sum_kind, _shared(held.captured))
@@ -98,7 +99,10 @@ class FlushingBatch(Batch):
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
             self.sample = 0  # the minibatch is lost
-            MINIBATCH.ran(self, bool(held.carried), None)
+            LOCAL.state.paused = paused  # an interrupt may have come while a region was entered or left
+            if held is None:  # or while the new graph was made
+                self.reset()
+            MINIBATCH.ran(self, bool(held and held.carried), None)
             MINIBATCH.end()
             raise
         finally:

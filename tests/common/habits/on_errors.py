@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from interrupts import interrupted
+
+from gluonjit.rows.running import SPARE
+
 from . import FORMS, habit
+from .outcomes import differences, plain
 
 
 def picky(t: Any, bad: Any, error: BaseException) -> Any:
@@ -54,6 +59,27 @@ def an_interrupt_in_a_sample(t: Any) -> None:
     with t.raises("the minibatch"), t.record():
         for name, x in enumerate(t.inputs(4)):
             t.loss(net, x, name)
+    t.minibatch(net, label="after")
+
+
+@habit()
+def an_interrupt_at_any_line_of_the_library(t: Any) -> None:
+    net = t.net()
+
+    def minibatch() -> Any:
+        t.zero(net)
+        with t.record():
+            losses = [t.loss(net, x) for x in t.inputs(3)]
+            total = sum(losses)
+        t.backward(total)
+        return plain([losses, t.gradients(net)])
+
+    first, wrong = minibatch(), []
+    for number in interrupted(minibatch, 7):
+        twice = sum(map(len, SPARE.values())) - len({at for parts in SPARE.values() for _, at in parts})
+        if twice or differences(minibatch(), first, "it"):
+            wrong.append(number)
+    t.see("wrong after an interrupt at line", wrong)
     t.minibatch(net, label="after")
 
 

@@ -118,8 +118,8 @@ class Follower(Reader):
         deep = sys.getrecursionlimit()
         sys.setrecursionlimit(_FRAMES * deep)
         notice = self._notice  # held until the end: Python may be about to call it where it lets go of it
-        watch(notice)
         try:
+            watch(notice)
             result = self.call(function, *args, **kwargs)
         finally:
             sys.setprofile(None)

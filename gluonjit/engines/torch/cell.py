@@ -18,6 +18,8 @@ from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.places import DifferingNumbers
 
+RAISED = "tracing it raised"
+"""The begin of a reason that may hold for one call alone."""
 _FRESH = 16
 _CHANGES = 4  # of a module, after each of which it is refused for the same reason, or all in one batch
 

@@ -28,12 +28,13 @@ from gluonjit.engines.torch.operands import share
 from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.torch.ops import call_operator
 from gluonjit.engines.torch.reading import read_by
-from gluonjit.engines.torch.records import NotOneNode, check_constants, statistics_of
+from gluonjit.engines.torch.records import NotOneNode
 from gluonjit.engines.torch.replay.plans import clear_plans, plan_count
 from gluonjit.engines.torch.replay.steps import clear_steps, step_count
 from gluonjit.engines.torch.results import numbers_of, settle
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.statistics import Statistics
+from gluonjit.engines.torch.unchanged import check_constants, statistics_of
 from gluonjit.engines.torch.verifying import verify
 from gluonjit.engines.torch.writes import base_of, lent, opened, put_data, renew
 from gluonjit.errors import OptionError

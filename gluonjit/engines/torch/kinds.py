@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.cell import Call, Cell
+from gluonjit.engines.torch.cell import RAISED, Call, Cell
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, constants_of, flags, training_of
 from gluonjit.engines.torch.following import followed
 from gluonjit.engines.torch.hoist import Piece, cut, used_alone
@@ -29,7 +29,6 @@ from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.choose.pacing import captures_whole, note_loop
 from gluonjit.hybrid.run.batch import Batch
 
-RAISED = "tracing it raised"
 ALL_CONSTANT = "it has no tensor operands"
 _READS = (
     "it reads a tensor's numbers, writes to a tensor from outside, or uses one that is neither an argument nor a "

@@ -1,26 +1,20 @@
-"""Records: the common part of calls of one signature, found or made; and its sources, which may change."""
+"""Records: the common part of calls of one signature, found or made."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import groupby
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet, ref
 
-import numpy as np
 import torch
 
-from gluonjit.analysis.plan import LookupChunk, Place, Plan
 from gluonjit.engines.torch import like
 from gluonjit.engines.torch.arrays import LEARNABLE
-from gluonjit.engines.torch.buffers import note_versions, note_written
-from gluonjit.engines.torch.cell import Call, Cell, Pattern
+from gluonjit.engines.torch.buffers import note_versions
+from gluonjit.engines.torch.cell import RAISED, Call, Cell
 from gluonjit.engines.torch.effects import attributes, parts_of, training_of, undrawn
-from gluonjit.engines.torch.exposed import end_use, kept
-from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.kinds import (
-    RAISED,
     ResultWithoutTensors,
     difference,
     make_kind,
@@ -30,22 +24,20 @@ from gluonjit.engines.torch.kinds import (
 )
 from gluonjit.engines.torch.layers import WHOLE
 from gluonjit.engines.torch.other_rows import note_traced, of_other_rows
+from gluonjit.engines.torch.patterns import note_record, note_refusal, refused_before
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.ragged.joining import derived_kind, join_lengths, of_other_lengths
 from gluonjit.engines.torch.unrolling import LOOPS, UNROLLED, never
 from gluonjit.engines.torch.waiting import WAITING
 from gluonjit.engines.torch.without_gradients import signatures_of, with_gradients
-from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Record, Spec
 from gluonjit.hybrid.capture.capturing import room_of
 from gluonjit.hybrid.capture.guards.again import AGAIN, changed
 from gluonjit.hybrid.capture.guards.facts import Fingerprint
 from gluonjit.hybrid.capture.guards.variants import Variant, holding, put_record, too_many, variant_key
 from gluonjit.hybrid.choose.pacing import SPENT, TRACE
-from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.run.batch import RUNNING, Batch
-from gluonjit.hybrid.run.failures import both
-from gluonjit.hybrid.run.state import LOCAL, abandoned_trial
+from gluonjit.hybrid.run.state import abandoned_trial
 
 _MOST_KINDS = 4096
 
@@ -113,7 +105,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
     wanted = _wanted(call, key)
     reason = cell.expanded.get(wanted)
     if reason is None and not cell.operator:
-        reason = _refused_before(call, wanted)
+        reason = refused_before(call, wanted)
     if reason:
         raise NotOneNode(reason)
     variant = holding(cell.variants.get(wanted, ())) or with_gradients(cell, wanted)
@@ -140,7 +132,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
         raise NotOneNode(WAITING)
     record = _put(batch, key, kind, variant, None if cell.operator else (wanted, owner))
     if not cell.operator:
-        _note_record(call, record, new)
+        note_record(call, record, new)
     return record
 
 
@@ -214,15 +206,6 @@ def found_again(batch: Batch, wanted: tuple[Any, ...], owner: Any) -> Record | N
     return _put(batch, key, kind, variant, (wanted, owner))
 
 
-_ENOUGH = 2
-_CHILDREN = 2
-_MANY = 4
-_NEW = (
-    "its arguments have a new structure in each call, so that each would be traced for one call: the calls "
-    "inside it are captured instead"
-)
-
-
 def refused_at_once(cell: Cell, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Batch) -> str:
     """Says why a call is no node, where that can be told without a look into its arguments; "" where it cannot."""
     if never(cell):
@@ -234,88 +217,6 @@ def refused_at_once(cell: Cell, owner: Any, args: tuple[Any, ...], kwargs: dict[
         return ""
     batch.report.fine.add(cell.name)
     return found.never
-
-
-def _pattern_of(call: Call) -> Pattern:
-    """Finds what calls of the cell with like arguments have come to."""
-    looks = [torch.is_grad_enabled(), getattr(call.owner, "training", None)]
-    if not _is_nested(call):  # in a list any number of tensors that are alike
-        looks += [look for look, _ in groupby((value.spec.dtype, len(value.spec.shape)) for value in call.values)]
-    key = (*looks, *map(type, call.args), *call.kwargs)
-    found = call.cell.patterns.get(key)
-    if found is None:
-        found = call.cell.patterns[key] = Pattern()
-    return found
-
-
-def _is_nested(call: Call) -> bool:
-    """Tells whether an argument is nested: numbers in a list, or more than a list of some tensors of one shape."""
-    given = (*call.args, *call.kwargs.values())
-    nested = max(map(_depth, given), default=0) > _CHILDREN or any(map(_lists_numbers, given))
-    return nested or any(map(_lists_lengths, given))
-
-
-def _lists_lengths(arg: Any) -> bool:
-    """Tells whether this is a list of many tensors that differ in their shapes, as the words of a text do."""
-    if not isinstance(arg, (tuple, list)) or len(arg) < _MANY:
-        return False
-    return len({item.shape for item in arg if isinstance(item, torch.Tensor)}) > 1
-
-
-def _lists_numbers(arg: Any) -> bool:
-    """Tells whether a list, a tuple or a dict holds numbers, at any depth."""
-    if isinstance(arg, dict):
-        arg = list(arg.values())
-    return isinstance(arg, (tuple, list)) and any(_lists_numbers(item) or type(item) in (int, float) for item in arg)
-
-
-def _depth(arg: Any) -> int:
-    if isinstance(arg, dict):
-        arg = list(arg.values())
-    return 1 + max(map(_depth, arg), default=0) if isinstance(arg, (tuple, list)) else 0
-
-
-def _refused_before(call: Call, wanted: tuple[Any, ...]) -> str | None:
-    """Says why a new signature is no node, if earlier ones tell."""
-    if not call.cell.patterns or wanted in call.cell.variants:
-        return None
-    pattern = _pattern_of(call)
-    if not pattern.never:
-        few = len(pattern.records) >= _ENOUGH and not pattern.again and _is_nested(call)
-        many = len(pattern.fresh) == pattern.fresh.maxlen and any(map(_depth, (*call.args, *call.kwargs.values())))
-        records = pattern.records if few else pattern.fresh if many else ()
-        if records and all(record.calls <= 1 for record in records):
-            pattern.never = _NEW
-            pattern.records.clear()
-            pattern.fresh.clear()
-    if pattern.never:
-        call.batch.report.fine.add(call.cell.name)
-    return pattern.never or None
-
-
-def _note_refusal(call: Call, reason: str) -> None:
-    """Remembers why a signature is no node: where several are none for one reason, no other is tried."""
-    if call.cell.operator or reason.startswith(RAISED):
-        return
-    pattern = _pattern_of(call)
-    pattern.refused[reason] = pattern.refused.get(reason, 0) + 1
-    if pattern.refused[reason] >= _ENOUGH and not pattern.records:
-        pattern.never = reason
-        if not call.cell.kinds and not call.cell.plain:  # nor is any other call: not even its arguments need a look
-            call.cell.refused[torch.is_grad_enabled(), getattr(call.owner, "training", None)] = reason
-
-
-def _note_record(call: Call, record: Record, new: bool) -> None:
-    """Remembers calls that are one node, whose structure may or may not come again."""
-    pattern = _pattern_of(call)
-    if new:
-        pattern.fresh.append(record)
-    else:
-        pattern.fresh.clear()
-    if any(other.kind.family is record.kind.family for other in pattern.records):
-        pattern.again = True
-    elif len(pattern.records) < _ENOUGH:
-        pattern.records.append(record)
 
 
 def looks_of(cell: Cell, owner: Any, batch: Batch) -> Any:
@@ -339,65 +240,6 @@ def _looked(cell: Cell, owner: Any, batch: Batch) -> tuple[Any, Any]:
             cell.looked = None if owner is None else (Fingerprint(owner), (attributes(owner), training_of(owner)))
         found = batch.looks[key] = ((), None) if cell.looked is None else cell.looked[1]
     return found
-
-
-def check_constants(report: Counts, plan: Plan) -> tuple[list[Held], list[tuple[Place, CaptureError]]]:
-    """Buffers that were written to since calls of the batch that is run next were captured, as they were then.
-
-    And the rows of tables that were written to, which no call that runs needs, with what is raised if one is read.
-    Raises CaptureError of a weight that runs, and where it is not known what a buffer was.
-    """
-    found: list[Held] = []
-    lost: list[tuple[Place, CaptureError]] = []
-    for own in _accounts(report):
-        versions, snapshots, own.versions, own.snapshots = own.versions, own.snapshots, {}, {}
-        exposed = own.exposed
-        own.exposed = kept(exposed, [tensor for tensor, _, _ in versions.values()]) if exposed else exposed
-        for number, (tensor, version, address) in versions.items():
-            same = version_of(tensor) == version and tensor.data_ptr() == address
-            unseen = bool(exposed) and end_use(exposed, tensor)
-            if same and not unseen:
-                continue
-            held = None if unseen else snapshots.get(number)  # of what nobody saw, any call may be the first after
-            users = [step for step in plan.steps if any(tensor is item for item in program_of(step.kind).consts)]
-            known = held is not None and held.rows is not tensor and all(step.kind.operator for step in users)
-            looked = [chunk.place for chunk in plan.inputs if _looks_up(chunk, tensor)]
-            if held is not None and known and users and not looked:
-                found.append(held)
-            elif users or looked:
-                error = _written_weight(tensor)
-                if users or any(plan.reads(at.arena, np.arange(at.begin, at.end)) for at in looked):
-                    raise error
-                lost += [(place, error) for place in looked]
-    return found, lost
-
-
-def statistics_of(report: Counts) -> Any:
-    """The running statistics that calls update of the batch that is run next; None where there are none."""
-    for own in _accounts(report):
-        if own.statistics.buffers:
-            return own.statistics
-    return None
-
-
-def _accounts(report: Counts) -> list[Any]:
-    """The account of the batch that is run next."""
-    state = LOCAL.state
-    return [batch.own for batch in (*state.explicit, state.batch) if batch is not None and batch.report is report]
-
-
-def _written_weight(tensor: Any) -> CaptureError:
-    """The error of calls that need what a weight was; the eager program's backward raises one of its class."""
-    note_written(tensor)
-    text = (
-        f"a weight of shape {tuple(tensor.shape)} was written to after calls that use it were captured and before "
-        "they ran. First read a result of these calls (or call batch.flush), which runs them."
-    )
-    return both(CaptureError, RuntimeError, text)
-
-
-def _looks_up(chunk: Any, weight: Any) -> bool:
-    return isinstance(chunk, LookupChunk) and chunk.table.weight is weight
 
 
 def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
@@ -427,7 +269,7 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
     if isinstance(made, str):
         if made not in (LOOPS, UNROLLED):
             cell.expanded[wanted] = made
-            _note_refusal(call, made)
+            note_refusal(call, made)
         raise NotOneNode(made)
     variant = call.noted.variant(variant_key(wanted, len(known)))
     cell.variants.setdefault(wanted, known).append(variant)

@@ -37,7 +37,7 @@ class Known(FrameworkObjects):
 
 def follow(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, list[Fact]]:
     follower = Follower(Known(), (args, kwargs))
-    return follower.run(function, args, kwargs), follower.read_facts()
+    return follower.run(function, args, kwargs), list(follower.facts.values())
 
 
 def refusal(function: Callable[..., Any], *args: Any) -> str:

@@ -10,9 +10,9 @@ import torch
 
 from gluonjit.engines.torch.hooked import REQUIRES_GRAD
 from gluonjit.engines.torch.pending_places import at_place
-from gluonjit.engines.torch.recorder import Tracer, TraceTensor
 from gluonjit.engines.torch.recurrent import WHOLE
 from gluonjit.engines.torch.structure import RESULTS
+from gluonjit.engines.torch.traced_tensors import Positions, TraceTensor
 from gluonjit.hybrid.capture.guards.facts import is_plain
 from gluonjit.hybrid.capture.guards.follower import Follower, follow
 from gluonjit.hybrid.capture.guards.objects import FrameworkObjects
@@ -94,7 +94,7 @@ class _TorchObjects(FrameworkObjects):
 
 
 def followed(
-    recorder: Tracer, owner: Any, run: Callable[..., Any], args: Any, kwargs: dict[str, Any], noted: Noted
+    recorder: Positions, owner: Any, run: Callable[..., Any], args: Any, kwargs: dict[str, Any], noted: Noted
 ) -> Any:
     """Records a call and returns its result and what it has read. Raises Refused if it is not a node."""
     follower = Follower(_TorchObjects(owner), (args, kwargs))

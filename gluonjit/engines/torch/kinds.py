@@ -13,10 +13,11 @@ from gluonjit.engines.torch.following import followed
 from gluonjit.engines.torch.hoist import Piece, cut, used_alone
 from gluonjit.engines.torch.lone import FunctionCall, lone_kind
 from gluonjit.engines.torch.program import Lone, build, lay_out, program_of, pruned
-from gluonjit.engines.torch.recorder import Tracer, TraceTensor, recording
+from gluonjit.engines.torch.recorder import Tracer, recording
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.structure import Constant, Written
 from gluonjit.engines.torch.trace import NeedsValue, Trace, TraceFindings
+from gluonjit.engines.torch.traced_tensors import TraceTensor
 from gluonjit.engines.torch.unrolling import LOOPS
 from gluonjit.engines.torch.variadic import TracedKind, is_operand, join_kinds
 from gluonjit.engines.torch.work import work_of

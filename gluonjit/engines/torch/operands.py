@@ -12,9 +12,9 @@ from gluonjit.engines.torch.arrays import bytes_of, look_of
 from gluonjit.engines.torch.held import Held, recorded, version_of
 from gluonjit.engines.torch.hooked import above, plain
 from gluonjit.engines.torch.lookups import host_rows
-from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.targets import WRITES
 from gluonjit.engines.torch.trace import NeedsValue
+from gluonjit.engines.torch.traced_tensors import TraceTensor
 from gluonjit.engines.torch.waiting import WAITING, Running
 from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.references import keys_of

@@ -15,8 +15,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 from gluonjit.engines.torch.known import known
 from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.recurrent import WHOLE
+from gluonjit.engines.torch.traced_tensors import TraceTensor
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 

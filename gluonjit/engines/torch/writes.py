@@ -24,11 +24,11 @@ from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.making import enter, only_made
 from gluonjit.engines.torch.operands import concrete, current, is_made, is_number, leaf, run_readers
 from gluonjit.engines.torch.overwrites import note_write, note_written_result
-from gluonjit.engines.torch.recorder import TraceTensor
 from gluonjit.engines.torch.records import NotOneNode, noting
 from gluonjit.engines.torch.replacing import replaced
 from gluonjit.engines.torch.targets import WRITES
 from gluonjit.engines.torch.trace import NeedsValue
+from gluonjit.engines.torch.traced_tensors import TraceTensor
 from gluonjit.graph import Value
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.capture.structure import map_structure

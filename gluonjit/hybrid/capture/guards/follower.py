@@ -25,7 +25,7 @@ from gluonjit.hybrid.capture.guards.builtin import (
     is_hashable,
     is_trusted,
 )
-from gluonjit.hybrid.capture.guards.facts import CELL, DEFAULTS, ENTRY, Fact, class_attribute, read_at
+from gluonjit.hybrid.capture.guards.facts import CELL, DEFAULTS, ENTRY, class_attribute, read_at
 from gluonjit.hybrid.capture.guards.interrupts import (
     PASSED,
     interrupts,
@@ -424,10 +424,6 @@ class Follower(Reader):
     def _kept_native(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Calls a function that stores its arguments in a container made in the call."""
         return function(*args, **kwargs)
-
-    def read_facts(self) -> list[Fact]:
-        """Everything that was read."""
-        return list(self.facts.values())
 
 
 def follow(

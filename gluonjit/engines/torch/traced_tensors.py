@@ -1,0 +1,240 @@
+"""Placeholders of a traced call, each for a position of its trace, and what is known of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gluonjit.engines.torch.arrays import LEARNABLE, device_named, dtype_named, name_of_dtype, on_host, spec_of
+from gluonjit.engines.torch.hooked import REQUIRES_GRAD, make_wrapper
+from gluonjit.engines.torch.trace import DETACH, Loops, NeedsValue, Operand, Trace, TraceOp
+from gluonjit.hybrid.capture.guards.facts import SLOT, Fact
+
+_NONE: frozenset[int] = frozenset()
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class TraceTensor(torch.Tensor):  # type: ignore[misc]
+    """A stand-in for a tensor in a traced function: it stands for a position of a trace.
+
+    base: what it is a view of, or None; path: how it comes from there; learning: whether gradients were recorded then;
+    outside: whether its memory was there before the call; writes: how often its memory has been written to, as far as
+    this position shows; places: the positions that its memory has had, of a view those of its base.
+    """
+
+    __slots__ = ("base", "learning", "outside", "path", "places", "position", "recorder", "writes")
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Reached where the recorder does not stand before it: the tensor has left its trace."""
+        raise NeedsValue
+
+    @property
+    def requires_grad(self) -> bool:
+        """Tells whether gradients go through it, where that holds for all calls of this signature."""
+        self.recorder.asks_mode = True
+        found = self.recorder.learns_at(self.position)
+        if found is None:
+            raise NeedsValue
+        return bool(found)
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        raise NeedsValue
+
+    def _attached(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns what is attached to one call's tensor, shares its memory, or is asked of its history."""
+        raise NeedsValue
+
+    def requires_grad_(self, requires_grad: bool = True) -> Any:
+        """Changes nothing where that holds for all calls of this signature; others run by themselves."""
+        if self.requires_grad is not requires_grad:
+            raise NeedsValue
+        return self
+
+    def tolist(self) -> Any:
+        """Returns the numbers, where they are made of nothing."""
+        return self.recorder.known_numbers(self).tolist()
+
+    register_hook = register_post_accumulate_grad_hook = retain_grad = backward = _attached
+    numpy = __array__ = _attached
+    is_inference = _attached
+    is_leaf = retains_grad = property(_attached)
+    grad_fn = grad = property(_attached, _attached)
+
+
+class Positions(TorchDispatchMode):  # type: ignore[misc]
+    """The positions of a trace: their shapes, the constants among them, and which learn.
+
+    `constant(tensor)` says whether a tensor from outside is the same in every call, as a parameter is.
+    """
+
+    def __init__(self, trace: Trace, constant: Callable[[Any], bool], taped: bool) -> None:
+        super().__init__()
+        self.trace = trace
+        self.draws = False
+        self.asks_mode = False  # whether the program asks whether gradients are recorded
+        self.loops = Loops()
+        self.ends_in_loops = False
+        self.looped = False
+        self.by_parts = False  # whether it was given lists, or has taken a tensor apart into its rows
+        self.follower: Any = None  # what sees to Python's state, where the user's code is recorded
+        self._constant = constant
+        self._known: dict[int, int] = {}
+        self._plain = True  # whether no constant is of a class with methods of its own
+        # What operators run on to tell the shapes of their results. Not of device "meta": in Python, PyTorch's kernels
+        # for that one import its compiler, which takes seconds.
+        self._shapes: list[Any] = [torch.zeros(spec.shape, dtype=dtype_named(spec.dtype)) for spec in trace.operands]
+        self._made_of_nothing: set[int] = set()  # positions of which `_shapes` has the numbers, in this call and others
+        self._views: list[TraceTensor] = []
+        self.learns = torch.is_grad_enabled()
+        # Of one operand the signature says whether gradients go through it, of several whether through any.
+        self.operands_learn = taped and self.learns
+        status = (len(trace.operands) == 1 or None) if self.operands_learn else False
+        self._learned: dict[int, bool | None] = dict.fromkeys(range(len(trace.operands)), status)
+        self._through: dict[int, frozenset[int]] = {}  # of positions, the constants whose flags that follows from
+        self._asked: set[int] = set()  # constants on whose flags the trace depends
+
+    def placeholders(self) -> list[TraceTensor]:
+        """The operands."""
+        return [self._tensor(position, True) for position in range(len(self.trace.operands))]
+
+    def _tensor(self, position: int, outside: bool = False) -> TraceTensor:
+        like = self._shapes[position]
+        found: TraceTensor = make_wrapper(
+            TraceTensor,
+            like.shape,
+            strides=like.stride(),
+            storage_offset=like.storage_offset(),
+            dtype=like.dtype,
+            device=device_named(self.trace.device),
+        )
+        found.position, found.recorder, found.outside = position, self, outside
+        found.base, found.path, found.writes, found.places = None, (), 0, {position}
+        found.learning = torch.is_grad_enabled()
+        return found
+
+    def owns(self, tensor: Any) -> bool:
+        """Tells whether a tensor was computed in this trace, or is an operand of it."""
+        return tensor.__class__ is TraceTensor and tensor.recorder is self
+
+    def place_of(self, tensor: TraceTensor) -> int:
+        """Returns the position of a tensor; a view of what has been written to since is taken anew."""
+        base = tensor.base
+        if base is not None and base.writes != tensor.writes:
+            with torch.set_grad_enabled(tensor.learning), self:
+                found = base
+                for step in tensor.path:
+                    found = step.of(found)
+            tensor.position, tensor.writes = found.position, base.writes
+            tensor.places.add(tensor.position)
+        return int(tensor.position)
+
+    def close(self) -> None:
+        """Lets go of what views refer to: PyTorch's own references between them are not seen by the collector."""
+        for view in self._views:
+            view.base, view.path = None, ()
+        self._views.clear()
+
+    def spec_at(self, position: int) -> Any:
+        """The spec of the tensor at a position."""
+        return spec_of(self._shapes[position])
+
+    def learns_at(self, position: int) -> bool | None:
+        """Tells whether gradients go through a position, for a decision: the trace holds while that is so.
+
+        None if it is not the same in all calls.
+        """
+        if self._may_learn(position):
+            self._asked |= self._through.get(position, _NONE)
+        return self._status(position)
+
+    def flags(self) -> Iterator[Fact]:
+        """The weights by which decisions went, and whether each learns."""
+        for position, tensor in self.trace.consts:
+            if position in self._asked:
+                yield Fact(SLOT, tensor, REQUIRES_GRAD, tensor.requires_grad, "which of its weights require gradients")
+
+    def _may_learn(self, position: int) -> bool:
+        return self.trace.shapes[position][1] in LEARNABLE
+
+    def _status(self, position: int) -> bool | None:
+        return self._learned.get(position, False) if self._may_learn(position) else False
+
+    def _pass_on(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        through = [position for position in inputs if self._may_learn(position)] if torch.is_grad_enabled() else []
+        found = {self._status(position) for position in through}
+        flags = [self._through.get(position, _NONE) for position in through if self._status(position)]
+        if flags:  # one of them is enough
+            shared = min(flags, key=len)
+        else:
+            shared = _NONE.union(*[self._through.get(position, _NONE) for position in through])
+        self._learned.update(dict.fromkeys(outputs, True if True in found else None if None in found else False))
+        self._through.update(dict.fromkeys(outputs, shared))
+
+    def _position(self, tensor: Any) -> int:
+        if tensor.__class__ is TraceTensor:
+            if tensor.recorder is not self:
+                raise NeedsValue
+            return int(self.place_of(tensor))
+        found: int | None = self._known.get(id(tensor))
+        if found is None:
+            if not self._constant(tensor):
+                raise NeedsValue
+            found = self._new_constant(tensor)
+        return found
+
+    def _new_constant(self, tensor: Any) -> int:
+        if type(tensor) not in _PLAIN:
+            self._plain = False
+            if self.follower is not None:
+                self.follower.watch()
+        position = self._new(on_host(tensor))
+        self._known[id(tensor)] = position
+        self._learned[position] = self.learns and tensor.requires_grad
+        if self.learns:
+            self._through[position] = frozenset((position,))
+        self.trace.consts.append((position, tensor))
+        self.loops.add_constant(position, tensor)
+        return position
+
+    def _new(self, like: Any) -> int:
+        self._shapes.append(like)
+        self.trace.shapes.append((tuple(like.shape), name_of_dtype(like.dtype)))
+        return len(self._shapes) - 1
+
+    def _detached(self, position: int) -> int:
+        return self._added(DETACH, position)
+
+    def _added(self, name: str, *inputs: int) -> int:
+        result = self._new(self._shapes[inputs[-1]])
+        with torch.set_grad_enabled(name != DETACH):
+            self._pass_on(inputs, [result])
+        attrs = tuple([(argument, Operand(k)) for k, argument in enumerate(("self", "other")[: len(inputs)])])
+        self.trace.ops.append(TraceOp(name, attrs, inputs, (result,)))
+        self.loops.add(name, inputs, (result,))
+        return result
+
+    # What the rest of the tracer does
+
+    def dispatched(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Records a call of an operator, or reads what it needs; returns placeholders of its results."""
+        raise NotImplementedError
+
+    def record(self, func: Any, named: dict[str, Any]) -> Any:
+        """Records an operator that computes something, on arguments by name; returns placeholders of its results."""
+        raise NotImplementedError
+
+
+def tensors_in(values: Any) -> list[Any]:
+    found = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += tensors_in(value)
+    return found

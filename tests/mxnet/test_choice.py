@@ -83,13 +83,15 @@ def test_training_and_inference_in_turns_are_both_decided(net: gluon.Block) -> N
     """What one of them has still to look at does not decide how the other is captured."""
     forget()
     net.hybridize(dynamic_batch=True)
-    found = []
-    for k in range(34):
+    decided = [False, False]
+    for k in range(150):  # 34 at most, but on a machine that does other work, where figures are doubted
         training = steps(net, minibatch(24, seed=10 * k)).choice
         for value in [net(x) for x in minibatch(24, seed=10 * k)]:
             value.asnumpy()
-        found = [training, gluonjit.explain().choice]
-    assert [choice is not None and choice.decided for choice in found] == [True, True]
+        decided = [choice is not None and choice.decided for choice in (training, gluonjit.explain().choice)]
+        if all(decided):
+            break
+    assert decided == [True, True]
 
 
 def test_values_stay_while_ways_are_tried(net: gluon.Block) -> None:

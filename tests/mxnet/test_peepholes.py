@@ -32,7 +32,7 @@ def operators(
     dtype, device = options.get("dtype", "float32"), options.get("device", "cpu(0)")
     specs = [intern_spec(shape, dtype, device, "rows") for shape in shapes]
     trace = Trace(specs, training)
-    with tracing(trace):
+    with autograd.pause(train_mode=training), tracing(trace):
         result = function(*[wrap(trace.placeholder(position, spec)) for position, spec in enumerate(specs)])
     results = [array._v.rows for array in flat([result])]
     return [op.name for op in improved(trace, results, without).ops]

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import random
+import sys
 from collections.abc import Iterator
+from operator import attrgetter
 
+import numpy as np
 import pytest
 from frameworks_support import FRAMEWORKS, INSTALLED
 
@@ -28,6 +32,16 @@ def pytest_collection_finish() -> None:
     """Let collections of garbage look at what tests make alone, not each time at the frameworks and at all tests."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def same_draws() -> None:
+    """Let each test draw the same numbers, whatever has run before."""
+    random.seed(0)
+    np.random.seed(0)
+    for framework, draws in (("torch", "default_generator.manual_seed"), ("mxnet", "random.seed")):
+        if framework in sys.modules:
+            attrgetter(draws)(sys.modules[framework])(0)
 
 
 @pytest.fixture(autouse=True)

@@ -424,6 +424,17 @@ def _value(rows, depth: cython.Py_ssize_t, spec, graph, taped: cython.bint) -> V
 
 
 @cython.cfunc
+@cython.inline
+@cython.exceptval(-1)
+def _begin(record: Record, graph: GraphRows) -> cython.int:
+    """Takes the rows of a new node. Interpreted, an interrupt (Ctrl-C) may have left half a node before it."""
+    if not cython.compiled and len(record._values) != len(record._origins) * record.results:
+        record.complete()
+    graph.rows += record.height
+    return 0
+
+
+@cython.cfunc
 @cython.exceptval(-1)
 def _append(
     record: Record, graph: GraphRows, codes: cython.p_longlong, depth: cython.longlong, origin
@@ -435,17 +446,17 @@ def _append(
     """
     k: cython.Py_ssize_t
     base: cython.Py_ssize_t = graph.rows
-    first: cython.Py_ssize_t = len(record._values)
     taped: cython.bint = record.mode >= 2
     if base < 0 or base > MOST_ROWS - record.height:
         raise OverflowError(f"a batch has no {record.height} rows after {base}")
+    _begin(record, graph)
+    first: cython.Py_ssize_t = len(record._values)
     for k in range(record.results):
         value = _value(base + number_at(record._offsets, k), depth, record._specs[k], graph, taped)
         if cython.compiled:
             PyObject_GC_UnTrack(cython.cast(cython.pointer(PyObject), value))
         record._values.append(value)
     _put(record, codes, depth, base, origin)
-    graph.rows = base + record.height
     if record.results == 1:  # to divide takes long
         return first
     return first // record.results if record.results else len(record._bases) - 1
@@ -488,11 +499,11 @@ def append_unread(
     base: cython.Py_ssize_t = graph.rows
     if base < 0 or base > MOST_ROWS - record.height:
         raise OverflowError(f"a batch has no {record.height} rows after {base}")
+    _begin(record, graph)
     record._graph = graph
     for _ in range(record.results):
         record._values.append(None)
     _put(record, codes, depth, base, origin)
-    graph.rows = base + record.height
     return len(record._bases) - 1
 
 

@@ -220,3 +220,13 @@ def test_gradients_go_through_several_flushes(net: Any) -> None:
 
     report = assert_same(Whole(net, loss), SAMPLES, lambda whole, sample: whole(sample))
     assert report.flushes > len(SAMPLES)
+
+
+def test_values_of_six_axes(net: Any) -> None:
+    """Gradients pass through parts of values of more axes than MXNet's slices go backward through."""
+
+    def loss(net: Any, sample: Any) -> Any:
+        pixels = net.cell(sample[0:1]).reshape((1, 1, 1, 1, 1, -1))
+        return nd.transpose(pixels, axes=(0, 1, 4, 2, 5, 3)).square().sum() + pixels.sum()
+
+    assert_same(net, SAMPLES, loss, granularity="op")

@@ -17,13 +17,12 @@ from gluonjit.analysis.operands import base_rows, rows_read
 from gluonjit.analysis.plan import LookupChunk
 from gluonjit.engines.mxnet.arrays import context_of, sent
 from gluonjit.engines.mxnet.history import has_history
-from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.program import join, program_of, run_call
 from gluonjit.engines.mxnet.results import Imported, numbers_of, spent, tape_of
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.table import RULES
-from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
+from gluonjit.engines.mxnet.semantics import as_shape, classic, learned_rows, shapes
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.engines.mxnet.trace import CallOperators
 from gluonjit.errors import CaptureError
@@ -190,7 +189,7 @@ class _Again:
             while end < len(rows) and self._follows(rows[end], array, first + end - begin):
                 end += 1
             if whole.mode == "rows":
-                part = array if end - begin == whole.rows else slice_rows(array, first, first + end - begin)
+                part = array if end - begin == whole.rows else learned_rows(array, first, first + end - begin)
             else:
                 part = array if len(rows) == 1 else as_shape(array, (1, *array.shape))
             parts.append(part)

@@ -77,7 +77,15 @@ def as_shape(array: NDArray, shape: tuple[int, ...]) -> NDArray:
         return array.reshape(())
 
 
+def learned_rows(array: NDArray, begin: int, end: int) -> NDArray:
+    """Rows [begin, end) of a classic array that learns: MXNet goes backward through slices of up to five axes only."""
+    shape = array.shape
+    if len(shape) <= 5:
+        return slice_rows(array, begin, end)
+    return as_shape(slice_rows(as_shape(array, (shape[0], -1)), begin, end), (end - begin, *shape[1:]))
+
+
 def piece(chunk: NDArray, spec: Spec, row: int) -> NDArray:
     """The array of this spec that begins at a row of a chunk, a view."""
-    rows = slice_rows(chunk, row, row + spec.rows)
+    rows = (slice_rows if len(spec.shape) < 5 else learned_rows)(chunk, row, row + spec.rows)
     return rows if spec.mode == "rows" else as_shape(rows, spec.shape)

@@ -23,7 +23,7 @@ from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.program import join, program_of
 from gluonjit.engines.mxnet.results import Imported
 from gluonjit.engines.mxnet.segments import Segments
-from gluonjit.engines.mxnet.semantics import SHAPES, classic, shapes
+from gluonjit.engines.mxnet.semantics import SHAPES, classic, learned_rows, shapes
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.engines.mxnet.trace import reason_of
 from gluonjit.errors import FlushError, GluonJITError
@@ -301,7 +301,7 @@ class Session(ArraySession):
         if index is not None:
             self.report.gathers += 1
             return mx.nd.take(source, index)
-        return slice_rows(source, place.begin, place.end)
+        return (learned_rows if learned else slice_rows)(source, place.begin, place.end)
 
     def result(self, arena: int, position: int) -> FlushedValue:
         """A live value's rows: in a small arena, or copied with those of their step, so that the arena can go.

@@ -25,7 +25,7 @@ from gluonjit.engines.mxnet.history import History, RecordedInput, Seed, Target,
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
 from gluonjit.engines.mxnet.program import Program, program_of
 from gluonjit.engines.mxnet.reach import Reach
-from gluonjit.engines.mxnet.semantics import as_shape, classic, shapes
+from gluonjit.engines.mxnet.semantics import as_shape, classic, learned_rows, shapes
 from gluonjit.engines.mxnet.statistics import Statistics
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
@@ -123,7 +123,7 @@ class Tape(History):
             self._weights[id(given)] = variable
         if adds:
             return variable
-        return slice_rows(variable, 0, given.shape[0]) if given.shape else as_shape(variable, ())
+        return learned_rows(variable, 0, given.shape[0]) if given.shape else as_shape(variable, ())
 
     def _constant(self, given: NDArray) -> NDArray | None:
         """Room for the gradient of a weight, if it is learned."""

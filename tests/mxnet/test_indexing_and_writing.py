@@ -40,6 +40,14 @@ def test_indexing_by_arrays(net: Any) -> None:
     assert report.flushes == 1
 
 
+def test_truth_values_of_python_are_numbers_as_in_mxnet(net: Any) -> None:
+    def loss(net: Any, sample: Any) -> Any:
+        h, long = net.cell(sample), len(sample) > 2
+        return h[len(sample) > 1 and -1, long] * 2 + h[long][True] * 3 + h[:, long].sum()
+
+    assert_same(Whole(net, loss), SAMPLES, lambda whole, sample: whole(sample))
+
+
 def test_arrays_made_inside_are_each_their_own(net: Any) -> None:
     """Equal new arrays are made once a batch, which writing to one of them must not show."""
 

@@ -177,6 +177,7 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
                 return noted(wrap(found), self, key)
         if not state.inside and not waits(self):
             return taken(self, key, wrap)
+        key = _of_integers(key, len(self.shape))
         found = referred(self, key)
         picked = _sliced(self, key) if found is None else wrap(found)
         return noted(picked, self, key) if picked.__class__ is LazyArray and is_view(key, self.shape) else picked
@@ -263,9 +264,20 @@ def wrap_created(value: Value, computed: NDArray, zero: bool = False) -> LazyArr
     return array
 
 
+def _of_integers(key: Any, axes: int) -> Any:
+    """An index as NDArray reads it: True is 1 where it stands alone, or among integers for all axes."""
+    if isinstance(key, bool):
+        return int(key)
+    if isinstance(key, tuple) and len(key) == axes and all(isinstance(part, int) for part in key):
+        return tuple(map(int, key))
+    return key
+
+
 def _sliced(array: LazyArray, key: Any) -> Any:
     """Basic indexing by operators; indexing by arrays as NDArray does it."""
     parts = expanded(key if isinstance(key, tuple) else (key,), len(array.shape))
+    if any(isinstance(part, bool) for part in parts):
+        return plain(array)[key]
     if not is_basic(parts):
         return _picked(array, key)
     cuts, result = basic_index(parts, array.shape)

@@ -123,6 +123,16 @@ def test_second_backward_raises_as_eager(net: Any) -> None:
         losses[0].backward()
 
 
+@pytest.mark.parametrize("batched", [False, True])
+def test_backward_of_what_learns_nothing_raises_as_eager(net: Any, batched: bool) -> None:
+    net.collect_params().setattr("grad_req", "null")
+    net.hybridize(dynamic_batch=batched)
+    with autograd.record():
+        total = sum(square(net, sample) for sample in SAMPLES)
+    with pytest.raises(mx.base.MXNetError, match="Cannot differentiate"):
+        total.backward()
+
+
 def test_retain_graph(net: Any) -> None:
     expected = eager(net)
     with autograd.record():

@@ -235,6 +235,11 @@ def _through(
     """Runs backward through a batch's tape; what has happened since `begin` is reported with it."""
     last = begin
     found = tape.gradients(seeds, retain, train_mode, hold)
+    if not found:
+        raise mx.base.MXNetError(
+            "Cannot differentiate values that do not depend on anything with a gradient: call attach_grad on an array, "
+            "or set the grad_req of a parameter, before computing the values under autograd.record()"
+        )
     rest = 0.0
     for number, first, end in tape.laps:
         rest += _took(tape, "backward", last, first)

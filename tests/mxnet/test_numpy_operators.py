@@ -35,6 +35,7 @@ class Sample:
         self.i = whole(3, 3, seed=seed + 700)
         self.n = whole(9, 3, 4, seed=seed + 800)
         self.d = uniform(3, 4, seed=seed + 900, dtype="float64")
+        self.m = np.array(onp.arange(12).reshape(3, 4) % (seed + 2) > 0)
         self.floats = [self.x, self.y, self.p, self.v, self.s, self.t, self.q, self.d]
 
 
@@ -125,6 +126,9 @@ CASES: dict[str, Case] = {
     "maximum of number": lambda a, w: np.maximum(a.x, 0.25),
     "minimum": lambda a, w: np.minimum(a.x, a.y),
     "where": lambda a, w: np.where(a.x > 0, a.x, a.y),
+    "where mask": lambda a, w: np.where(a.m, a.x, a.y),
+    "masks compared": lambda a, w: np.where(a.m == (a.x > 0), a.x, a.y),
+    "masks joined": lambda a, w: np.concatenate([a.m, a.x > 0], axis=1).astype("float32"),
     "where of number": lambda a, w: np.where(a.x > 0, a.x, 0.5),
     "matmul": lambda a, w: np.matmul(a.q, a.x),
     "np.dot": lambda a, w: np.dot(a.x, w.T),

@@ -11,6 +11,7 @@ from mxnet.ndarray import NDArray
 from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, run_operator, slice_rows
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
+from gluonjit.engines.mxnet.rules.joining import joining
 from gluonjit.engines.mxnet.rules.symbols import apply, canonical, operator_handle
 from gluonjit.engines.mxnet.rules.table import RULES, batch_op
 from gluonjit.engines.mxnet.rules.values import NotBatchable, Val, convert
@@ -201,7 +202,7 @@ def run_call(call: CallOperators, operands: Sequence[NDArray]) -> list[NDArray]:
 
 def join(spec: Spec, arrays: Sequence[Any], out: Any) -> Any:
     """Arrays of this spec as one chunk, in `out` if that is not None."""
-    name, axis = ("Concat", "dim") if spec.mode == "rows" else ("stack", "axis")
+    name, axis = joining(spec.dtype) if spec.mode == "rows" else ("stack", "axis")
     attrs = ("num_args", str(len(arrays))), (axis, "0")
     if out is None:
         return run_operator(operator_handle(name), arrays, attrs)[0]
@@ -281,6 +282,10 @@ def split_group(symbol: mx.sym.Symbol, count: int, spec: Spec) -> list[mx.sym.Sy
     """The operands of a group, whose rows come one operand after the other."""
     if count == 1:
         return [symbol]
+    if spec.dtype == "bool":  # which SliceChannel does not know
+        number = intern_spec(spec.shape, "uint8", spec.device, spec.mode)
+        pieces = split_group(apply("Cast", [symbol], {"dtype": "uint8"}), count, number)
+        return [apply("Cast", [piece], {"dtype": "bool"}) for piece in pieces]
     apart = apply("Reshape", [symbol], {"shape": (count, -1, *spec.row_shape)})
     pieces = apply("SliceChannel", [apart], {"axis": 0, "num_outputs": count, "squeeze_axis": True})
     return [pieces[k] for k in range(count)]

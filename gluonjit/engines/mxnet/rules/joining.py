@@ -17,11 +17,17 @@ def concat(call: OperatorCall) -> list[Val]:
     return joined(call, call.inputs, normal_axis(call.attrs.integer("dim", 1), call.data.ndim))
 
 
+def joining(dtype: str) -> tuple[str, str]:
+    """The operator that joins arrays of this dtype, and what it calls the axis: Concat knows no truth values."""
+    return ("_npi_concatenate", "axis") if dtype == "bool" else ("Concat", "dim")
+
+
 def joined(call: OperatorCall, values: Sequence[Val], axis: int) -> list[Val]:
     """Off axis 0 on rows; along axis 0 the samples' axis comes first and nothing of another gets in."""
     operands = together(values, rows_exact=axis > 0)
-    dim = axis if operands.layout == ROWS else axis + 1
-    result = apply("Concat", operands.symbols, {"dim": dim, "num_args": len(values)})
+    name, dim = joining(values[0].dtype)
+    shifted = axis if operands.layout == ROWS else axis + 1
+    result = apply(name, operands.symbols, {dim: shifted, "num_args": len(values)})
     return call.deliver(result, operands.layout, operands.poly)
 
 

@@ -37,14 +37,49 @@ def test_parts_of_a_minibatch_may_be_differentiated_one_after_the_other(retain: 
     assert_alike(run)
 
 
-def test_what_was_eager_before_the_batch_is_kept_for_the_next_sample_where_that_is_asked_for() -> None:
+@pytest.mark.parametrize("retain", [False, True])
+def test_what_was_eager_before_the_batch_is_kept_for_the_samples_to_come(retain: bool) -> None:
     def run(net: Any) -> Any:
         leaves = [x.clone().requires_grad_() for x in VECTORS]
         for loss in losses(net, [leaf.exp() for leaf in leaves]):
-            loss.backward(retain_graph=True)
+            loss.backward(retain_graph=retain)
         return gradients(net), [leaf.grad for leaf in leaves]
 
     assert_alike(run, Layers)
+
+
+class Rounded(torch.autograd.Function):
+    """What runs what is pending, and is given gradients of zeros where there are none."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.large = x.abs().max().item() > 1
+        return (x * 4).round() / 4
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return gradient / 2 if ctx.large else gradient
+
+
+def test_what_was_eager_between_batches_is_kept_for_the_results_to_come() -> None:
+    def run(net: Any) -> Any:
+        made = [Rounded.apply(net(x)[:1] * x) for x in VECTORS]
+        known, learning = losses(net, [x.detach() for x in made]), losses(net, made)
+        sum(known).backward()
+        sum(learning).backward()
+        return gradients(net)
+
+    assert_alike(run, Layers)
+
+
+def test_what_was_eager_before_the_batch_is_forgotten_when_all_samples_are_done() -> None:
+    leaf, net = VECTORS[0].clone().requires_grad_(), Layers()
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="batched")
+    before = leaf.exp()
+    total = sum(losses(net, [before, before * 2]))
+    total.backward()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        before.sum().backward()
 
 
 def test_equal_samples_are_differentiated_once_each() -> None:

@@ -14,6 +14,7 @@ from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.chunks import current_backward, telling
+from gluonjit.engines.torch.history import is_needed_again
 from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.lone import cell_of_function
 from gluonjit.engines.torch.operands import current, is_made, share
@@ -230,9 +231,9 @@ def backward(
     for item in () if inputs is None else _tensors_of(inputs):
         refuse_used(item, "backward(inputs=...) with such a result among them")
     asked = computed(inputs)
-    keep = bool(create_graph if retain_graph is None else retain_graph)
+    keep = bool(create_graph if retain_graph is None else retain_graph) or is_needed_again(_nodes_of(given[0]))
     with _passing(), telling(keep, _nodes_of(asked)):
-        hooked.original_backward(*given, retain_graph, create_graph, grad_variables, asked)
+        hooked.original_backward(*given, keep, create_graph, grad_variables, asked)
 
 
 def grad(
@@ -253,9 +254,9 @@ def grad(
     given = (computed(outputs), computed(inputs), computed(grad_outputs))
     for item in _tensors_of(inputs):
         refuse_used(item, "torch.autograd.grad(outputs, inputs) with such a result among its inputs")
-    keep = bool(create_graph if retain_graph is None else retain_graph)
+    keep = bool(create_graph if retain_graph is None else retain_graph) or is_needed_again(_nodes_of(given[0]))
     with _passing(), telling(keep, _nodes_of(given[1])):
-        return hooked.original_grad(*given, retain_graph, create_graph, *args, **kwargs)
+        return hooked.original_grad(*given, keep, create_graph, *args, **kwargs)
 
 
 def _keep_where_asked(inputs: Any, create_graph: bool) -> None:

@@ -40,6 +40,11 @@ class Readers:
         return np.ones(count, dtype=bool) if found is None else found
 
     @property
+    def remaining(self) -> int:
+        """Returns how many values there are that backward has not come from."""
+        return self.values if self.whole or self.shared else self.values - len(self.done)
+
+    @property
     def spent(self) -> bool:
         """Tells whether no other backward can come from here."""
         return not self.whole and not self.shared and len(self.done) >= self.values

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -51,6 +53,38 @@ _VIEWS = frozenset({"ViewBackward0", "ReshapeAliasBackward0", "UnsqueezeBackward
 _DEEPEST = 50
 
 
+class _Entered(threading.local):
+    """The flushes of this thread that have read what has a history of its own, computed eagerly before them."""
+
+    def __init__(self) -> None:
+        self.tapes: weakref.WeakSet[Tape] = weakref.WeakSet()
+
+
+_ENTERED = _Entered()
+
+
+def is_needed_again(heads: Sequence[Any]) -> bool:
+    """Tells whether a backward from these nodes has to leave to a later one what was computed before a flush.
+
+    PyTorch goes from one result of a flush to all of its sources, and forgets their history on the way, also that of
+    sources which only another result depends on.
+    """
+    tapes, nodes = _ENTERED.tapes, list(heads)
+    if not tapes:
+        return False
+    seen = set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        tape = getattr(node, "tape", None)
+        if isinstance(tape, Tape) and tape in tapes and tape.remaining > len(heads):
+            return True
+        nodes += [further for further, _ in node.next_functions]
+    return False
+
+
 def leads(node: Any, output: int, depth: int = 0) -> bool:
     """Tells whether the backward under way comes from here to what it was asked for.
 
@@ -72,6 +106,8 @@ def joined_history(tape: Tape, chunks: Mapping[Place, Chunk]) -> None:
     """Gives what can be read its history in PyTorch's autograd; inside of `plain`."""
     outputs, sources = tape.begin(chunks), tape.sources()
     if outputs and sources:
+        if any(source.grad_fn is not None and source.grad_fn.name() not in _OURS for source in sources):
+            _ENTERED.tapes.add(tape)
         with LEARNING:
             for chunk, tensor in zip(outputs, applied(Flush, tape, [chunk.tensor for chunk in outputs], *sources)):
                 chunk.tensor = tensor

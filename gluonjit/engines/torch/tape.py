@@ -244,6 +244,11 @@ class Tape:
         return way is None or way.reach.reaches(self._places[output])
 
     @property
+    def remaining(self) -> int:
+        """Returns how many results there are that backward has not come from."""
+        return 0 if self.freed else sum([readers.remaining for readers in self._readers])
+
+    @property
     def has_overwritten(self) -> bool:
         """Tells whether the program has written over anything that a backward pass may need."""
         return bool(self.plan.overwritten or self.plan.rewritten) or any(held.rewritten for _, held in self._held)

@@ -96,6 +96,25 @@ def test_reads_by_data_run_nothing_once_they_are_seen_to_be_reads() -> None:
         assert batch.report.flushes == wanted and len(found) == 8
 
 
+def test_reads_between_batches_count_as_well() -> None:
+    _, net = both(lambda net, x: net.dense(x))
+    for _ in range(3):
+        states = (next(net.parameters()).data.new(SIZE).fill_(k) for k in range(8))
+        sum(net(state).sum() for state in states).backward()
+    assert gluonjit.explain().flushes == 1
+
+
+def test_a_write_to_what_was_given_between_batches_is_refused() -> None:
+    _, net = both(lambda net, x: net.dense(x))
+    with torch.no_grad():
+        net(torch.ones(SIZE))
+        weight = net.dense.weight.data  # the call before runs first
+        found = net(torch.ones(SIZE))
+        weight.mul_(2)
+        with pytest.raises(CaptureError, match=r"a weight of shape .* was written to"):
+            found.sum().item()
+
+
 def test_a_write_that_nothing_announces_is_refused() -> None:
     _, net = both(kept_and_written)
     with torch.no_grad():

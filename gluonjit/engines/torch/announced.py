@@ -16,7 +16,7 @@ import torch
 from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.aliases import VIEWING
 from gluonjit.engines.torch.buffers import Account
-from gluonjit.engines.torch.exposed import expose, is_due
+from gluonjit.engines.torch.exposed import between_batches, expose, is_due
 from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.targets import WRITES, is_writing, may_write
 from gluonjit.engines.torch.trace import NeedsValue
@@ -87,9 +87,11 @@ def _exposing(weight: Any, found: Any) -> Any:
     if account is not None:
         if id(weight) in account.versions and is_due(account.exposed, weight):
             LOCAL.state.flush("the memory of a weight was asked for, to which the program may write")
+            account = _account()
+        exposed = between_batches() if account is None else account.exposed
         for part in found if found.__class__ in (tuple, list) else (found,):
             if part.__class__ is torch.Tensor:
-                expose(account.exposed, weight, part)
+                expose(exposed, weight, part)
     return found
 
 

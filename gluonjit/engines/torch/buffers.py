@@ -13,7 +13,7 @@ from weakref import ref
 
 import torch
 
-from gluonjit.engines.torch.exposed import Exposed, begin_use
+from gluonjit.engines.torch.exposed import Exposed, begin_use, taken_over
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.hooked import data_of
 from gluonjit.hybrid.run.batch import Batch
@@ -37,7 +37,7 @@ class Account:
         self.statistics = statistics
         self.versions: dict[int, tuple[Any, int, int]] = {}
         self.snapshots: dict[int, Held] = {}
-        self.exposed: Exposed = {}
+        self.exposed: Exposed = taken_over()
         self.hooked = False
         self.looked: dict[Any, int] = {}
         self.changed: dict[Any, int] = {}

@@ -6,6 +6,7 @@ before its first few such reads, and then only if one of these was written to.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 from weakref import ref
@@ -17,6 +18,27 @@ _harmless: dict[int, tuple[Any, int]] = {}  # by a weight's address: how many re
 Exposed = dict[int, list[list[Any]]]
 """By a weight's address: what `data`, or a view of it, has given, how often that had been written to before pending
 calls used the weight, and when it was given."""
+
+
+class _Between(threading.local):
+    """What was given after a batch of this thread had run for it, and before the next one began."""
+
+    def __init__(self) -> None:
+        self.exposed: Exposed = {}
+
+
+_BETWEEN = _Between()
+
+
+def between_batches() -> Exposed:
+    """Returns what the next batch is to know of."""
+    return _BETWEEN.exposed
+
+
+def taken_over() -> Exposed:
+    """Takes what was given before a batch that begins."""
+    found, _BETWEEN.exposed = _BETWEEN.exposed, {}
+    return found
 
 
 def is_due(exposed: Exposed, weight: Any) -> bool:

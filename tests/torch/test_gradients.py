@@ -361,3 +361,21 @@ def test_the_gradient_of_a_result_that_its_batch_has_used_is_refused() -> None:
             call()
     total.backward()
     assert net.head.weight.grad is not None
+
+
+MAKING = [
+    lambda result: torch.zeros_like(result, requires_grad=True),
+    lambda result: torch.full_like(result, 0.5, requires_grad=True),
+    lambda result: result.new_ones(3, requires_grad=True),
+]
+
+
+@pytest.mark.parametrize("make", MAKING)
+def test_a_tensor_that_is_made_like_a_result_is_a_leaf_where_that_is_asked_for(make: Any) -> None:
+    def run(net: Any) -> Any:
+        pairs = [(result, make(result)) for result in [net(x) for x in VECTORS]]
+        plain = torch.zeros_like(pairs[0][0])
+        sum((result * made).exp().sum() for result, made in pairs).backward()
+        return [(made.grad, made.is_leaf) for _, made in pairs], plain.requires_grad, gradients(net)
+
+    assert_alike(run, Layers)

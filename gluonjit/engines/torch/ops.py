@@ -69,6 +69,8 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         found = made(func, args, kwargs)
         if found is not None:
             return found
+    if kwargs.get("requires_grad"):  # of a tensor that is made: a leaf
+        return call_operator(func, args, {**kwargs, "requires_grad": False}).requires_grad_()
     take_anew((*args, *kwargs.values()) if kwargs else args)
     name = getattr(func, "__name__", str(func))
     target = target_of(func, name, args, kwargs)

@@ -363,6 +363,23 @@ def test_the_gradient_of_a_result_that_its_batch_has_used_is_refused() -> None:
     assert net.head.weight.grad is not None
 
 
+def whole(leaf: Any) -> list[Any]:
+    return [leaf]
+
+
+@pytest.mark.parametrize("parts", [whole, list, lambda leaf: [leaf[1], leaf[0]], torch.Tensor.unbind])
+def test_what_is_taken_of_a_detached_result_that_was_made_a_leaf_learns(parts: Any) -> None:
+    def run(net: Any) -> Any:
+        result = torch.stack([net(x) for x in VECTORS])[:2, :1].expand(2, 4) * 1
+        leaf = result.detach().requires_grad_()
+        sum(net(part).square().sum() for part in parts(leaf)).backward()
+        with torch.no_grad():
+            result += 1  # in the same memory
+        return leaf.grad, leaf.detach(), gradients(net)
+
+    assert_alike(run, Layers)
+
+
 MAKING = [
     lambda result: torch.zeros_like(result, requires_grad=True),
     lambda result: torch.full_like(result, 0.5, requires_grad=True),

@@ -145,9 +145,17 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
         computed, batch = concrete(self), LOCAL.state.batch
         if computed.requires_grad is requires_grad:  # until then all results of a call seem to, if one does
             return self
+        if batch is not None and self._v.graph is not batch.graph:
+            batch = None  # else an input, for which nothing had to run
+        if requires_grad and self._b is not None:  # a view by its memory alone: one taken anew would not learn
+            if batch is None:
+                self._c = computed = _engine().opened(self)
+            self._b = self._k = self._n = None
         computed.requires_grad_(requires_grad)
-        if batch is not None and self._v.graph is batch.graph:  # an input, for which nothing had to run
+        if batch is not None:
             self._v = leaf(batch, computed)
+        elif requires_grad:  # what is computed from it comes from this tensor, and not from the batch that gave it
+            self._v = Value(0, 0, spec_of(computed), None, False, computed)
         return self
 
     @property

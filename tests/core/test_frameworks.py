@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from frameworks_support import INSTALLED
 
 from gluonjit.install import compat
 
@@ -382,3 +383,17 @@ def test_the_shim_lets_mxnet_import_beside_a_numpy_without_bool() -> None:
         print(numpy.bool is numpy.bool_)
     """
     assert run(code) == "True"
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_a_part_of_an_engine_may_be_imported_before_its_framework(name: str) -> None:
+    out = run(
+        f"""
+        import warnings
+        import gluonjit
+        warnings.simplefilter("error", gluonjit.errors.GluonJITWarning)
+        import gluonjit.engines.{name}.session
+        print("hooked")
+        """
+    )
+    assert out == "hooked"

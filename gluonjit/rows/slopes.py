@@ -216,6 +216,7 @@ RULES: dict[str, Rule] = {
     "SIGMOID": _by_output("DSIGMOID"),
     "TANH": _by_output("DTANH"),
     "RELU": _by_output("DRELU"),
+    "POSITIVE": _by_output("DRELU"),
     "EXP": _by_output("MUL"),
     "LOG": _by_input("DIV"),
     "SQRT": _sqrt,

@@ -30,6 +30,7 @@ UNARY = [
     Case("SIGMOID", sigmoid),
     Case("TANH", np.tanh),
     Case("RELU", lambda a: np.maximum(a, 0)),
+    Case("POSITIVE", lambda a: np.maximum(a, 0)),
     Case("EXP", np.exp),
     Case("LOG", np.log, positive=True),
     Case("SQRT", np.sqrt, positive=True),

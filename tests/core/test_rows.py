@@ -216,6 +216,7 @@ def test_functions_keep_nan_and_reach_their_limits() -> None:
         "SOFTRELU": [np.nan, np.inf, 0, 3e38, 0, np.log(2)],
         "LOG": [np.nan, np.inf, np.nan, np.log(3e38), np.nan, -np.inf],
         "RELU": [np.nan, np.inf, 0, 3e38, 0, 0],
+        "POSITIVE": [0, np.inf, 0, 3e38, 0, 0],
     }
     for op, wanted in expected.items():
         np.testing.assert_allclose(values_of(op, np.tile(given, 7)), np.tile(wanted, 7), rtol=1e-6, err_msg=op)

@@ -27,6 +27,7 @@ IN_C: dict[str, Body] = {
     "products": lambda F, x, y, w: x * y * 0.5 / (y + 1) - 2.0 / x,
     "greater": lambda F, x, y, w: F.broadcast_maximum(x, y) + 2 * F.broadcast_minimum(x, y),
     "sigmoid, tanh, relu": lambda F, x, y, w: F.sigmoid(x) * F.tanh(y) + F.relu(x - y),
+    "relu by oneDNN": lambda F, x, y, w: F.Activation(x - y, act_type="relu") * y,
     "softrelu": lambda F, x, y, w: F.Activation(x, act_type="softrelu") * y,
     "softsign, rsqrt": lambda F, x, y, w: F.Activation(x, act_type="softsign") * F.softsign(y) + F.rsqrt(y),
     "clip": lambda F, x, y, w: F.clip(x, 0.4, 0.8) * F.maximum(y, 0.5) + F.minimum(y, 0.9) * x,
@@ -109,6 +110,19 @@ def test_an_operator_in_c_is_the_operator(name: str, record: bool) -> None:
     assert report.fused >= report.launches - 2, report  # the sums of squares are operators of several rows
     for actual, wanted in zip(found, expected):
         assert_close(actual, wanted, name, 1e-4 if name == "log_softmax" else 1e-5)
+
+
+@pytest.mark.parametrize(
+    "relu", [lambda F, x, y, w: F.relu(x - y), lambda F, x, y, w: F.Activation(x - y, act_type="relu")]
+)
+def test_what_relu_makes_of_a_nan(relu: Body) -> None:
+    net, samples = made(relu)
+    for _, y in samples[1:3]:
+        y[0, 2] = np.nan
+    expected = outcome(net, samples)
+    net.hybridize(dynamic_batch=True)
+    for found, wanted in zip(outcome(net, samples), expected):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", AS_GRAPHS)

@@ -77,7 +77,8 @@ def _fully_connected(
     return RowMatrix(builder.linear(a.view, weight.weight, row), (weight.weight.rows,))
 
 
-_ACTIVATIONS = {"sigmoid": "SIGMOID", "tanh": "TANH", "relu": "RELU", "softrelu": "SOFTRELU"}
+# MXNet runs these by oneDNN, whose relu makes 0 of a NaN.
+_ACTIVATIONS = {"sigmoid": "SIGMOID", "tanh": "TANH", "relu": "POSITIVE", "softrelu": "SOFTRELU"}
 
 
 def _activation(builder: Builder, attrs: Attributes, a: Anything) -> Anything:

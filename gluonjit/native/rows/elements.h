@@ -70,6 +70,7 @@
     UNARY(RECIPROCAL, 1.0f / a)                                                    \
     UNARY(SOFTRELU, softrelu_of(a))                                                \
     UNARY(SIGN, a > 0.0f ? 1.0f : (a < 0.0f ? -1.0f : 0.0f))                       \
+    UNARY(POSITIVE, a > 0.0f ? a : 0.0f) /* RELU that makes 0 of a NaN */          \
     BINARY(ADD, a + b)                                                             \
     BINARY(SUB, a - b)                                                             \
     BINARY(MUL, a *b)                                                              \

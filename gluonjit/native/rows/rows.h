@@ -40,7 +40,7 @@
     X(TANH, 'w', 'w', '-', 0) X(RELU, 'w', 'w', '-', 0) X(EXP, 'w', 'w', '-', 0)                        \
     X(LOG, 'w', 'w', '-', 0) X(SQRT, 'w', 'w', '-', 0) X(SQUARE, 'w', 'w', '-', 0)                      \
     X(ABS, 'w', 'w', '-', 0) X(RECIPROCAL, 'w', 'w', '-', 0) X(SOFTRELU, 'w', 'w', '-', 0)              \
-    X(SIGN, 'w', 'w', '-', 0)                                                                           \
+    X(SIGN, 'w', 'w', '-', 0) X(POSITIVE, 'w', 'w', '-', 0)                                             \
     X(ADD, 'w', 'w', 'w', 0) X(SUB, 'w', 'w', 'w', 0) X(MUL, 'w', 'w', 'w', 0)                          \
     X(DIV, 'w', 'w', 'w', 0) X(MAX, 'w', 'w', 'w', 0) X(MIN, 'w', 'w', 'w', 0)                          \
     X(GE, 'w', 'w', 'w', 0) X(LT, 'w', 'w', 'w', 0)                                                     \

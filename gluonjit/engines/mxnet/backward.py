@@ -186,12 +186,13 @@ def _through_batches(
             hold = _note_head(tape, head, retain_graph) or hold
             start = classic(gradient) if gradient is not None else _ones(head._v.spec)
             waiting.setdefault(tape, []).extend(seed_of(head._v, start))
-        direct = list(waiting)
+        direct, learns = list(waiting), bool(ready)
         while waiting:
             tape = max(waiting, key=lambda found: found.number)
             found, passed = _through(tape, waiting.pop(tape), retain_graph, train_mode, hold, begin)
             begin = passed.end
             passes.append(passed)
+            learns = learns or any([target.value is None or not target.reached for target in found])
             reached = [target for target in found if target.reached]
             ends += [(target, *pair) for target in reached if target.value is None for pair in target.pairs]
             for target in reached:
@@ -200,6 +201,11 @@ def _through_batches(
                 earlier = tape_of(target.value)
                 if earlier is not None and not earlier.freed:
                     waiting.setdefault(earlier, []).extend(seed_of(target.value, target.gradient))
+        if not learns:
+            raise mx.base.MXNetError(
+                "Cannot differentiate values that do not depend on anything with a gradient: call attach_grad on an "
+                "array, or set the grad_req of a parameter, before computing the values under autograd.record()"
+            )
         with as_captured(2):  # a result of the array: a variable as head would overwrite its gradient
             for target, array, gradient in ends if len(passes) == 1 else _summed(ends):
                 ready.append(target.again() if target.again is not None else same_elements(array))
@@ -235,11 +241,6 @@ def _through(
     """Runs backward through a batch's tape; what has happened since `begin` is reported with it."""
     last = begin
     found = tape.gradients(seeds, retain, train_mode, hold)
-    if not found:
-        raise mx.base.MXNetError(
-            "Cannot differentiate values that do not depend on anything with a gradient: call attach_grad on an array, "
-            "or set the grad_req of a parameter, before computing the values under autograd.record()"
-        )
     rest = 0.0
     for number, first, end in tape.laps:
         rest += _took(tape, "backward", last, first)

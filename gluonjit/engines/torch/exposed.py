@@ -21,7 +21,7 @@ calls used the weight, and when it was given."""
 
 
 class _Between(threading.local):
-    """What was given after a batch of this thread had run for it, and before the next one began."""
+    """Tensors given after a batch of this thread had run for them, and before the next one began."""
 
     def __init__(self) -> None:
         self.exposed: Exposed = {}

@@ -102,6 +102,7 @@ class FlushingBatch(Batch):
             LOCAL.state.paused = paused  # an interrupt may have come while a region was entered or left
             if held is None:  # or while the new graph was made
                 self.reset()
+                self.samples = 0
             MINIBATCH.ran(self, bool(held and held.carried), None)
             MINIBATCH.end()
             raise

@@ -26,6 +26,7 @@ class Words(nn.Module):
         self.out = nn.Linear(SIZE, SIZE)
 
     def forward(self, words: Any) -> Any:
+        words = [word[1] if isinstance(word, tuple) else word for word in words]
         return self.out(torch.cat([self.rnn(self.letters(word)[None])[1][0] for word in words])).tanh().sum()
 
 
@@ -61,7 +62,16 @@ def compare(eager: Any, net: Any, samples: list[Any]) -> None:
         assert_close(mine.grad, other.grad, name)
 
 
-def test_a_list_of_words_is_traced_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+def alone(word: Any) -> Any:
+    return word
+
+
+def with_flag(word: Any) -> Any:
+    return len(word) > 3, word
+
+
+@pytest.mark.parametrize("given", [alone, with_flag])
+def test_a_list_of_words_is_traced_twice(monkeypatch: pytest.MonkeyPatch, given: Any) -> None:
     torch.manual_seed(0)
     eager = Words()
     net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True)
@@ -70,7 +80,7 @@ def test_a_list_of_words_is_traced_twice(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(kinds, "_traced", lambda call: traced.append(call.owner) or original(call))  # type: ignore
     draw = torch.Generator().manual_seed(1)
     for _ in range(3):
-        compare(eager, net, texts(draw, 12))
+        compare(eager, net, [list(map(given, text)) for text in texts(draw, 12)])
     assert sum(owner is net for owner in traced) == 2
     report = gluonjit.explain()
     assert report.kinds["rnn"].launches == 1

@@ -39,10 +39,17 @@ def _is_nested(call: Call) -> bool:
 
 
 def _lists_lengths(arg: Any) -> bool:
-    """Tells whether this is a list of many tensors that differ in their shapes, as the words of a text do."""
+    """Tells whether a list has many tensors, or tuples with some, that differ in shapes, as the words of a text do."""
     if not isinstance(arg, (tuple, list)) or len(arg) < _MANY:
         return False
-    return len({item.shape for item in arg if isinstance(item, torch.Tensor)}) > 1
+    shapes = [_shapes(item) for item in arg]
+    return len({*filter(None, shapes)}) > 1
+
+
+def _shapes(item: Any) -> tuple[Any, ...]:
+    """Returns the shapes of a tensor, or of those in a tuple or a list; nothing of anything else."""
+    parts = item if isinstance(item, (tuple, list)) else (item,)
+    return tuple([part.shape for part in parts if isinstance(part, torch.Tensor)])
 
 
 def _lists_numbers(arg: Any) -> bool:

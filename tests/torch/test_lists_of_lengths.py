@@ -26,7 +26,7 @@ class Words(nn.Module):
         self.out = nn.Linear(SIZE, SIZE)
 
     def forward(self, words: Any) -> Any:
-        words = [word[1] if isinstance(word, tuple) else word for word in words]
+        words = [word if isinstance(word, torch.Tensor) else word[1] for word in words]
         return self.out(torch.cat([self.rnn(self.letters(word)[None])[1][0] for word in words])).tanh().sum()
 
 
@@ -70,7 +70,11 @@ def with_flag(word: Any) -> Any:
     return len(word) > 3, word
 
 
-@pytest.mark.parametrize("given", [alone, with_flag])
+def in_a_dict(word: Any) -> Any:
+    return {1: word, 2: len(word) > 3}
+
+
+@pytest.mark.parametrize("given", [alone, with_flag, in_a_dict])
 def test_a_list_of_words_is_traced_twice(monkeypatch: pytest.MonkeyPatch, given: Any) -> None:
     torch.manual_seed(0)
     eager = Words()

@@ -39,17 +39,19 @@ def _is_nested(call: Call) -> bool:
 
 
 def _lists_lengths(arg: Any) -> bool:
-    """Tells whether a list has many tensors, or tuples with some, that differ in shapes, as the words of a text do."""
-    if not isinstance(arg, (tuple, list)) or len(arg) < _MANY:
+    """Tells whether a list has many tensors, in whatever its items are, that differ in shapes, as the words of a text."""
+    if not isinstance(arg, (tuple, list)):
         return False
     shapes = [_shapes(item) for item in arg]
-    return len({*filter(None, shapes)}) > 1
+    return sum(map(len, shapes)) >= _MANY and len({*filter(None, shapes)}) > 1
 
 
 def _shapes(item: Any) -> tuple[Any, ...]:
-    """Returns the shapes of a tensor, or of those in a tuple or a list; nothing of anything else."""
-    parts = item if isinstance(item, (tuple, list)) else (item,)
-    return tuple([part.shape for part in parts if isinstance(part, torch.Tensor)])
+    """Lists the shapes of a tensor, or of all in a list, a tuple or a dict."""
+    if isinstance(item, torch.Tensor):
+        return (item.shape,)
+    parts = item.values() if isinstance(item, dict) else item if isinstance(item, (tuple, list)) else ()
+    return tuple([shape for part in parts for shape in _shapes(part)])
 
 
 def _lists_numbers(arg: Any) -> bool:

@@ -26,7 +26,10 @@ class Words(nn.Module):
         self.out = nn.Linear(SIZE, SIZE)
 
     def forward(self, words: Any) -> Any:
-        words = [word if isinstance(word, torch.Tensor) else word[1] for word in words]
+        words = [
+            word["letters"] if isinstance(word, dict) else word[1] if isinstance(word, tuple) else word
+            for word in words
+        ]
         return self.out(torch.cat([self.rnn(self.letters(word)[None])[1][0] for word in words])).tanh().sum()
 
 
@@ -71,7 +74,7 @@ def with_flag(word: Any) -> Any:
 
 
 def in_a_dict(word: Any) -> Any:
-    return {1: word, 2: len(word) > 3}
+    return {"letters": word, "rare": len(word) > 3}
 
 
 @pytest.mark.parametrize("given", [alone, with_flag, in_a_dict])

@@ -39,7 +39,7 @@ def _is_nested(call: Call) -> bool:
 
 
 def _lists_lengths(arg: Any) -> bool:
-    """Tells whether a list has many tensors, in whatever its items are, that differ in shapes, as the words of a text."""
+    """Tells whether a list has many tensors, or items with some, that differ in shapes, as the words of a text do."""
     if not isinstance(arg, (tuple, list)):
         return False
     shapes = [_shapes(item) for item in arg]

@@ -1,4 +1,4 @@
-"""What calls with like arguments have come to: whether another new signature is worth a trace."""
+"""Patterns of calls with like arguments: whether another new signature is worth a trace."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 
 from gluonjit.engines.torch.cell import RAISED, Call, Pattern
 from gluonjit.graph import Record
+from gluonjit.hybrid.capture.structure import items_of
 
 _ENOUGH = 2
 _CHILDREN = 2
@@ -42,16 +43,8 @@ def _lists_lengths(arg: Any) -> bool:
     """Tells whether a list has many tensors, or items with some, that differ in shapes, as the words of a text do."""
     if not isinstance(arg, (tuple, list)):
         return False
-    shapes = [_shapes(item) for item in arg]
+    shapes = [tuple([tensor.shape for tensor in items_of(item, torch.Tensor)]) for item in arg]
     return sum(map(len, shapes)) >= _MANY and len({*filter(None, shapes)}) > 1
-
-
-def _shapes(item: Any) -> tuple[Any, ...]:
-    """Lists the shapes of a tensor, or of all in a list, a tuple or a dict."""
-    if isinstance(item, torch.Tensor):
-        return (item.shape,)
-    parts = item.values() if isinstance(item, dict) else item if isinstance(item, (tuple, list)) else ()
-    return tuple([shape for part in parts for shape in _shapes(part)])
 
 
 def _lists_numbers(arg: Any) -> bool:

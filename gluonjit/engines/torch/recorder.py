@@ -27,9 +27,10 @@ from gluonjit.engines.torch.rules.table import draws
 from gluonjit.engines.torch.rules.values import regular
 from gluonjit.engines.torch.trace import FILLED, WITHOUT_HISTORY, NeedsValue, Operand, Trace, TraceOp
 from gluonjit.engines.torch.traced_numbers import KnownNumbers
-from gluonjit.engines.torch.traced_tensors import TraceTensor, tensors_in
+from gluonjit.engines.torch.traced_tensors import TraceTensor
 from gluonjit.engines.torch.traced_writes import Writes
 from gluonjit.hybrid.capture.guards.interrupts import watch
+from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.run.state import LOCAL
 
 _FEW = 8  # writes to a tensor that are recorded, though all that it holds is known
@@ -80,7 +81,7 @@ class Tracer(KnownNumbers, Writes):
             if self.learns:
                 self.writes.append((begin, len(self.trace.ops), position, written.places, torch.is_grad_enabled()))
             return found
-        if not known.random and not tensors_in(named.values()):
+        if not known.random and not any(True for _ in items_of(named, torch.Tensor)):
             return self._made(func, named)
         if known.name == "lift_fresh.default":
             tensor = named["self"]

@@ -11,9 +11,9 @@ from gluonjit.engines.torch.aten import (
     operator_of,
 )
 from gluonjit.engines.torch.trace import NeedsValue
-from gluonjit.engines.torch.traced_tensors import Positions, TraceTensor, tensors_in
+from gluonjit.engines.torch.traced_tensors import Positions, TraceTensor
 from gluonjit.engines.torch.views import detaches
-from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.capture.structure import items_of, map_structure
 
 _UNFILLED = {torch.ops.aten.empty, torch.ops.aten.empty_strided}
 _MANY = 2  # times as many rows as there are indices
@@ -98,7 +98,7 @@ class KnownNumbers(Positions):
         The result is a constant: a program does not run hundreds of writes each time.
         """
         base = written if written.base is None else written.base
-        others = tensors_in(value for value in named.values() if value is not written)
+        others = list(items_of([value for value in named.values() if value is not written], torch.Tensor))
         known = {base.position, *map(self._position, others)} <= self._made_of_nothing
         if not known or operator_of(func).random or detaches(written.path):
             return False

@@ -228,13 +228,3 @@ class Positions(TorchDispatchMode):  # type: ignore[misc]
     def record(self, func: Any, named: dict[str, Any]) -> Any:
         """Records an operator that computes something, on arguments by name; returns placeholders of its results."""
         raise NotImplementedError
-
-
-def tensors_in(values: Any) -> list[Any]:
-    found = []
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif isinstance(value, (list, tuple)):
-            found += tensors_in(value)
-    return found

@@ -15,8 +15,9 @@ from gluonjit.engines.torch.aten import (
 from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.saved import Write, overwritten
 from gluonjit.engines.torch.trace import NeedsValue
-from gluonjit.engines.torch.traced_tensors import Positions, TraceTensor, tensors_in
+from gluonjit.engines.torch.traced_tensors import Positions, TraceTensor
 from gluonjit.engines.torch.views import ViewStep, detaches, through
+from gluonjit.hybrid.capture.structure import items_of
 
 
 class Writes(Positions):
@@ -141,7 +142,8 @@ class Writes(Positions):
         if len(writes) != 1 or target.__class__ is not TraceTensor or target.recorder is not self or target.outside:
             raise NeedsValue
         if writes[0] != arguments[0].name and (
-            torch.is_grad_enabled() and any(self.learns_at(self._position(item)) for item in tensors_in(named.values()))
+            torch.is_grad_enabled()
+            and any(self.learns_at(self._position(item)) for item in items_of(named, torch.Tensor))
         ):
             raise NeedsValue  # PyTorch refuses out= where something learns
         if target.learning != torch.is_grad_enabled() and torch.is_grad_enabled() and target.base is not None:

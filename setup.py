@@ -15,7 +15,8 @@ PARTS = (
     *[f"graph/{name}" for name in GRAPH],
     *[f"hybrid/capture/{name}" for name in ("guards/facts", "outlining/entering")],
 )
-SOURCES = ("module", "names", "modes", *CAPTURE, "torch", "doors", "signs", "cells", "operators", "hooks", "functions")
+TORCH = ("modes", "torch", "doors", "signs", "modules")
+SOURCES = ("module", "names", *CAPTURE, *TORCH, "cells", "operators", "hooks", "functions")
 KERNELS = ("generic", "avx2", "avx512")
 ROWS = ("module", "stretch", "ahead", "check", "pack", "interpreter", "shared", "scratch", "crew", *KERNELS)
 ROWS_HEADERS = ("rows", "stretch", "ahead", "crew", "kernels", "functions", "elements", "lines", "products", "updates")

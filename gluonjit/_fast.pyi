@@ -57,6 +57,10 @@ def quicken(way: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Let calls of a function of Python, which stays what it is, try the fast path first: "call" for one that stands
     for torch.nn.Module.__call__, "attribute" for torch.nn.Module.__getattr__."""
 
+def quick_attributes(kind: type[Any], module: type[Any]) -> None:
+    """Let a class derived from torch.nn.Module, `module`, find parts, parameters and buffers without an AttributeError
+    before each. Does nothing where the class has its own __getattr__ or __getattribute__, or from Python 3.12 on."""
+
 def watch_calls(notice: Callable[[Any, str, Any], None], known: dict[int, Any]) -> None:
     """As sys.setprofile, which ends it, for calls of Python's functions alone: notice(frame, "call", None)."""
 

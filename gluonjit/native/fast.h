@@ -87,7 +87,12 @@ int is_inside(PyObject *state, PyObject *batch);
 int is_open(PyObject *state, PyObject *batch);
 PyObject *quicken(PyObject *module, PyObject *args);
 PyObject *watch_calls(PyObject *module, PyObject *args);
-PyObject *quick_module(PyObject *const *args, Py_ssize_t count);
+PyObject *quick_module(PyObject *const *args, Py_ssize_t count, PyObject *keywords);
+
+/* modules.c: modules of PyTorch's outside of captures */
+
+PyObject *attribute(PyObject *const *args, Py_ssize_t count);
+PyObject *quick_attributes(PyObject *module, PyObject *args);
 
 /* graph/frames.py: the user's line */
 

@@ -3,37 +3,12 @@
 
 #include "fast.h"
 
-static int is_dict(PyObject *object) {
-    return object != NULL && (PyDict_CheckExact(object) || Py_IS_TYPE(object, &PyODict_Type));
-}
-
-/* torch.nn.Module.__getattr__, where the name is that of a parameter, a buffer or a part. */
-static PyObject *attribute(PyObject *const *args, Py_ssize_t count) {
-    PyObject *const where[] = {str_parameters, str_buffers, str_modules};
-    PyObject *dict, *found = NULL;
-    int k;
-    if (count != 2 || !PyUnicode_CheckExact(args[1])) return NULL;
-    dict = PyObject_GenericGetDict(args[0], NULL);
-    if (dict == NULL) {
-        PyErr_Clear();
-        return NULL;
-    }
-    for (k = 0; k < 3 && found == NULL && !PyErr_Occurred(); k++) {
-        PyObject *named = PyDict_GetItemWithError(dict, where[k]);
-        if (!is_dict(named)) break;
-        found = PyDict_GetItemWithError(named, args[1]);
-    }
-    Py_XINCREF(found);
-    Py_DECREF(dict);
-    return found;
-}
-
 static vectorcallfunc as_it_was; /* of all functions of Python, which has no public name from 3.13 on */
 
 static PyObject *before_call(PyObject *function, PyObject *const *args, size_t flags, PyObject *keywords) {
     Py_ssize_t count = PyVectorcall_NARGS(flags);
-    if (keywords == NULL && count > 0 && names.local != NULL) {
-        PyObject *result = quick_module(args, count);
+    if (count > 0 && names.local != NULL) {
+        PyObject *result = quick_module(args, count, keywords);
         if (result != NULL || PyErr_Occurred()) return result;
     }
     return as_it_was(function, args, flags, keywords);

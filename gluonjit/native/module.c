@@ -24,6 +24,7 @@ static PyMethodDef methods[] = {
     {"set_sign", set_sign, METH_VARARGS, "Let a sign of lazy tensors do what a method of PyTorch's does."},
     {"quick_cells", quick_cells, METH_O, "Let calls of functions that are cells try the fast path first."},
     {"quicken", quicken, METH_VARARGS, "Let calls of a function of Python try the fast path first."},
+    {"quick_attributes", quick_attributes, METH_VARARGS, "Let a class of PyTorch's modules find parts sooner."},
     {"watch_calls", watch_calls, METH_VARARGS, "Let functions of Python be told to this one before their first line."},
     {NULL, NULL, 0, NULL},
 };

@@ -3,7 +3,8 @@
 #include "names.h"
 
 Names names;
-PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value, *str_forward, *str_training,
+PyObject *str_state, *str_hooks, *str_pre_hooks, *str_backward_hooks, *str_backward_pre_hooks, *str_call_impl,
+    *str_compiled_call_impl, *str_value, *str_forward, *str_training,
     *str_parameters, *str_buffers, *str_modules, *str_dim, *str_inplace, *str_out,
     *str_call, *str_mxnet, *str_torch, *str_tolist;
 
@@ -115,6 +116,9 @@ static struct {
     {TORCH, "make", &names.make},
     {TORCH, "look_up", &names.torch.look_up},
     {TORCH, "original", &names.torch.original},
+    {TORCH, "call_impl", &names.call_impl},
+    {TORCH, "global_hooks", &names.global_hooks},
+    {TORCH, "tracing", &names.tracing},
     {TORCH, "expanded", &names.expanded},
     {TORCH, "again", &names.torch.again},
     {TORCH, "steps_of", &names.steps_of},
@@ -143,6 +147,10 @@ int names_init(void) {
     str_state = PyUnicode_InternFromString("state");
     str_hooks = PyUnicode_InternFromString("_forward_hooks");
     str_pre_hooks = PyUnicode_InternFromString("_forward_pre_hooks");
+    str_backward_hooks = PyUnicode_InternFromString("_backward_hooks");
+    str_backward_pre_hooks = PyUnicode_InternFromString("_backward_pre_hooks");
+    str_call_impl = PyUnicode_InternFromString("_call_impl");
+    str_compiled_call_impl = PyUnicode_InternFromString("_compiled_call_impl");
     str_value = PyUnicode_InternFromString("value");
     str_forward = PyUnicode_InternFromString("forward");
     str_training = PyUnicode_InternFromString("training");
@@ -157,6 +165,7 @@ int names_init(void) {
     str_torch = PyUnicode_InternFromString("torch");
     str_tolist = PyUnicode_InternFromString("tolist");
     if (!str_call || !str_mxnet || !str_torch || !str_tolist) return -1;
+    if (!str_backward_hooks || !str_backward_pre_hooks || !str_call_impl || !str_compiled_call_impl) return -1;
     if (!str_dim || !str_inplace || !str_out) return -1;
     if (!str_value || !str_forward || !str_training) return -1;
     if (!str_parameters || !str_buffers || !str_modules) return -1;
@@ -207,7 +216,8 @@ PyObject *spare_call(const Framework *of, PyObject *state, PyObject *cell, int m
     numbers->spare--;
     numbers->paused++;
     numbers->eagerly++;
-    result = PyObject_Vectorcall(of->original, args, (size_t)count, NULL);
+    result = of == &names.torch ? run_module(args, (size_t)count, NULL)
+                                : PyObject_Vectorcall(of->original, args, (size_t)count, NULL);
     numbers->eagerly--;
     numbers->paused--;
     return result;

@@ -124,12 +124,16 @@ typedef struct {
     PyObject *lay;         /* (batch, value, spec) -> the value with rows that lie as this spec has them */
     PyObject *leaf_laid;   /* (batch, tensor, modes, place) -> its value, in the mode for that place, and its natural spec */
     PyObject *item;        /* (lazy tensor, key): what lazy[key] gives, of any key */
+    PyObject *call_impl;    /* torch.nn.Module._call_impl */
+    PyObject *global_hooks; /* the dicts of hooks of all modules, a tuple */
+    PyObject *tracing;      /* () -> what PyTorch traces a program with, or None */
     PyObject *expanded;    /* (batch, cell, module, why): a call was expanded, and why it was no node */
     void *get_shape, *get_dtype, *get_context, *copy_out, *wait, *get_data; /* MXNDArrayGetShapeEx64 and so on */
 } Names;
 
 extern Names names;
-extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_value,
+extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_backward_hooks, *str_backward_pre_hooks, *str_call_impl,
+    *str_compiled_call_impl, *str_value,
     *str_forward, *str_training, *str_parameters, *str_buffers, *str_modules,
     *str_dim, *str_inplace, *str_out, *str_call, *str_mxnet, *str_torch, *str_tolist;
 
@@ -186,6 +190,9 @@ static inline int is_fine(PyObject *state, PyObject *block) {
     if (names.engine != NULL && SLOT(batch, names.batch_engine) == names.engine) return 0; /* of the other framework */
     return names.embedding_type != NULL && !PyObject_TypeCheck(block, names.embedding_type);
 }
+
+/* modules.c: torch.nn.Module.__call__ as it was. */
+PyObject *run_module(PyObject *const *args, size_t flags, PyObject *keywords);
 
 /* Calls that `begin` of gluonjit.hybrid.choose.pacing lets run eagerly without a question: an outermost call of a
    model in a mode, 2 for training. NULL where Python has to be asked, or with an exception. */

@@ -125,7 +125,7 @@ int is_inside(PyObject *state, PyObject *batch) {
 }
 
 /* torch.nn.Module.__call__ */
-PyObject *quick_module(PyObject *const *args, Py_ssize_t count) {
+PyObject *quick_module(PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     PyObject *state, *batch, *dict = NULL, *cell = NULL, *result = NULL, *why;
     int spare;
     if (names.engine == NULL) return NULL;
@@ -133,7 +133,11 @@ PyObject *quick_module(PyObject *const *args, Py_ssize_t count) {
     if (state == NULL) return NULL;
     if (numbers_of(state)->paused > 0 && SLOT(state, names.state_trace) == Py_None) { /* what runs eagerly costs no more than this */
         Py_DECREF(state);
-        return PyObject_Vectorcall(names.torch.original, args, (size_t)count, NULL);
+        return run_module(args, (size_t)count, keywords);
+    }
+    if (keywords != NULL) {
+        Py_DECREF(state);
+        return NULL;
     }
     batch = Py_XNewRef(SLOT(state, names.state_batch));
     spare = is_running(state) && numbers_of(state)->spare > 0 && numbers_of(state)->inside == 0;

@@ -180,6 +180,9 @@ def of_hooks() -> Iterator[Case]:
     for k, thing in enumerate(THINGS):
         yield Case(f"quicken('call', thing {k})", lambda thing=thing: fast.quicken("call", thing), TypeError)  # type: ignore[misc]
         yield Case(f"quicken(thing {k}, f)", lambda thing=thing: fast.quicken(thing, told_of), (TypeError, ValueError))  # type: ignore[misc]
+        kinds = None if isinstance(thing, type) else TypeError
+        yield Case(f"quick_attributes(thing {k})", lambda thing=thing: fast.quick_attributes(thing, type), kinds)  # type: ignore[misc]
+        yield Case(f"quick_attributes(int, thing {k})", lambda thing=thing: fast.quick_attributes(int, thing), kinds)  # type: ignore[misc]
         raises = None if callable(thing) else TypeError
         yield Case(f"watch_calls(thing {k})", lambda thing=thing: watched(thing), raises)  # type: ignore[misc]
         fits = None if isinstance(thing, dict) else TypeError
@@ -188,6 +191,7 @@ def of_hooks() -> Iterator[Case]:
         yield Case(f"an attribute of thing {k}", lambda f=quick, thing=thing: f(thing, "x"), None)  # type: ignore[misc]
         quick = fast.quicken("call", lambda *args: args)
         yield Case(f"a call of thing {k}", lambda f=quick, thing=thing: f(thing, "x"), None)  # type: ignore[misc]
+    yield Case("attributes of a class of C's", lambda: fast.quick_attributes(int, object), None)
     yield Case("a watch that raises", lambda: watched(Hostile().fail), TypeError)
     yield Case("a watch that raises in the middle", lambda: watched(lambda *args: Hostile().fail()), KeyError)
     yield Case("a watch that ends itself", lambda: watched(lambda *args: sys.setprofile(None)), None)

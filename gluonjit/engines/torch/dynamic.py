@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.nn.parameter import is_lazy
 
+from gluonjit.compiled import FAST
 from gluonjit.engines.torch import changes, hooked
 from gluonjit.engines.torch.aside import traced_otherwise
 from gluonjit.engines.torch.cell import Cell
@@ -65,6 +66,8 @@ def enable(module: Any, options: dict[str, Any]) -> None:
     recall(paces, chosen, engine, lambda: map(_described, module.named_modules()))
     for name, inner in module.named_modules():
         inner.__dict__[KEY] = Cell(name or type(inner).__name__, chosen, paces=paces)
+        if FAST is not None:
+            FAST.quick_attributes(type(inner), torch.nn.Module)
 
 
 def _is_part(module: Any, name: str) -> bool:

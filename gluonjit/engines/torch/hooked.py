@@ -48,10 +48,9 @@ run_backward: Any = torch.autograd.Variable._execution_engine.run_backward
 `torch.autograd.grad` would import sympy, which takes a second."""
 autocast: Any = torch._C._is_any_autocast_enabled
 without_autocast: Any = torch._C._DisableAutocast
-_PRE_HOOKS, _HOOKS, _BACKWARD_PRE_HOOKS, _BACKWARD_HOOKS = (
-    getattr(torch.nn.modules.module, f"_global_{name}_hooks")
-    for name in ("forward_pre", "forward", "backward_pre", "backward")
-)
+_SORTS = ("forward_pre", "forward", "backward_pre", "backward")
+GLOBAL_HOOKS: Any = tuple(getattr(torch.nn.modules.module, f"_global_{sort}_hooks") for sort in _SORTS)
+"""The hooks of all modules, by sort."""
 make_subclass: Any = torch.Tensor._make_subclass
 make_wrapper: Any = torch.Tensor._make_wrapper_subclass
 
@@ -71,7 +70,7 @@ def above() -> Any:
 
 def hooks_everywhere() -> bool:
     """Tells whether there are hooks of all modules."""
-    return bool(_PRE_HOOKS or _HOOKS or _BACKWARD_PRE_HOOKS or _BACKWARD_HOOKS)
+    return any(GLOBAL_HOOKS)
 
 
 def applied(function: Any, *args: Any) -> Any:

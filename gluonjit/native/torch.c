@@ -124,6 +124,15 @@ int is_inside(PyObject *state, PyObject *batch) {
     return is_open(state, batch) && numbers_of(state)->inside > 0;
 }
 
+/* Tells whether a module is a part of a hybridized model, as far as can be seen. */
+static int is_ours(PyObject *module) {
+    PyObject *dict = PyObject_GenericGetDict(module, NULL);
+    int found = dict == NULL || PyDict_Contains(dict, names.key);
+    Py_XDECREF(dict);
+    PyErr_Clear();
+    return found;
+}
+
 /* torch.nn.Module.__call__ */
 PyObject *quick_module(PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     PyObject *state, *batch, *dict = NULL, *cell = NULL, *result = NULL, *why;
@@ -134,6 +143,10 @@ PyObject *quick_module(PyObject *const *args, Py_ssize_t count, PyObject *keywor
     if (numbers_of(state)->paused > 0 && SLOT(state, names.state_trace) == Py_None) { /* what runs eagerly costs no more than this */
         Py_DECREF(state);
         return run_module(args, (size_t)count, keywords);
+    }
+    if (SLOT(state, names.state_batch) == Py_None && SLOT(state, names.state_trace) == Py_None && !is_ours(args[0])) {
+        Py_DECREF(state);
+        return PyObject_Vectorcall(names.torch.original, args, (size_t)count, keywords);
     }
     if (keywords != NULL) {
         Py_DECREF(state);

@@ -83,7 +83,7 @@ def keep(
     cell: Any, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], key: tuple[Any, ...], record: Any
 ) -> None:
     """Let equal calls be nodes of a record, which Python finds by this key in the open batch; or, with a place for
-    the record, give their argument at ~place."""
+    the record, give their argument at ~place, or with a Spec, the rows of their only array as they look then."""
 
 def keep_operator(handle: int, arrays: Any, keys: Any, vals: Any, record: Any) -> None:
     """Let calls of an operator of MXNet's that are equal to this one, but for the values, be nodes of this record."""

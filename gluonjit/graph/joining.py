@@ -77,6 +77,13 @@ def _copied(given):
 
 
 @cython.cfunc
+def _shown_as(given, spec):
+    """Returns the rows of a Value as an array that looks like `spec`, in the same memory."""
+    value: Value = given
+    return Value(value.rows, value.depth, spec, value.graph, value.taped, value)
+
+
+@cython.cfunc
 def _seen_as(given, spec):
     """Returns the rows of a Value as an array that looks like `spec`, with its own memory."""
     value: Value = given

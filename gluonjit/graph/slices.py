@@ -16,7 +16,7 @@ if not cython.compiled:
 
 
 def sliced(value: Value, key):
-    """Returns `x[key]` for an integer or a slice of integers in range; None leaves the case to `references`."""
+    """Returns `x[key]` for an integer in range or a slice of some rows; None leaves the case to `references`."""
     return _sliced(value, key)
 
 
@@ -81,10 +81,10 @@ def _sliced(given, key):
     if type(key) is not slice:
         return None
     part: slice = key
-    if type(part.start) is not int or type(part.stop) is not int or part.step is not None:
+    if part.step is not None:
         return None
-    begin, end = _clipped(part.start), _clipped(part.stop)
-    if not 0 <= begin < end <= spec.rows:
+    begin, end = _bound(part.start, 0, spec.rows), _bound(part.stop, spec.rows, spec.rows)
+    if not 0 <= begin < end:
         return None
     found = _spec(spec, end - begin)
     if end - begin == 1:
@@ -94,6 +94,22 @@ def _sliced(given, key):
         rows: tuple = value.rows
         return _reference(value, rows[begin:end], found)
     return _reference(value, _row(value, begin), found)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _bound(number, missing: cython.Py_ssize_t, rows: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """The row at which a slice begins or ends, of so many; -1 for what is no integer."""
+    found: cython.Py_ssize_t
+    if number is None:
+        return missing
+    if type(number) is not int:
+        return -1
+    found = _clipped(number)
+    if found < 0:
+        found = max(found + rows, 0)
+    return min(found, rows)
 
 
 @cython.cfunc

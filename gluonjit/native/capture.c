@@ -9,6 +9,7 @@ enum { LEARNING = 32 };
 static const char NONE_GIVEN; /* stands for an argument that is None: a plain None ends a tuple */
 static const char NAMED;      /* before the name of an argument */
 static const char SLICE, NUMBER, REAL, CONSTANT; /* before a whole number, the bits of a float, the address of a parameter */
+static const char DEVICE;                        /* before the hash of a device, which says which one it is */
 
 int call_open(Call *call, const Framework *of, PyObject *state, const void *what) {
     PyObject *batch = SLOT(state, names.state_batch), *graph, *signatures;
@@ -161,6 +162,10 @@ static int flatten(Call *call, PyObject *arg) {
     if (arg == Py_Ellipsis || type == names.dtype_type) { /* each of its kind is there for good */
         call->parts[call->count++] = arg;
         return 1;
+    }
+    if (type == names.device_type && call->of == &names.torch) {
+        Py_hash_t hash = PyObject_Hash(arg);
+        return hash == -1 ? -1 : append_bits(call, &DEVICE, (uint64_t)hash);
     }
     if (type == names.parameter_type && call->of == &names.torch)
         return append_bits(call, &CONSTANT, (uint64_t)(size_t)arg);
@@ -498,6 +503,17 @@ static PyObject *captured(Call *call, PyObject *state, Entry *entry, int sharing
     return node_on(call, entry, (PyObject **)call->values, sharing);
 }
 
+/* What a call gives that is no node: an argument, or where a Spec is kept, the rows of its only one, which look so. */
+static PyObject *given_back(Call *call, PyObject *structure) {
+    PyObject *found, *result;
+    if ((PyObject *)Py_TYPE(structure) != core.spec_type) return part_returned(call, structure, NULL, 0);
+    if (call->arguments != 1 || (call->values[0]->taped && is_learning() <= 0)) return NULL;
+    found = rows_shown_as((PyObject *)call->values[0], structure);
+    result = found == NULL ? NULL : tensor_of(found);
+    Py_XDECREF(found);
+    return result;
+}
+
 /* Captures a call that Python has seen once: a node, or what it was given. */
 static PyObject *capture_call_of(Call *call, PyObject *state, PyObject *viewing, PyObject *const *args, Py_ssize_t count,
                                  PyObject *named) {
@@ -510,7 +526,7 @@ static PyObject *capture_call_of(Call *call, PyObject *state, PyObject *viewing,
         (!(entry->operator || ++found < EVERY) || signatures_current(entry, call->batch) <= 0))
         return NULL;
     entry->busy++; /* what it calls in Python may capture calls of the same signature */
-    result = entry->record == NULL ? part_returned(call, entry->structure, NULL, 0)
+    result = entry->record == NULL ? given_back(call, entry->structure)
                                    : captured(call, state, entry, ((BatchRoom *)call->batch)->sharing);
     if (result != NULL && viewing != NULL && link_views(entry, viewing, result, args, count, named) < 0) Py_CLEAR(result);
     entry->busy--;
@@ -564,16 +580,18 @@ static int is_found(Call *call, PyObject *key, PyObject *record) {
 }
 
 /* keep(cell, owner, args, kwargs, key, record): let equal calls be nodes of a record, which Python finds by this key; or,
-   where a place is given in place of a record, give their argument at ~place. */
+   where a place is given in place of a record, give their argument at ~place, or where a Spec is, the rows of theirs as
+   they look then. */
 PyObject *keep_call(PyObject *module, PyObject *const *args, Py_ssize_t count) {
-    int given = count == 6 && PyLong_CheckExact(args[5]), over;
+    int placed = count == 6 && PyLong_CheckExact(args[5]), over;
+    int given = placed || (count == 6 && (PyObject *)Py_TYPE(args[5]) == core.spec_type);
     PyObject *state;
     Call call;
     const Framework *of = count == 6 && Py_TYPE(args[0]) == names.mxnet.cell_type ? &names.mxnet : &names.torch;
     if (count != 6 || !PyTuple_CheckExact(args[2]) || !PyDict_CheckExact(args[3]) || !PyTuple_CheckExact(args[4]) ||
-        (Py_TYPE(args[5]) != core.record_type && !PyLong_CheckExact(args[5])) || of->cell_type == NULL)
+        (Py_TYPE(args[5]) != core.record_type && !given) || of->cell_type == NULL)
         return PyErr_Format(PyExc_TypeError, "keep() takes a cell, an owner, a tuple, a dict, a key and its Record");
-    if (given && (of != &names.torch || PyLong_AsLongAndOverflow(args[5], &over) >= 0 || over))
+    if (placed && (of != &names.torch || PyLong_AsLongAndOverflow(args[5], &over) >= 0 || over))
         return PyErr_Format(PyExc_TypeError, "keep() takes the place of an argument, as ~place");
     state = state_here();
     if (state == NULL) return NULL;

@@ -132,7 +132,8 @@ static int is_constant(PyObject *arg, int depth) {
         PySliceObject *slice = (PySliceObject *)arg;
         return is_constant(slice->start, 0) && is_constant(slice->stop, 0) && is_constant(slice->step, 0);
     }
-    return arg == Py_None || arg == Py_Ellipsis || PyLong_CheckExact(arg) || type == names.dtype_type;
+    return arg == Py_None || arg == Py_Ellipsis || PyLong_CheckExact(arg) || type == names.dtype_type ||
+           type == names.device_type || PyUnicode_CheckExact(arg);
 }
 
 /* Whether what a call gives of its first argument follows from constants alone: a view, where it was one before. */

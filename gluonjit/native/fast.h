@@ -169,7 +169,8 @@ PyObject *keep_call(PyObject *module, PyObject *const *args, Py_ssize_t count);
 /* graph/joining.py: values one after the other, a list of them, or None where Python has to see to it; a copy of one */
 PyObject *joined_rows(PyObject *values, PyObject *mode);
 PyObject *copied_rows(PyObject *value);
-PyObject *rows_seen_as(PyObject *value, PyObject *spec);
+PyObject *rows_shown_as(PyObject *value, PyObject *spec); /* a view */
+PyObject *rows_seen_as(PyObject *value, PyObject *spec);  /* with its own memory */
 
 /* slices.c */
 

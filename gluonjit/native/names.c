@@ -6,7 +6,7 @@ Names names;
 PyObject *str_state, *str_hooks, *str_pre_hooks, *str_backward_hooks, *str_backward_pre_hooks, *str_call_impl,
     *str_compiled_call_impl, *str_value, *str_forward, *str_training,
     *str_parameters, *str_buffers, *str_modules, *str_dim, *str_inplace, *str_out,
-    *str_call, *str_mxnet, *str_torch, *str_tolist;
+    *str_call, *str_mxnet, *str_torch, *str_tolist, *str_dtype, *str_is_cpu;
 
 /* Sections of names, each given by one call of configure(). */
 enum { PACKAGE, MXNET, TORCH, SECTIONS };
@@ -80,6 +80,7 @@ static struct {
     {TORCH, "Tensor", &names.torch.plain[0]},
     {TORCH, "Parameter", &names.parameter_type},
     {TORCH, "dtype", &names.dtype_type},
+    {TORCH, "device", &names.device_type},
     {TORCH, "Module", &names.torch.block_type},
     {0, NULL, NULL},
 };
@@ -116,6 +117,7 @@ static struct {
     {TORCH, "make", &names.make},
     {TORCH, "look_up", &names.torch.look_up},
     {TORCH, "original", &names.torch.original},
+    {TORCH, "int64", &names.int64},
     {TORCH, "call_impl", &names.call_impl},
     {TORCH, "global_hooks", &names.global_hooks},
     {TORCH, "tracing", &names.tracing},
@@ -164,7 +166,9 @@ int names_init(void) {
     str_mxnet = PyUnicode_InternFromString("mxnet");
     str_torch = PyUnicode_InternFromString("torch");
     str_tolist = PyUnicode_InternFromString("tolist");
-    if (!str_call || !str_mxnet || !str_torch || !str_tolist) return -1;
+    str_dtype = PyUnicode_InternFromString("dtype");
+    str_is_cpu = PyUnicode_InternFromString("is_cpu");
+    if (!str_call || !str_mxnet || !str_torch || !str_tolist || !str_dtype || !str_is_cpu) return -1;
     if (!str_backward_hooks || !str_backward_pre_hooks || !str_call_impl || !str_compiled_call_impl) return -1;
     if (!str_dim || !str_inplace || !str_out) return -1;
     if (!str_value || !str_forward || !str_training) return -1;

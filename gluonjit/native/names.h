@@ -113,7 +113,7 @@ typedef struct {
     PyObject *learning;    /* () -> whether gradients are recorded on this thread */
     PyObject *autocast;    /* () -> whether autocast is on */
     PyObject *overridden;  /* () -> whether functions go somewhere else first */
-    PyTypeObject *parameter_type, *dtype_type;
+    PyTypeObject *parameter_type, *dtype_type, *device_type;
     PyObject *doors;       /* function -> (its cell, sort of its door, and what else is captured in its place) */
     PyObject *operate;     /* (func, types, args, kwargs): what a call without a door gives */
     PyObject *error_of;    /* (func, args, kwargs, error) -> what is raised for an error in such a call */
@@ -124,6 +124,7 @@ typedef struct {
     PyObject *lay;         /* (batch, value, spec) -> the value with rows that lie as this spec has them */
     PyObject *leaf_laid;   /* (batch, tensor, modes, place) -> its value, in the mode for that place, and its natural spec */
     PyObject *item;        /* (lazy tensor, key): what lazy[key] gives, of any key */
+    PyObject *int64;        /* torch.int64 */
     PyObject *call_impl;    /* torch.nn.Module._call_impl */
     PyObject *global_hooks; /* the dicts of hooks of all modules, a tuple */
     PyObject *tracing;      /* () -> what PyTorch traces a program with, or None */
@@ -135,7 +136,8 @@ extern Names names;
 extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_backward_hooks, *str_backward_pre_hooks, *str_call_impl,
     *str_compiled_call_impl, *str_value,
     *str_forward, *str_training, *str_parameters, *str_buffers, *str_modules,
-    *str_dim, *str_inplace, *str_out, *str_call, *str_mxnet, *str_torch, *str_tolist;
+    *str_dim, *str_inplace, *str_out, *str_call, *str_mxnet, *str_torch, *str_tolist, *str_dtype,
+    *str_is_cpu;
 
 int names_init(void);
 PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs);

@@ -37,9 +37,31 @@ int note_view(const Framework *of, int interface, PyObject *view, PyObject *arra
     return 0;
 }
 
+/* The numbers that a tensor holds, a list: NULL without an exception where Python has to look. */
+static PyObject *numbers_in(PyObject *tensor) {
+    PyObject *found;
+    Py_INCREF(tensor);
+    found = PyObject_CallMethodNoArgs(tensor, str_tolist);
+    Py_DECREF(tensor);
+    if (found != NULL && !PyList_CheckExact(found)) Py_CLEAR(found);
+    return found;
+}
+
+/* Tells whether an attribute of a tensor is this. */
+static int has(PyObject *tensor, PyObject *name, PyObject *wanted) {
+    PyObject *found = PyObject_GetAttr(tensor, name);
+    Py_XDECREF(found);
+    return found == wanted;
+}
+
 PyObject *known_numbers(PyObject *key) {
-    PyObject *value, *tensor, *found, *shape;
+    PyObject *value, *tensor, *shape, *found = NULL;
     Spec *spec;
+    if (Py_TYPE(key) == names.torch.plain[0]) {
+        if (has(key, str_dtype, names.int64) && has(key, str_is_cpu, Py_True)) found = numbers_in(key);
+        PyErr_Clear(); /* what functorch wraps holds none: Python sees to it */
+        return found;
+    }
     if (Py_TYPE(key) != names.torch.lazy[0] || is_stale(key)) return NULL;
     value = SLOT(key, names.torch.lazy_v[0]);
     tensor = SLOT(key, names.torch.lazy_c[0]);
@@ -50,11 +72,7 @@ PyObject *known_numbers(PyObject *key) {
     if (shape == NULL || !PyTuple_Check(shape) || PyTuple_GET_SIZE(shape) != 1) return NULL;
     if (spec->dtype == NULL || !PyUnicode_Check(spec->dtype) || spec->device == NULL || !PyUnicode_Check(spec->device)) return NULL;
     if (PyUnicode_CompareWithASCIIString(spec->dtype, "int64") || PyUnicode_CompareWithASCIIString(spec->device, "cpu")) return NULL;
-    Py_INCREF(tensor);
-    found = PyObject_CallMethodNoArgs(tensor, str_tolist);
-    Py_DECREF(tensor);
-    if (found != NULL && !PyList_CheckExact(found)) Py_CLEAR(found);
-    return found;
+    return numbers_in(tensor);
 }
 
 /* Picks rows at known numbers, inside of a sample: a copy, and no view. */

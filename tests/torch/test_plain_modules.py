@@ -210,3 +210,13 @@ def test_what_pytorch_traces_has_its_scopes() -> None:
     assert [node.scopeName() for node in traced.inlined_graph.nodes()] == [
         node.scopeName() for node in torch.jit.trace(plain, X).inlined_graph.nodes()
     ]
+
+
+def test_fx_sees_what_a_forward_asks_for() -> None:
+    plain, net = Net(), Net()
+    gluonjit.hybridize(net, dynamic_batch=True)
+    graphs = [
+        [(node.op, str(node.target)) for node in torch.fx.symbolic_trace(each).graph.nodes] for each in (plain, net)
+    ]
+    assert graphs[0] == graphs[1] and ("get_attr", "weight") in graphs[0]
+    assert net.part is net._modules["part"]

@@ -223,7 +223,7 @@ def _outermost(module: Any, cell: Cell) -> tuple[Batch, _Noted]:
     """Returns the open batch for a call, which may be that of a sample, and what it knows of the module."""
     state = LOCAL.state
     batch = state.batch
-    if batch is None or batch.room < 0 or batch.engine is not engine_of("torch"):
+    if batch is None or batch.room < 0 or batch.engine.name != "torch":
         batch = open_batch(cell.options)
     if not state.inside:
         if batch.options is not cell.options:
@@ -253,7 +253,9 @@ def _node_or_parts(
     if hooks:
         reason = "it has forward hooks, which must run for each call"
     else:
-        reason = foreign(batch, args) or (ASKED[0] if passes and batch.fine and cell.lookup is None else "")
+        reason = (foreign(batch, args) if batch.foreign else "") or (
+            ASKED[0] if passes and batch.fine and cell.lookup is None else ""
+        )
     if not reason and cell.refused:
         reason = cell.refused.get((torch.is_grad_enabled(), module.training), "")
     if not reason:

@@ -29,7 +29,7 @@ from gluonjit.engines.torch.operands import concrete, is_made, share
 from gluonjit.engines.torch.packed import PACKING
 from gluonjit.engines.torch.records import NotOneNode, noting
 from gluonjit.engines.torch.recurrent import WHOLE
-from gluonjit.engines.torch.references import REFERENCES
+from gluonjit.engines.torch.references import REFERENCES, keep_shown
 from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
 from gluonjit.engines.torch.targets import target_of
 from gluonjit.engines.torch.trace import NeedsValue
@@ -129,7 +129,9 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             found = reference(batch, args, kwargs)
             if found is not None:
                 if func in SORTS:
-                    admit(func, cell_of(func, name), _besides)
+                    cell = cell_of(func, name)
+                    admit(func, cell, _besides)
+                    keep_shown(func, cell, args, kwargs, found)
                 return found
         cell = cell_of(func, name)
         if func in _OF_NUMBERS:

@@ -153,6 +153,8 @@ class Batch(BatchRoom):
 
     def _flush_at(self) -> None:
         """Runs a batch that holds as many samples as it may."""
+        if self.options.flush_at is None:
+            return
         flush_at = self.flush_at
         if flush_at is not None and self.samples >= flush_at:
             self.flush(f"{self.samples} samples, as flush_at={self.options.flush_at!r} says")

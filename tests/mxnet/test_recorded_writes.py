@@ -277,6 +277,34 @@ def test_look_ups_are_in_the_graph_with_their_indices(write: str) -> None:
     assert f"of shape {(2,) if 'index[0]' in write else (2, 4)} was written to" in str(caught.value)
 
 
+def test_numbers_that_a_look_up_has_read_let_in_no_other_array_of_them() -> None:
+    """A number of the host's is one row, whichever arrays it is in; MXNet notes arrays, of which a part is another."""
+
+    class Looks(gluon.Block):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = gluon.nn.Embedding(8, 4)
+
+        def forward(self, index: Any) -> Any:
+            word = self.words(index[:1])
+            scale = nd.sin((index + 1).astype("float32"))
+            scale *= 2
+            return word * scale.sum()
+
+    found = []
+    for dynamic in (False, True):
+        net = Looks()
+        net.initialize(mx.init.One())
+        if dynamic:
+            net.hybridize(dynamic_batch=True)
+        for _ in range(2):  # before the table is known, and after
+            with autograd.record():
+                y = net(nd.array([6], dtype="int64"))
+            y.backward()
+            found.append(y.asnumpy())
+    np.testing.assert_allclose(found[2:], found[:2], rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     "write",
     [

@@ -151,9 +151,11 @@ class PyTorch(Framework):
             "inputs": [f"total.backward(inputs=[{', '.join(learned)}])"] if learned else ["total.backward()"],
         }.get(style, ["total.backward()"])
         body = [f'    attempt(found, "minibatch {number}, {call}", lambda: {call})' for call in calls]
-        partly = ", True" if any(m.backward in PARTLY for m in case.minibatches[: number + 1]) else ""
-        body += [f'    read(found, "minibatch {number}, gradient of {name}", {name}.grad{partly})' for name in learned]
-        body.append(f'    record_gradients(found, "minibatch {number}", net, names{partly})')
+        partly = any(m.backward in PARTLY for m in case.minibatches[: number + 1])
+        for name in learned:
+            of = f", {name}" if partly else ""
+            body.append(f'    read(found, "minibatch {number}, gradient of {name}", {name}.grad{of})')
+        body.append(f'    record_gradients(found, "minibatch {number}", net, names{", True" if partly else ""})')
         return [*lines, "if losses:", *body]
 
     def action(self, action: Action, way: Way, inputs: list[tuple[str, Given]]) -> list[str]:

@@ -112,12 +112,15 @@ def keep(found: dict[str, Any], what: str, outputs: Any) -> None:
         attempt(found, name, read, found, name, output)
 
 
-def read(found: dict[str, Any], name: str, tensor: Any, partly: bool = False) -> None:
+def read(found: dict[str, Any], name: str, tensor: Any, of: Any = None) -> None:
     """Keep the numbers of a tensor, and whether it learns; None stays None.
 
-    Where backward came from some results only, `partly`, a gradient of zeros is one of None: a batch may give either.
+    Where backward came from some results only, a gradient of zeros is one of None, as a batch may give either: it is
+    that `of` this tensor.
     """
-    if tensor is None or (partly and not tensor.any()):
+    if tensor is None and of is not None:
+        tensor = torch.zeros_like(of)
+    if tensor is None:
         found[name] = None
         return
     looks = tuple(tensor.shape), tensor.dtype
@@ -132,7 +135,7 @@ def read(found: dict[str, Any], name: str, tensor: Any, partly: bool = False) ->
 def record_gradients(found: dict[str, Any], what: str, net: Any, names: list[str], partly: bool = False) -> None:
     """Read the gradients of all parameters."""
     for name, tensor in parameters(net, names).items():
-        read(found, f"{what}, gradient of {name}", tensor.grad, partly)
+        read(found, f"{what}, gradient of {name}", tensor.grad, tensor if partly else None)
 
 
 def record_all(found: dict[str, Any], net: Any, names: list[str]) -> None:

@@ -102,8 +102,14 @@ def entered_waiting(graph: Graph, begun: Iterable[int], learned: Callable[[Any],
 
 
 def _sizes(graph: Graph) -> Any:
-    """The number of rows of the array of which a row is the first; 0 for other rows, 1 for entries of look-ups."""
+    """The number of rows of the array of which a row is the first; 0 for other rows, 1 for entries of look-ups.
+
+    A number of the host's may be one of several arrays, of which a node has read any: of none it is the first.
+    """
     sizes = np.ones(graph.rows, dtype=np.int64)
+    for table, entries in graph.lookups.items():
+        if table.weight is None:
+            sizes[list(entries.values())] = 0
     for leaf in graph.leaves.values():
         sizes[leaf.base : leaf.base + leaf.spec.rows] = 0
         sizes[leaf.base] = leaf.spec.rows
@@ -149,6 +155,8 @@ def _sizes_in_arenas(plan: Plan) -> list[Any]:
         if isinstance(chunk, LeafChunk):
             counts = np.array([leaf.spec.rows for leaf in chunk.leaves])
             _set_sizes(sizes[chunk.place.arena], chunk.place, counts)
+        elif chunk.table is not None and chunk.table.weight is None:
+            sizes[chunk.place.arena][chunk.place.begin : chunk.place.end] = 0
     for step in plan.steps:
         for number, place in enumerate(step.places):
             _set_sizes(sizes[place.arena], place, np.bincount(owners_of_result(step, number)))

@@ -215,7 +215,7 @@ def _asked() -> str:
     """The lines from which this was called, outside of PyTorch, the last one first."""
     found: list[str] = []
     frame: Any = sys._getframe(2)
-    while frame is not None and len(found) < 4:
+    while frame is not None and len(found) < 6:
         name = frame.f_code.co_filename
         if not name.startswith((_TORCH, __file__)):
             found.append(f"{Path(name).name}:{frame.f_lineno}")

@@ -56,6 +56,7 @@ def test_a_step_is_at_most_three_of_the_collectors_objects() -> None:
     assert objects_of(120) - objects_of(20) <= 3.1 * 100  # the step, its gathers, its places; tables that grow
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # MXNet's of scipy: pytest would keep each of them
 def test_nothing_is_left_for_good(engine: str) -> None:
     on = import_module(f"experiments.host.on_{engine}")
     trees = Trees(on, 4, 0)

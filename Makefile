@@ -115,7 +115,7 @@ unit: setup
 SANITIZED := build/sanitize
 SANITIZE := -g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 SANITIZE_TESTS ?= $(addprefix tests/,$(addsuffix .py,$(addprefix core/test_,hostile rows rows_ahead rows_programs rows_random rows_threads assembly planning stretches reuse replaying) \
-	$(addprefix mxnet/test_,fused wide_cells state compiled doors) $(addprefix torch/test_,ahead fused wide_cells rows writes state compiled hooks doors)))
+	$(addprefix mxnet/test_,fused wide_cells state compiled doors) $(addprefix torch/test_,ahead fused wide_cells rows writes state compiled hooks doors plain_modules quick_views)))
 # What takes minutes then, and runs little of them.
 SANITIZE_LEFT_OUT := very_many_operators or results_in_python or goes_through_modules_of_programs or doctor
 

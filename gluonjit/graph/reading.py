@@ -86,7 +86,7 @@ def likeness(records: list, most: cython.Py_ssize_t):
         if most < 0 or len(record._values) != count * record.results or len(record._codes) != count * record.arity:
             return None
         size += 3 + count * (2 + record.arity)
-    found: cython_array = clone(_LONG, size, True) if cython.compiled else array("q", bytes(8 * size))
+    found: cython_array = clone(_LONG, size, size > 0) if cython.compiled else array("q", bytes(8 * size))
     for each in records:
         record = each
         count = len(record._bases)

@@ -101,7 +101,7 @@ class Value:
 def _zeros(like: cython_array, count: cython.Py_ssize_t) -> cython_array:
     """Makes an array of this many zeros that the garbage collector skips: it refers to nothing."""
     if cython.compiled:
-        found: cython_array = clone(like, count, True)
+        found: cython_array = clone(like, count, count > 0)  # an empty one has no memory to be set
         PyObject_GC_UnTrack(cython.cast(cython.pointer(PyObject), found))
         return found
     else:

@@ -108,7 +108,7 @@ PyObject *quick_attributes(PyObject *module, PyObject *args) {
     PyTypeObject *type, *base;
     if (!PyArg_ParseTuple(args, "O!O!:quick_attributes", &PyType_Type, &type, &PyType_Type, &base)) return NULL;
 #if PY_VERSION_HEX < 0x030C0000
-    if (PyType_IsSubtype(type, base) && PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) &&
+    if (type != base && PyType_IsSubtype(type, base) && PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) &&
         type->tp_getattro == base->tp_getattro && of_class(type, "__getattr__") == of_class(base, "__getattr__") &&
         of_class(type, "__getattribute__") == of_class(&PyBaseObject_Type, "__getattribute__"))
         type->tp_getattro = module_attribute;

@@ -196,6 +196,7 @@ def test_a_call_is_pytorchs(kind: type[nn.Module], change: str, named: dict[str,
 def test_a_call_without_a_forward_says_so() -> None:
     net = nn.Module()
     gluonjit.hybridize(net, dynamic_batch=True)
+    assert found(net, "missing") == found(nn.Module(), "missing")
     with UNCAPTURED, pytest.raises(NotImplementedError, match='missing the required "forward"'):
         net(X)
 

@@ -252,22 +252,26 @@ def test_a_weight_that_calls_have_read_is_refused_under_record() -> None:
     assert h.shape == (2, 4)
 
 
+class Looks(gluon.Block):
+    """Looks words up, and gives what a text sets `h` to."""
+
+    def __init__(self, write: str) -> None:
+        super().__init__()
+        self.words = gluon.nn.Embedding(8, 4)
+        self.write = write
+
+    def forward(self, index: Any) -> Any:
+        names = {"net": self, "index": index, "nd": nd, "__name__": __name__}
+        exec(self.write, names)
+        return names["h"]
+
+
 @pytest.mark.parametrize(
     "write", ["h = net.words(index)\nh[0] = 0", "h = net.words(index)\nh += 1", "h = net.words(index)\nindex[0] = 3"]
 )
 def test_look_ups_are_in_the_graph_with_their_indices(write: str) -> None:
-    class Looks(gluon.Block):
-        def __init__(self) -> None:
-            super().__init__()
-            self.words = gluon.nn.Embedding(5, 4)
-
-        def forward(self, index: Any) -> Any:
-            names = {"net": self, "index": index, "__name__": __name__}
-            exec(write, names)
-            return names["h"]
-
     for dynamic in (False, True):
-        net = Looks()
+        net = Looks(write)
         net.initialize()
         if dynamic:
             net.hybridize(dynamic_batch=True)
@@ -279,21 +283,10 @@ def test_look_ups_are_in_the_graph_with_their_indices(write: str) -> None:
 
 def test_numbers_that_a_look_up_has_read_let_in_no_other_array_of_them() -> None:
     """A number of the host's is one row, whichever arrays it is in; MXNet notes arrays, of which a part is another."""
-
-    class Looks(gluon.Block):
-        def __init__(self) -> None:
-            super().__init__()
-            self.words = gluon.nn.Embedding(8, 4)
-
-        def forward(self, index: Any) -> Any:
-            word = self.words(index[:1])
-            scale = nd.sin((index + 1).astype("float32"))
-            scale *= 2
-            return word * scale.sum()
-
+    write = "scale = nd.sin((index + 1).astype('float32'))\nscale *= 2\nh = word * scale.sum()"
     found = []
     for dynamic in (False, True):
-        net = Looks()
+        net = Looks(f"word = net.words(index[:1])\n{write}")
         net.initialize(mx.init.One())
         if dynamic:
             net.hybridize(dynamic_batch=True)

@@ -45,11 +45,11 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 class Net(nn.Module):
     """Some calls on rows of its own."""
 
-    def __init__(self, call: Callable[[Any], Any], twice: bool) -> None:
+    def __init__(self, call: Callable[[Any], Any], writes: bool) -> None:
         super().__init__()
         torch.manual_seed(5)
         self.layer = nn.Linear(3, 3)
-        self.call, self.twice = call, twice
+        self.call, self.writes = call, writes
 
     def forward(self, x: Any) -> Any:
         """Sum what the calls give; a write in place to one shows in the rows."""
@@ -57,7 +57,7 @@ class Net(nn.Module):
         total = 0
         for _ in range(3):  # Python captures the first, C the others
             total = total + (self.call(rows) ** 2).sum()
-        if self.twice:
+        if self.writes:
             with torch.no_grad():
                 self.call(rows).mul_(0.5)
         return total + (rows**3).sum()

@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
 LOG := $(VENV)/setup.log
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
-SOURCES := gluonjit experiments tests docs setup.py
+SOURCES := gluonjit experiments tests tools docs setup.py
 
 # What `make experiment` runs; a quicker look: make experiment EPOCHS=1 REPEATS=2
 DATA ?= builtin
@@ -124,7 +124,7 @@ sanitize: setup
 	library() { $${CC:-gcc} -print-file-name="$$1"; }
 	rm -rf $(SANITIZED)
 	mkdir -p $(SANITIZED)
-	cp -r gluonjit experiments tests docs setup.py pyproject.toml README.md LICENSE Makefile $(SANITIZED)/
+	cp -r gluonjit experiments tests tools docs setup.py pyproject.toml README.md LICENSE Makefile $(SANITIZED)/
 	cd $(SANITIZED)
 	rm -f gluonjit/*.so
 	CC=$${CC:-gcc} CFLAGS='$(SANITIZE)' LDFLAGS='$(SANITIZE)' "$$python" setup.py -q build_ext --inplace --force >build.log 2>&1 \

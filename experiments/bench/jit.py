@@ -38,9 +38,3 @@ def profiled(sharing: bool, **options: Any) -> AbstractContextManager[Any]:
     """Return a region whose parts are timed with a wait after each."""
     regional = {name: value for name, value in options.items() if not name.endswith("reuse")}  # that is a block's
     return gluonjit.batching(profile=True, sharing=sharing, **regional)
-
-
-def executed() -> tuple[str, int]:
-    """Names the executors of the last minibatch, such as "replay, eager", and the number of padding nodes."""
-    report = gluonjit.explain()
-    return ", ".join(report.executed.ran), report.padded

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from experiments.bench import jit
 from experiments.bench.base import BaseSystem
 from experiments.gpu import HIDDEN, PHASES
 from experiments.gpu.floor import Rates, floor_of, rates_of
@@ -200,7 +199,6 @@ def _row(
     part = _part(system, batch)
     kernels = profiled(lambda: system.timed(phase, part), wanted.device)
     figures = system.figures()
-    executor, padded = (None, None) if system.sharing is None else jit.executed()
     rate = median(rates)
     return {
         **where,
@@ -211,8 +209,6 @@ def _row(
         "max": max(rates),
         "samples_timed": len(part) * len(rates),
         "ms_per_minibatch": 1e3 * where["batch_size"] / rate,
-        "executor": executor,
-        "padded_nodes": padded,
         "steps": None if figures is None else figures.launches,
         "kernels_per_minibatch": None if kernels is None else kernels.launches * where["batch_size"] / len(part),
         "copies_per_minibatch": None if kernels is None else kernels.copies * where["batch_size"] / len(part),

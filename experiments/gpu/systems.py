@@ -18,13 +18,6 @@ from experiments.torch.weights import weights_of
 
 TOLERANCE = 1e-4  # of the largest entry: the device adds up in another order, and has other functions
 
-# How gluonjit runs a plan, and what `gluonjit.hybridize` is told for it; what it does not know is left out with the
-# reason that it gives.
-MODES: dict[str, dict[str, Any]] = {
-    "eager": {"executor": "stepwise"},
-    "cuda-graph": {"executor": "replay"},
-    "step-graphs": {"executor": "steps"},
-}
 BY_HAND = {"handbatched": "torch-handbatched", "handbatched-ownbwd": with_torch.OWN_BACKWARD}
 
 
@@ -45,11 +38,8 @@ def make(workload: Workload, net: nn.Module, names: Sequence[str], device: str) 
 
     for name in names:
         if name == "gluonjit":
-            for mode, options in MODES.items():
-                # What sharing gains is seen in the first mode.
-                for sharing, end in ((True, ""), (False, ", no sharing"))[: 2 if mode == "eager" else 1]:
-                    of_mode = f"gluonjit-{mode}"
-                    makers[of_mode + end] = partial(Dynamic, of_mode, twin(), program, sharing, **options)
+            for sharing, end in ((True, ""), (False, ", no sharing")):
+                makers[name + end] = partial(Dynamic, name, twin(), program, sharing)
         elif name == "per-sample":
             makers[name] = partial(PerSample, name, twin(), program)
         else:

@@ -73,7 +73,6 @@ class Common:
     launches: int | None = None
     recorded: list[bool] | None = None
     bound: int | None = None  # the fewest launches
-    cuda: bool | None = None  # whether an arena is on a GPU
     flags: list[tuple[int, int]] | None = None  # first row and end of each arena, if all lie one after the other
     makers: dict[Place, int] | None = None  # the step whose result lies in a place, by number
     counted: Any = None  # by reports

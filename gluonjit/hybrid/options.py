@@ -46,9 +46,6 @@ class Options:
     without: names of `SWITCHES` to turn off: results stay the same, and the gain of each can be measured.
     copy_inputs: copy input arrays of up to this many bytes at capture, so that the program may then write to its own
         by any means, including numpy; a write to a larger one raises CaptureError if the framework counts it.
-    executor: what runs the plan of a flush in PyTorch: "stepwise" step by step, "replay" as a static plan with padded
-        sizes (on CUDA one graph), "steps" with each step as a static one (on CUDA a graph each); "auto" chooses.
-        MXNet supports "auto" and "stepwise" (see docs/gpu.md).
     reuse: a function from a call's arguments to a key, or None. When a call with a known key comes, its recorded calls
         are captured again at once, without running the block's Python (see docs/guide.md).
     outline: make cells from the straight-line tensor code of the models' own methods, found in their source (see
@@ -71,7 +68,6 @@ class Options:
     check_finite: bool = False
     without: tuple[str, ...] = ()
     copy_inputs: int = 65_536
-    executor: str = AUTO
     reuse: Callable[..., Any] | None = None
     check_reuse: int | None = 1000
     outline: bool = True
@@ -87,11 +83,9 @@ class Options:
         Raises OptionError for an unknown name or an unusable value.
         """
         for name, value in changes.items():
-            if name not in _RULES:
-                raise OptionError(f"{call}: {_unknown(name, value)}")
-            gone = _gone(name, value)
-            if gone:
-                raise OptionError(f"{call}: {gone}")
+            refusal = _gone(name, value) or (_unknown(name, value) if name not in _RULES else "")
+            if refusal:
+                raise OptionError(f"{call}: {refusal}")
             usable, what = _RULES[name]
             if not usable(value):
                 raise OptionError(f"{call}: {name}={value!r}, but it {what}")
@@ -119,26 +113,20 @@ def _unknown(name: str, value: Any) -> str:
 
 
 def _gone(name: str, value: Any) -> str:
-    """Says what to type instead of a value that an option had once; "" for any other."""
+    """Says what to type instead of a removed option, or value of an option; "" for any other."""
     if name == "without":
         names = [one for one in value if one in _GONE_SWITCHES] if _is_names(value) else []
         listed = ", ".join(map(repr, names))
         return f"without={value!r}: {listed} was removed, as no program gained from it: leave it out" if names else ""
-    return _GONE.get((name, value), "") if isinstance(value, str) else ""
+    said = _GONE.get(name) or (_GONE.get((name, value)) if isinstance(value, str) else None)
+    return f"{name}={value!r} was removed, {said}" if said else ""
 
 
 _GONE_SWITCHES = {"sums", "identities"}
 
 
-_GONE = {
-    ("executor", "eager"): (
-        'executor="eager" is now called executor="stepwise": a plan that runs step by step. '
-        'granularity="eager" runs the program itself, not batched'
-    ),
-    ("executor", "compiled"): (
-        'executor="compiled" was removed, as no program gained from it: type executor="stepwise", or leave it out'
-    ),
-}
+_GONE: dict[str | tuple[str, str], str] = {"executor": "as every plan runs step by step: leave it out"}
+"""Removed options, by name, and values of options, by both; with the reason, and what to type."""
 
 
 def near_option(name: str) -> str:
@@ -158,6 +146,8 @@ def refuse_without_switch(call: str, names: Mapping[str, Any], backend: bool) ->
     for name, value in names.items():
         meant = near_option(name)
         given = f"{call}({name}={value!r})"
+        if name in _GONE and not backend:
+            raise OptionError(f"{given}: {_gone(name, value)}")
         if meant == SWITCH:
             raise OptionError(f"{given}: unknown option {name!r}: did you mean {SWITCH}={value!r}?")
         if meant and not backend:
@@ -213,7 +203,6 @@ _RULES: dict[str, _Rule] = {
         f"must be a tuple of names out of {', '.join(SWITCHES)}",
     ),
     "copy_inputs": (_is_size, "must be an integer number of bytes, 0 or more"),
-    "executor": _one_of(AUTO, "stepwise", "replay", "steps"),
     "reuse": (lambda value: value is None or callable(value), "must be a function of the call's arguments, or None"),
     "outline": _FLAG,
     "check_reuse": (lambda value: value is None or _is_count(value), "must be an integer of at least 1, or None"),

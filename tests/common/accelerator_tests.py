@@ -32,8 +32,6 @@ from gluonjit.engines.torch.session import Session
 from gluonjit.errors import GluonJITError
 from tests.torch.test_rule_cases import BATCHED, by_operator, first
 
-EXECUTORS = ("stepwise", "replay", "steps")
-
 
 class Task(NamedTuple):
     """A model, the loss of one of its samples, and samples on a device."""
@@ -129,25 +127,19 @@ def check(device: Accelerator, task: Task, reuse: bool = False, steps: int = 4, 
 
 
 @pytest.mark.parametrize("reuse", [False, True], ids=["own addresses", "reused addresses"])
-@pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("name", TASKS)
-def test_a_model_trains_on_the_device_as_on_the_host(
-    device: Accelerator, name: str, executor: str, reuse: bool
-) -> None:
-    report = check(device, TASKS[name], reuse, executor=executor)
+def test_a_model_trains_on_the_device_as_on_the_host(device: Accelerator, name: str, reuse: bool) -> None:
+    report = check(device, TASKS[name], reuse, granularity="batched")
     assert set(report.unbatched) <= {"tree"}  # its argument is an object
     assert not report.fused  # what runs in C is of the host's memory
     assert report.launches < 0.6 * report.nodes
-    any_length = name == "layer" and executor == "replay"  # which is no static plan
-    assert report.executed.ran == {"steps" if any_length else executor: 1}
 
 
-@pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize("name", ["bilstm", "pairs"])
-def test_all_indices_of_a_step_of_training_travel_in_one_copy(device: Accelerator, name: str, executor: str) -> None:
+def test_all_indices_of_a_step_of_training_travel_in_one_copy(device: Accelerator, name: str) -> None:
     task = TASKS[name]
     net, samples = task.make().to("sim"), task.samples("sim")
-    gluonjit.hybridize(net, dynamic_batch=True, executor=executor)
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="batched")
     trained(net, task, samples)
     with device.watched():
         trained(net, task, samples, 1)
@@ -170,7 +162,7 @@ def test_a_step_that_accelerators_have_one_operator_for_is_one_node(device: Acce
     draw = torch.Generator().manual_seed(0)
     vectors = [torch.randn(length, 3, generator=draw) for length in (2, 4, 3)]
     task = Task(Steps, lambda net, steps: net(steps).sum(), lambda place: [each.to(place) for each in vectors])
-    report = check(device, task, executor="stepwise", steps=1)
+    report = check(device, task, granularity="batched", steps=1)
     assert set(report.unbatched) <= {"Steps"}  # which goes through a weight again
     assert report.kinds["cell"].nodes == 9
 
@@ -268,7 +260,7 @@ def test_a_hidden_copy_to_the_host_is_caught(device: Accelerator, monkeypatch: p
 
     monkeypatch.setattr(Session, "compute", reading)
     with pytest.raises(AssertionError, match=r"accelerator_tests\.py"):
-        check(device, TASKS["pairs"], executor="stepwise", steps=1)
+        check(device, TASKS["pairs"], granularity="batched", steps=1)
     assert device.reads and not device.faults
 
 
@@ -290,7 +282,7 @@ def test_a_host_tensor_among_those_of_the_device_is_caught(
     for module in (session, indices):
         monkeypatch.setattr(module, "sent", lambda numbers, where: torch.from_numpy(numbers))
     with pytest.raises(GluonJITError, match="with an operand on cpu"):
-        check(device, TASKS["pairs"], executor="stepwise", steps=1)
+        check(device, TASKS["pairs"], granularity="batched", steps=1)
     assert device.faults
 
 
@@ -305,7 +297,7 @@ def test_a_stale_address_is_caught(device: Accelerator, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Session, "compute", stale)
     with pytest.raises(GluonJITError, match="there is no storage"):
-        check(device, TASKS["pairs"], executor="stepwise", steps=1)
+        check(device, TASKS["pairs"], granularity="batched", steps=1)
     assert device.faults
 
 
@@ -328,10 +320,10 @@ def test_what_is_known_by_a_stale_address_is_caught(device: Accelerator, monkeyp
         return net(vectors[next(turn) % len(vectors)].to(net.weight.device)).sum()
 
     task = Task(lambda: nn.Linear(3, 2), loss, lambda place: list(range(4)))
-    check(device, task, True, executor="stepwise")
+    check(device, task, True, granularity="batched")
     monkeypatch.setattr(session, "join", remembered)
     with pytest.raises(AssertionError, match="off by"):
-        check(device, task, True, executor="stepwise")
+        check(device, task, True, granularity="batched")
 
 
 def test_the_device_sees_what_its_operators_are_given(device: Accelerator) -> None:

@@ -410,9 +410,9 @@ def test_verify_batches_whatever_is_faster(program: Any, free: None) -> None:
     assert paces_of(program).phases[0].decided is True
 
 
-def test_the_old_name_of_an_executor(program: Any) -> None:
-    with pytest.raises(OptionError, match='executor="stepwise"'):
-        program.hybridize(executor="eager")
+def test_an_option_that_was_removed(program: Any) -> None:
+    with pytest.raises(OptionError, match=r"executor='replay' was removed, .* leave it out"):
+        program.hybridize(executor="replay")
 
 
 def test_the_report_says_what_was_measured(program: Any, free: None) -> None:

@@ -189,3 +189,11 @@ def test_backward_in_the_middle_of_a_sample_ends_nothing(way: Way) -> None:
     report = gluonjit.explain()
     check(report, way, report.flushes)
     assert report.flushes in (SAMPLES, SAMPLES + 1), "losses may be added up by a flush of their own"
+
+
+def test_a_count_that_was_removed_says_so() -> None:
+    report = gluonjit.Report()
+    with pytest.raises(AttributeError, match="no 'executed' any more, as every plan runs step by step"):
+        report.executed  # noqa: B018
+    with pytest.raises(AttributeError, match=r"a report has no 'launched'$"):
+        report.launched  # noqa: B018

@@ -156,16 +156,14 @@ def test_a_scope_left_open_does_not_hold_values_back(net: Net) -> None:
     assert_works(net)
 
 
-@pytest.mark.parametrize("executor", ["replay", "steps"])
-def test_executors_of_pytorch(net: Net, executor: str) -> None:
-    said = f"executor='{executor}', but on MXNet it must be 'auto' or 'stepwise'"
+def test_an_option_that_was_removed(net: Net) -> None:
+    said = "executor='auto' was removed, as every plan runs step by step: leave it out"
     with pytest.raises(OptionError) as caught:
-        net.hybridize(dynamic_batch=True, executor=executor)
+        net.hybridize(dynamic_batch=True, executor="auto")
     assert str(caught.value) == f"hybridize(dynamic_batch=True): {said}"
-    with pytest.raises(OptionError) as caught, gluonjit.batching(executor=executor):
+    with pytest.raises(OptionError) as caught, gluonjit.batching(executor="auto"):
         net(rows(1, 3), rows(1, 4)).asnumpy()
     assert str(caught.value) == f"batching(): {said}"
-    net.hybridize(dynamic_batch=True, executor="stepwise")
     assert_works(net)
 
 

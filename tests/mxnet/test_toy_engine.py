@@ -207,8 +207,6 @@ def test_what_a_cell_reads_is_guarded_and_what_is_no_node_runs_as_it_is() -> Non
 
 def test_what_the_engine_has_not_is_refused() -> None:
     net = TreeLSTM(np.random.RandomState(0))
-    with pytest.raises(OptionError, match=r"hybridize\(\): executor='replay'.* on toy it must be 'auto' or 'stepwise'"):
-        gluonjit.hybridize(net, executor="replay")
     with pytest.raises(OptionError, match="reuse"):
         gluonjit.hybridize(net, reuse=len)
     with pytest.raises(EngineError, match="the engine of toy does not support verify"):

@@ -333,8 +333,7 @@ def test_zeros_that_pytorch_only_tells_of_are_gradients() -> None:
     assert all(map(torch.equal, found, of(Sign())))
 
 
-@pytest.mark.parametrize("executor", ["auto", "replay", "steps"])
-def test_rows_of_a_weight_that_are_read_after_an_optimizers_step_are_those_before(net: Net, executor: str) -> None:
+def test_rows_of_a_weight_that_are_read_after_an_optimizers_step_are_those_before(net: Net) -> None:
     """What is put together of rows alone is read from where they lie, which may have been written to."""
     given = [torch.randn(1, 3).requires_grad_() for _ in range(2)]
 
@@ -356,7 +355,7 @@ def test_rows_of_a_weight_that_are_read_after_an_optimizers_step_are_those_befor
 
     gluonjit.hybridize(net, dynamic_batch=False)
     wanted = run()
-    gluonjit.hybridize(net, dynamic_batch=True, executor=executor)
+    gluonjit.hybridize(net, dynamic_batch=True)
     for found, value in zip(run(), wanted):
         assert_close(found, value, "a value or a gradient")
 
@@ -389,12 +388,11 @@ class Aside(Net):
         return torch.tanh(self.dense(x)).sum() + torch.heaviside(y, y).sum() + log.sum() + z.sum()
 
 
-@pytest.mark.parametrize("executor", ["auto", "replay", "steps"])
 @pytest.mark.parametrize("granularity", ["op", "cell"])
 @pytest.mark.parametrize("how", ASKED)
 @pytest.mark.parametrize("to", ["weight", "input"])
 def test_backward_goes_through_nothing_that_leads_to_what_was_not_asked_for(
-    executor: str, granularity: str, how: str, to: str
+    granularity: str, how: str, to: str
 ) -> None:
     """torch.heaviside has no derivative, and what log saves is written over: eagerly nobody comes there."""
     torch.manual_seed(0)
@@ -408,8 +406,8 @@ def test_backward_goes_through_nothing_that_leads_to_what_was_not_asked_for(
         return total, ASKED[how](total, given if chosen else [y for _, y in inputs])
 
     wanted, expected = run()
-    gluonjit.hybridize(net, dynamic_batch=True, executor=executor, granularity=granularity)
-    for _ in range(3):  # on static plans that are there already, too
+    gluonjit.hybridize(net, dynamic_batch=True, granularity=granularity)
+    for _ in range(3):
         total, found = run()
         assert_close(total, wanted, "the loss")
         for one, other in zip(found, expected):

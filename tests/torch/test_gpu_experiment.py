@@ -56,11 +56,10 @@ def test_a_quick_run_without_a_gpu_checks_and_measures_every_workload(
     assert len(result["floors"]) == 3 * 2 * 2 and result["bandwidth_gb_s"] > 0
     assert result["device"]["name"] == "cpu" and result["versions"]["torch"] == str(torch.__version__)
     assert not result["skipped"]
-    executors = {(row["system"], row["executor"]) for row in result["rows"]}
-    assert executors == {
-        ("gluonjit-eager", "stepwise"), ("gluonjit-cuda-graph", "replay"), ("gluonjit-step-graphs", "steps"),
+    assert {(row["system"], row["sharing"]) for row in result["rows"]} == {
+        *[("gluonjit", sharing) for sharing in (True, False)],
         *[(name, None) for name in by_hand],
-    }  # fmt: skip
+    }
     said = capsys.readouterr().out
     assert "treelstm-sick  4       2" in said and "GB/s, cpu" in said
     assert draw(result, tmp_path / "gpu.png") in (None, "no figure: matplotlib is not installed")

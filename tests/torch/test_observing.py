@@ -201,16 +201,6 @@ def test_a_result_that_its_own_call_goes_on_from() -> None:
         assert_close(found[name], gradient, name)
 
 
-def test_static_steps() -> None:
-    alike(several, executor="steps")
-
-
-def test_a_static_plan_refuses_hooks_in_the_middle_of_it() -> None:
-    net = gluonjit.hybridize(Observed(replaced), dynamic_batch=True, granularity="cell", executor="replay")
-    with pytest.raises(CaptureError, match="already used this result"):
-        net(torch.randn(2, 4))
-
-
 def test_what_has_no_gradient_of_its_own_is_refused() -> None:
     def part(net: Any, x: Any) -> Any:
         h = torch.tanh(net.one(x))

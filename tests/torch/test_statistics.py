@@ -450,12 +450,11 @@ def test_another_process_that_forks_in_the_middle() -> None:
     assert_alike(lambda: Normed(nn.BatchNorm1d(5)), run)
 
 
-@pytest.mark.parametrize("executor", ["stepwise", "replay", "steps"])
-def test_executors(executor: str) -> None:
+def test_training() -> None:
     def run(net: Any) -> Any:
         return train(rows(5, 4, 5))(net)
 
-    assert_alike(lambda: Normed(nn.BatchNorm1d(5)), run, 1e-4, executor=executor)
+    assert_alike(lambda: Normed(nn.BatchNorm1d(5)), run, 1e-4)
 
 
 def test_calls_that_run_by_themselves_after_such_in_evaluation() -> None:

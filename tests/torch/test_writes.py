@@ -155,7 +155,6 @@ class Weights(nn.Module):
         return self.last(torch.tanh(self.first(self.table(words)))).sum()
 
 
-@pytest.mark.parametrize("executor", ["stepwise", "replay", "steps"])
 @pytest.mark.parametrize(
     ("name", "refused"),
     [
@@ -167,12 +166,12 @@ class Weights(nn.Module):
     ],
 )
 @pytest.mark.parametrize("learns", [True, False])
-def test_a_weight_that_is_written_to_before_backward(executor: str, name: str, refused: bool, learns: bool) -> None:
+def test_a_weight_that_is_written_to_before_backward(name: str, refused: bool, learns: bool) -> None:
     torch.manual_seed(0)
     eager = Weights()
     eager.first.weight.requires_grad_(learns)
     net = copy.deepcopy(eager)
-    gluonjit.hybridize(net, dynamic_batch=True, executor=executor, **FIXED)
+    gluonjit.hybridize(net, dynamic_batch=True, **FIXED)
     for model in (eager, net):
         loss = sum(model(torch.tensor([number, 1])) for number in range(4))
         loss.item()

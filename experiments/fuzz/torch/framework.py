@@ -71,7 +71,6 @@ CHOICES = Choices(
         (0.08, "flush_at", (1, 2, 3, 5)),
         (0.08, "expand", (("Nested",), ("childsum", "Memory"), ("Linear",), ("Net",))),
         (0.03, "profile", (True,)),
-        (0.2, "executor", ("replay", "steps")),
     ),
 )
 

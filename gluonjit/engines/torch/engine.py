@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,7 +19,6 @@ from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, expand, open_batch
 from gluonjit.engines.torch.decided import decided
 from gluonjit.engines.torch.dynamic import disable, enable
-from gluonjit.engines.torch.executors import session_for
 from gluonjit.engines.torch.failures import unfit
 from gluonjit.engines.torch.hooked import current_mode, plain
 from gluonjit.engines.torch.lazy import waits
@@ -28,9 +26,8 @@ from gluonjit.engines.torch.operands import share
 from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.torch.ops import call_operator
 from gluonjit.engines.torch.reading import read_by
+from gluonjit.engines.torch.recorded import gradients_again
 from gluonjit.engines.torch.records import NotOneNode
-from gluonjit.engines.torch.replay.plans import clear_plans, plan_count
-from gluonjit.engines.torch.replay.steps import clear_steps, step_count
 from gluonjit.engines.torch.results import numbers_of, settle
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.statistics import Statistics
@@ -55,7 +52,6 @@ class TorchEngine(Adapter):
 
     name, title = "torch", "PyTorch"
     versions = VERSIONS
-    executors = ("auto", "stepwise", "replay", "steps")
     reuses = True
 
     def current_mode(self) -> int:
@@ -90,9 +86,9 @@ class TorchEngine(Adapter):
     def session(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> Session:
         """Makes room for a flush."""
         snapshots, lost = check_constants(report, plan)
-        if snapshots:  # whose numbers are there while a step runs
-            options = replace(options, executor="stepwise")
-        session = session_for(plan, report, options, samples, provenance)
+        session = Session(plan, report, options, samples, provenance)
+        if session.tape is not None:
+            session.tape.again = gradients_again
         if snapshots:
             session.snapshots = snapshots
         if lost:
@@ -212,22 +208,14 @@ class TorchEngine(Adapter):
         return measure(BENCH, seconds, progress)
 
     def cache_info(self) -> dict[str, int]:
-        """Entries in caches: sums (4,096 at most), static plans (4 a skeleton) and static steps, and those of cells."""
-        return {
-            **super().cache_info(),
-            **cache_counts(Cell.every()),
-            "sums": kind_count(),
-            "static plans": plan_count(),
-            "static steps": step_count(),
-        }
+        """Entries in caches: sums (4,096 at most), and those of cells."""
+        return {**super().cache_info(), **cache_counts(Cell.every()), "sums": kind_count()}
 
     def clear_caches(self) -> None:
         """Forgets all kinds."""
         super().clear_caches()
         clear_kinds()
         like.forget()
-        clear_plans()
-        clear_steps()
         clear_looks()
         Cell.forget_recordings()
         if FAST is not None:

@@ -37,10 +37,10 @@ class Flush(torch.autograd.Function):  # type: ignore[misc]
             if not any(asked):
                 return (None,) * len(ctx.needs_input_grad)
         if torch.is_grad_enabled():
-            if ctx.tape.again is None or ctx.tape.observed:
+            if ctx.tape.observed:
                 raise CaptureError(
                     "backward(create_graph=True) of a dynamically batched value: gradients of gradients do not "
-                    "go through a static plan, nor through hooks of results that their batch has used. Call "
+                    "go through hooks of results that their batch has used. Call "
                     "gluonjit.hybridize(net, dynamic_batch=False) for this computation."
                 )
             return (None, None, *ctx.tape.again(ctx.tape, heads, asked))

@@ -69,8 +69,7 @@ def _tape_of(value: Value) -> Any:
     """Returns the history that a result is of; None if the gradient of its rows is not its own."""
     if value.result is None or value.result.chunk.readers.shared or is_used_inside(value):
         return None
-    tape = getattr(value.result.chunk.tensor.grad_fn, "tape", None)
-    return tape if tape is not None and tape.observes else None
+    return getattr(value.result.chunk.tensor.grad_fn, "tape", None)
 
 
 def _observed(tape: Any, value: Value) -> HookedResult:

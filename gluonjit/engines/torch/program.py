@@ -34,19 +34,15 @@ from gluonjit.hybrid.capture.variadic.roles import Roles
 class Program(BatchedProgram):
     """A program that runs the nodes of a step.
 
-    trace, results: what it was made from, for other executors; text: what it does: programs of one text and the same
-    constants are one; learns: whether gradients can come to its results; wide: which results have any number of rows a
-    node, none where empty; variadic: what it was made from instead, for any number of children. What has been made of
-    it since goes with its model: kept, what it saves for backward; compiled, by torch.compile; static_steps, for sizes
-    that came again.
+    trace, results: what it was made from; text: what it does: programs of one text and the same constants are one;
+    learns: whether gradients can come to its results; wide: which results have any number of rows a node, none where
+    empty; variadic: what it was made from instead, for any number of children; kept: what it saves for backward.
     """
 
     text: Any = None
     wide: tuple[int, ...] = ()
     variadic: tuple[Variadic, Roles] | None = None
     by_length = False
-    compiled: Any = None
-    static_steps: Any = None
 
     def __init__(self, trace: Trace, results: Sequence[int], operators: int) -> None:
         self.trace = trace
@@ -60,7 +56,7 @@ class Program(BatchedProgram):
         """The same program for a trace that differs from its own in weights alone."""
         found = copy(self)
         Program.__init__(found, trace, self.results, self.operators)
-        found.fused = found.compiled = found.static_steps = None
+        found.fused = None
         return found
 
     def __call__(

@@ -32,7 +32,6 @@ class RecordedSession(Session):
     """
 
     def _prepare(self, options: Options, samples: int) -> None:
-        self.make_room()
         self._weights: dict[int, Any] = {}  # views of the weights that learn
         self._learned: dict[int, dict[int, Any]] = {}  # rows with a history, by arena and first row
         self._indices = Indices({}, {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from ctypes import memmove
 from itertools import groupby
@@ -74,29 +74,20 @@ class Session(ArraySession):
         self._inputs: dict[Place, list[VersionedInput]] = {}
         self._chunks: dict[Place, Chunk] = {}
         self._arenas: dict[int, Chunk] = {}  # the small ones, as chunks
+        self.make_room()
         self._prepare(options, samples)
 
     def _prepare(self, options: Options, samples: int) -> None:
-        """Makes room for rows, and finds out how each step runs."""
-        plan = self.plan
-        self.make_room()
-        taped = any(plan.recorded)
-        self.tape = Tape(self.report, plan, samples, options.profile, self.finite) if taped else None
-        fused = self._fused = self._fusing(options)
+        """Finds out how each step runs."""
+        plan, report = self.plan, self.report
+        self.tape = Tape(report, plan, samples, options.profile, self.finite) if any(plan.recorded) else None
+        fused = self._fused = FusedSteps(plan, self.arrays, options.without, report.unfused)
         if self.tape is not None:
             self.tape.fused = fused
         graphs = fused.steps.others
         if graphs:
             self._indices = Indices({}, {})
             self._indices.upload(plan, graphs)
-
-    def _fusing(self, options: Options) -> FusedSteps:
-        return FusedSteps(self.plan, self.arrays, options.without, self.report.unfused)
-
-    def _runs(self, number: int) -> Callable[..., Any]:
-        """Returns what runs the program of a step."""
-        found: Callable[..., Any] = program_of(self.plan.steps[number].kind)
-        return found
 
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Looks the entries up; where the table is learned, gradients go on to it."""
@@ -315,8 +306,7 @@ class Session(ArraySession):
         program, besides = program_of(step.kind), self._indices.besides.get(number, ())
         if tape is not None:
             return tape.run(number, operands, self._indices.gathers[number], besides)
-        found: list[Any] = self._runs(number)(pieces(step.kind.groups, operands), program.consts, step.count, besides)
-        return found
+        return program(pieces(step.kind.groups, operands), program.consts, step.count, besides)
 
     def _operand(self, gather: Gather, index: Any) -> Any:
         array = self.arrays[gather.place.arena]

@@ -64,9 +64,9 @@ Again = Callable[["Tape", Sequence[Any], Sequence[bool]], "list[Any]"]
 
 
 class Tape:
-    """The history of one flush. `observes` tells whether results inside of it may have hooks."""
+    """The history of one flush."""
 
-    observes = True
+    again: Again  # what gives gradients that can be differentiated
 
     def __init__(self, report: Counts, plan: Plan, samples: int, profile: bool, finite: Any = None) -> None:
         self.report = report
@@ -84,10 +84,8 @@ class Tape:
         self._steps: list[TapeEntry | RanFused] = []
         self.fused: FusedSteps | None = None
         self._spare: dict[int, Any] = {}  # where nobody reads it, the gradient of a weight
-        self.again: Again | None = None  # what gives gradients that can be differentiated
         self._gone: Any = None  # flags of rows through which a pass has come that was not told to keep the history
         self.observed: dict[int, list[HookedResult]] = {}  # results that have hooks, by step
-        self.runs: Callable[[int], Any] | None = None  # what runs the program of a step, where it is not that itself
         self._constants: dict[int, tuple[Any, Any]] = {}  # a weight, and what stands for it in the steps
         self._versions: list[int] = []  # of these weights, as they were
         self.learned_rows, self._learned = row_flags(plan)
@@ -132,8 +130,7 @@ class Tape:
                     learned.append(Learned(len(given) - len(parts) + position, place, index, there, part))
         consts = [self.constant(tensor) for tensor in program.consts]
         with torch.enable_grad():
-            run = program if self.runs is None else self.runs(number)
-            results: list[Any] = run(given, consts, step.count, besides)
+            results = program(given, consts, step.count, besides)
         recorded = [(k, result) for k, result in enumerate(results) if result.requires_grad]
         if recorded:
             weights = [tensor for tensor in consts if tensor.requires_grad]

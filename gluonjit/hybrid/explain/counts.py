@@ -37,32 +37,6 @@ class Reuse:
     refused: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass
-class Executed:
-    """Executors of the plans of flushes.
-
-    ran: flushes by executor.
-    declined: flushes in which another executor ran than requested, by the reason.
-    recordings: static plans and steps that were made or enlarged.
-    replays: runs of an existing static plan or step.
-    captures: CUDA graphs captured.
-    """
-
-    ran: dict[str, int] = field(default_factory=dict)
-    declined: dict[str, int] = field(default_factory=dict)
-    recordings: int = 0
-    replays: int = 0
-    captures: int = 0
-
-    def count(self, name: str) -> None:
-        """Counts a plan run by this executor."""
-        self.ran[name] = self.ran.get(name, 0) + 1
-
-    def decline(self, reason: str) -> None:
-        """Counts a plan that another executor ran than requested."""
-        self.declined[reason] = self.declined.get(reason, 0) + 1
-
-
 class TimelineEvent(NamedTuple):
     """Work of the host, in seconds of `time.perf_counter`."""
 
@@ -88,9 +62,7 @@ class Counts:
         program has waited for them.
     gathers: launches that gather operands.
     gathered: bytes copied by gathers.
-    padded: nodes that only pad the size of a static plan.
     flushes: flushes of the batch.
-    executed: executors of the plans.
     ms: milliseconds by part. Capture is the time from the first call to the flush, including the program's own work
         between calls, and the release of the graph. The engine works asynchronously: without the option `profile`,
         gather, compute and backward are the times to hand over the work.
@@ -118,7 +90,6 @@ class Counts:
     row_ms: float = 0.0
     gathers: int = 0
     gathered: int = 0
-    padded: int = 0
     flushes: int = 0
     alone: dict[str, str] = field(default_factory=dict)
     unbatched: dict[str, str] = field(default_factory=dict)
@@ -131,7 +102,6 @@ class Counts:
     reads: dict[str, int] = field(default_factory=lambda: {"answered": 0, "flushed": 0})
     reuse: Reuse = field(default_factory=Reuse)
     retraced: int = 0
-    executed: Executed = field(default_factory=Executed)
     ms: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     ways: list[str] = field(default_factory=list)  # times of eager and batched calls, if both are timed
     missed: str = field(default="", repr=False)  # the last name that missed the cache

@@ -153,7 +153,7 @@ class Minibatch(threading.local):
 MINIBATCH = Minibatch()
 """The minibatch of the thread that asks."""
 
-_NUMBERS = "calls nodes dropped launches units groups fused row_ms gathers gathered padded flushes".split()
+_NUMBERS = "calls nodes dropped launches units groups fused row_ms gathers gathered flushes".split()
 _NOTES = ("alone", "unbatched", "by_number", "outlined", "unfused", "fine")
 _COUNTS = ("reasons_at", "cache", "ms", "reads")
 
@@ -180,12 +180,11 @@ def _add(whole: Report, part: Report, sign: int) -> None:
         known = whole.kinds.get(name, KindRow(0, 0, 0))
         whole.kinds[name] = KindRow(*[have + sign * count for have, count in zip(known, row)])
     whole.kinds = {name: row for name, row in whole.kinds.items() if any(row)}
-    for into, found in ((whole.reuse, part.reuse), (whole.executed, part.executed)):
-        for name, count in vars(found).items():
-            if isinstance(count, dict):
-                _count(getattr(into, name), count, sign)
-            else:
-                setattr(into, name, getattr(into, name) + sign * count)
+    for name, found in vars(part.reuse).items():
+        if isinstance(found, dict):
+            _count(getattr(whole.reuse, name), found, sign)
+        else:
+            setattr(whole.reuse, name, getattr(whole.reuse, name) + sign * found)
 
 
 def _count(whole: dict[Any, Any], part: dict[Any, Any], sign: int) -> None:

@@ -37,8 +37,6 @@ class ReportView(Protocol):
     cache: dict[str, int]
     reuse: Any
     reads: dict[str, int]
-    executed: Any
-    padded: int
     ms: dict[str, float]
     choice: Any
     ways: list[str]
@@ -122,19 +120,7 @@ def _summary(report: ReportView) -> list[str]:
     reads = f"read in samples: {answered} known values, {flushed} that had to run"
     lines = [head, f"ms: {times}", cache, *([reused] if reuse.hits or reuse.misses else [])]
     lines += [reads] if any(report.reads.values()) else []
-    return lines + report.ways + _executed(report)
-
-
-def _executed(report: ReportView) -> list[str]:
-    """Lists the executors, unless all ran step by step."""
-    executed, lines = report.executed, []
-    if set(executed.ran) - {"stepwise"}:
-        ran = ", ".join(f"{name} {count}" for name, count in executed.ran.items())
-        lines.append(
-            f"flushes by executor: {ran}; {executed.recordings} static plans and steps made, "
-            f"{executed.replays} replayed, {executed.captures} graphs captured, {report.padded} nodes of padding"
-        )
-    return lines + [f"not as requested, {count} times: {why}" for why, count in executed.declined.items()]
+    return lines + report.ways
 
 
 def _kind_rows(report: ReportView) -> Table:

@@ -72,6 +72,11 @@ class Report(Counts):
         way = self.choice.setting
         return self.model().predict(self.last.plan, self._last_calls, way.scheduler, way.granularity, training)
 
+    def __getattr__(self, name: str) -> Any:
+        """Says of a removed count why there is none."""
+        why = " any more, as every plan runs step by step" if name in ("executed", "padded") else ""
+        raise AttributeError(f"a report has no {name!r}{why}")
+
     @property
     def lower_bound(self) -> int:
         """The fewest launches of any schedule of these nodes (computed on request)."""
@@ -139,7 +144,6 @@ class Report(Counts):
         known: dict[str, Any] = {name: getattr(self, name) for name in names}
         known["reasons"] = self.reasons
         known["reuse"] = asdict(self.reuse)
-        known["executed"] = asdict(self.executed)
         known["kinds"] = {name: row._asdict() for name, row in self.kinds.items()}
         known["steps"] = [row._asdict() for row in self.steps]
         known["choice"] = None if self.choice is None else self.choice.to_dict()

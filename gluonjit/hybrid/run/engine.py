@@ -8,7 +8,7 @@ from typing import Any
 from gluonjit.errors import EngineError, OptionError
 from gluonjit.graph.frames import LIBRARIES
 from gluonjit.graph.values import clear_specs, spec_count
-from gluonjit.hybrid.options import AUTO, Options
+from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.places import clear_places
 
 
@@ -17,14 +17,12 @@ class Engine:
 
     name: the package that users import, by which the engine is found.
     versions: of the framework; measured costs belong to them.
-    executors: values of the option `executor`.
     reuses: whether the option `reuse` is supported.
     title: the framework's name in sentences.
     """
 
     name: str
     versions: Mapping[str, str] = {}
-    executors: tuple[str, ...] = (AUTO, "stepwise")
     reuses = False
 
     # What the framework is doing on this thread
@@ -74,9 +72,6 @@ class Engine:
 
     def check(self, call: str, options: Options) -> None:
         """Raises OptionError if the engine does not support an option; `call` is the user's call."""
-        if options.executor not in self.executors:
-            usable = " or ".join(map(repr, self.executors))
-            raise OptionError(f"{call}: executor={options.executor!r}, but on {self.title} it must be {usable}")
         if options.reuse is not None and not self.reuses:
             raise OptionError(
                 f"{call}: reuse=..., but calls of models of {self.title} are not reused. Leave reuse= out: equal "

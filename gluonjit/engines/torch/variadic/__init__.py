@@ -10,7 +10,7 @@ import torch
 from gluonjit.engines.torch.program import Built
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.trace import Trace
-from gluonjit.engines.torch.variadic.building import ChildOwners, build_variadic
+from gluonjit.engines.torch.variadic.building import build_variadic
 from gluonjit.engines.torch.variadic.checking import agrees
 from gluonjit.engines.torch.variadic.dialect import TorchDialect
 from gluonjit.graph import Kind, Spec
@@ -21,7 +21,7 @@ from gluonjit.hybrid.capture.variadic.reading import Dialect
 from gluonjit.hybrid.capture.variadic.roles import Roles
 from gluonjit.hybrid.run.batch import Batch
 
-__all__ = ["ChildOwners", "TracedKind", "is_operand", "join_kinds"]
+__all__ = ["TracedKind", "is_operand", "join_kinds"]
 
 
 def is_operand(item: Any) -> bool:

@@ -17,22 +17,6 @@ from gluonjit.hybrid.capture.variadic.program import ADD_UP, CHILD, GATHER_UP, S
 from gluonjit.hybrid.capture.variadic.roles import Roles
 
 
-class ChildOwners:
-    """The node of each child, in a step with padding children and nodes.
-
-    spread: the node whose values a child is given; sums: the node to whose sum it counts, for children that are there
-    for the size alone one past the last; nodes: for each node whose sum it takes.
-    """
-
-    __slots__ = ("nodes", "spread", "sums")
-
-    def __init__(self, spread: Any, sums: Any, nodes: Any) -> None:
-        self.spread, self.sums, self.nodes = spread, sums, nodes
-
-    def __len__(self) -> int:
-        return len(self.spread)
-
-
 def build_variadic(variadic: Variadic, roles: Roles, trace: Trace) -> Built:
     """The program of a step: `trace` is one of those that it was made from. Raises NotBatchable.
 
@@ -120,7 +104,7 @@ def _spread(val: Val, writer: Writer, owners: int) -> Val:
 
 
 def _rows_of(tensor: Any, owners: Any) -> Any:
-    return tensor.index_select(0, owners.spread if owners.__class__ is ChildOwners else owners)
+    return tensor.index_select(0, owners)
 
 
 def _gathered(val: Val, writer: Writer, owners: int) -> Val:
@@ -133,9 +117,6 @@ def _gathered(val: Val, writer: Writer, owners: int) -> Val:
 
 
 def _segment_sum(count: int, tensor: Any, owners: Any) -> Any:
-    if owners.__class__ is ChildOwners:
-        sums = tensor.new_zeros((count + 1, *tensor.shape[1:])).index_add(0, owners.sums, tensor)
-        return sums.index_select(0, owners.nodes)
     return tensor.new_zeros((count, *tensor.shape[1:])).index_add(0, owners, tensor)
 
 

@@ -27,4 +27,21 @@ class Gone:
         return [set(names.split()) for names in self.names]
 
 
-GONE: tuple[Gone, ...] = ()
+GONE: tuple[Gone, ...] = (
+    Gone(
+        "engines/torch/replay",
+        (
+            "Span OwnerSlices joined _axes Padding _fill",
+            "Skeleton skeleton_of _beside new_often _drop _known plan_count clear_plans static_plan roomy "
+            "_largest _work _make_room",
+            "Dependencies reach_of _found",
+            "Replayer HostRecorder CudaRecorder _alike _graph _side_stream recorder_for step_recorder_for stream_of",
+            "ReplaySession ReplayTape _copies learned_inputs",
+            "Axis GroupForm ResultForm StepForm SizedSkeleton NotStatic sized_skeleton _Reader",
+            "Back StaticEntry StaticPlan",
+            "StaticStepForm Lease LastRun StaticStep _fill StaticStepFunction form_of",
+            "StaticSteps static_steps step_count clear_steps _replayed ReplayedSteps",
+        ),
+    ),
+    Gone("engines/torch/executors", ("session_for _on_cuda _looks_at_steps _replayed",)),
+)

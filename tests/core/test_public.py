@@ -72,10 +72,10 @@ def test_what_was_removed_says_what_to_use_instead() -> None:
 
 def test_a_removal_without_a_word_is_found() -> None:
     assert not TELLING.search(refusal("option graph"))
-    assert not TELLING.search(refusal("value executor=nowhere"))
+    assert not TELLING.search(refusal("value scheduler=nowhere"))
     assert not TELLING.search(refusal("name hybridise"))
-    assert refusal("value executor=stepwise") == refusal("key calls") == ""
-    assert TELLING.search(refusal("value executor=compiled"))
+    assert refusal("value scheduler=depth") == refusal("key calls") == ""
+    assert TELLING.search(refusal("option executor"))
     assert TELLING.search(refusal("value without=sums"))
 
 

@@ -74,8 +74,9 @@ class Report(Counts):
 
     def __getattr__(self, name: str) -> Any:
         """Says of a removed count why there is none."""
-        why = " any more, as every plan runs step by step" if name in ("executed", "padded") else ""
-        raise AttributeError(f"a report has no {name!r}{why}")
+        gone = name in ("executed", "padded")
+        why = f"{name!r} was removed, as every plan runs step by step" if gone else f"there is no {name!r}"
+        raise AttributeError(f"report of a batch: {why}")
 
     @property
     def lower_bound(self) -> int:

@@ -25,6 +25,7 @@ LINKS = ("hybrid", "analysis")
 FRAMEWORK_FREE = (
     "graph",
     "rows",
+    "program",
     "analysis",
     "hybrid",
     "errors",

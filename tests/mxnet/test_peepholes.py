@@ -15,7 +15,7 @@ from support import assert_same, flat, rows
 import gluonjit
 from gluonjit.engines.mxnet.lazy import wrap
 from gluonjit.engines.mxnet.peepholes import PEEPHOLES, improved
-from gluonjit.engines.mxnet.trace import Trace, tracing
+from gluonjit.engines.mxnet.trace import Recorder, tracing
 from gluonjit.graph import intern_spec
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.options import SWITCHES
@@ -31,7 +31,7 @@ def operators(
     """Names of the operators that run for a function of arrays."""
     dtype, device = options.get("dtype", "float32"), options.get("device", "cpu(0)")
     specs = [intern_spec(shape, dtype, device, "rows") for shape in shapes]
-    trace = Trace(specs, training)
+    trace = Recorder(specs, training)
     with autograd.pause(train_mode=training), tracing(trace):
         result = function(*[wrap(trace.placeholder(position, spec)) for position, spec in enumerate(specs)])
     results = [array._v.rows for array in flat([result])]

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 
 import gluonjit  # noqa: F401
 from gluonjit.engines.torch.arrays import spec_of
-from gluonjit.engines.torch.program import build, join, pieces, pruned
+from gluonjit.engines.torch.program import build, join, pieces
 from gluonjit.engines.torch.recorder import recording
 from gluonjit.engines.torch.rules.values import NotBatchable
-from gluonjit.engines.torch.trace import Trace
 from gluonjit.graph import operand_groups
+from gluonjit.program.trace import TraceBuilder
 
 SAMPLES = 4
 VECTOR, ROW, ROWS = (4,), (1, 4), (3, 4)
@@ -33,11 +33,11 @@ def leaves(result: Any) -> list[Any]:
 def batched(function: Callable[..., Any], make: Callable[[], list[Any]]) -> tuple[Any, list[Any], list[Any]]:
     """The batched program of a function, its results for some samples, and what the samples give by themselves."""
     samples = [make() for _ in range(SAMPLES)]
-    trace = Trace([spec_of(tensor) for tensor in samples[0]])
-    with recording(trace, lambda tensor: True) as recorder:
+    builder = TraceBuilder([spec_of(tensor) for tensor in samples[0]])
+    with recording(builder, lambda tensor: True) as recorder:
         places = [tensor.position for tensor in leaves(function(*recorder.placeholders()))]
-    trace = pruned(trace, places)
-    built = build(trace, places)
+    trace = builder.finish(places)
+    built = build(trace)
     groups = [
         torch.cat([join(trace.operands[p], [sample[p] for sample in samples]) for (p,) in group])
         for group in operand_groups(trace.operands, built.poly)
@@ -207,10 +207,10 @@ def test_what_has_no_rule_says_so() -> None:
 
 def test_random_draws_differ_from_sample_to_sample() -> None:
     torch.manual_seed(0)
-    trace = Trace([spec_of(torch.ones(4))])
-    with recording(trace, lambda tensor: True) as recorder:
+    builder = TraceBuilder([spec_of(torch.ones(4))])
+    with recording(builder, lambda tensor: True) as recorder:
         (result,) = [F.dropout(tensor, 0.5) for tensor in recorder.placeholders()]
-    built = build(pruned(trace, [result.position]), [result.position])
+    built = build(builder.finish([result.position]))
     (found,) = built.program([torch.ones(1000, 4)], built.program.consts, 1000)
     assert recorder.draws
     assert set(found.unique().tolist()) == {0.0, 2.0}

@@ -16,16 +16,23 @@ _BYTES = {"float16": 2, "bfloat16": 2, "float64": 8, "int64": 8, "int16": 2, "in
 
 
 class TracedOperators(Protocol):
-    """A trace of an engine's: operators, shape and dtype of each position, and the constants, by position."""
+    """A trace (`program.trace`): operators, shape and dtype of each position, and the constants."""
 
-    ops: Any
-    consts: Any
-    shapes: Any
+    @property
+    def ops(self) -> Any:
+        """The operators."""
+
+    @property
+    def shapes(self) -> Any:
+        """Shape and dtype of each position."""
+
+    def constants(self) -> Any:
+        """The constants with their positions."""
 
 
 def traced_work(trace: TracedOperators, operators: int, flops_of: Flops) -> Work:
     """Returns the work of one node of a traced program, which runs as this many operators."""
-    consts = {position for position, _ in trace.consts}
+    consts = {position for position, _ in trace.constants()}
     flops, moved = 0.0, 0
     for op in trace.ops:
         inputs = [trace.shapes[position][0] for position in op.inputs]

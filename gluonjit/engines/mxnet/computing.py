@@ -12,13 +12,14 @@ from gluonjit.engines.mxnet.decided import decided
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import ZERO, seen_through
 from gluonjit.engines.mxnet.refusals import has_history, refuse_recorded, refuse_waiting
-from gluonjit.engines.mxnet.trace import NeedsValue, Trace
+from gluonjit.engines.mxnet.trace import Recorder
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING, is_recorded
 from gluonjit.graph.references import keys_of
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.session import has_run
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.program.trace import NeedsValue
 
 _LINKED = object()
 _WRITTEN = "an array that captured calls use was written to"
@@ -55,7 +56,7 @@ def read(array: Any) -> NDArray:
 def compute(array: Any) -> NDArray:
     """Runs what the array waits for, and keeps its numbers."""
     value = array._v
-    if isinstance(value.graph, Trace):
+    if isinstance(value.graph, Recorder):
         raise NeedsValue()
     if seen_through(array):
         return concrete(array)

@@ -14,9 +14,9 @@ from mxnet.ndarray import NDArray
 from gluonjit.engines.mxnet.arrays import spec_of
 from gluonjit.engines.mxnet.lazy import wrap
 from gluonjit.engines.mxnet.modes import as_captured
-from gluonjit.engines.mxnet.trace import NeedsValue
 from gluonjit.graph import Spec
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
+from gluonjit.program.trace import NeedsValue
 
 _MOST, _MOST_BYTES = 4096, 4096
 _known: dict[tuple[Spec, bytes], NDArray] = {}

@@ -15,7 +15,7 @@ from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.indices import Cuts
 from gluonjit.engines.mxnet.numbers import array_of
 from gluonjit.engines.mxnet.operands import value_of
-from gluonjit.engines.mxnet.trace import Trace
+from gluonjit.engines.mxnet.trace import Recorder
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
 from gluonjit.hybrid.run.engine import engine_of
@@ -26,7 +26,7 @@ from gluonjit.hybrid.run.state import LOCAL
 def referred(lazy: Any, key: Any, scalar: tuple[int, ...] = (1,)) -> Value | None:
     """Finds the rows of a lazy array's value that an index picks, if it is in the open batch."""
     value, state = lazy._v, LOCAL.state
-    if isinstance(value.graph, Trace):
+    if isinstance(value.graph, Recorder):
         return None
     batch = state.batch or state.open(engine_of("mxnet"))
     if value.graph is not batch.graph:
@@ -59,6 +59,6 @@ def cut_out(lazy: Any, cuts: Cuts, wrapped: Callable[[Value], Any], call: Callab
 
 def _as_operand(value: Value, number: int, of_many: bool) -> bool:
     """Tells whether an entry's number becomes an operand: of many rows it is a sample's own more often than not."""
-    if isinstance(value.graph, Trace) or value.spec.dtype == "bool":  # pick takes no truth values
+    if isinstance(value.graph, Recorder) or value.spec.dtype == "bool":  # pick takes no truth values
         return False
     return of_many or are_many(value.spec, number)

@@ -10,7 +10,7 @@ from mxnet.gluon.block import DeferredInitializationError, _gather_type_ctx_info
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.lazy import Lazy
-from gluonjit.engines.mxnet.trace import Trace
+from gluonjit.engines.mxnet.trace import Recorder
 from gluonjit.hybrid.capture.guards.facts import is_plain
 from gluonjit.hybrid.capture.guards.follower import Follower, follow
 from gluonjit.hybrid.capture.guards.objects import FrameworkObjects
@@ -57,7 +57,7 @@ class _MXNetObjects(FrameworkObjects):
 
 
 def followed(
-    trace: Trace, owner: Any, run: Callable[..., Any], args: Any, noted: Noted, instead: Mapping[Any, Any]
+    trace: Recorder, owner: Any, run: Callable[..., Any], args: Any, noted: Noted, instead: Mapping[Any, Any]
 ) -> Any:
     """Traces a call and returns its result and what it has read. Raises Refused if it is not a node.
 

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gluonjit.engines.mxnet.program import build
-from gluonjit.engines.mxnet.trace import Trace, TraceOp
+from gluonjit.engines.mxnet.trace import Recorder
 from gluonjit.engines.mxnet.work import work_of
 from gluonjit.graph import Kind, intern_spec, natural_mode
+from gluonjit.program.trace import TraceOp
 
 _PRODUCTS = {"FullyConnected"}
 
@@ -22,7 +23,7 @@ _PRODUCTS = {"FullyConnected"}
 class Cut(NamedTuple):
     """The rest of a trace, which of its operands that still needs, and the products cut out."""
 
-    rest: Trace
+    rest: Recorder
     results: list[int]
     kept: tuple[int, ...]
     products: tuple[tuple[int, TraceOp], ...]  # (operand, product of it with constants)
@@ -34,7 +35,7 @@ class Cut(NamedTuple):
         return tuple([(operand, sources[:number].count(operand)) for number, operand in enumerate(sources)])
 
 
-def cut(trace: Trace, results: Sequence[int], leaves: Sequence[bool]) -> Cut | None:
+def cut(trace: Recorder, results: Sequence[int], leaves: Sequence[bool]) -> Cut | None:
     """Cuts the products of leaf operands out of a trace; None if there are none, or nothing else.
 
     `leaves` says which operands are rows of inputs.
@@ -57,7 +58,7 @@ def cut(trace: Trace, results: Sequence[int], leaves: Sequence[bool]) -> Cut | N
 
 
 def _without(
-    trace: Trace, results: Sequence[int], kept: tuple[int, ...], products: tuple[tuple[int, TraceOp], ...]
+    trace: Recorder, results: Sequence[int], kept: tuple[int, ...], products: tuple[tuple[int, TraceOp], ...]
 ) -> Cut | None:
     """The trace with products as operands, its positions counted anew."""
     sources = [*kept, *(op.outputs[0] for _, op in products)]
@@ -69,7 +70,7 @@ def _without(
         else intern_spec(shape, dtype, device, natural_mode(shape))
         for position, (shape, dtype) in zip(sources, shapes)
     ]
-    rest = Trace(specs, trace.mode)
+    rest = Recorder(specs, trace.mode)
     place = {position: number for number, position in enumerate(sources)}
     ops = [op for op in trace.ops if op.outputs[0] not in place]
     used = {position for op in ops for position in op.inputs} | set(results)
@@ -90,10 +91,10 @@ def _without(
     return Cut(rest, [place[position] for position in results], kept, products)
 
 
-def product_kind(trace: Trace, operand: int, op: TraceOp, name: str) -> Kind:
+def product_kind(trace: Recorder, operand: int, op: TraceOp, name: str) -> Kind:
     """The kind of a product that was cut out. Raises rules.NotBatchable."""
     spec = trace.operands[operand]
-    alone = Trace([spec], trace.mode)
+    alone = Recorder([spec], trace.mode)
     inputs = [0]
     arrays: dict[int, Any] = dict(trace.consts)
     for position in op.inputs[1:]:

@@ -20,7 +20,7 @@ from gluonjit.engines.mxnet.lookups import host_numbers
 from gluonjit.engines.mxnet.operands import Empty, leaf, made_from_nothing, value_of
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.symbols import operator_handle
-from gluonjit.engines.mxnet.trace import Trace
+from gluonjit.engines.mxnet.trace import Recorder
 from gluonjit.graph import Spec, Value
 from gluonjit.graph.joining import Copied
 from gluonjit.graph.modes import is_recorded
@@ -71,7 +71,7 @@ def rows_at(item: Any, key: Any) -> Value | None:
     """`x[key]` of a captured array by an array of numbers of whole rows; None where it is another case."""
     value, state = item._v, LOCAL.state
     parts = key if isinstance(key, tuple) else (key,)
-    if isinstance(value.graph, Trace) or state.batch is None or any(not _is_all(part) for part in parts[1:]):
+    if isinstance(value.graph, Recorder) or state.batch is None or any(not _is_all(part) for part in parts[1:]):
         return None
     if not parts or len(parts) > len(value.spec.shape) or not _is_numbers(parts[0]):
         return None
@@ -85,7 +85,7 @@ def rows_at(item: Any, key: Any) -> Value | None:
 def rows_where(item: Any, mask: Any) -> Value | None:
     """`x[mask]` of a captured array by truth values of its rows; None where it is another case."""
     value, state = item._v, LOCAL.state
-    if isinstance(value.graph, Trace) or state.batch is None or not isinstance(mask, (NDArray, np.ndarray)):
+    if isinstance(value.graph, Recorder) or state.batch is None or not isinstance(mask, (NDArray, np.ndarray)):
         return None
     value = _data(state.batch, item)
     return None if value is None else _where(value, mask)
@@ -104,7 +104,7 @@ def _where(value: Value, mask: Any) -> Value | None:
 def coordinates(item: Any, key: Any) -> NDArray | None:
     """The index array of `x[rows, columns]` where both are known, as many, and all axes; None in other cases."""
     state = LOCAL.state
-    if isinstance(item._v.graph, Trace) or state.batch is None or not isinstance(key, tuple):
+    if isinstance(item._v.graph, Recorder) or state.batch is None or not isinstance(key, tuple):
         return None
     if len(key) != 2 or len(item._v.spec.shape) != 2 or not all(map(_is_numbers, key)):
         return None

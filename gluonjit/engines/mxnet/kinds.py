@@ -23,7 +23,7 @@ from gluonjit.engines.mxnet.program import build, program_of
 from gluonjit.engines.mxnet.references import Copied
 from gluonjit.engines.mxnet.rules.values import NotBatchable
 from gluonjit.engines.mxnet.semantics import ARRAYS
-from gluonjit.engines.mxnet.trace import NeedsValue, Trace, TraceOp, map_structure, tracing
+from gluonjit.engines.mxnet.trace import Recorder, map_structure, tracing
 from gluonjit.engines.mxnet.variadic import TracedKind, join
 from gluonjit.engines.mxnet.work import work_of
 from gluonjit.engines.mxnet.zeros import without_zeros
@@ -33,12 +33,13 @@ from gluonjit.hybrid.capture.guards.objects import Refused
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.program.trace import NeedsValue, TraceOp
 
 
 class _Found(NamedTuple):
     """The findings of tracing a call: the trace, where the results are in it and in what the call returns."""
 
-    trace: Trace
+    trace: Recorder
     results: list[int]
     structure: Any
     values: list[Value]  # of the call's arrays
@@ -70,7 +71,7 @@ def _traced(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: B
     devices = {str(spec.device) for spec in specs}
     if len(devices) > 1:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
-    trace = Trace(specs, LOCAL.state.mode, lambda array: _is_parameter(owner, batch, array))
+    trace = Recorder(specs, LOCAL.state.mode, lambda array: _is_parameter(owner, batch, array))
     positions = iter(range(len(specs)))
     stand_ins = _substitute(args, lambda array: _wrapped(array, _placeholder(trace, next(positions), specs)))
     try:
@@ -111,7 +112,7 @@ def difference(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch
     return first_difference(one, other)
 
 
-def _shared(trace: Trace, result: Any) -> str:
+def _shared(trace: Recorder, result: Any) -> str:
     """Says what memory the results of a block with a `forward` of its own share, if they do; "" if not."""
     arrays: list[Any] = []
     _visit(result, arrays.append)
@@ -121,7 +122,7 @@ def _shared(trace: Trace, result: Any) -> str:
     return "its results share memory: a write to one is a write to the other" if len({*owners}) < len(owners) else ""
 
 
-def _placeholder(trace: Trace, position: int, specs: Sequence[Spec]) -> Value:
+def _placeholder(trace: Recorder, position: int, specs: Sequence[Spec]) -> Value:
     return trace.placeholder(position, specs[position])
 
 
@@ -130,7 +131,7 @@ def _wrapped(array: Any, value: Value) -> Any:
     return wrap_np(value) if isinstance(array, ndarray) else wrap(value)
 
 
-def _result(trace: Trace, array: Any, results: list[int]) -> int:
+def _result(trace: Recorder, array: Any, results: list[int]) -> int:
     """The place of a result among the node's values; for one of mx.np what is left of -1 after it."""
     if not isinstance(array, Lazy) or array._v.graph is not trace:
         raise UnknownArgument(f"{type(array).__name__}, which is not computed from its arguments")
@@ -144,7 +145,7 @@ def _kind_of(
     owner: Any,
     batch: Batch,
     args: tuple[Any, ...],
-    trace: Trace,
+    trace: Recorder,
     results: list[int],
     structure: Any,
     leaves: list[bool],
@@ -183,7 +184,7 @@ def _kind_of(
     _join_family(cell, rest, places, without, kind)
     if not ("arity" in without or not kind.pure or program_of(kind).left):
         origins = tuple([(operand, 0) for operand in range(len(trace.operands))]) if pieces is None else pieces.origins
-        traced = TracedKind(kind, rest, tuple(places), origins)
+        traced = TracedKind(kind, rest.finished(places), origins)
         kind = join(cell, (without, trace.training, LOCAL.state.numpy), args, trace.operands, traced, batch)
     if pieces is not None:
         kind = split_kind(trace.operands, kind, pieces.kept, products)
@@ -191,7 +192,7 @@ def _kind_of(
     return kind
 
 
-def _product(cell: Cell, trace: Trace, without: tuple[str, ...], operand: int, op: TraceOp) -> tuple[int, Kind]:
+def _product(cell: Cell, trace: Recorder, without: tuple[str, ...], operand: int, op: TraceOp) -> tuple[int, Kind]:
     """A product cut out of a cell: one kind for all kinds of the cell that have it."""
     arrays = dict(trace.consts)
     key = (without, op.name, op.attrs, trace.operands[operand], *[id(arrays[position]) for position in op.inputs[1:]])
@@ -201,7 +202,7 @@ def _product(cell: Cell, trace: Trace, without: tuple[str, ...], operand: int, o
     return operand, kind
 
 
-def _join_family(cell: Cell, trace: Trace, results: list[int], without: tuple[str, ...], kind: Kind) -> None:
+def _join_family(cell: Cell, trace: Recorder, results: list[int], without: tuple[str, ...], kind: Kind) -> None:
     """Lets kinds with the same program run together, whatever the calls looked like and however many rows they have.
 
     What a call is given, a list or a tuple, two rows or five, may or may not change what it does: the trace knows.
@@ -221,7 +222,7 @@ def _join_family(cell: Cell, trace: Trace, results: list[int], without: tuple[st
         kind.family, kind.program = first, first.program
 
 
-def _note_lookup(cell: Cell, owner: Any, trace: Trace, results: list[int]) -> None:
+def _note_lookup(cell: Cell, owner: Any, trace: Recorder, results: list[int]) -> None:
     """Remembers a cell that is nothing but a look-up in one of its parameters."""
     if len(trace.ops) != 1 or trace.ops[0].name != "Embedding" or len(trace.consts) != 1:
         return

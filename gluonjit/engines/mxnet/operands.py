@@ -16,11 +16,12 @@ from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.results import Imported, numbers_of, spent, tape_of
 from gluonjit.engines.mxnet.semantics import as_shape, classic
 from gluonjit.engines.mxnet.shared import SHARED
-from gluonjit.engines.mxnet.trace import NeedsValue, Trace
+from gluonjit.engines.mxnet.trace import Recorder
 from gluonjit.graph import Spec, Value
 from gluonjit.graph.modes import RECORDING, is_recorded
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL, settle
+from gluonjit.program.trace import NeedsValue
 
 _INTEGERS = {"int32", "int64", "int8", "uint8"}
 
@@ -142,7 +143,7 @@ def unzipped(attrs: Attrs) -> tuple[list[str], list[str]]:
 
 def imported(batch: Batch, value: Value) -> Value:
     """A value of another graph; its batch runs first if it has not."""
-    if isinstance(value.graph, Trace):
+    if isinstance(value.graph, Recorder):
         raise NeedsValue()
     known = batch.imports.get(id(value))
     if known is not None:

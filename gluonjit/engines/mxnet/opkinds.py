@@ -18,13 +18,14 @@ from gluonjit.engines.mxnet.rules.layers import WITH_STATISTICS
 from gluonjit.engines.mxnet.rules.symbols import apply
 from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.rules.values import NotBatchable
-from gluonjit.engines.mxnet.trace import CallOperators, TraceOp, trace_op
+from gluonjit.engines.mxnet.trace import CallOperators, trace_op
 from gluonjit.engines.mxnet.work import work_of
 from gluonjit.graph import Kind, Spec, Work, family_key, intern_spec, natural_mode
 from gluonjit.hybrid.choose.pacing import TRACE
 from gluonjit.hybrid.run.batch import RUNNING, Batch
 from gluonjit.hybrid.run.failures import refused
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.program.trace import TraceOp
 
 ADDITIONS = {"elemwise_add", "broadcast_add", "add_n", "_npi_add"}
 _kinds: dict[Any, Kind] = {}

@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from gluonjit.engines.mxnet.rules.attributes import Attributes
-from gluonjit.engines.mxnet.trace import Trace, TraceOp
+from gluonjit.engines.mxnet.trace import Recorder
+from gluonjit.program.trace import TraceOp
 
-Rewrite = Callable[[Trace, Sequence[int]], "list[TraceOp]"]
+Rewrite = Callable[[Recorder, Sequence[int]], "list[TraceOp]"]
 
 
 class Peephole(NamedTuple):
@@ -22,11 +23,11 @@ class Peephole(NamedTuple):
     rewrite: Rewrite
 
 
-def improved(trace: Trace, results: Sequence[int], without: Collection[str]) -> Trace:
+def improved(trace: Recorder, results: Sequence[int], without: Collection[str]) -> Recorder:
     """The trace with all rewritings made but those left out; the trace given stays as it is."""
     for name, rewrite in PEEPHOLES:
         if name not in without:
-            made = Trace(trace.operands, trace.mode, trace.constant)
+            made = Recorder(trace.operands, trace.mode, trace.constant)
             made.shapes, made.consts, made.known = list(trace.shapes), trace.consts, trace.known
             made.ops = trace.ops
             made.ops = rewrite(made, results)
@@ -41,7 +42,7 @@ _ACTIVATIONS = {"tanh": "tanh", "_npi_tanh": "tanh", "sigmoid": "sigmoid", "_npx
 _ENLARGING = ("log", "div", "reciprocal", "rsqrt", "rcbrt", "power", "digamma", "gamma")
 
 
-def _activations(trace: Trace, results: Sequence[int]) -> list[TraceOp]:
+def _activations(trace: Recorder, results: Sequence[int]) -> list[TraceOp]:
     """Runs sigmoid and tanh by oneDNN, in float32. (relu stays: Activation makes 0 of a NaN.)"""
     if not trace.device.startswith("cpu"):
         return trace.ops
@@ -49,7 +50,7 @@ def _activations(trace: Trace, results: Sequence[int]) -> list[TraceOp]:
     return [_activation(trace, op, users.get(op.outputs[0], []), results) for op in trace.ops]
 
 
-def _activation(trace: Trace, op: TraceOp, users: Sequence[TraceOp], results: Sequence[int]) -> TraceOp:
+def _activation(trace: Recorder, op: TraceOp, users: Sequence[TraceOp], results: Sequence[int]) -> TraceOp:
     kind = _ACTIVATIONS.get(op.name)
     shape, dtype = trace.shapes[op.outputs[0]]
     if kind is None or dtype != "float32" or not shape:
@@ -65,7 +66,7 @@ def _activation(trace: Trace, op: TraceOp, users: Sequence[TraceOp], results: Se
 _MOST_SLICES = 8
 
 
-def _splits(trace: Trace, results: Sequence[int]) -> list[TraceOp]:
+def _splits(trace: Recorder, results: Sequence[int]) -> list[TraceOp]:
     """Cuts rows of gates apart in blocks.
 
     MXNet's SliceChannel along the last axis goes elementwise. Without backward a slice_axis for each part is
@@ -89,7 +90,7 @@ def _splits(trace: Trace, results: Sequence[int]) -> list[TraceOp]:
     return made
 
 
-def _parts(trace: Trace, op: TraceOp) -> tuple[int, ...]:
+def _parts(trace: Recorder, op: TraceOp) -> tuple[int, ...]:
     """The results of a split of (rows, columns) into equal parts of the columns."""
     if op.name != "SliceChannel" or len(trace.shapes[op.inputs[0]][0]) != 2 or len(op.outputs) < 2:
         return ()
@@ -103,7 +104,7 @@ def _slice(data: int, part: int, begin: int, width: int) -> TraceOp:
     return TraceOp("slice_axis", attrs, (data,), (part,))
 
 
-def _blocks(trace: Trace, data: int, parts: tuple[int, ...]) -> list[TraceOp]:
+def _blocks(trace: Recorder, data: int, parts: tuple[int, ...]) -> list[TraceOp]:
     (rows, columns), dtype = trace.shapes[data]
     count = len(parts)
     apart = len(trace.shapes)
@@ -113,7 +114,7 @@ def _blocks(trace: Trace, data: int, parts: tuple[int, ...]) -> list[TraceOp]:
     return [reshape, TraceOp("SliceChannel", attrs, (apart,), parts)]
 
 
-def _cover(trace: Trace, op: TraceOp) -> list[TraceOp]:
+def _cover(trace: Recorder, op: TraceOp) -> list[TraceOp]:
     """The slices that cut what this one cuts into equal parts, in order, if this is the first of such."""
     if _columns(trace, op) is None:
         return []
@@ -131,7 +132,7 @@ def _cover(trace: Trace, op: TraceOp) -> list[TraceOp]:
     return [slices[columns] for columns in sorted(slices)] if even and total % width == 0 and len(slices) > 1 else []
 
 
-def _columns(trace: Trace, op: TraceOp) -> tuple[int, int] | None:
+def _columns(trace: Recorder, op: TraceOp) -> tuple[int, int] | None:
     """Finds the columns that a slice of (rows, columns) takes, if it takes all rows."""
     if op.name not in ("slice_axis", "slice") or len(trace.shapes[op.inputs[0]][0]) != 2:
         return None

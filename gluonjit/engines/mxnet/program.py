@@ -17,7 +17,7 @@ from gluonjit.engines.mxnet.rules.table import RULES, batch_op
 from gluonjit.engines.mxnet.rules.values import NotBatchable, Val, convert
 from gluonjit.engines.mxnet.semantics import SHAPES, as_shape, classic, piece
 from gluonjit.engines.mxnet.sized import Sized, Sizes
-from gluonjit.engines.mxnet.trace import CallOperators, Trace, let_in
+from gluonjit.engines.mxnet.trace import CallOperators, Recorder, let_in
 from gluonjit.graph import BatchedProgram, Kind, Output, Spec, intern_spec, operand_groups, outputs_of
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -224,7 +224,7 @@ class Built(NamedTuple):
     poly: bool
 
 
-def build(trace: Trace, results: Sequence[int]) -> Built:
+def build(trace: Recorder, results: Sequence[int]) -> Built:
     """The batched program of a trace, for any number of rows if that is possible. Raises NotBatchable."""
     if not trace.operands:
         raise NotBatchable("it has no array operands")
@@ -236,7 +236,7 @@ def build(trace: Trace, results: Sequence[int]) -> Built:
     return _build(trace, results, False)
 
 
-def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
+def _build(trace: Recorder, results: Sequence[int], poly: bool) -> Built:
     values: dict[int, Val] = {}
     groups = operand_groups(trace.operands, poly)
     for number, group in enumerate(groups):

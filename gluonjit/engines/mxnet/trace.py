@@ -25,25 +25,12 @@ from gluonjit.graph.modes import is_recorded, is_training
 from gluonjit.hybrid.capture import structure
 from gluonjit.hybrid.run.failures import refused
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
-
-Shaped = tuple[tuple[int, ...], str]
-
-
-class NeedsValue(Exception):
-    """The traced function reads an array's numbers, writes to one, or uses one that may differ from call to call."""
+from gluonjit.program import trace
+from gluonjit.program.trace import NeedsValue, Shaped, TraceOp
 
 
 class SizeError(mx.base.MXNetError, ValueError):  # type: ignore[misc]
     """Another number of elements: MXNet's operator raises its own error, and its arrays' method a ValueError."""
-
-
-class TraceOp(NamedTuple):
-    """One operator: names of its inputs and outputs are positions in the trace's list of shapes."""
-
-    name: str
-    attrs: Attrs
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
 
 
 class CallOperators(NamedTuple):
@@ -54,8 +41,8 @@ class CallOperators(NamedTuple):
     results: Sequence[int]
 
 
-class Trace:
-    """Recorder of one program. Operands come first, then constants and results as they appear.
+class Recorder:
+    """Records one program. Operands come first, then constants and results as they appear.
 
     `constant(array)` says whether an array from outside is the same in every call, as a parameter is.
     """
@@ -81,6 +68,16 @@ class Trace:
     def call(self, results: Sequence[int]) -> CallOperators:
         """Returns what was recorded, with these results."""
         return CallOperators(tuple(self.ops), tuple(self.consts), tuple(results))
+
+    def constants(self) -> list[tuple[int, Any]]:
+        """The constants with their positions."""
+        return self.consts
+
+    def finished(self, results: Sequence[int]) -> trace.Trace:
+        """The trace with these results."""
+        builder = trace.TraceBuilder(self.operands, self.device, self.mode)
+        builder.shapes, builder.consts, builder.ops = self.shapes, dict(self.consts), list(self.ops)
+        return builder.finish(results, whole=True)
 
     def position(self, array: Any) -> int:
         """The position of an operator's input; an array from outside becomes a constant."""
@@ -133,7 +130,7 @@ class Trace:
 
 
 @contextmanager
-def tracing(trace: Trace) -> Any:
+def tracing(trace: Recorder) -> Any:
     """Operators called in this region are recorded in `trace`."""
     state = LOCAL.state
     outer, state.trace = state.trace, trace
@@ -143,10 +140,10 @@ def tracing(trace: Trace) -> Any:
         state.trace = outer
 
 
-def trace_op(name: str, attrs: Attrs, operands: Sequence[Spec | Any], mode: int) -> tuple[Trace, list[int]]:
+def trace_op(name: str, attrs: Attrs, operands: Sequence[Spec | Any], mode: int) -> tuple[Recorder, list[int]]:
     """The program of a single operator; an operand is a Spec, or an array that is the same for all samples."""
     specs = [operand for operand in operands if isinstance(operand, Spec)]
-    trace = Trace(specs, mode)
+    trace = Recorder(specs, mode)
     positions = iter(range(len(specs)))
     inputs = [
         _Placeholder(trace.placeholder(next(positions), operand)) if isinstance(operand, Spec) else operand
@@ -161,7 +158,7 @@ def _position(value: Value) -> int:
 
 
 class _Placeholder:
-    """A placeholder: what `Trace.position` needs of a lazy array."""
+    """A placeholder: what `Recorder.position` needs of a lazy array."""
 
     def __init__(self, value: Value) -> None:
         self._v = value
@@ -308,7 +305,7 @@ def map_structure(result: Any, visit: Callable[[Any], Any]) -> Any:
     return structure.map_structure(result, visit, tables=False)
 
 
-def let_in(trace: Trace) -> list[int]:
+def let_in(trace: Recorder) -> list[int]:
     """Finds, as bits, which operands and constants in a computational graph let each operand into it.
 
     MXNet records an operator that reads something that is in, which lets in what else it reads, and its results.

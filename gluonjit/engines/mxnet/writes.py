@@ -19,9 +19,9 @@ from mxnet.ndarray import NDArray
 from mxnet.ndarray.sparse import BaseSparseNDArray
 
 from gluonjit.engines.mxnet.refusals import refuse_recorded, refuse_variable
-from gluonjit.engines.mxnet.trace import NeedsValue
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.program.trace import NeedsValue
 
 
 class AddressRanges:

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.table import RULES
-from gluonjit.engines.mxnet.trace import Trace, TraceOp
+from gluonjit.engines.mxnet.trace import Recorder
+from gluonjit.program.trace import TraceOp
 
 
 class PrunedTrace(NamedTuple):
     """The rest of a trace, and the weights of which it has lost the products."""
 
-    trace: Trace
+    trace: Recorder
     results: list[int]
     weights: list[Any]
 
@@ -43,7 +44,7 @@ _ADDITIONS = frozenset(additions)
 _WIDE = 64  # columns from which on a product takes longer than to cut one of them out
 
 
-def without_zeros(trace: Trace, results: Sequence[int], operands: Collection[int]) -> PrunedTrace | None:
+def without_zeros(trace: Recorder, results: Sequence[int], operands: Collection[int]) -> PrunedTrace | None:
     """The trace without what these operands, all zeros, make zero; None if nothing is won."""
     made = _Rewriting(trace, operands)
     for op in trace.ops:
@@ -60,7 +61,7 @@ def without_zeros(trace: Trace, results: Sequence[int], operands: Collection[int
     weights = dict(trace.consts)
     if not lost <= set(weights) or not all(lost <= one for one in before):
         return None
-    left = Trace(trace.operands, trace.mode, trace.constant)
+    left = Recorder(trace.operands, trace.mode, trace.constant)
     left.shapes, left.consts, left.known, left.ops = made.shapes, trace.consts, trace.known, ops
     return PrunedTrace(left, places, [weights[position] for position in sorted(lost)])
 
@@ -68,7 +69,7 @@ def without_zeros(trace: Trace, results: Sequence[int], operands: Collection[int
 class _Rewriting:
     """The operators so far, what is zero, and what stands for what."""
 
-    def __init__(self, trace: Trace, operands: Collection[int]) -> None:
+    def __init__(self, trace: Recorder, operands: Collection[int]) -> None:
         self.trace = trace
         self.zero = set(operands)
         self.constants = {position for position, _ in trace.consts}

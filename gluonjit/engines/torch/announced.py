@@ -19,9 +19,9 @@ from gluonjit.engines.torch.buffers import Account
 from gluonjit.engines.torch.exposed import between_batches, expose, is_due
 from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.targets import WRITES, is_writing, may_write
-from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.program.trace import NeedsValue
 
 _ELSEWHERE = {"requires_grad_", "share_memory_"}  # which change no number
 

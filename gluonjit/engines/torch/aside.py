@@ -10,10 +10,10 @@ import torch
 from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.reading import computed
-from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.waiting import write_statistics
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
+from gluonjit.program.trace import NeedsValue
 
 _tracing = torch._C._get_tracing_state
 _modes = torch._C._len_torch_dispatch_stack

@@ -17,6 +17,7 @@ from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.places import DifferingNumbers
+from gluonjit.program.trace import Trace
 
 RAISED = "tracing it raised"
 """The begin of a reason that may hold for one call alone."""
@@ -114,6 +115,18 @@ class Cell(BatchedCell):
 
     def __deepcopy__(self, memo: Any) -> Cell:
         return Cell(self.name, self.options, self.operator, self.stateless, deepcopy(self.paces, memo))
+
+
+class TraceFindings(NamedTuple):
+    """The findings of tracing a call: the trace, and where its results are in what the call returns.
+
+    draws: whether it draws random numbers; learning: which of the trace's constants learned.
+    """
+
+    trace: Trace
+    structure: Any
+    draws: bool
+    learning: list[bool]
 
 
 class Call(NamedTuple):

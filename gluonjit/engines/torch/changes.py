@@ -21,12 +21,12 @@ from gluonjit.engines.torch.operands import current, is_made, share
 from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.records import NotOneNode, is_watched, noting
 from gluonjit.engines.torch.results import outside_of_transforms, refuse_used, settle
-from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.waiting import write_statistics
 from gluonjit.hybrid.choose.pacing import BACKWARD, close, keep_eager
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
+from gluonjit.program.trace import NeedsValue
 
 
 def _flush(reason: str) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 from gluonjit.engines.torch.fusing_operators import OPERATORS, two
 from gluonjit.engines.torch.fusing_values import Anything, Const, IntegerColumn, RowMatrix, rows_in
 from gluonjit.engines.torch.program import program_of
-from gluonjit.engines.torch.trace import Operand, Trace
 from gluonjit.graph import Kind
 from gluonjit.hybrid.capture.variadic.program import ADD_UP, GATHER_UP, SPREAD, Variadic
 from gluonjit.hybrid.capture.variadic.roles import Roles
+from gluonjit.program.trace import Operand, Trace
 from gluonjit.rows.program import CHILD, NODE, Builder, NotFusable, RowProgram, View, Weight
 
 
@@ -26,14 +26,14 @@ def row_program(kind: Kind) -> RowProgram:
     if program.variadic is not None:
         variadic, roles = program.variadic
         return _fused_variadic(kind, variadic, roles, program.consts)
-    return _fused_program(kind, program.trace, program.results, program.consts)
+    return _fused_program(kind, program.trace, program.consts)
 
 
 def _plain(tensor: Any) -> bool:
     return str(tensor.dtype) == "torch.float32" and tensor.device.type == "cpu" and bool(tensor.is_contiguous())
 
 
-def _fused_program(kind: Kind, trace: Trace, results: Sequence[int], consts: Sequence[Any]) -> RowProgram:
+def _fused_program(kind: Kind, trace: Trace, consts: Sequence[Any]) -> RowProgram:
     """The program of a trace for the nodes of a kind. Raises NotFusable."""
     builder = Builder()
     if _sums_rows(kind, trace):
@@ -49,12 +49,12 @@ def _fused_program(kind: Kind, trace: Trace, results: Sequence[int], consts: Seq
     for position, value in values.items():
         if trace.operands[position].dtype == "int64":
             values[position] = _whole(builder, value)
-    for number, (position, _) in enumerate(trace.consts):
-        values[position] = _constant(number, consts[number])
+    for number, tensor in enumerate(consts):
+        values[len(trace.operands) + number] = _constant(number, tensor)
     for op in trace.ops:
         found = _applied(builder, op, [values[position] for position in op.inputs], trace.shapes)
         values.update(zip(op.outputs, found))
-    return _finished(builder, [values[position] for position in results])
+    return _finished(builder, [values[position] for position in trace.results])
 
 
 def _fused_variadic(kind: Kind, variadic: Variadic, roles: Roles, consts: Sequence[Any]) -> RowProgram:

@@ -13,29 +13,25 @@ from typing import NamedTuple
 
 import torch
 
-from gluonjit.engines.torch.program import pruned
 from gluonjit.engines.torch.rules.table import operator_named
-from gluonjit.engines.torch.trace import Trace, renumbered
-from gluonjit.graph import intern_spec, natural_mode
+from gluonjit.program.trace import Trace
 
 _PRODUCTS = {"mm.default", "addmm.default", "mv.default"}
 _VIEWS = {"view.default", "_unsafe_view.default", "unsqueeze.default", "squeeze.dim", "t.default"}
 
 
 class Piece(NamedTuple):
-    """A piece computed of one operand alone. Its results have positions in the whole trace, and others in its own."""
+    """A piece computed of one operand alone; `results` are those of its trace by their positions in the whole one."""
 
     operand: int
     trace: Trace
     results: tuple[int, ...]
-    own: tuple[int, ...]
 
 
 class Cut(NamedTuple):
     """The rest of a trace, which of its operands that still needs, and what was cut out."""
 
     rest: Trace
-    results: list[int]
     kept: tuple[int, ...]
     pieces: tuple[Piece, ...]
 
@@ -46,7 +42,7 @@ class Cut(NamedTuple):
         return tuple([(operand, sources[:number].count(operand)) for number, operand in enumerate(sources)])
 
 
-def cut(trace: Trace, results: Sequence[int], leaves: Sequence[bool]) -> Cut | None:
+def cut(trace: Trace, leaves: Sequence[bool]) -> Cut | None:
     """Cuts what is computed of leaf operands out of a trace; None if there is none of it, or nothing else.
 
     `leaves` says which operands are rows of inputs.
@@ -55,32 +51,31 @@ def cut(trace: Trace, results: Sequence[int], leaves: Sequence[bool]) -> Cut | N
     of = _owners(trace, wanted)
     pieces = []
     for operand in sorted(wanted):
-        found = _piece(trace, results, of, operand)
+        found = _piece(trace, of, operand)
         if found is not None:
             pieces.append(found)
     if not pieces:
         return None
     gone = {piece.operand for piece in pieces}
     kept = tuple([operand for operand in range(len(leaves)) if operand not in gone])
-    rest = _without(trace, results, kept, pieces)
-    if not any(op.name in _PRODUCTS for op in rest[0].ops):
+    rest = trace.part([*kept, *[position for piece in pieces for position in piece.results]], trace.results)
+    if not any(op.name in _PRODUCTS for op in rest.ops):
         return None  # all of it is computed of inputs: there is no recursion
-    return Cut(rest[0], rest[1], kept, tuple(pieces))
+    return Cut(rest, kept, tuple(pieces))
 
 
-def used_alone(trace: Trace, results: Sequence[int]) -> Cut | None:
+def used_alone(trace: Trace) -> Cut | None:
     """The trace without operands that no result depends on, to which no gradient goes; None if there are none."""
-    used = {position for op in trace.ops for position in op.inputs} | set(results)
+    used = trace.used()
     kept = tuple([position for position in range(len(trace.operands)) if position in used])
     if len(kept) == len(trace.operands):
         return None
-    rest, places = _without(trace, results, kept, ())
-    return Cut(rest, places, kept, ())
+    return Cut(trace.part(kept, trace.results), kept, ())
 
 
 def _owners(trace: Trace, wanted: set[int]) -> dict[int, int | None]:
     """Finds the leaf operand that each position is computed from, None for constants alone; others are left out."""
-    of: dict[int, int | None] = {position: None for position, _ in trace.consts}
+    of: dict[int, int | None] = {position: None for position, _ in trace.constants()}
     of.update({operand: operand for operand in wanted})
     for op in trace.ops:
         found = {of.get(position, -1) for position in op.inputs} - {None}
@@ -94,36 +89,14 @@ def _may_be_cut(name: str) -> bool:
     return name in _PRODUCTS | _VIEWS or torch.Tag.pointwise in operator_named(name).tags
 
 
-def _piece(trace: Trace, results: Sequence[int], of: dict[int, int | None], operand: int) -> Piece | None:
+def _piece(trace: Trace, of: dict[int, int | None], operand: int) -> Piece | None:
     """Finds what is computed of an operand, if there are products among it and nothing else uses the operand."""
     mine = [op for op in trace.ops if of.get(op.outputs[0]) == operand]
     others = [op for op in trace.ops if of.get(op.outputs[0], -1) not in (operand, None)]
-    used = {position for op in others for position in op.inputs} | set(results)
+    used = {position for op in others for position in op.inputs}.union(trace.results)
     if operand in used or not any(op.name in _PRODUCTS for op in mine):
         return None
     made = [position for op in mine for position in op.outputs if position in used]
     if not made:
         return None
-    alone = Trace([trace.operands[operand]])
-    alone.device = trace.device
-    inside = list(made)
-    return Piece(operand, renumbered(trace, alone, [operand], inside), tuple(made), tuple(inside))
-
-
-def _without(
-    trace: Trace, results: Sequence[int], kept: tuple[int, ...], pieces: Sequence[Piece]
-) -> tuple[Trace, list[int]]:
-    """The trace with the results of pieces as operands."""
-    sources = [*kept, *[position for piece in pieces for position in piece.results]]
-    specs = []
-    for position in sources:
-        if position < len(trace.operands):
-            specs.append(trace.operands[position])
-        else:
-            shape, dtype = trace.shapes[position]
-            specs.append(intern_spec(shape, dtype, trace.device, natural_mode(shape)))
-    rest = Trace(specs)
-    rest.device = trace.device
-    places = list(results)
-    rest = renumbered(trace, rest, sources, places)
-    return pruned(rest, places), places
+    return Piece(operand, trace.part([operand], made), tuple(made))

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.cell import RAISED, Call, Cell
+from gluonjit.engines.torch.arrays import name_of_device
+from gluonjit.engines.torch.cell import RAISED, Call, Cell, TraceFindings
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, constants_of, flags, training_of
 from gluonjit.engines.torch.following import followed
 from gluonjit.engines.torch.hoist import Piece, cut, used_alone
 from gluonjit.engines.torch.lone import FunctionCall, lone_kind
-from gluonjit.engines.torch.program import Lone, build, lay_out, program_of, pruned
+from gluonjit.engines.torch.program import Lone, build, lay_out, program_of
 from gluonjit.engines.torch.recorder import Tracer, recording
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.structure import Constant, Written
-from gluonjit.engines.torch.trace import NeedsValue, Trace, TraceFindings
 from gluonjit.engines.torch.traced_tensors import TraceTensor
 from gluonjit.engines.torch.unrolling import LOOPS
 from gluonjit.engines.torch.variadic import TracedKind, is_operand, join_kinds
@@ -29,6 +30,7 @@ from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.choose.pacing import captures_whole, note_loop
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.program.trace import NeedsValue, Trace, TraceBuilder
 
 ALL_CONSTANT = "it has no tensor operands"
 _READS = (
@@ -83,27 +85,27 @@ def make_kind(call: Call) -> Kind | str:
         return MADE[call.run](call)
     if call.run.__class__ is FunctionCall:
         return lone_kind(call)
-    trace, places, structure, draws, *_ = noted.traced
+    trace, structure, draws, _ = noted.traced
     specs = list(trace.operands)
     pieces = None
     if not cell.operator and not draws and "hoisting" not in batch.options.without:
         leaves = [not value.depth and (value.base is None or isinstance(value.base, Value)) for value in values]
-        pieces = cut(trace, places, leaves)
+        pieces = cut(trace, leaves)
     if pieces is None:
-        pieces = used_alone(trace, places)
-    rest, results = (trace, places) if pieces is None else (pieces.rest, pieces.results)
-    made = _kind_of(cell, rest, results, structure, draws)
+        pieces = used_alone(trace)
+    rest = trace if pieces is None else pieces.rest
+    made = _kind_of(cell, rest, structure, draws)
     if isinstance(made, str):
         return made
     origins = tuple([(operand, 0) for operand in range(len(specs))])
     if pieces is not None:
         products = [(piece.operand, _product(cell, piece)) for piece in pieces.pieces]
         if any(isinstance(kind, str) for _, kind in products):
-            return _kind_of(cell, trace, places, structure, draws)
+            return _kind_of(cell, trace, structure, draws)
         origins = pieces.origins
     joins = made.pure and made.lone is None and "arity" not in batch.options.without
     if joins and _operands(args, kwargs) == len(specs):
-        new = TracedKind(made, rest, tuple(results), origins)
+        new = TracedKind(made, rest, origins)
         if cell.operator:
             made = _of_any_rows(cell, (args, kwargs), specs, new, batch)
         else:
@@ -124,14 +126,14 @@ def _traced(call: Call) -> TraceFindings | str:
 
 def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
     cell, owner, run, args, kwargs, values, batch, noted = call
-    trace = Trace(noted.specs or [value.spec for value in values])  # which may lie otherwise
+    builder = TraceBuilder(noted.specs or [value.spec for value in values])  # which may lie otherwise
     constants = constants_of(owner, args, kwargs, batch)
     before = attributes(owner), training_of(owner), flags(owner)
     outside = Outside(owner)
     try:
         taped = any(value.taped for value in values)
         follows = not cell.operator or run.__class__ is FunctionCall
-        with outside, recording(trace, lambda tensor: id(tensor) in constants or not follows, taped) as recorder:
+        with outside, recording(builder, lambda tensor: id(tensor) in constants or not follows, taped) as recorder:
             recorders.append(recorder)
             recorder.ends_in_loops = follows and not captures_whole()
             recorder.by_parts = any(isinstance(arg, (list, tuple, dict)) for arg in (*args, *kwargs.values()))
@@ -178,17 +180,24 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
         return _SHARED
     if not places:
         raise ResultWithoutTensors(structure)
-    if any(0 in trace.shapes[place][0] for place in places):
+    if any(0 in builder.shapes[place][0] for place in places):
         return EMPTY
-    trace = pruned(trace, places)
-    apart = trace.apart()
-    if apart:
-        return apart
+    trace = builder.finish(places, noted.asked)
+    others = _other_devices(trace)
+    if len(others) == 1 and [op.name for op in trace.ops] == ["embedding.default"]:
+        trace = replace(trace, device=others[0])  # that of its table: indices are numbers of the host
+    elif others:
+        return f"its operands are on {trace.device}, and its weights on {', '.join(others)}"
     looping = _looping(cell, recorders)  # where the program has caught what ended the trace
     if looping:
         return looping
-    found = noted.traced = TraceFindings(trace, places, structure, recorder.draws, _learning(trace), noted.asked)
+    found = noted.traced = TraceFindings(trace, structure, recorder.draws, _learning(trace))
     return found
+
+
+def _other_devices(trace: Trace) -> list[str]:
+    """The devices of weights that are not on that of the operands."""
+    return sorted({name_of_device(tensor.device) for tensor in trace.consts if tensor.dim()} - {trace.device})
 
 
 def _may_set(cell: Cell, noted: Noted) -> bool:
@@ -229,16 +238,15 @@ def difference(call: Call, before: TraceFindings) -> str:
         return f"it returns {plain.structure!r}"
     if isinstance(found, str):
         return found
-    trace, places, structure, _, learning, _ = before
-    if len(found.trace.consts) != len(trace.consts) or not all(
+    consts = found.trace.consts, before.trace.consts
+    if len(consts[0]) != len(consts[1]) or not all(
         own is other or (own.shape == other.shape and own.dtype == other.dtype and _same_numbers(own, other))
-        for (_, own), (_, other) in zip(found.trace.consts, trace.consts)
+        for own, other in zip(*consts)
     ):
         return "it uses other weights, or constants with other numbers"
-    now = [*_numbered(found.trace, found.places), found.structure]
-    text = first_difference([*_numbered(trace, places), structure], now)
+    text = first_difference(*[[*each.trace.listing(), each.structure] for each in (before, found)])
     # PyTorch takes some operators apart by what learns: into others, that do the same.
-    return text if learning == _learning(found.trace) else ""
+    return text if before.learning == found.learning else ""
 
 
 def _same_numbers(one: Any, other: Any) -> bool:
@@ -247,16 +255,7 @@ def _same_numbers(one: Any, other: Any) -> bool:
 
 
 def _learning(trace: Trace) -> list[bool]:
-    return [tensor.requires_grad for _, tensor in trace.consts]
-
-
-def _numbered(trace: Trace, places: Sequence[int]) -> list[Any]:
-    """The parts of a trace, its positions numbered in order: what is pruned depends on what learns."""
-    listed = [*range(len(trace.operands)), *[position for position, _ in trace.consts]]
-    listed += [position for op in trace.ops for position in op.outputs]
-    number = {position: k for k, position in enumerate(listed)}.__getitem__
-    ops = [(op.name, op.attrs, *map(number, op.inputs), "->", *map(number, op.outputs)) for op in trace.ops]
-    return [*ops, list(map(number, places))]
+    return [tensor.requires_grad for tensor in trace.consts]
 
 
 def _of_any_rows(cell: Cell, given: Any, specs: Sequence[Any], new: TracedKind, batch: Batch) -> Kind:
@@ -273,7 +272,7 @@ def _of_any_rows(cell: Cell, given: Any, specs: Sequence[Any], new: TracedKind, 
 def _product(cell: Cell, piece: Piece) -> Any:
     """The kind of what was cut out of a cell: one for all kinds of the cell that have it."""
     try:
-        built = build(piece.trace, piece.own)
+        built = build(piece.trace)
     except NotBatchable as refusal:
         return str(refusal)
     program = built.program
@@ -350,23 +349,23 @@ def _overlap(one: Any, other: Any) -> bool:
     return True
 
 
-def structure_of(structure: Any, places: list[int]) -> Any:
+def structure_of(structure: Any, results: Sequence[int]) -> Any:
     """The structure of what a call returns as kinds have it: None for one tensor, and `tuple` for a tuple of them."""
-    flat = type(structure) is tuple and list(structure) == list(range(len(places)))
+    flat = type(structure) is tuple and list(structure) == list(range(len(results)))
     return None if structure == 0 else tuple if flat else structure
 
 
-def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws: bool) -> Kind | str:
-    shape = structure_of(structure, places)
+def _kind_of(cell: Cell, trace: Trace, structure: Any, draws: bool) -> Kind | str:
+    shape = structure_of(structure, trace.results)
     if not trace.operands:
         return ALL_CONSTANT
     try:
-        built = build(trace, places, len(trace.ops) < _LONG or not captures_whole())
+        built = build(trace, len(trace.ops) < _LONG or not captures_whole())
     except NotBatchable as refusal:
         if not cell.operator:
             return str(refusal)
-        outputs, rows = lay_out([trace.shapes[position] for position in places], trace.device)
-        lone = Lone(trace, places, [output.spec for output in outputs])
+        outputs, rows = lay_out(trace.shaped_results(), trace.device)
+        lone = Lone(trace, [output.spec for output in outputs])
         kind = Kind(
             cell.name,
             trace.operands,
@@ -389,7 +388,7 @@ def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws:
         not draws,
         operator=cell.operator,
         poly=built.poly,
-        sum_of=_terms(trace, places) if cell.operator and built.outputs[0].spec is trace.operands[0] else 0,
+        sum_of=_terms(trace) if cell.operator and built.outputs[0].spec is trace.operands[0] else 0,
         structure=shape,
         work=work_of(trace, built.program.operators),
     )
@@ -397,14 +396,14 @@ def _kind_of(cell: Cell, trace: Trace, places: list[int], structure: Any, draws:
     return kind
 
 
-def _terms(trace: Trace, places: list[int]) -> int:
+def _terms(trace: Trace) -> int:
     """Counts the arrays of equal spec that an operator adds up, if it does nothing else; 0 for others."""
     if len(trace.ops) != 1 or trace.ops[0].name != "add.Tensor" or len(trace.operands) != 2 or trace.consts:
         return 0
     (op,) = trace.ops
     first, second = trace.operands
     plain = dict(op.attrs).get("alpha", 1) == 1 and sorted(op.inputs) == [0, 1]
-    return 2 if plain and first is second and first.dtype != "bool" and op.outputs == tuple(places) else 0
+    return 2 if plain and first is second and first.dtype != "bool" and op.outputs == trace.results else 0
 
 
 def _join_family(cell: Cell, kind: Kind) -> None:

@@ -11,11 +11,11 @@ from gluonjit.engines.torch.kinds import MADE
 from gluonjit.engines.torch.operands import leaf
 from gluonjit.engines.torch.program import Batched
 from gluonjit.engines.torch.rules.values import OperatorCall, Val, Writer
-from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Output, Spec, Value, intern_spec
 from gluonjit.graph.references import same_rows
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.program.trace import Operand, TraceBuilder
 
 
 def laid(batch: Batch, value: Value, spec: Spec) -> Value | None:
@@ -45,13 +45,13 @@ def laid_out(tensor: Any, mode: str) -> Any:
 def _kind(call: Call) -> Kind:
     (before,) = [value.spec for value in call.values]
     after = intern_spec(before.shape, before.dtype, before.device, call.args[1])
-    trace = Trace([before])
-    trace.shapes.append((after.shape, after.dtype))
-    trace.ops.append(TraceOp("view.default", (("self", Operand(0)), ("size", after.shape)), (0,), (1,)))
+    builder = TraceBuilder([before])
+    attrs = (("self", Operand(0)), ("size", after.shape))
+    trace = builder.finish(builder.op("view.default", attrs, [0], [(after.shape, after.dtype)]))
     writer = Writer(1)
     val = Val(0, before.shape, before.dtype, before.rows, before.row_shape)
     found = OperatorCall("laid_out", None, {}, [], writer).form(val, after.rows, after.row_shape)
-    program = Batched(trace, (1,), writer, 1, [found.slot])
+    program = Batched(trace, writer, 1, [found.slot])
     program.fused = "its rows lie otherwise than is natural"
     outputs = (Output(after, 0),)
     return Kind("view", (before,), outputs, after.rows, program, operator=True, work=work_of(trace, 1))

@@ -15,10 +15,9 @@ from weakref import WeakKeyDictionary, ref
 import torch
 
 from gluonjit.engines.torch.buffers import is_written
-from gluonjit.engines.torch.cell import Call, Cell
+from gluonjit.engines.torch.cell import Call, Cell, TraceFindings
 from gluonjit.engines.torch.effects import PARTS, PLAIN, constants_of
 from gluonjit.engines.torch.structure import RESULTS, Written
-from gluonjit.engines.torch.trace import TraceFindings
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.guards.facts import Fact, alike, is_plain
 from gluonjit.hybrid.capture.guards.variants import Variant
@@ -180,16 +179,16 @@ def _take(call: Call, variant: Variant, pairs: Pairs) -> bool:
     try:
         facts = tuple([_there(fact, pairs) for fact in variant.facts])
         kept = tuple(map(pairs.of, variant.kept))
-        consts = [(position, pairs.of(tensor)) for position, tensor in found.trace.consts]
+        consts = [pairs.of(tensor) for tensor in found.trace.consts]
         structure = found.structure
         if structure.__class__ is Written:
             structure = structure.of_others(pairs.of)
     except KeyError:
         return False
-    if not all(fact.holds() for fact in facts) or not _are_constant(call, [tensor for _, tensor in consts], facts):
+    if not all(fact.holds() for fact in facts) or not _are_constant(call, consts, facts):
         return False
     call.noted.facts, call.noted.kept = facts, kept
-    call.noted.traced = found._replace(trace=found.trace.with_weights(consts), structure=structure)
+    call.noted.traced = found._replace(trace=found.trace.with_consts(consts), structure=structure)
     return True
 
 

@@ -16,13 +16,13 @@ from gluonjit.engines.torch.cell import Call, Cell
 from gluonjit.engines.torch.effects import PLAIN, constants_of
 from gluonjit.engines.torch.hooked import autocast, original_function_apply
 from gluonjit.engines.torch.program import Lone, lay_out
-from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Spec
 from gluonjit.hybrid.capture.guards.facts import DEFAULTS, is_plain
 from gluonjit.hybrid.capture.guards.owners import USER, owner_of_module
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.program.trace import NeedsValue
 
 _LONE = "it is a torch.autograd.Function, whose backward pass is the program's own"
 _MOST = 1024
@@ -92,7 +92,7 @@ class LoneFunction(Lone):
     def __init__(
         self, function: Any, given: Sequence[Any], weights: Sequence[Any], traced: Any, outputs: Sequence[Spec]
     ) -> None:
-        super().__init__(traced.trace, traced.places, outputs)
+        super().__init__(traced.trace, outputs)
         self.function, self._given = function, given
         self.consts = list(weights)
         self.learns = True
@@ -119,7 +119,7 @@ def lone_kind(call: Call) -> Kind:
         else:
             given.append((True, sum(each[0] is True for each in given)))
     trace = traced.trace
-    outputs, rows = lay_out([trace.shapes[position] for position in traced.places], trace.device)
+    outputs, rows = lay_out(trace.shaped_results(), trace.device)
     program = LoneFunction(call.run.function, given, weights, traced, [output.spec for output in outputs])  # type: ignore[attr-defined]
     flat = type(traced.structure) is tuple
     return Kind(

@@ -12,16 +12,17 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.arrays import LEARNABLE, device_named, dtype_named
+from gluonjit.engines.torch.aten import WITHOUT_HISTORY
 from gluonjit.engines.torch.hooked import applied
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete, current
 from gluonjit.engines.torch.program import program_of
-from gluonjit.engines.torch.trace import WITHOUT_HISTORY, Trace
 from gluonjit.graph import Graph, Kind, Value
 from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.reading import node_at
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.program.trace import Trace
 
 _SPLITTING = {
     getattr(place, name)
@@ -159,7 +160,7 @@ def _used(kind: Kind, output: int) -> tuple[set[int] | None, list[Any]]:
         split = [] if kind.split is None else [program_of(product) for _, product in kind.split.products]
         return None, [tensor for each in (program, *split) for tensor in each.consts]
     reached = _reached(program.trace, program.results[output])
-    weights = [tensor for position, tensor in program.trace.consts if position in reached]
+    weights = [tensor for position, tensor in program.trace.constants() if position in reached]
     return {k for k in reached if k < len(kind.operands)}, weights
 
 

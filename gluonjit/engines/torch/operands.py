@@ -13,7 +13,6 @@ from gluonjit.engines.torch.held import Held, recorded, version_of
 from gluonjit.engines.torch.hooked import above, plain
 from gluonjit.engines.torch.lookups import host_rows
 from gluonjit.engines.torch.targets import WRITES
-from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.traced_tensors import TraceTensor
 from gluonjit.engines.torch.waiting import WAITING, Running
 from gluonjit.graph import Value, intern_spec
@@ -23,6 +22,7 @@ from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.program.trace import NeedsValue
 
 
 class NotAnOperand(Exception):

@@ -7,8 +7,8 @@ from typing import Any
 
 from gluonjit.engines.torch.program import Batched
 from gluonjit.engines.torch.rules.values import Writer
-from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 from gluonjit.graph import Kind, Spec, Work, intern_spec, outputs_of
+from gluonjit.program.trace import Operand, TraceBuilder
 
 _kinds: dict[Any, Kind] = {}
 _MOST_KINDS = 4096
@@ -32,13 +32,12 @@ def _make_sum(spec: Spec, count: int) -> Kind:
     def total(rows: Any) -> Any:
         return rows.view(-1, count, spec.rows, *rest).sum(1).reshape(-1, *rest)
 
-    trace = Trace([stacked])
-    trace.shapes.append((spec.shape, spec.dtype))
+    builder = TraceBuilder([stacked])
     attrs = (("self", Operand(0)), ("dim", (0,)))
-    trace.ops.append(TraceOp("sum.dim_IntList", attrs, (0,), (1,)))
+    trace = builder.finish(builder.op("sum.dim_IntList", attrs, [0], [(spec.shape, spec.dtype)]))
     writer = Writer(1)
     finals = writer.emit(total, [0], f"sum of {count} times {spec}")
-    program = Batched(trace, (1,), writer, 1, finals)
+    program = Batched(trace, writer, 1, finals)
     outputs, rows = outputs_of([spec])
     work = Work(1, float(prod(stacked.shape)), stacked.bytes + spec.bytes)
     return Kind(f"add_n of {count}", (stacked,), outputs, rows, program, sum_of=count, work=work)

@@ -32,11 +32,11 @@ from gluonjit.engines.torch.recurrent import WHOLE
 from gluonjit.engines.torch.references import REFERENCES, keep_shown
 from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
 from gluonjit.engines.torch.targets import target_of
-from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.writes import concrete_item, lent, opened, write, write_now
 from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.program.trace import NeedsValue
 
 _CASTING = {getattr(torch.Tensor, name) for name in ("long", "int", "bool", "byte", "float", "double", "type", "to")}
 _DETACHING = {torch.detach, torch.Tensor.detach, DATA}

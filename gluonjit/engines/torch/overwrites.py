@@ -132,7 +132,7 @@ def _is_view(kind: Kind) -> bool:
     found = _known.get(program)
     if found is None:
         ops = program.trace.ops
-        found = _known[program] = kind.name == ENTRY or (ops != [] and all(op.name in _VIEWS for op in ops))
+        found = _known[program] = kind.name == ENTRY or (bool(ops) and all(op.name in _VIEWS for op in ops))
     return found
 
 

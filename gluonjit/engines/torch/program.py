@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import torch
 
 from gluonjit.engines.torch.arrays import device_named
+from gluonjit.engines.torch.aten import WITHOUT_HISTORY
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.rules.examples import Examples
 from gluonjit.engines.torch.rules.table import batch_op, draws, may_draw, operator_named
 from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, OperatorCall, Val, Writer
-from gluonjit.engines.torch.trace import Operand, Trace, TraceOp, placed
 from gluonjit.graph import (
     BatchedProgram,
     Group,
@@ -29,14 +29,16 @@ from gluonjit.graph import (
 )
 from gluonjit.hybrid.capture.variadic.program import Variadic
 from gluonjit.hybrid.capture.variadic.roles import Roles
+from gluonjit.program.trace import Trace, TraceOp, placed
 
 
 class Program(BatchedProgram):
     """A program that runs the nodes of a step.
 
-    trace, results: what it was made from; text: what it does: programs of one text and the same constants are one;
-    learns: whether gradients can come to its results; wide: which results have any number of rows a node, none where
-    empty; variadic: what it was made from instead, for any number of children; kept: what it saves for backward.
+    trace: what it was made from; results: of that, none where it is for any number of children; text: what it does:
+    programs of one text and the same constants are one; learns: whether gradients can come to its results; wide: which
+    results have any number of rows a node, none where empty; variadic: what it was made from instead, for any number of
+    children; kept: what it saves for backward.
     """
 
     text: Any = None
@@ -44,18 +46,18 @@ class Program(BatchedProgram):
     variadic: tuple[Variadic, Roles] | None = None
     by_length = False
 
-    def __init__(self, trace: Trace, results: Sequence[int], operators: int) -> None:
+    def __init__(self, trace: Trace, operators: int) -> None:
         self.trace = trace
-        self.results = tuple(results)
-        self.consts = [tensor for _, tensor in trace.consts]
+        self.results = trace.results
+        self.consts = list(trace.consts)
         self.operators = operators
-        self.learns = trace.learns(results)
+        self.learns = _learns(trace)
         self.kept: dict[Any, tuple[frozenset[int], frozenset[int]]] = {}  # by what learns
 
     def again(self, trace: Trace) -> Program:
         """The same program for a trace that differs from its own in weights alone."""
         found = copy(self)
-        Program.__init__(found, trace, self.results, self.operators)
+        Program.__init__(found, trace, self.operators)
         found.fused = None
         return found
 
@@ -67,7 +69,16 @@ class Program(BatchedProgram):
 
     def alone(self, operands: Sequence[Any], consts: Sequence[Any]) -> Sequence[Any]:
         """The results of one node, operator by operator."""
-        return interpret(self.trace, self.results, operands, consts)
+        return interpret(self.trace, operands, consts)
+
+
+def _learns(trace: Trace) -> bool:
+    """Tells whether gradients can come to any result: not to what is detached, say."""
+    quiet: set[int] = set()
+    for op in trace.ops:
+        if op.name in WITHOUT_HISTORY or quiet.issuperset(op.inputs):
+            quiet.update(op.outputs)
+    return not quiet.issuperset(trace.results)
 
 
 def program_of(kind: Kind) -> Program:
@@ -79,16 +90,8 @@ def program_of(kind: Kind) -> Program:
 class Batched(Program):
     """A program for any number of nodes, as a function of Python that calls operators."""
 
-    def __init__(
-        self,
-        trace: Trace,
-        results: Sequence[int],
-        writer: Writer,
-        operands: int,
-        finals: Sequence[int],
-        besides: int = 0,
-    ) -> None:
-        super().__init__(trace, results, len(writer.code))
+    def __init__(self, trace: Trace, writer: Writer, operands: int, finals: Sequence[int], besides: int = 0) -> None:
+        super().__init__(trace, len(writer.code))
         self.text = (tuple([(step.text, step.inputs, step.outputs) for step in writer.code]), tuple(finals))
         self.function = compiled(writer.code, range(operands + len(self.consts) + besides), finals)
 
@@ -123,8 +126,8 @@ def compiled(code: Sequence[Instruction], inputs: Sequence[int], finals: Sequenc
 class Lone(Program):
     """A traced program run node by node, for what cannot be batched."""
 
-    def __init__(self, trace: Trace, results: Sequence[int], outputs: Sequence[Spec]) -> None:
-        super().__init__(trace, results, max(len(trace.ops), 1))
+    def __init__(self, trace: Trace, outputs: Sequence[Spec]) -> None:
+        super().__init__(trace, max(len(trace.ops), 1))
         self._outputs = outputs
 
     def __call__(
@@ -139,25 +142,16 @@ class Lone(Program):
         return [join(spec, parts) for spec, parts in zip(self._outputs, pieces)]
 
 
-def interpret(trace: Trace, results: Sequence[int], operands: Sequence[Any], consts: Sequence[Any]) -> list[Any]:
+def interpret(trace: Trace, operands: Sequence[Any], consts: Sequence[Any]) -> list[Any]:
     """Runs a trace, operator by operator, on one sample's tensors."""
-    known: dict[int, Any] = dict(enumerate(operands))
-    known.update((position, tensor) for (position, _), tensor in zip(trace.consts, consts))
-    for op in trace.ops:
-        known.update(zip(op.outputs, run_operator(op, [known[position] for position in op.inputs])))
-    return [known[position] for position in results]
+    found: list[Any] = trace.run(run_operator, operands, consts)
+    return found
 
 
 def run_operator(op: TraceOp, inputs: Sequence[Any]) -> Sequence[Any]:
     """The results of an operator of a trace on one sample's tensors."""
-    found = operator_named(op.name)(**{name: _given(value, inputs) for name, value in op.attrs})
+    found = operator_named(op.name)(**{name: placed(value, inputs, list) for name, value in op.attrs})
     return found if isinstance(found, (list, tuple)) else (found,)
-
-
-def _given(value: Any, inputs: Sequence[Any]) -> Any:
-    if value.__class__ is Operand:
-        return inputs[value]
-    return [_given(item, inputs) for item in value] if isinstance(value, tuple) else value
 
 
 def piece(chunk: Any, spec: Spec, row: int) -> Any:
@@ -192,54 +186,41 @@ class Built(NamedTuple):
     poly: bool
 
 
-def pruned(trace: Trace, results: Sequence[int]) -> Trace:
-    """The trace without operators and constants that no result needs."""
-    wanted = set(results)
-    ops: list[TraceOp] = []
-    for op in reversed(trace.ops):
-        if wanted.intersection(op.outputs):
-            wanted.update(op.inputs)
-            ops.append(op)
-    found = Trace(trace.operands)
-    found.device, found.shapes = trace.device, trace.shapes
-    found.consts = [(position, tensor) for position, tensor in trace.consts if position in wanted]
-    found.ops = ops[::-1]
-    return found
-
-
-def build(trace: Trace, results: Sequence[int], of_any_rows: bool = True) -> Built:
+def build(trace: Trace, of_any_rows: bool = True) -> Built:
     """The batched program of a trace, for any number of rows if that is possible. Raises NotBatchable."""
-    known: Built | None = trace.built.get(tuple(results))
+    known: Built | None = trace.built.get("batched")
     if known is not None:
         return known._replace(program=known.program.again(trace))
-    found = _new(trace, results, of_any_rows)
-    trace.built[tuple(results)] = found._replace(program=found.program.again(trace.with_weights([])))
+    found = _new(trace, of_any_rows)
+    bare = copy(found.program)
+    del bare.trace, bare.consts  # it keeps no weights alive
+    trace.built["batched"] = found._replace(program=bare)
     return found
 
 
-def _new(trace: Trace, results: Sequence[int], of_any_rows: bool) -> Built:
+def _new(trace: Trace, of_any_rows: bool) -> Built:
     if not trace.operands:
         raise NotBatchable("it has no tensor operands")
     if of_any_rows and len({spec.rows for spec in trace.operands if spec.mode == "rows"}) == 1:
         try:
-            return _build(trace, results, True)
+            return _build(trace, True)
         except NotBatchable:  # then for this number of rows, or the reason is another
             pass
-    return _build(trace, results, False)
+    return _build(trace, False)
 
 
-def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
+def _build(trace: Trace, poly: bool) -> Built:
     count = len(trace.operands)
     examples = Examples(trace.device, [size for shape, _ in trace.shapes for size in shape])
-    used = {position for op in trace.ops for position in op.inputs}.union(results)
+    used = trace.used()
     writer = Writer(count + len(trace.consts), examples.run)
     with checking(trace.device, trace.ops):
         values = operand_values(trace, operand_groups(trace.operands, poly), poly)
         for val in values.values():
             examples.add(val)
-        for number, (position, tensor) in enumerate(trace.consts):
+        for position, tensor in trace.constants():
             shape, dtype = trace.shapes[position]
-            values[position] = Val(count + number, shape, dtype, None, shape)
+            values[position] = Val(position, shape, dtype, None, shape)
             examples.add(values[position], tensor)
         for op in trace.ops:
             examples.operator = op.name
@@ -247,10 +228,10 @@ def _build(trace: Trace, results: Sequence[int], poly: bool) -> Built:
             shaped = [trace.shapes[position] for position in op.outputs]
             examples.check(found, shaped, [position in used for position in op.outputs])
         examples.operator = "a result"
-        finals = [stored(values[position], writer) for position in results]
+        finals = [stored(values[position], writer) for position in trace.results]
     wide = tuple([val.lead == ANY for val in finals])
-    outputs, rows = lay_out([trace.shapes[position] for position in results], trace.device, wide)
-    program = Batched(trace, results, writer, count, [val.slot for val in finals])
+    outputs, rows = lay_out(trace.shaped_results(), trace.device, wide)
+    program = Batched(trace, writer, count, [val.slot for val in finals])
     program.wide = wide
     return Built(program, outputs, rows, poly)
 

@@ -12,7 +12,9 @@ import torch
 from gluonjit.engines.torch.arrays import INDICES, device_named
 from gluonjit.engines.torch.aten import (
     COPIED,
+    FILLED,
     WITHOUT_DERIVATIVE,
+    WITHOUT_HISTORY,
     functional,
     keeps_statistics,
     operator_of,
@@ -25,13 +27,13 @@ from gluonjit.engines.torch.recurrent import kept_whole
 from gluonjit.engines.torch.rules.linear import CHECKING, MATRICES
 from gluonjit.engines.torch.rules.table import draws
 from gluonjit.engines.torch.rules.values import regular
-from gluonjit.engines.torch.trace import FILLED, WITHOUT_HISTORY, NeedsValue, Operand, Trace, TraceOp
 from gluonjit.engines.torch.traced_numbers import KnownNumbers
 from gluonjit.engines.torch.traced_tensors import TraceTensor
 from gluonjit.engines.torch.traced_writes import Writes
 from gluonjit.hybrid.capture.guards.interrupts import watch
 from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.program.trace import NeedsValue, Operand, TraceBuilder, TraceOp
 
 _FEW = 8  # writes to a tensor that are recorded, though all that it holds is known
 
@@ -178,7 +180,7 @@ class Tracer(KnownNumbers, Writes):
 
 
 @contextmanager
-def recording(trace: Trace, constant: Callable[[Any], bool], taped: bool = False) -> Iterator[Tracer]:
+def recording(trace: TraceBuilder, constant: Callable[[Any], bool], taped: bool = False) -> Iterator[Tracer]:
     """Operators called in this region are recorded in `trace`, and none runs.
 
     taped: whether gradients go through any operand.

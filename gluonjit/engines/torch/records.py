@@ -298,7 +298,7 @@ def _kind(call: Call) -> Kind | str:
     traced = call.noted.traced
     if traced is None or not call.cell.joins:
         return make_kind(call)
-    structure = structure_of(traced.structure, traced.places)
+    structure = structure_of(traced.structure, traced.trace.results)
     made: Kind | str | None = of_other_lengths(call, traced, structure)
     if made is None and unrolls(call):
         made = call.cell.never = UNROLLED
@@ -341,9 +341,9 @@ def _note_lookup(cell: Cell, kind: Kind, owner: Any) -> None:
     if len(trace.ops) != 1 or trace.ops[0].name != "embedding.default" or len(trace.consts) != 1:
         return
     (op,) = trace.ops
-    if op.inputs == (trace.consts[0][0], 0) and len(trace.operands) == 1 and kind.structure is None:
+    if op.inputs == (1, 0) and len(trace.operands) == 1 and kind.structure is None:
         attrs = tuple([(name, value) for name, value in op.attrs if name not in ("weight", "indices")])
-        cell.lookup = (trace.consts[0][1], attrs, _nothing if owner is None else ref(owner))
+        cell.lookup = (trace.consts[0], attrs, _nothing if owner is None else ref(owner))
 
 
 def _nothing() -> None:

@@ -10,7 +10,7 @@ import torch
 from gluonjit.engines.torch.arrays import LEARNABLE, dtype_named, on_host
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.rules.table import operator_named
-from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
+from gluonjit.program.trace import Trace, TraceBuilder, TraceOp, placed
 
 Write = tuple[int, int, int, set[int], bool]
 
@@ -20,20 +20,19 @@ def saved_values(program: Any, learned: tuple[bool, ...]) -> tuple[frozenset[int
     key = learned, tuple([tensor.requires_grad for tensor in program.consts])
     found: tuple[frozenset[int], frozenset[int]] | None = program.kept.get(key)
     if found is None:
-        found = program.kept[key] = _saved_values(program.trace, program.results, program.consts, learned)
+        found = program.kept[key] = _saved_values(program, learned)
     return found
 
 
-def _saved_values(
-    trace: Trace, results: Sequence[int], consts: Sequence[Any], learned: tuple[bool, ...]
-) -> tuple[frozenset[int], frozenset[int]]:
+def _saved_values(program: Any, learned: tuple[bool, ...]) -> tuple[frozenset[int], frozenset[int]]:
+    trace: Trace = program.trace
     tensors: dict[int, Any] = {}
     saved: set[int] = set()
     with plain(True):
         try:
             for position, spec in enumerate(trace.operands):
                 tensors[position] = _leaf(torch.zeros(spec.shape, dtype=dtype_named(spec.dtype)), learned[position])
-            for (position, _), tensor in zip(trace.consts, consts):
+            for position, tensor in enumerate(program.consts, len(trace.operands)):
                 tensors[position] = _leaf(on_host(tensor), tensor.requires_grad)
             for op in trace.ops:
                 saved.update(map(_memory, [tensors[position] for position in saved_by(op, tensors)]))
@@ -41,7 +40,7 @@ def _saved_values(
             return frozenset(), frozenset()
     return (
         frozenset([k for k in range(len(trace.operands)) if _memory(tensors[k]) in saved]),
-        frozenset([k for k, position in enumerate(results) if _memory(tensors[position]) in saved]),
+        frozenset([k for k, position in enumerate(program.results) if _memory(tensors[position]) in saved]),
     )
 
 
@@ -62,7 +61,7 @@ def saved_by(op: TraceOp, known: dict[int, Any]) -> set[int]:
 
 
 def overwritten(
-    trace: Trace,
+    trace: TraceBuilder,
     likes: Sequence[Any],
     learned: Callable[[int], bool | None],
     writes: Sequence[Write],
@@ -77,9 +76,7 @@ def overwritten(
     known: dict[int, Any] = {}
     with plain(True):
         try:
-            for position in range(len(trace.operands)):
-                known[position] = _leaf(likes[position], learned(position))
-            for position, _ in trace.consts:
+            for position in (*range(len(trace.operands)), *trace.consts):
                 known[position] = _leaf(likes[position], learned(position))
             for number, op in enumerate(trace.ops[: writes[-1][1]]):
                 if _loses(number, op, known, writes):
@@ -89,7 +86,7 @@ def overwritten(
     return False
 
 
-def _may_be_overwritten(trace: Trace, likes: Sequence[Any], writes: Sequence[Write]) -> bool:
+def _may_be_overwritten(trace: TraceBuilder, likes: Sequence[Any], writes: Sequence[Write]) -> bool:
     """Tells whether that may be, from those operators alone that use the memory, as if they were given what learns."""
     if not writes:
         return False
@@ -127,11 +124,7 @@ def _leaf(like: Any, learned: bool | None) -> Any:
 
 
 def _given(value: Any, inputs: Sequence[Any]) -> Any:
-    if value.__class__ is Operand:
-        return inputs[value]
-    if isinstance(value, torch.device):
-        return torch.device("cpu")  # where all of it is asked
-    return [_given(item, inputs) for item in value] if isinstance(value, tuple) else value
+    return torch.device("cpu") if isinstance(value, torch.device) else placed(value, inputs, list)  # all is asked there
 
 
 def _memory(tensor: Any) -> int:

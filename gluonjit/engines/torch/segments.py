@@ -22,11 +22,11 @@ from gluonjit.engines.torch.lookups import begin_wholes, wholes
 from gluonjit.engines.torch.operands import NotAnOperand, value_of
 from gluonjit.engines.torch.program import Batched, program_of
 from gluonjit.engines.torch.rules.values import Writer
-from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Output, Spec, Value, intern_spec
 from gluonjit.graph.entries import into
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.program.trace import Operand, TraceBuilder
 
 
 def _spread(index: Any, source: Any) -> Any:
@@ -99,13 +99,12 @@ def _program(specs: tuple[Spec, ...], way: str, settings: list[Any]) -> Batched:
         before = (rows.cumsum(0) - rows).repeat_interleave(counts)
         return run(given, index + before, source, *settings)
 
-    trace = Trace(specs)
-    trace.shapes.append((base.shape, base.dtype))
+    builder = TraceBuilder(specs)
     name = f"{way}.{'two' if way == 'scatter_reduce' else 'default'}"
-    trace.ops.append(TraceOp(name, tuple(attrs), (0, 2, 1), (5,)))
+    trace = builder.finish(builder.op(name, tuple(attrs), [0, 2, 1], [(base.shape, base.dtype)]))
     writer = Writer(5)
     finals = writer.emit(all_nodes, [0, 1, 2, 3, 4], f"{way} of rows {base.row_shape} {base.dtype} {settings}")
-    program = Batched(trace, (5,), writer, 5, finals)
+    program = Batched(trace, writer, 5, finals)
     program.wide = (True,)
     return program
 

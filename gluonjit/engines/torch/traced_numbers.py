@@ -10,10 +10,10 @@ import torch
 from gluonjit.engines.torch.aten import (
     operator_of,
 )
-from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.traced_tensors import Positions, TraceTensor
 from gluonjit.engines.torch.views import detaches
 from gluonjit.hybrid.capture.structure import items_of, map_structure
+from gluonjit.program.trace import NeedsValue
 
 _UNFILLED = {torch.ops.aten.empty, torch.ops.aten.empty_strided}
 _MANY = 2  # times as many rows as there are indices

@@ -9,9 +9,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gluonjit.engines.torch.arrays import LEARNABLE, device_named, dtype_named, name_of_dtype, on_host, spec_of
+from gluonjit.engines.torch.aten import DETACH
 from gluonjit.engines.torch.hooked import REQUIRES_GRAD, make_wrapper
-from gluonjit.engines.torch.trace import DETACH, Loops, NeedsValue, Operand, Trace, TraceOp
+from gluonjit.engines.torch.loops import Loops
 from gluonjit.hybrid.capture.guards.facts import SLOT, Fact
+from gluonjit.program.trace import NeedsValue, Operand, TraceBuilder, TraceOp
 
 _NONE: frozenset[int] = frozenset()
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -73,7 +75,7 @@ class Positions(TorchDispatchMode):  # type: ignore[misc]
     `constant(tensor)` says whether a tensor from outside is the same in every call, as a parameter is.
     """
 
-    def __init__(self, trace: Trace, constant: Callable[[Any], bool], taped: bool) -> None:
+    def __init__(self, trace: TraceBuilder, constant: Callable[[Any], bool], taped: bool) -> None:
         super().__init__()
         self.trace = trace
         self.draws = False
@@ -155,7 +157,7 @@ class Positions(TorchDispatchMode):  # type: ignore[misc]
 
     def flags(self) -> Iterator[Fact]:
         """The weights by which decisions went, and whether each learns."""
-        for position, tensor in self.trace.consts:
+        for position, tensor in self.trace.consts.items():
             if position in self._asked:
                 yield Fact(SLOT, tensor, REQUIRES_GRAD, tensor.requires_grad, "which of its weights require gradients")
 
@@ -198,14 +200,13 @@ class Positions(TorchDispatchMode):  # type: ignore[misc]
         self._learned[position] = self.learns and tensor.requires_grad
         if self.learns:
             self._through[position] = frozenset((position,))
-        self.trace.consts.append((position, tensor))
+        self.trace.consts[position] = tensor
         self.loops.add_constant(position, tensor)
         return position
 
     def _new(self, like: Any) -> int:
         self._shapes.append(like)
-        self.trace.shapes.append((tuple(like.shape), name_of_dtype(like.dtype)))
-        return len(self._shapes) - 1
+        return self.trace.value((tuple(like.shape), name_of_dtype(like.dtype)))
 
     def _detached(self, position: int) -> int:
         return self._added(DETACH, position)

@@ -14,10 +14,10 @@ from gluonjit.engines.torch.aten import (
 )
 from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.saved import Write, overwritten
-from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.traced_tensors import Positions, TraceTensor
 from gluonjit.engines.torch.views import ViewStep, detaches, through
 from gluonjit.hybrid.capture.structure import items_of
+from gluonjit.program.trace import NeedsValue
 
 
 class Writes(Positions):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gluonjit.engines.torch.trace import NeedsValue
+from gluonjit.program.trace import NeedsValue
 
 
 class ViewStep(NamedTuple):

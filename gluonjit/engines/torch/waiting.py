@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.program.trace import NeedsValue
 
 WAITING = "it reads running statistics that pending calls update"
 """Why a call is no node."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import prod
 
 from gluonjit.analysis.costs.work import Shapes, traced_work
-from gluonjit.engines.torch.trace import RECURRENT, Trace
+from gluonjit.engines.torch.rules.recurrent import RECURRENT
 from gluonjit.graph import Work
+from gluonjit.program.trace import Trace
 
 _PRODUCTS = {
     "mm.default": 1,

@@ -27,7 +27,6 @@ from gluonjit.engines.torch.overwrites import note_write, note_written_result
 from gluonjit.engines.torch.records import NotOneNode, noting
 from gluonjit.engines.torch.replacing import replaced
 from gluonjit.engines.torch.targets import WRITES
-from gluonjit.engines.torch.trace import NeedsValue
 from gluonjit.engines.torch.traced_tensors import TraceTensor
 from gluonjit.graph import Value
 from gluonjit.hybrid.capture.reuse import refuse
@@ -35,6 +34,7 @@ from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.program.trace import NeedsValue
 
 _MOST = 4096
 _RESHAPING = set(

@@ -9,7 +9,6 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.program import Built, current, program_of
 from gluonjit.engines.mxnet.rules.values import NotBatchable
-from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.engines.mxnet.variadic.building import build_variadic
 from gluonjit.engines.mxnet.variadic.checking import agrees
 from gluonjit.engines.mxnet.variadic.dialect import MXNetDialect
@@ -20,6 +19,7 @@ from gluonjit.hybrid.capture.variadic.program import Variadic
 from gluonjit.hybrid.capture.variadic.reading import Dialect
 from gluonjit.hybrid.capture.variadic.roles import Roles
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.program.trace import Trace
 
 __all__ = ["TracedKind", "join"]
 

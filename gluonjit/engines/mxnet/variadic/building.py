@@ -12,9 +12,9 @@ from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
 from gluonjit.engines.mxnet.rules.symbols import apply
 from gluonjit.engines.mxnet.rules.table import RULES, batch_op
 from gluonjit.engines.mxnet.rules.values import NotBatchable, Val
-from gluonjit.engines.mxnet.trace import Trace
 from gluonjit.graph import Spec, operand_groups
-from gluonjit.hybrid.capture.variadic.program import ADD_UP, GATHER_UP, SPREAD, Variadic, VariadicOp
+from gluonjit.hybrid.capture.variadic.program import ADD_UP, GATHER_UP, SPREAD, Variadic
+from gluonjit.program.trace import Trace, TraceOp
 
 
 def build_variadic(
@@ -70,7 +70,7 @@ def _operands(variadic: Variadic, operands: Sequence[Spec], children: Sequence[t
     return values
 
 
-def _apply(variadic: Variadic, op: VariadicOp, values: dict[int, Val], training: bool) -> bool:
+def _apply(variadic: Variadic, op: TraceOp, values: dict[int, Val], training: bool) -> bool:
     """Emits an operator; returns whether it may fail when it runs."""
     name, attrs = op.name, dict(op.attrs)
     if name == ADD_UP:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from gluonjit.engines.mxnet.hooked import Attrs
 from gluonjit.engines.mxnet.rules.symbols import canonical
-from gluonjit.engines.mxnet.trace import Trace, TraceOp
 from gluonjit.hybrid.capture.variadic.reading import Domain, Known, Listed, Sum, Value, terms_of
-from gluonjit.hybrid.capture.variadic.roles import Shaped
+from gluonjit.program.trace import Shaped, Trace, TraceOp
 
 _ADDITIONS = {"add_n", "elemwise_add", "_plus", "broadcast_add", "_npi_add"}
 _COUNTS = {"num_args"}
@@ -26,7 +24,7 @@ class MXNetDialect:
         return canonical(op.name), attrs
 
     def folded(
-        self, op: TraceOp, trace: Any, known: Mapping[int, Known], value: Value, domain: Domain
+        self, op: TraceOp, trace: Trace, known: Mapping[int, Known], value: Value, domain: Domain
     ) -> list[Known] | None:
         """A longer sum, the same value, or values side by side."""
         found = _folded(op, trace, known, value)

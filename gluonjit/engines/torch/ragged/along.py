@@ -18,7 +18,7 @@ from gluonjit.engines.torch.rules import losses
 from gluonjit.engines.torch.rules.shapes import axis as counted
 from gluonjit.engines.torch.rules.table import operator_named
 from gluonjit.engines.torch.rules.values import NotBatchable, Shape
-from gluonjit.engines.torch.trace import Operand, TraceOp, placed
+from gluonjit.program.trace import Operand, TraceOp, placed
 
 _FILLS: dict[str, Any] = {
     **dict.fromkeys(("sum.dim_IntList", "sum.default", "mean.dim", "mean.default", "linalg_vector_norm.default"), 0.0),

@@ -7,7 +7,7 @@ part of that member's trace.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
+from dataclasses import replace
 from functools import cached_property, partial
 from math import prod
 from typing import Any
@@ -23,8 +23,8 @@ from gluonjit.engines.torch.ragged.packing import Packer, in_front
 from gluonjit.engines.torch.ragged.padding import PaddedProgram
 from gluonjit.engines.torch.ragged.stages import LengthStage, Packed, RowStage, Source
 from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, OperatorCall, Val, Writer
-from gluonjit.engines.torch.trace import Trace, renumbered
 from gluonjit.graph import intern_spec, mode_of, operand_groups
+from gluonjit.program.trace import Trace
 
 
 class Stages:
@@ -43,7 +43,7 @@ class Stages:
         self.stages: list[RowStage | LengthStage] = []
         trace = form.trace
         count = len(trace.operands)
-        self.weights = [position for position, _ in trace.consts if position not in form.own]
+        self.weights = [position for position, _ in trace.constants() if position not in form.own]
         self._writer = Writer(count + len(self.weights))
         self.owners: dict[int, int] = {}
         self.sizes: dict[int, int] = {}
@@ -76,7 +76,7 @@ class Stages:
     def key(self, stage: LengthStage, trace: Trace, lengths: Sequence[int]) -> Any:
         """The key of the program of a stage for a member: members with equal ones run alike."""
         numbers = [repr(trace.ops[place].attrs) for place in stage.numbered]
-        own = [id(tensor) for position, tensor in trace.consts if position in stage.own]  # which the program keeps
+        own = [id(tensor) for position, tensor in trace.constants() if position in stage.own]  # which the program keeps
         return (stage.number, *[lengths[length] for length in stage.lengths], *numbers, *own)
 
     def program(self, stage: LengthStage, trace: Trace, key: Any) -> LengthProgram:
@@ -115,7 +115,7 @@ class Stages:
 
     def weights_of(self, trace: Trace) -> list[Any]:
         """The constants of a trace that all members share."""
-        return [tensor for position, tensor in trace.consts if position not in self.form.own]
+        return [tensor for position, tensor in trace.constants() if position not in self.form.own]
 
     def own_of(self, stage: LengthStage) -> list[Source]:
         """The constants that each member has for itself among what a stage takes."""
@@ -147,9 +147,7 @@ class Stages:
             axes = self.form.axes(position)
             if axes:
                 operands[position] = intern_spec(spec.shape, spec.dtype, spec.device, mode_of(axes[-1] + 1))
-        found = copy(trace)
-        found.operands, found.built = tuple(operands), {}
-        return found
+        return replace(trace, operands=tuple(operands), built={})
 
     def _is_packed(self, position: int, axes: Sequence[int]) -> bool:
         """Tells whether the rows of a value with these axes that differ lie packed, node by node."""
@@ -205,9 +203,9 @@ class Stages:
     def _finish(self) -> None:
         """Makes the stages, and sees what each of them gives."""
         writer = self._writer
-        self.wide = tuple([max(self.form.axes(position), default=-1) + 1 for position in self.form.results])
+        self.wide = tuple([max(self.form.axes(position), default=-1) + 1 for position in self.form.trace.results])
         finals: list[int | Source] = []
-        for position in self.form.results:
+        for position in self.form.trace.results:
             value, axes = self._values.get(position), self.form.axes(position)
             if value is None or (axes and not self._is_packed(position, axes)):
                 finals.append(Source(position, value))
@@ -252,10 +250,10 @@ class Stages:
     def _length_stage(self, level: int) -> LengthStage:
         ops = [self.form.trace.ops[place] for place in self._alone[level]]
         own = {position for op in ops for position in op.outputs}
-        consts = {position for position, _ in self.form.trace.consts}
+        consts = {position for position, _ in self.form.trace.constants()}
         taken = sorted({position for op in ops for position in op.inputs} - own - consts - self._shared) or [0]
         others = [op for number, op in enumerate(self.form.trace.ops) if number not in set(self._alone[level])]
-        wanted = {position for op in others for position in op.inputs}.union(self.form.results)
+        wanted = {position for op in others for position in op.inputs}.union(self.form.trace.results)
         given = sorted(own & wanted)
         within = own.union(taken, *[op.inputs for op in ops])
         return LengthStage(
@@ -277,11 +275,9 @@ class LengthProgram:
         sources, results = ([each.position for each in listed] for listed in (stage.sources, stage.results))
         self._specs = [intern_spec(*trace.shapes[position], trace.device, "stack") for position in sources]
         self._shapes = [trace.shapes[position][0] for position in results]
-        part = Trace(self._specs)
-        part.device = trace.device
-        self._trace, self._results = renumbered(trace, part, sources, results), results
+        self._trace = trace.part(sources, results, self._specs)
         numbers = {id(tensor): number for number, tensor in enumerate(stages.weights_of(trace))}
-        self._consts = [numbers.get(id(tensor), tensor) for _, tensor in self._trace.consts]
+        self._consts = [numbers.get(id(tensor), tensor) for tensor in self._trace.consts]
         self._order = [place for group in operand_groups(self._specs, False) for (place,) in group]
         self._batched: Any = None
 
@@ -291,7 +287,7 @@ class LengthProgram:
         device = device_named(self._trace.device)
         given = [torch.zeros(spec.shape, dtype=dtype_named(spec.dtype), device=device) for spec in self._specs]
         try:
-            found = interpret(self._trace, self._results, given, [tensor for _, tensor in self._trace.consts])
+            found = interpret(self._trace, given, self._trace.consts)
         except (RuntimeError, IndexError, ValueError):
             return False
         return [tuple(result.shape) for result in found] == self._shapes
@@ -301,10 +297,10 @@ class LengthProgram:
         consts = [weights[item] if item.__class__ is int else item for item in self._consts]
         if count == 1:  # which is not worth a program
             whole = [tensor[0].contiguous() for tensor in given]  # as a view may need it
-            single = interpret(self._trace, self._results, whole, consts)
+            single = interpret(self._trace, whole, consts)
             return [result.unsqueeze(0) for result in single]
         if self._batched is None:
             with plain():
-                self._batched = build_batched(self._trace, self._results).program.function
+                self._batched = build_batched(self._trace).program.function
         found = self._batched(count, *[given[place] for place in self._order], *consts)
         return [result.reshape(count, *shape) for result, shape in zip(found, self._shapes)]

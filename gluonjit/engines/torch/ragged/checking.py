@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from gluonjit.engines.torch.program import as_rows, interpret, piece, program_of
 from gluonjit.engines.torch.rules.table import draws, operator_named
-from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
 from gluonjit.engines.torch.variadic.checking import NODES, are_near, on_random_rows, tolerance_of
 from gluonjit.graph import Kind
+from gluonjit.program.trace import Operand, Trace, TraceOp
 
 
 def undrawn(trace: Trace) -> Trace:
     """The trace with ones in place of what is drawn at random."""
-    found = copy(trace)
-    found.built = {}
-    found.ops = [
+    ops = [
         TraceOp("ones_like.default", (("self", Operand(0)),), op.inputs[:1], op.outputs)
         if op.inputs and len(op.outputs) == 1 and draws(operator_named(op.name), dict(op.attrs))
         else op
         for op in trace.ops
     ]
-    return found
+    return replace(trace, ops=tuple(ops), built={})
 
 
 def agrees(kinds: Sequence[Kind]) -> bool:
@@ -51,10 +49,9 @@ def _alone(kinds: Sequence[Kind], numbers: Sequence[Sequence[Any]]) -> list[Any]
     expected: list[list[Any]] = [[] for _ in kinds[0].outputs]
     for kind, rows in zip(kinds, numbers):
         program = program_of(kind)
-        consts = [tensor for _, tensor in program.trace.consts]
         for node in range(NODES):
             given = [piece(chunk, spec, node * spec.rows) for chunk, spec in zip(rows, kind.operands)]
-            results = interpret(program.trace, program.results, given, consts)
+            results = interpret(program.trace, given, program.trace.consts)
             for found, output, result in zip(expected, kind.outputs, results):
                 found.append(as_rows(result, output.spec))
     return [torch.cat(parts) for parts in expected]

@@ -10,6 +10,7 @@ examples when a member's programs are built, which finds a size that does not fo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -20,9 +21,9 @@ from gluonjit.engines.torch.program import run_operator
 from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.rules import layers, shapes
 from gluonjit.engines.torch.rules.table import rule_of
-from gluonjit.engines.torch.trace import Trace, TraceOp
 from gluonjit.graph import Spec
 from gluonjit.hybrid.capture.guards.sizes import Comparison
+from gluonjit.program.trace import Trace, TraceOp
 
 _CUTS = (
     *(shapes.cut, shapes.cut_list, shapes.of_diagonal, shapes.concatenated),
@@ -40,7 +41,7 @@ class NotDerivable(Exception):
 
 
 class SizedCall(NamedTuple):
-    """A traced call: its trace and the sizes that differ, what it has read of Python's state, and asked of sizes.
+    """A traced call: its trace and the sizes that differ, and what it has read of Python's state.
 
     structure: that of what it returns, with its constants.
     """
@@ -49,13 +50,12 @@ class SizedCall(NamedTuple):
     lengths: tuple[int, ...]
     facts: tuple[Any, ...]
     kept: tuple[Any, ...]
-    asked: tuple[Any, ...]
     structure: Any
 
     @property
     def decisions(self) -> tuple[Any, ...]:
         """The outcomes of comparisons, the sizes that were asked for otherwise, and what it returns."""
-        asked = [(item.name, item.outcome) if item.__class__ is Comparison else item for item in self.asked]
+        asked = [(item.name, item.outcome) if item.__class__ is Comparison else item for item in self.trace.asked]
         return *asked, repr(self.structure)
 
 
@@ -97,18 +97,18 @@ class Recipe:
         lengths = [call.lengths for call in calls]
         self._asked = [
             (asked[0], _rule([(each.left, each.right) for each in asked], lengths))
-            for asked in zip(*[call.asked for call in calls])
+            for asked in zip(*[call.trace.asked for call in calls])
             if asked[0].__class__ is Comparison
         ]
         self._numbers = {
             number: _rule([call.trace.ops[number].attrs for call in calls], lengths) for number in form.numbered
         }
         self._checked = [number for number, op in enumerate(trace.ops) if self._may_differ(number, op)]
-        self._consts = dict(trace.consts)
+        self._consts = dict(trace.constants())
         self._begun: dict[tuple[int, ...], Any] = {}  # beginnings of those that each call has for itself
-        for number, (position, _) in enumerate(trace.consts):
+        for number, position in enumerate(self._consts):
             if position in form.own:
-                self._consts[position] = _longest(form, position, [call.trace.consts[number][1] for call in calls])
+                self._consts[position] = _longest(form, position, [call.trace.consts[number] for call in calls])
 
     def _may_differ(self, number: int, op: TraceOp) -> bool:
         """Tells whether an operator may give other sizes than its results have in the form.
@@ -142,19 +142,24 @@ class Recipe:
             for position, result in zip(form.trace.ops[number].outputs, results):
                 if tuple(result.shape) != self._shape(position, known):
                     raise NotDerivable
-        found = Trace(operands)
-        found.device = form.trace.device
         sized = {position for position, _ in form.sizes}
-        found.shapes = [
+        shapes = [
             (self._shape(position, known), shaped[1]) if position in sized else shaped
             for position, shaped in enumerate(form.trace.shapes)
         ]
-        if any(shaped[0] != spec.shape for shaped, spec in zip(found.shapes, operands)):
+        if any(shaped[0] != spec.shape for shaped, spec in zip(shapes, operands)):
             raise NotDerivable
-        found.consts = [(position, self._constant(position, known)) for position, _ in form.trace.consts]
-        found.ops = list(form.trace.ops)
+        ops = list(form.trace.ops)
         for number in self._numbers:
-            found.ops[number] = found.ops[number]._replace(attrs=self._attrs(number, known))
+            ops[number] = ops[number]._replace(attrs=self._attrs(number, known))
+        found = replace(
+            form.trace,
+            operands=tuple(operands),
+            consts=tuple([self._constant(position, known) for position in self._consts]),
+            ops=tuple(ops),
+            shapes=tuple(shapes),
+            built={},
+        )
         return found, tuple([known.get(length, 0) for length in range(form.lengths)])
 
     def _shape(self, position: int, known: dict[int, int]) -> tuple[int, ...]:

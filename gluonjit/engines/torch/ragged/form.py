@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.trace import Operand, Trace, TraceOp
+from gluonjit.program.trace import Operand, Trace, TraceOp
 
 Leaf = tuple[Any, ...]
 """An argument of an operator, or a part of it: the position of the first result, the name, and places in tuples."""
@@ -21,7 +21,7 @@ class OtherForm(Exception):
 class Form:
     """A trace, and which of its sizes differ in traces like it.
 
-    trace, results: of the first; sizes: the number of a differing size, by position and axis; lengths: how many
+    trace: the first; sizes: the number of a differing size, by position and axis; lengths: how many
     different ones there are (two that are equal in both traces are one); products: those that are two others
     multiplied, as of a view that makes one axis of two; own: the constants that each trace has for itself; numbered:
     the operators with arguments that differ, by their places in the trace; numbers: these arguments, by the position of
@@ -29,11 +29,10 @@ class Form:
     the operators, as they are to be written for any length.
     """
 
-    def __init__(self, trace: Trace, results: Sequence[int], other: Trace, its: Sequence[int]) -> None:
+    def __init__(self, trace: Trace, other: Trace) -> None:
         """Compares two traces. Raises OtherForm."""
         self.trace = trace
-        self.results = tuple(results)
-        self.own, differing = self._compare(other, its)
+        self.own, differing = self._compare(other)
         self.sizes: dict[tuple[int, int], int] = {}
         numbers: dict[tuple[int, int], int] = {}
         for position, ((shape, _), (beside, _)) in enumerate(zip(trace.shapes, other.shapes)):
@@ -76,16 +75,16 @@ class Form:
 
     def is_used(self, position: int) -> bool:
         """Tells whether a value is a result, or an operator takes it."""
-        return position in self.results or any(position in op.inputs for op in self.trace.ops)
+        return position in self.trace.used()
 
     def axes(self, position: int) -> list[int]:
         """The axes of a value whose sizes differ."""
         rank = len(self.trace.shapes[position][0])
         return [axis for axis in range(rank) if (position, axis) in self.sizes]
 
-    def lengths_of(self, other: Trace, its: Sequence[int]) -> tuple[int, ...]:
+    def lengths_of(self, other: Trace) -> tuple[int, ...]:
         """The sizes that differ, in a trace of this form. Raises OtherForm if it has another."""
-        own, differing = self._compare(other, its)
+        own, differing = self._compare(other)
         if not (own <= self.own and differing.keys() <= self.numbers.keys()):
             raise OtherForm("other constants or numbers differ")
         found: list[int] = [-1] * self.lengths
@@ -130,12 +129,12 @@ class Form:
             if self.axes(two) == [0, 1] and self.axes(one) == [0] and shapes[0][2:] == shapes[1][1:]:
                 self.products[self.sizes[one, 0]] = self.sizes[two, 0], self.sizes[two, 1]
 
-    def _compare(self, other: Trace, its: Sequence[int]) -> tuple[set[int], dict[Leaf, tuple[Any, Any]]]:
+    def _compare(self, other: Trace) -> tuple[set[int], dict[Leaf, tuple[Any, Any]]]:
         """Returns the constants and the numbers that differ in another trace. Raises OtherForm for more."""
         trace = self.trace
         own: set[int] = set()
         differing: dict[Leaf, tuple[Any, Any]] = {}
-        if len(trace.ops) != len(other.ops) or self.results != tuple(its) or trace.device != other.device:
+        if len(trace.ops) != len(other.ops) or trace.results != other.results or trace.device != other.device:
             raise OtherForm("they have other operators or results")
         if [_look(shaped) for shaped in trace.shapes] != [_look(shaped) for shaped in other.shapes]:
             raise OtherForm("dtypes or numbers of axes differ")
@@ -146,9 +145,9 @@ class Form:
                 raise OtherForm(f"{op.name} in one is {beside.name} in the other")
             for (name, value), (_, its_own) in zip(op.attrs, beside.attrs):
                 differing.update(_differing((op.outputs[0], name), value, its_own))
-        if [position for position, _ in trace.consts] != [position for position, _ in other.consts]:
+        if len(trace.consts) != len(other.consts):
             raise OtherForm("they have other constants")
-        for (position, tensor), (_, its_own) in zip(trace.consts, other.consts):
+        for (position, tensor), its_own in zip(trace.constants(), other.consts):
             if tensor is its_own:
                 continue
             if tensor.requires_grad or its_own.requires_grad:

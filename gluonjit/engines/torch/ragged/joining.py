@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 import torch
 
-from gluonjit.engines.torch.cell import Call
+from gluonjit.engines.torch.cell import Call, TraceFindings
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.program import lay_out
 from gluonjit.engines.torch.ragged.building import Stages
@@ -19,11 +19,11 @@ from gluonjit.engines.torch.ragged.form import Form, OtherForm
 from gluonjit.engines.torch.ragged.program import Ragged
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.structure import without_constants
-from gluonjit.engines.torch.trace import Trace, TraceFindings
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Spec, Work
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.program.trace import Trace
 
 _KEY = "lengths"
 _MOST = 8  # traces that wait for one like them, forms, and calls of a form by which others are derived
@@ -37,11 +37,6 @@ class _Waiting(NamedTuple):
     kind: Kind
     traced: TraceFindings
     noted: Noted
-
-    @property
-    def results(self) -> list[int]:
-        """The positions of the results."""
-        return self.traced.places
 
 
 @dataclass
@@ -61,7 +56,7 @@ class _Found:
         """Notes a call that was traced; not of size 1, which PyTorch may treat like one that is broadcast."""
         listed = self.calls.setdefault(noted.signature, [])
         if len(listed) < _MOST and min(lengths) > 1:
-            listed.append(SizedCall(traced.trace, lengths, noted.facts, noted.kept, traced.asked, structure))
+            listed.append(SizedCall(traced.trace, lengths, noted.facts, noted.kept, structure))
             self.recipes.pop(noted.signature, None)
 
     def recipes_of(self, signature: Any) -> list[Recipe]:
@@ -116,7 +111,7 @@ def _derived(found: _Found, recipe: Recipe, operands: tuple[Spec, ...]) -> Kind 
                 return None
             trace, lengths = recipe.trace(operands)
             like = replace(found.first, structure=recipe.structure)
-            kind = _member(like, trace, found.stages.form.results, found.stages, lengths, found.first)
+            kind = _member(like, trace, found.stages, lengths, found.first)
             return kind if cast(Ragged, kind.program).fits() else None
     except (NotDerivable, NotBatchable):
         return None
@@ -137,9 +132,9 @@ def _of_form(found: _Found, traced: TraceFindings, noted: Noted, structure: Any)
     if without_constants(first.structure) != without_constants(structure) or first.pure == traced.draws:
         return None
     try:
-        lengths = stages.form.lengths_of(traced.trace, traced.places)
+        lengths = stages.form.lengths_of(traced.trace)
         like = replace(first, structure=structure)
-        kind = _member(like, traced.trace, traced.places, stages, lengths, first)
+        kind = _member(like, traced.trace, stages, lengths, first)
     except (OtherForm, NotBatchable):
         return None
     found.note(noted, traced, lengths, structure)
@@ -215,22 +210,20 @@ def _joined(other: _Waiting, new: _Waiting, known: _Lengths) -> tuple[_Found, Ki
 def _members(calls: Sequence[_Waiting], traces: Sequence[Trace]) -> tuple[Stages, Kind, Kind]:
     """The stages of two calls, and their kinds, with these traces. Raises OtherForm and NotBatchable."""
     (other, new), (before, now) = calls, traces
-    form = Form(before, other.results, now, new.results)
+    form = Form(before, now)
     if not form.lengths:
         raise OtherForm("no size differs")
     stages = Stages(form)
-    first = _member(other.kind, before, other.results, stages, form.lengths_of(before, other.results))
-    return stages, first, _member(new.kind, now, new.results, stages, form.lengths_of(now, new.results), first)
+    first = _member(other.kind, before, stages, form.lengths_of(before))
+    return stages, first, _member(new.kind, now, stages, form.lengths_of(now), first)
 
 
-def _member(
-    like: Kind, trace: Trace, results: Sequence[int], stages: Stages, lengths: tuple[int, ...], family: Any = None
-) -> Kind:
+def _member(like: Kind, trace: Trace, stages: Stages, lengths: tuple[int, ...], family: Any = None) -> Kind:
     """A kind that runs together with the others of its form. Raises NotBatchable."""
     trace = stages.laid(trace)
     with plain():
-        program = Ragged(stages, trace, results, lengths)
-    outputs, rows = lay_out([trace.shapes[position] for position in results], trace.device, stages.wide)
+        program = Ragged(stages, trace, lengths)
+    outputs, rows = lay_out(trace.shaped_results(), trace.device, stages.wide)
     return replace(
         like,
         operands=trace.operands,

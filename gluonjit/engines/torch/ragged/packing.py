@@ -21,7 +21,7 @@ from gluonjit.engines.torch.rules.recurrent import layer_of, recurrent
 from gluonjit.engines.torch.rules.shapes import axis as counted
 from gluonjit.engines.torch.rules.table import RULES, batch_op, operator_named, rule_of
 from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Shape, Shaped, Val
-from gluonjit.engines.torch.trace import TraceOp, placed
+from gluonjit.program.trace import TraceOp, placed
 
 _VIEWS = (shapes.viewed, shapes.expanded)
 _ALIKE = (

@@ -16,8 +16,8 @@ from gluonjit.engines.torch.ragged.windows import MEANS
 from gluonjit.engines.torch.rules import linear, losses
 from gluonjit.engines.torch.rules.table import rule_of
 from gluonjit.engines.torch.rules.values import NotBatchable, Shape, Shaped
-from gluonjit.engines.torch.trace import Attrs, Operand, Trace, TraceOp
 from gluonjit.graph import intern_spec
+from gluonjit.program.trace import Attrs, Operand, TraceBuilder, TraceOp
 
 HOLE, BAR, COUNT, NUMBER = "hole", "bar", "count", "number"
 """What a padded program is given of a length: where padding is, -inf there and 0 elsewhere, and how many are not. And
@@ -56,8 +56,7 @@ class PaddedTrace:
         operands = [(self.shape(position), form.trace.shapes[position][1]) for position in sources]
         needed = self._needs(places) if needed is None else needed
         operands += [(() if what in (COUNT, NUMBER) else (sizes[length],), dtype) for what, length, dtype in needed]
-        self.trace = Trace([intern_spec(shape, dtype, device, "stack") for shape, dtype in operands])
-        self.trace.device = device
+        self.trace = TraceBuilder([intern_spec(shape, dtype, device, "stack") for shape, dtype in operands], device)
         for place, position in enumerate(sources):
             self.known[position] = place
             self.held[place] = frozenset(range(len(operands[place][0])))
@@ -106,21 +105,14 @@ class PaddedTrace:
 
     def _place_constants(self, places: Sequence[int]) -> None:
         used = {position for place in places for position in self.form.trace.ops[place].inputs}
-        for position, tensor in self.form.trace.consts:
+        for position, tensor in self.form.trace.constants():
             if position in used and position not in self.known:
-                place = self.known[position] = self._new(self.form.trace.shapes[position])
-                self.trace.consts.append((place, tensor))
+                place = self.known[position] = self.trace.constant(tensor, self.form.trace.shapes[position])
                 if tensor.is_floating_point() and not tensor.requires_grad and not bool(torch.isfinite(tensor).all()):
                     self.wild.add(place)
 
-    def _new(self, shaped: Shaped) -> int:
-        self.trace.shapes.append(shaped)
-        return len(self.trace.shapes) - 1
-
     def emit(self, name: str, inputs: Sequence[int], attrs: Attrs, outputs: Sequence[Shaped]) -> tuple[int, ...]:
-        made = tuple([self._new(shaped) for shaped in outputs])
-        self.trace.ops.append(TraceOp(name, attrs, tuple(inputs), made))
-        return made
+        return self.trace.op(name, attrs, inputs, outputs)
 
     def view(self, place: int, shape: Shape) -> int:
         before, dtype = self.trace.shapes[place]

@@ -19,8 +19,8 @@ from gluonjit.engines.torch.rules import layers, linear, losses, picking, pointw
 from gluonjit.engines.torch.rules.shapes import axis as counted
 from gluonjit.engines.torch.rules.table import RANDOM, operator_named, rule_of
 from gluonjit.engines.torch.rules.values import NotBatchable
-from gluonjit.engines.torch.trace import Operand, TraceOp
 from gluonjit.graph import operand_groups
+from gluonjit.program.trace import Operand, TraceOp
 
 _SMOOTH = set(
     "add sub rsub mul neg relu tanh sigmoid exp gelu silu leaky_relu elu hardtanh clamp clamp_min clamp_max abs "
@@ -300,13 +300,12 @@ class PaddedProgram:
             padded = padded if needed is None else PaddedTrace(form, places, sources, sizes, list(needed))
             for number in places:
                 write(padded, number)
-        trace, self.needed = padded.trace, list(padded.taken)
-        found = [padded.known[position] for position in results]
-        self._shapes = [trace.shapes[place][0] for place in found]
+        trace, self.needed = padded.trace.finish([padded.known[position] for position in results]), list(padded.taken)
+        self._shapes = [shape for shape, _ in trace.shaped_results()]
         with plain():
-            self._function = build(trace, found).program.function
+            self._function = build(trace).program.function
         self._order = [place for group in operand_groups(trace.operands, False) for (place,) in group]
-        self._consts = [weights[id(tensor)] for _, tensor in trace.consts]
+        self._consts = [weights[id(tensor)] for tensor in trace.consts]
 
     def run(self, count: int, given: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
         """The results of `count` nodes: of padded values, and of what is needed of lengths."""

@@ -12,7 +12,7 @@ from gluonjit.engines.torch.arrays import sent
 from gluonjit.engines.torch.program import Program
 from gluonjit.engines.torch.ragged.running import StageRun
 from gluonjit.engines.torch.ragged.stages import LengthStage, Source
-from gluonjit.engines.torch.trace import Trace
+from gluonjit.program.trace import Trace
 
 Members = Sequence[tuple["Ragged", int]]
 """The nodes of a step: programs of members, each with how many nodes follow one another that it is for."""
@@ -26,13 +26,13 @@ class Ragged(Program):
 
     by_length = True
 
-    def __init__(self, stages: Any, trace: Trace, results: Sequence[int], lengths: Sequence[int]) -> None:
-        super().__init__(trace, results, stages.rows + len(stages.stages))
+    def __init__(self, stages: Any, trace: Trace, lengths: Sequence[int]) -> None:
+        super().__init__(trace, stages.rows + len(stages.stages))
         self.stages = stages
         self.lengths = tuple(lengths)
         self._keys: dict[int, Any] = {}
         self.consts = stages.weights_of(trace)
-        own = dict(trace.consts)
+        own = dict(trace.constants())
         self.own = [_packed(own[source.position].unsqueeze(0), source) for source in stages.own]
         self.wide = stages.wide
 

@@ -14,7 +14,7 @@ from gluonjit.engines.torch.rules import picking, shapes
 from gluonjit.engines.torch.rules.shapes import axis as counted
 from gluonjit.engines.torch.rules.table import rule_of
 from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Shape, Shaped, Val, Writer
-from gluonjit.engines.torch.trace import TraceOp
+from gluonjit.program.trace import TraceOp
 
 _BY_INDICES = (picking.picked, picking.indexed, picking.added)
 _CHOOSING = (shapes.cut, shapes.flipped, *_BY_INDICES)

@@ -15,6 +15,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "rnn_tanh.input": torch.rnn_tanh,
     "rnn_relu.input": torch.rnn_relu,
 }
+RECURRENT = frozenset(_FUNCTIONS)
+"""Recurrent layers, each recorded as one operator."""
 
 
 class Layer(NamedTuple):

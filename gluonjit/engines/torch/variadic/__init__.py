@@ -9,7 +9,6 @@ import torch
 
 from gluonjit.engines.torch.program import Built
 from gluonjit.engines.torch.rules.values import NotBatchable
-from gluonjit.engines.torch.trace import Trace
 from gluonjit.engines.torch.variadic.building import build_variadic
 from gluonjit.engines.torch.variadic.checking import agrees
 from gluonjit.engines.torch.variadic.dialect import TorchDialect
@@ -20,6 +19,7 @@ from gluonjit.hybrid.capture.variadic.program import Variadic
 from gluonjit.hybrid.capture.variadic.reading import Dialect
 from gluonjit.hybrid.capture.variadic.roles import Roles
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.program.trace import Trace
 
 __all__ = ["TracedKind", "is_operand", "join_kinds"]
 

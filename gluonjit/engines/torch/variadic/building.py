@@ -11,10 +11,10 @@ from gluonjit.engines.torch.rules.examples import Examples
 from gluonjit.engines.torch.rules.pointwise import pointwise
 from gluonjit.engines.torch.rules.table import batch_op, draws, operator_named
 from gluonjit.engines.torch.rules.values import NODES, NotBatchable, OperatorCall, Val, Writer
-from gluonjit.engines.torch.trace import Trace, placed
 from gluonjit.graph import operand_groups
-from gluonjit.hybrid.capture.variadic.program import ADD_UP, CHILD, GATHER_UP, SPREAD, Variadic, VariadicOp
+from gluonjit.hybrid.capture.variadic.program import ADD_UP, CHILD, GATHER_UP, SPREAD, Variadic
 from gluonjit.hybrid.capture.variadic.roles import Roles
+from gluonjit.program.trace import Trace, TraceOp, placed
 
 
 def build_variadic(variadic: Variadic, roles: Roles, trace: Trace) -> Built:
@@ -52,8 +52,8 @@ def build_variadic(variadic: Variadic, roles: Roles, trace: Trace) -> Built:
         examples.operator = "a result"
         finals = [stored(values[number], writer) for number in variadic.results]
     outputs, rows = lay_out([variadic.shapes[number] for number in variadic.results], trace.device)
-    program = Batched(trace, (), writer, groups, [val.slot for val in finals], 1)
-    program.variadic = (variadic, roles)
+    program = Batched(trace, writer, groups, [val.slot for val in finals], 1)
+    program.variadic, program.results = (variadic, roles), ()
     program.consts = [variadic.sources[number].constant for number in consts]
     return Built(program, outputs, rows, False)
 
@@ -79,7 +79,7 @@ def _operands(variadic: Variadic, roles: Roles, trace: Trace) -> dict[int, Val]:
     return values
 
 
-def _applied(variadic: Variadic, op: VariadicOp, values: dict[int, Val], writer: Writer, owners: int) -> list[Val]:
+def _applied(variadic: Variadic, op: TraceOp, values: dict[int, Val], writer: Writer, owners: int) -> list[Val]:
     inputs = [values[number] for number in op.inputs]
     outputs = [variadic.shapes[number] for number in op.outputs]
     if op.name == SPREAD:

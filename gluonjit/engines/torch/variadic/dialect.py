@@ -9,19 +9,8 @@ import torch
 
 from gluonjit.engines.torch.rules.losses import SUM
 from gluonjit.engines.torch.rules.table import operator_named
-from gluonjit.engines.torch.trace import Operand, TraceOp
-from gluonjit.hybrid.capture.variadic.reading import (
-    Attrs,
-    Domain,
-    Known,
-    Listed,
-    Sum,
-    TracedProgram,
-    Unlike,
-    Value,
-    terms_of,
-)
-from gluonjit.hybrid.capture.variadic.roles import Shaped
+from gluonjit.hybrid.capture.variadic.reading import Domain, Known, Listed, Sum, Unlike, Value, terms_of
+from gluonjit.program.trace import Attrs, Operand, Shaped, Trace, TraceOp
 
 _SAME = {"clone.default", "alias.default", "contiguous.default"}
 _OF_ROWS = {"mm.default": (0,), "addmm.default": (1,)}
@@ -57,7 +46,7 @@ class TorchDialect:
         return op.name, op.attrs
 
     def folded(
-        self, op: TraceOp, trace: TracedProgram, known: Mapping[int, Known], value: Value, domain: Domain
+        self, op: TraceOp, trace: Trace, known: Mapping[int, Known], value: Value, domain: Domain
     ) -> list[Known] | None:
         """A longer sum, the same value, values side by side, or what is done to each of those."""
         shaped = trace.shapes[op.outputs[0]]
@@ -76,7 +65,7 @@ class TorchDialect:
         return _joined(op, attrs, trace, value, domain)
 
 
-def _alike(op: TraceOp, trace: TracedProgram, shaped: Shaped) -> bool:
+def _alike(op: TraceOp, trace: Trace, shaped: Shaped) -> bool:
     return shaped[1].startswith(("float", "bfloat")) and all(trace.shapes[k] == shaped for k in op.inputs)
 
 
@@ -90,9 +79,7 @@ def _added(op: TraceOp, attrs: Mapping[str, Any], known: Mapping[int, Known], va
     return Sum(tuple([term for position in op.inputs for term in terms_of(known[position], position, value)]))
 
 
-def _joined(
-    op: TraceOp, attrs: Mapping[str, Any], trace: TracedProgram, value: Value, domain: Domain
-) -> list[Known] | None:
+def _joined(op: TraceOp, attrs: Mapping[str, Any], trace: Trace, value: Value, domain: Domain) -> list[Known] | None:
     """Tensors of one shape put together along axis 0: rows, of which each has a first axis of 1."""
     if op.name not in ("stack.default", "cat.default") or attrs.get("dim", 0) != 0:
         return None
@@ -110,7 +97,7 @@ def _joined(
 def _repeated(
     op: TraceOp,
     attrs: Mapping[str, Any],
-    trace: TracedProgram,
+    trace: Trace,
     known: Mapping[int, Known],
     value: Value,
     domain: Domain,
@@ -132,7 +119,7 @@ def _repeated(
 
 
 def _each(
-    op: TraceOp, attrs: Mapping[str, Any], trace: TracedProgram, given: Sequence[Known], value: Value, domain: Domain
+    op: TraceOp, attrs: Mapping[str, Any], trace: Trace, given: Sequence[Known], value: Value, domain: Domain
 ) -> list[Known]:
     """Tells what an operator does to rows, each a child's: the same to each, or their sum. Raises Unlike."""
     counts = {len(item.values) for item in given if isinstance(item, Listed)}
@@ -165,9 +152,7 @@ def _values(known: Known) -> tuple[Any, ...]:
     return known.values if isinstance(known, Listed) else ()
 
 
-def _summed(
-    op: TraceOp, attrs: Mapping[str, Any], trace: TracedProgram, rows: Known, domain: Domain
-) -> tuple[Any, ...]:
+def _summed(op: TraceOp, attrs: Mapping[str, Any], trace: Trace, rows: Known, domain: Domain) -> tuple[Any, ...]:
     values = _values(rows)
     if attrs.get("keepdim", False):
         return values
@@ -175,7 +160,7 @@ def _summed(
 
 
 def _losses(
-    op: TraceOp, attrs: Mapping[str, Any], trace: TracedProgram, given: Sequence[Known], value: Value, domain: Domain
+    op: TraceOp, attrs: Mapping[str, Any], trace: Trace, given: Sequence[Known], value: Value, domain: Domain
 ) -> list[Known]:
     """Losses of rows with a class each: one by one, their sum, or that by the sum of the weights."""
     reduction, shaped = attrs["reduction"], trace.shapes[op.outputs[1]]
@@ -208,7 +193,7 @@ def _first_row(shaped: Shaped, count: int, name: str) -> Shaped:
     return (1, *shape[1:]), dtype
 
 
-def _for_each(op: TraceOp, attrs: Mapping[str, Any], trace: TracedProgram, given: Sequence[Known], count: int) -> Attrs:
+def _for_each(op: TraceOp, attrs: Mapping[str, Any], trace: Trace, given: Sequence[Known], count: int) -> Attrs:
     """The operator's arguments for a single row, where it treats rows alike. Raises Unlike."""
     ranks = {len(trace.shapes[k][0]) for k, item in zip(op.inputs, given) if isinstance(item, Listed)}
     rank = max(ranks)

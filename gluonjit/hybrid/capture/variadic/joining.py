@@ -10,10 +10,11 @@ from gluonjit.graph.kinds import Kind
 from gluonjit.graph.values import Spec
 from gluonjit.hybrid.capture.variadic.forms import VariadicForm, forms, forms_of_rows
 from gluonjit.hybrid.capture.variadic.program import Variadic, make_variadic
-from gluonjit.hybrid.capture.variadic.reading import Dialect, TracedProgram, Unlike
+from gluonjit.hybrid.capture.variadic.reading import Dialect, Unlike
 from gluonjit.hybrid.capture.variadic.roles import Roles
 from gluonjit.hybrid.capture.variadic.terms import is_like
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.program.trace import Trace
 
 _MOST_TRIES = 8
 _MOST_MEMBERS = 64
@@ -24,8 +25,7 @@ class TracedKind(NamedTuple):
     how many others that come from it stand before it."""
 
     kind: Kind
-    trace: TracedProgram
-    results: tuple[int, ...]
+    trace: Trace
     origins: tuple[tuple[int, int], ...]
 
 
@@ -94,7 +94,7 @@ def join(
             continue
         joint = _joint(maker, cell, (*key, form.common))
         if joint.variadic is not None:
-            if is_like(joint.variadic, new.trace, new.results, roles, maker.dialect):
+            if is_like(joint.variadic, new.trace, roles, maker.dialect):
                 return _member(maker, joint, new, roles)
             reasons.append((_UNLIKE, form))
             continue
@@ -163,13 +163,11 @@ def _make_variadic(maker: Maker, joint: Joint) -> list[tuple[TracedKind, Roles]]
         return None
     joint.tries += 1
     refusals: tuple[type[Exception], ...] = (Unlike, *maker.refusals)
-    (_, trace, results, _), roles = max(joint.members, key=_children)
+    (_, trace, _), roles = max(joint.members, key=_children)
     try:
-        variadic = make_variadic(trace, results, roles, maker.dialect)
+        variadic = make_variadic(trace, roles, maker.dialect)
         found = [
-            (traced, known)
-            for traced, known in joint.members
-            if is_like(variadic, traced.trace, traced.results, known, maker.dialect)
+            (traced, known) for traced, known in joint.members if is_like(variadic, traced.trace, known, maker.dialect)
         ]
         if len({_children(member) for member in found}) < 2:
             raise Unlike(_UNLIKE)

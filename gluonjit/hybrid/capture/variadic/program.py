@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from gluonjit.hybrid.capture.variadic.reading import Attrs, Dialect, Listed, TracedProgram, Unlike, read
-from gluonjit.hybrid.capture.variadic.roles import Roles, Shaped
+from gluonjit.hybrid.capture.variadic.reading import Dialect, Listed, Unlike, read
+from gluonjit.hybrid.capture.variadic.roles import Roles
+from gluonjit.program.trace import Attrs, Shaped, Trace, TraceOp
 
 NODE, CHILD = "node", "child"
 SPREAD, GATHER_UP, ADD_UP = "spread out", "gather up", "add up"  # no operators are called so
@@ -21,22 +22,16 @@ class ProgramInput(NamedTuple):
     constant: Any = None
 
 
-class VariadicOp(NamedTuple):
-    """An operator of the engine by its name, or one of three more: SPREAD gives a node's value to its children,
-    GATHER_UP sums the children's for their node, ADD_UP adds values that belong alike."""
-
-    name: str
-    attrs: Attrs
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-
-
 @dataclass
 class Variadic:
-    """Values are numbered: those of `sources` first, then those of `ops`; `spaces` says whom each belongs to."""
+    """Values are numbered: those of `sources` first, then those of `ops`; `spaces` says whom each belongs to.
+
+    Three operators are no engine's: SPREAD gives a node's value to its children, GATHER_UP sums the children's for
+    their node, ADD_UP adds values that belong alike.
+    """
 
     sources: list[ProgramInput] = field(default_factory=list)
-    ops: list[VariadicOp] = field(default_factory=list)
+    ops: list[TraceOp] = field(default_factory=list)
     spaces: list[str] = field(default_factory=list)
     shapes: list[Shaped] = field(default_factory=list)
     results: list[int] = field(default_factory=list)
@@ -58,7 +53,7 @@ class _Value(NamedTuple):
 class _VariadicMaker:
     """A domain that makes a variadic program from the work for the node and for its first child."""
 
-    def __init__(self, trace: TracedProgram, children: Roles) -> None:
+    def __init__(self, trace: Trace, children: Roles) -> None:
         self.variadic = Variadic()
         self._operands: dict[int, _Value | Listed] = {}
         self._spread: dict[int, int] = {}
@@ -83,7 +78,7 @@ class _VariadicMaker:
                 self._operands[position] = _Value(child, None)
         self._constants = {
             id(array): self._source(ProgramInput(position, None, array), NODE, trace.shapes[position], None)
-            for position, array in trace.consts
+            for position, array in trace.constants()
         }
 
     def _source(self, source: ProgramInput, space: str, shaped: Shaped, child: int | None) -> _Value:
@@ -134,7 +129,7 @@ class _VariadicMaker:
         given = tuple([self._belonging(value, child) for value in inputs])
         space = NODE if child is None else CHILD
         numbers = tuple([self.variadic.new(space, shaped) for shaped in outputs])
-        self.variadic.ops.append(VariadicOp(name, attrs, given, numbers))
+        self.variadic.ops.append(TraceOp(name, attrs, given, numbers))
         return numbers
 
     def _belonging(self, value: _Value, child: int | None) -> int:
@@ -147,17 +142,17 @@ class _VariadicMaker:
             return number
         if number not in self._spread:
             self._spread[number] = variadic.new(CHILD, variadic.shapes[number])
-            variadic.ops.append(VariadicOp(SPREAD, (), (number,), (self._spread[number],)))
+            variadic.ops.append(TraceOp(SPREAD, (), (number,), (self._spread[number],)))
         return self._spread[number]
 
 
-def make_variadic(trace: TracedProgram, results: Sequence[int], children: Roles, dialect: Dialect) -> Variadic:
+def make_variadic(trace: Trace, children: Roles, dialect: Dialect) -> Variadic:
     """The variadic program of a trace with at least two children. Raises Unlike if there is none.
 
     It still has to be compared with traces (`is_like`): here nobody looks at other children than the first.
     """
     domain = _VariadicMaker(trace, children)
-    values = read(trace, results, domain, dialect)
+    values = read(trace, domain, dialect)
     if any(value.child is not None for value in values):
         raise Unlike("a result belongs to one child")
     domain.variadic.results = [value.number for value in values]

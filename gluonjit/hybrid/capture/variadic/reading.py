@@ -5,51 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Union
 
-from gluonjit.graph.values import Spec
-from gluonjit.hybrid.capture.variadic.roles import Shaped
+from gluonjit.program.trace import Attrs, Shaped, Trace, TraceOp
 
-Attrs = tuple[tuple[str, Any], ...]
 Value = Callable[[int], Any]
-
-
-class Op(Protocol):
-    """One operator of a program; inputs and outputs are positions."""
-
-    @property
-    def name(self) -> str:
-        """The engine's name of it."""
-
-    @property
-    def attrs(self) -> Attrs:
-        """Its other arguments."""
-
-    @property
-    def inputs(self) -> tuple[int, ...]:
-        """Positions of what it reads."""
-
-    @property
-    def outputs(self) -> tuple[int, ...]:
-        """Positions of what it gives."""
-
-
-class TracedProgram(Protocol):
-    """A traced program: operands come first in `shapes`, then constants and results."""
-
-    @property
-    def operands(self) -> tuple[Spec, ...]:
-        """The operands that it is called with."""
-
-    @property
-    def shapes(self) -> Sequence[Shaped]:
-        """Shape and dtype of each position."""
-
-    @property
-    def consts(self) -> Sequence[tuple[int, Any]]:
-        """Arrays that are the same in every call, with their positions."""
-
-    @property
-    def ops(self) -> Sequence[Any]:
-        """The operators, in order; each is an `Op`."""
 
 
 class Unlike(Exception):
@@ -90,19 +48,19 @@ Known = Union[Sum, Listed, Any]
 class Dialect(Protocol):
     """The meaning of an engine's operators."""
 
-    def plain(self, op: Any) -> tuple[str, Attrs]:
+    def plain(self, op: TraceOp) -> tuple[str, Attrs]:
         """Returns name and attributes of an operator, without those that differ between equal operators."""
 
     def folded(
-        self, op: Any, trace: TracedProgram, known: Mapping[int, Known], value: Value, domain: Domain
+        self, op: TraceOp, trace: Trace, known: Mapping[int, Known], value: Value, domain: Domain
     ) -> list[Known] | None:
         """Returns the result of an operator that need not run, such as a longer sum; None for others. Raises Unlike."""
 
 
-def read(trace: TracedProgram, results: Sequence[int], domain: Domain, dialect: Dialect) -> list[Any]:
+def read(trace: Trace, domain: Domain, dialect: Dialect) -> list[Any]:
     """Interprets a program in a domain and returns the values of its results. Raises Unlike."""
     known: dict[int, Known] = {position: domain.operand(position) for position in range(len(trace.operands))}
-    known.update((position, domain.constant(array)) for position, array in trace.consts)
+    known.update((position, domain.constant(array)) for position, array in trace.constants())
     made: dict[int, Any] = {}
 
     def value(position: int) -> Any:
@@ -121,7 +79,7 @@ def read(trace: TracedProgram, results: Sequence[int], domain: Domain, dialect: 
             outputs = [trace.shapes[position] for position in op.outputs]
             folded = domain.apply(*dialect.plain(op), [value(position) for position in op.inputs], outputs)
         known.update(zip(op.outputs, folded))
-    return [value(position) for position in results]
+    return [value(position) for position in trace.results]
 
 
 def terms_of(found: Known, position: int, value: Value) -> tuple[Any, ...]:

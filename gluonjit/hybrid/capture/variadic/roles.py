@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gluonjit.graph.values import Spec
-
-Shaped = tuple[tuple[int, ...], str]
+from gluonjit.program.trace import Shaped
 
 
 class Roles(NamedTuple):

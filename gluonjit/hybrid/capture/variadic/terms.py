@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gluonjit.hybrid.capture.variadic.program import ADD_UP, CHILD, GATHER_UP, SPREAD, Variadic
-from gluonjit.hybrid.capture.variadic.reading import Attrs, Dialect, Listed, TracedProgram, Unlike, read
-from gluonjit.hybrid.capture.variadic.roles import Roles, Shaped
+from gluonjit.hybrid.capture.variadic.reading import Dialect, Listed, Unlike, read
+from gluonjit.hybrid.capture.variadic.roles import Roles
+from gluonjit.program.trace import Attrs, Shaped, Trace
 
 
 class Terms:
@@ -44,9 +45,7 @@ class Terms:
         return self._number(("sum", tuple(sorted(terms)))) if len(terms) > 1 else terms[0]
 
 
-def is_like(
-    variadic: Variadic, trace: TracedProgram, results: Sequence[int], children: Roles, dialect: Dialect
-) -> bool:
+def is_like(variadic: Variadic, trace: Trace, children: Roles, dialect: Dialect) -> bool:
     """Tells whether a trace equals a variadic program for this number of children."""
     names: dict[int, Any] = {}
     count = children.count(trace.operands)
@@ -59,7 +58,7 @@ def is_like(
     names.update((position, number) for number, position in enumerate(shared))
     domain = Terms(names)
     try:
-        found = read(trace, results, domain, dialect)
+        found = read(trace, domain, dialect)
     except Unlike:
         return False
     return found == _unrolled(variadic, domain, len(shared), count)

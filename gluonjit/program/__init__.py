@@ -1,0 +1,1 @@
+"""From what one call does to programs for many: traces, which belong to no framework."""

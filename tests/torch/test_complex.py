@@ -103,3 +103,33 @@ def test_complex_inputs(learns: bool, conjugated: bool) -> None:
         if dynamic:
             assert gluonjit.explain().flushes == 1
     torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)
+
+
+CONJUGATING: dict[str, Callable[[Any, Any], Any]] = {
+    "vdot": torch.vdot,
+    "vecdot": torch.linalg.vecdot,
+    "inner": torch.inner,
+    "outer": torch.outer,
+    "einsum": lambda a, b: torch.einsum("i,i->", a.conj(), b),
+    "adjoint": lambda a, b: torch.outer(a, b).adjoint() @ b,
+    "cov": lambda a, b: torch.stack([a, b]).cov(),
+    "norm": lambda a, b: a.norm() * b.conj().sum(),
+}
+
+
+@pytest.mark.parametrize("granularity", ["cell", "op"])
+@pytest.mark.parametrize("name", list(CONJUGATING))
+def test_a_conjugate_inside_of_an_operator_is_taken(name: str, granularity: str) -> None:
+    samples = [torch.randn(2, 5, dtype=torch.complex64, generator=torch.Generator().manual_seed(k)) for k in range(3)]
+    found = []
+    for batched in (False, True):
+        torch.manual_seed(0)
+        net = Net(lambda net, h: CONJUGATING[name](*(h * net.phase[0]).unbind()))
+        net.layer = nn.Identity()
+        if batched:
+            gluonjit.hybridize(net, dynamic_batch=True, granularity=granularity)
+        results = [net({"x": x}) for x in samples]
+        sum((k + 1) * (result.real + 2 * result.imag).sum() for k, result in enumerate(results)).backward()
+        found.append([torch.view_as_real(result.detach()) for result in results] + [net.phase.grad])
+    for one, other in zip(*found):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)

@@ -95,6 +95,9 @@ The first two are steps of recurrent layers as accelerators have them. Last resu
 operator's own, which nothing asks for.
 """
 
+_HIDDEN_VIEWS = {torch.ops.aten._unsafe_view.default}
+"""Operators that give a view, of which their schema says nothing: `kron(out=)` writes through one."""
+
 COPIED = {torch.ops.aten.unfold.default}
 """Operators that give a view, by functions that give a copy."""
 
@@ -143,7 +146,7 @@ def operator_of(func: Any) -> AtenOperator:
         schema.is_mutable,
         RANDOM in tags,
         not _BY_NUMBERS.isdisjoint(tags),
-        any(result.alias_info is not None for result in schema.returns),
+        func in _HIDDEN_VIEWS or any(result.alias_info is not None for result in schema.returns),
     )
 
 

@@ -52,15 +52,13 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         found = observe(*args, name=func.__name__, **kwargs)
         if found is not NotImplemented:
             return found
-    if state.paused:
+    if state.paused or (func in RAISING and caught()):
         target = target_of(func, getattr(func, "__name__", ""), args, kwargs)
         if target.__class__ is LazyTensor:
             return write_now(func, target, args, kwargs)
-        return run_now(func, args, kwargs)
+        return run_now(func, args if state.paused else read_decided(args), kwargs)
     if func in EXPANDED:
         return EXPANDED[func](*args, **kwargs)
-    if func in RAISING and caught():
-        return run_now(func, read_decided(args), kwargs)
     if func in CTC:
         found = CTC[func](*args, **kwargs)
         if found is not None:
@@ -251,6 +249,12 @@ BY_NUMBERS: dict[Any, Any] = {
 }
 """Functions that need no computing, or no numbers in their kinds, where the numbers they are given are known."""
 _LENDING: set[Any] = {
+    torch.as_strided,
+    torch.Tensor.as_strided,
+    torch.as_strided_copy,
+    torch.as_strided_scatter,
+    torch.Tensor.as_strided_scatter,
+    torch.Tensor.storage_offset,
     torch.Tensor.storage,
     torch.Tensor.untyped_storage,
     torch.Tensor.data_ptr,

@@ -37,6 +37,11 @@ from gluonjit.program.trace import NeedsValue, Operand, TraceBuilder, TraceOp
 
 _FEW = 8  # writes to a tensor that are recorded, though all that it holds is known
 
+_BY_MEMORY = {
+    torch.ops.aten.as_strided.default,
+    torch.ops.aten.as_strided_copy.default,
+    torch.ops.aten.as_strided_scatter.default,
+}
 _WITHOUT_GRADIENT = {torch.ops.aten.randint_like, torch.ops.aten.linspace, torch.ops.aten.logspace}
 """Operators that torch's functions of their names call without autograd, which has no derivative of them."""
 _WITH_GRADIENT = {torch.ops.aten._embedding_bag_forward_only.default: torch.ops.aten._embedding_bag.default}
@@ -102,8 +107,8 @@ class Tracer(KnownNumbers, Writes):
         raise NeedsValue
 
     def record(self, func: Any, named: dict[str, Any]) -> Any:
-        if func is torch.ops.aten.as_strided.default:
-            raise NeedsValue  # it looks at memory, in which a batch has others beside it
+        if func in _BY_MEMORY:
+            raise NeedsValue  # in which a batch has others beside it
         if not self._stays(named.get("device")):
             raise NeedsValue
         if self.learns and func.overloadpacket in _WITHOUT_GRADIENT:

@@ -109,6 +109,7 @@ _PUT_BACK: dict[Any, Callable[[Any, Any, ViewStep], Any]] = {
     _ATEN.unbind.int: _unbind,
     _ATEN.view.default: _reshape,
     _ATEN._reshape_alias.default: _reshape,
+    _ATEN._unsafe_view.default: _reshape,
     _ATEN.unsqueeze.default: _reshape,
     _ATEN.squeeze.default: _reshape,
     _ATEN.squeeze.dim: _reshape,

@@ -68,6 +68,8 @@ def _each_times(matrices: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
 def dot(call: OperatorCall) -> list[Val]:
     """dot and vdot: (k,) with (k,)."""
     left, right = call.vals()
+    if call.name == "vdot.default" and "complex" in left.dtype:
+        raise NotBatchable(f"{call.name}: it conjugates; type (a.conj() * b).sum()")
     return [call.stacked(call.emit(_dots, [_whole(call, left), _whole(call, right)]))]
 
 

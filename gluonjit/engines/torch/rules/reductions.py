@@ -29,7 +29,7 @@ def reduced(call: OperatorCall) -> list[Val]:
 def _dims(call: OperatorCall, rank: int) -> list[int] | None:
     """The dimensions, or None for all."""
     given = call.get("dim", -1 if call.name in _LAST else None)
-    if given is None or given == ():
+    if given is None or given == () or not rank:
         return None
     return [axis(rank, dim) for dim in (given if isinstance(given, tuple) else (given,))]
 

@@ -35,6 +35,8 @@ def moved(call: OperatorCall) -> list[Val]:
 
 def axis(rank: int, dim: int) -> int:
     """A dimension counted from the front."""
+    if not rank:
+        raise NotBatchable("along a dimension of a tensor that has none")
     return dim + rank if dim < 0 else dim
 
 

@@ -16,9 +16,6 @@ EAGER, BATCHED = "eager", "batched"
 SWITCHES = {
     "arity": "a cell is one kind for any number of children that it treats alike, and for operands of any length",
     "hoisting": "products of a cell with inputs alone run once, before the recursion",
-    "zeros": "products with states that the program makes with zeros are left out",
-    "activations": "sigmoid and tanh run as Activation, if a step does not run in C",
-    "splits": "gates are split in blocks, not element by element, if a step does not run in C",
     "fused": "a step whose operators all have an instruction runs in C as a whole, on the host",
 }
 """The optimizations, by name; `without=(name, ...)` turns one off, with the same results."""
@@ -122,7 +119,7 @@ def _gone(name: str, value: Any) -> str:
     return f"{name}={value!r} was removed, {said}" if said else ""
 
 
-_GONE_SWITCHES = {"sums", "identities"}
+_GONE_SWITCHES = {"sums", "identities", "zeros", "activations", "splits"}
 
 
 _GONE: dict[str | tuple[str, str], str] = {"executor": "as every plan runs step by step: leave it out"}

@@ -172,16 +172,6 @@ static int flatten(Call *call, PyObject *arg) {
     return append_number(call, arg);
 }
 
-/* Tells whether the call begins with zeros, and nothing in it was computed: Python then finds its kind. */
-static int begins_with_zeros(const Call *call) {
-    int k, zeros = 0;
-    for (k = 0; k < call->arguments; k++) {
-        if (call->values[k]->depth) return 0;
-        zeros |= call->values[k]->base == names.zero;
-    }
-    return zeros;
-}
-
 PyObject *wrapped(const Framework *of, int interface, PyObject *record, Py_ssize_t node, Py_ssize_t k) {
     PyObject *value = core.value_of(record, node, k), *array;
     if (value == NULL) return NULL;
@@ -333,7 +323,6 @@ static int look_at(Call *call, PyObject *state, PyObject *const *args, Py_ssize_
     int taken = call_begin(call, state);
     for (k = 0; k < count && taken > 0; k++) taken = flatten(call, args[k]);
     while (named != NULL && taken > 0 && PyDict_Next(named, &at, &name, &arg)) taken = flatten_named(call, name, arg);
-    if (taken > 0 && begins_with_zeros(call)) taken = 0;
     if (taken > 0) taken = end(call);
     if (PyErr_Occurred()) return -1;
     return taken > 0 && SLOT(call->batch, names.batch_graph) == call->graph; /* what an array was may have run the batch */

@@ -97,7 +97,6 @@ static struct {
     {MXNET, "key", &names.key},
     {MXNET, "value_of", &names.mxnet.value_of},
     {MXNET, "empty", &names.mxnet.empty},
-    {MXNET, "zero", &names.zero},
     {MXNET, "rebuild", &names.mxnet.rebuild},
     {MXNET, "again", &names.mxnet.again},
     {MXNET, "automatic", &names.automatic},

@@ -104,7 +104,6 @@ typedef struct {
     Py_ssize_t array_handle;
     PyObject *local;       /* the thread's state is its attribute `state` */
     PyObject *key;         /* of a block's cell in its __dict__ */
-    PyObject *zero;        /* what the value of an array refers to that the program has made of zeros */
     PyObject *automatic;   /* (block, args) -> the cell of a block that has none in its __dict__, or None */
     PyObject *note;        /* (batch, cell, begin): a call outside of all samples was captured */
     PyObject *clock;       /* () -> what it takes for `begin` */

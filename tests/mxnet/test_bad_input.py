@@ -169,9 +169,9 @@ def test_an_option_that_was_removed(net: Net) -> None:
 
 def test_switches_that_are_gone(net: Net) -> None:
     with pytest.raises(
-        OptionError, match="'sums', 'identities' was removed, as no program gained from it: leave it out"
+        OptionError, match="'sums', 'zeros', 'splits' was removed, as no program gained from it: leave it out"
     ):
-        net.hybridize(dynamic_batch=True, without=("hoisting", "sums", "identities"))
+        net.hybridize(dynamic_batch=True, without=("hoisting", "sums", "zeros", "splits"))
     net.hybridize(dynamic_batch=True, without=("hoisting",))
     assert_works(net)
 

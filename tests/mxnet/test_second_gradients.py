@@ -21,7 +21,7 @@ SIZE = 4
 WAYS: dict[str, dict[str, Any]] = {
     "chosen": {},
     **{way: {"granularity": way, "scheduler": "depth"} for way in ("op", "cell", "graph")},
-    "plain": {"without": ("activations", "hoisting", "zeros", "arity", "fused")},
+    "plain": {"without": ("hoisting", "arity", "fused")},
 }
 
 

@@ -21,7 +21,7 @@ from gluonjit.engines.mxnet.kinds import difference, make_kind
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.lookups import look_up, table_of
-from gluonjit.engines.mxnet.operands import ZERO, Empty, value_of
+from gluonjit.engines.mxnet.operands import Empty, value_of
 from gluonjit.engines.mxnet.opkinds import known_kind
 from gluonjit.engines.mxnet.program import current
 from gluonjit.engines.mxnet.semantics import ARRAYS
@@ -75,10 +75,6 @@ def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: tuple[
             signature.append(arg._v.spec)
         elif not _flatten(arg, owner, batch, signature, values):
             return _unknown(arg)
-    zeros = sum([1 << number for number, value in enumerate(values) if value.base is ZERO])
-    depth = max([value.depth for value in values], default=0)
-    if zeros and not depth:  # further up in the recursion a kind of its own would be another launch
-        signature.append(("zeros", zeros))
     key = tuple(signature)
     record = batch.records.get(key)
     if record is None or (record.guards is not None and not record.guards.hold()):

@@ -10,7 +10,7 @@ from gluonjit.engines.mxnet.aliases import DETACHED, Owned, in_memory, is_stale,
 from gluonjit.engines.mxnet.bridge import bridged
 from gluonjit.engines.mxnet.decided import decided
 from gluonjit.engines.mxnet.modes import as_captured
-from gluonjit.engines.mxnet.operands import ZERO, seen_through
+from gluonjit.engines.mxnet.operands import seen_through
 from gluonjit.engines.mxnet.refusals import has_history, refuse_recorded, refuse_waiting
 from gluonjit.engines.mxnet.trace import Recorder
 from gluonjit.graph import Value
@@ -25,9 +25,9 @@ _LINKED = object()
 _WRITTEN = "an array that captured calls use was written to"
 
 
-def created(value: Value, zero: bool = False) -> Value:
-    """This value for an array whose memory is not its own, and which has no history; `zero` if that is all zeros."""
-    return Value(value.rows, value.depth, value.spec, value.graph, False, ZERO if zero else None)
+def created(value: Value) -> Value:
+    """This value for an array whose memory is not its own, and which has no history."""
+    return Value(value.rows, value.depth, value.spec, value.graph, False)
 
 
 def concrete(array: Any) -> NDArray:

@@ -27,7 +27,7 @@ from gluonjit.engines.mxnet.dynamic import automatic_cell
 from gluonjit.engines.mxnet.engine import ENGINE
 from gluonjit.engines.mxnet.lazy import LazyArray
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy
-from gluonjit.engines.mxnet.operands import ZERO, Empty, value_of
+from gluonjit.engines.mxnet.operands import Empty, value_of
 from gluonjit.engines.mxnet.semantics import note_semantics
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.fast import configure
@@ -51,7 +51,6 @@ def block_call() -> Any:
         original=hooked.original_call,
         value_of=value_of,
         empty=Empty,
-        zero=ZERO,
         rebuild=rebuild,
         again=record_again,
         NDArrayBase=NDArrayBase,

@@ -17,16 +17,14 @@ from gluonjit.engines.mxnet.following import followed, is_hybrid
 from gluonjit.engines.mxnet.hoist import cut, product_kind
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
-from gluonjit.engines.mxnet.operands import ZERO, value_of
-from gluonjit.engines.mxnet.peepholes import improved
-from gluonjit.engines.mxnet.program import build, program_of
+from gluonjit.engines.mxnet.operands import value_of
+from gluonjit.engines.mxnet.program import build
 from gluonjit.engines.mxnet.references import Copied
 from gluonjit.engines.mxnet.rules.values import NotBatchable
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.trace import Recorder, map_structure, tracing
 from gluonjit.engines.mxnet.variadic import TracedKind, join
 from gluonjit.engines.mxnet.work import work_of
-from gluonjit.engines.mxnet.zeros import without_zeros
 from gluonjit.graph import Kind, Spec, Value, family_key, split_kind
 from gluonjit.hybrid.capture.guards.again import first_difference
 from gluonjit.hybrid.capture.guards.objects import Refused
@@ -54,11 +52,10 @@ def make_kind(
         return found
     trace, results, structure, values = found
     noted.traced = found._replace(values=[])
-    zeros = [] if any(value.depth for value in values) else [k for k, value in enumerate(values) if value.base is ZERO]
     leaves = [not value.depth and isinstance(value.base, (Value, Copied)) for value in values]
     if noted.steady(gluon.Block):
         _note_lookup(cell, owner, trace, results)
-    return _kind_of(cell, owner, batch, args, trace, results, structure, leaves, zeros)
+    return _kind_of(cell, owner, batch, args, trace, results, structure, leaves)
 
 
 def _traced(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, noted: Noted) -> _Found | str:
@@ -149,15 +146,10 @@ def _kind_of(
     results: list[int],
     structure: Any,
     leaves: list[bool],
-    zeros: list[int],
 ) -> Kind | str:
     call = trace.call(results)
     parameters = _parameters(owner, [array for _, array in trace.consts], batch.noted.values())
     without = batch.options.without
-    left = without_zeros(trace, results, zeros) if "zeros" not in without else None
-    if left is not None:
-        trace, results = left.trace, left.results
-    trace = improved(trace, results, without)
     pieces = None if "hoisting" in without else cut(trace, results, leaves)
     rest, places = (trace, results) if pieces is None else (pieces.rest, pieces.results)
     try:
@@ -166,9 +158,6 @@ def _kind_of(
     except NotBatchable as refusal:
         return str(refusal)
     built.program.parameters = parameters
-    built.program.left = [] if left is None else left.weights
-    if left is not None:  # what met zeros is no more in the trace
-        built.program.enters = None
     flat = type(structure) is tuple and list(structure) == list(range(len(results)))
     kind = Kind(
         name=cell.name,
@@ -182,7 +171,7 @@ def _kind_of(
         structure={0: None, ~0: LazyNumpy}[structure] if isinstance(structure, int) else tuple if flat else structure,
     )
     _join_family(cell, rest, places, without, kind)
-    if not ("arity" in without or not kind.pure or program_of(kind).left):
+    if "arity" not in without and kind.pure:
         origins = tuple([(operand, 0) for operand in range(len(trace.operands))]) if pieces is None else pieces.origins
         traced = TracedKind(kind, rest.finished(places), origins)
         kind = join(cell, (without, trace.training, LOCAL.state.numpy), args, trace.operands, traced, batch)
@@ -214,7 +203,6 @@ def _join_family(cell: Cell, trace: Recorder, results: list[int], without: tuple
         *[family_key(spec) if kind.poly else spec for spec in trace.operands],
         *trace.ops,
         *[(position, id(array)) for position, array in trace.consts],
-        *[id(array) for array in program_of(kind).left],
         *results,
     )
     first = cell.families.setdefault(program, kind)

@@ -255,10 +255,10 @@ def wrap_concrete(value: Value, computed: NDArray) -> LazyArray:
     return array
 
 
-def wrap_created(value: Value, computed: NDArray, zero: bool = False) -> LazyArray:
+def wrap_created(value: Value, computed: NDArray) -> LazyArray:
     """A lazy array with the numbers of one that several share: writing to it, or `attach_grad`, makes it its own."""
     array: LazyArray = _new(LazyArray)
-    array._v = created(value, zero)
+    array._v = created(value)
     array._c = computed
     array._b = array._k = None
     return array

@@ -26,13 +26,6 @@ from gluonjit.program.trace import NeedsValue
 _INTEGERS = {"int32", "int64", "int8", "uint8"}
 
 
-class _Zero:
-    """A reference to an array that the batch has made of zeros, valid until it is written to."""
-
-
-ZERO = _Zero()
-
-
 class Empty(Exception):
     """An array without elements, which is no operand of a batch."""
 

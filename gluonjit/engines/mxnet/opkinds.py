@@ -10,7 +10,6 @@ from typing import Any
 import mxnet as mx
 
 from gluonjit.engines.mxnet.hooked import Attrs
-from gluonjit.engines.mxnet.peepholes import improved
 from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Lone, build, lay_out, segment_sum
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
@@ -114,7 +113,7 @@ def _make_kind(
         return None
     call = trace.call(results)
     try:
-        program, outputs, rows, pure, poly = build(improved(trace, results, without), results)
+        program, outputs, rows, pure, poly = build(trace, results)
     except NotBatchable as refusal:
         reason = str(refusal).removeprefix(f"{name}: ")
     else:

@@ -44,7 +44,6 @@ _WEIGHTS = {
     "RNN": {1},
 }
 _MANY_TERMS = 4
-_ZEROS = {"_zeros", "_npi_zeros"}
 # Of those whose results have a size that only numbers tell: MXNet leaves the gradient of what they read unwritten.
 _WITHOUT_GRADIENT = {"_contrib_getnnz", "_npx_nonzero", "_npi_unique", "_npi_bincount", "_npi_diag_indices_from"}
 
@@ -152,8 +151,7 @@ def _created(batch: Batch, handle: int, name: str, attrs: Attrs, is_np: bool, as
         return array
     if again:
         batch.graph.several.update(value.row_list())
-    zero = name in _ZEROS
-    return wrap_np_as(created(value, zero), array) if is_np else wrap_created(value, array, zero)
+    return wrap_np_as(created(value), array) if is_np else wrap_created(value, array)
 
 
 def _looked_up(

@@ -28,9 +28,9 @@ class Program(BatchedProgram):
     may_fail: whether it may raise when its numbers are waited for; numpy: whether it was captured, and so has to run,
     with numpy's shapes; used: whether the results depend on it, for each group of operands and each constant; depends:
     for each result on which of these, by position; adds: for each constant whether MXNet adds rightly to its gradient;
-    left: weights whose products with zeros are left out: their gradients are zeros; enters: for each operand what lets
-    it into a graph (`trace.let_in`), None: anything; parameters: which parameters the constants are the arrays of;
-    sources: operands and constants that gradients go on to, by result, as `Reach` has found them.
+    enters: for each operand what lets it into a graph (`trace.let_in`), None: anything; parameters: which parameters
+    the constants are the arrays of; sources: operands and constants that gradients go on to, by result, as `Reach` has
+    found them.
     """
 
     used: list[bool]
@@ -41,7 +41,6 @@ class Program(BatchedProgram):
         self.consts = consts
         self.may_fail = may_fail
         self.numpy = bool(LOCAL.state.numpy & SHAPES)
-        self.left: list[Any] = []
         self.sources: dict[int, tuple[tuple[int, ...], list[int]]] = {}
         self.running: Sequence[int] = ()
         self.momentum = 0.0

@@ -50,7 +50,6 @@ class Reach(reach.Reach):
             consts = [k for k in range(len(program.consts)) if count + k in depends]
             found = program.sources[result] = operands, consts
         self.constants.update([id(program.consts[k]) for k in found[1]])
-        self.constants.update(map(id, program.left))
         return found[0]  # type: ignore[no-any-return]
 
     def _complete(self, step: Step, results: list[int]) -> None:
@@ -67,7 +66,6 @@ class Reach(reach.Reach):
                 self.rows[gather.place.arena][rows_at(gather.place, gather.index)] = True
         first = len(step.gathers)
         self.constants.update([id(array) for k, array in enumerate(program.consts, first) if k in used])
-        self.constants.update(map(id, program.left))
 
 
 def entered_waiting(graph: Graph, begun: Iterable[int], learned: Callable[[Any], bool]) -> Any:
@@ -186,16 +184,15 @@ class _Entering:
         program: Any = kind.program
         # A kind that is split has the operands of its call, and the program of what is left of it.
         self._enters = None if kind.split is not None or kind.children else program.enters
-        self._left = any(map(learned, program.left))
         self._consts = sum(1 << len(kind.operands) + k for k, array in enumerate(program.consts) if learned(array))
 
     def results(self, inside: dict[tuple[int, ...], Any], count: int) -> Any:
         """The nodes whose results enter."""
-        return np.any([np.full(count, bool(self._left or self._consts)), *inside.values()], axis=0)
+        return np.any([np.full(count, bool(self._consts)), *inside.values()], axis=0)
 
     def operand(self, role: tuple[int, ...], inside: dict[tuple[int, ...], Any], count: int) -> Any:
         """The nodes whose operand of a role enters."""
-        if self._enters is None or self._left:
+        if self._enters is None:
             return self.results(inside, count)
         by = self._enters[role[0]]
         read = [nodes for (k,), nodes in inside.items() if by >> k & 1]

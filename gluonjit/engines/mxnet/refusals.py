@@ -9,7 +9,6 @@ from mxnet.base import MXNetError
 
 from gluonjit.engines.mxnet.history import has_history as known_to_autograd
 from gluonjit.engines.mxnet.history import is_learned
-from gluonjit.engines.mxnet.operands import ZERO
 from gluonjit.engines.mxnet.reach import entered_waiting
 from gluonjit.engines.mxnet.results import Imported, is_entered, is_read, spent, tape_of
 from gluonjit.graph import Graph, Value
@@ -68,7 +67,7 @@ def _is_one_of_several(value: Value) -> bool:
 def _is_new(value: Value) -> bool:
     """Tells whether nothing was captured since an array was made without being recorded."""
     graph = value.graph
-    return (value.base is None or value.base is ZERO) and not value.taped and value.row_list()[-1] + 1 == graph.rows
+    return value.base is None and not value.taped and value.row_list()[-1] + 1 == graph.rows
 
 
 def refuse_variable(array: Any) -> None:

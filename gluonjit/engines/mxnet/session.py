@@ -253,8 +253,6 @@ class Session(ArraySession):
             if tape is not None:
                 consts = [tape.constant(array, adds) for array, adds in zip(consts, program.adds)]
                 consts = tape.statistics.apart(number, consts)
-                for array in program.left:
-                    tape.constant(array, True)
             self._fused.written([place.arena for place in step.places])
             sizes = tuple([gather.rows for gather in step.gathers])
             program(operands, consts, step.count, results, self._besides.get(number, ()), sizes)

@@ -175,7 +175,7 @@ class Tape(History):
         program = program_of(step.kind)
         learned = any(used and self.learns(gather) for gather, used in zip(step.gathers, program.used))
         learned = learned or self._learns_weights(program, len(step.gathers))
-        if learned or self._left_learns(program):
+        if learned:
             self._steps.append(RecordedStep(number, learned, results))
             for place in step.places:
                 self._learned_rows[place.arena][place.begin : place.end] = True
@@ -186,24 +186,18 @@ class Tape(History):
             for array, used in zip(program.consts, program.used[operands:])
         )
 
-    def _left_learns(self, program: Program) -> bool:
-        return any(self._constants[id(array)][1] is not None for array in program.left)
-
     def weights(self, kind: Kind) -> tuple[bool, ...]:
-        """Tells whether each constant of steps that are to run in C learns, and each weight that they leave out."""
-        program = program_of(kind)
-        return tuple([self._constant(array) is not None for array in (*program.consts, *program.left)])
+        """Returns for each constant of steps that are to run in C True if it learns."""
+        return tuple([self._constant(array) is not None for array in program_of(kind).consts])
 
     def learning(self, kind: Kind, operands: frozenset[int], weights: tuple[bool, ...]) -> Learning:
         """Tells what learns in such a step, given its operands and weights that do."""
         program = program_of(kind)
-        count = len(program.consts)
         groups = [group for group, roles in enumerate(kind.groups) for _ in roles]
         learns = any([program.used[groups[operand]] for operand in operands])
         learns = learns or any([used and learned for used, learned in zip(program.used[len(kind.groups) :], weights)])
         results = range(len(kind.outputs))  # all of them are of float32
-        marks = results if learns or any(weights[count:]) else ()
-        return Learning([k for k in range(count) if weights[k]], results, marks, learns)
+        return Learning([k for k, learned in enumerate(weights) if learned], results, results if learns else (), learns)
 
     def note_fused(self, fused: FusedSteps, stretch: StepStretch) -> None:
         """Remembers steps that ran in C, where rows learn by them."""

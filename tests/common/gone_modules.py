@@ -44,4 +44,9 @@ GONE: tuple[Gone, ...] = (
         ),
     ),
     Gone("engines/torch/executors", ("session_for _on_cuda _looks_at_steps _replayed",)),
+    Gone(
+        "engines/mxnet/peepholes",
+        ("Peephole improved _activations _activation _splits _parts _slice _blocks _cover _columns _users",),
+    ),
+    Gone("engines/mxnet/zeros", ("PrunedTrace without_zeros _Rewriting _activation _needed _dependence",)),
 )

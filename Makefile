@@ -114,8 +114,8 @@ unit: setup
 # left out, since Python and they keep memory to the end. A finding ends the process, and with it the target.
 SANITIZED := build/sanitize
 SANITIZE := -g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
-SANITIZE_TESTS ?= $(addprefix tests/,$(addsuffix .py,$(addprefix core/test_,hostile rows rows_ahead rows_programs rows_random rows_threads assembly planning stretches reuse replaying) \
-	$(addprefix mxnet/test_,fused wide_cells state compiled doors) $(addprefix torch/test_,ahead fused wide_cells rows writes state compiled hooks doors plain_modules quick_views)))
+SANITIZE_TESTS ?= $(addprefix tests/,$(addsuffix .py,$(addprefix core/test_,hostile rows rows_programs rows_random rows_threads assembly planning stretches reuse replaying) \
+	$(addprefix mxnet/test_,fused wide_cells state compiled doors) $(addprefix torch/test_,fused wide_cells rows writes state compiled hooks doors plain_modules quick_views)))
 # What takes minutes then, and runs little of them.
 SANITIZE_LEFT_OUT := very_many_operators or results_in_python or goes_through_modules_of_programs or doctor
 

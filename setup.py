@@ -18,8 +18,8 @@ PARTS = (
 TORCH = ("modes", "torch", "doors", "signs", "modules")
 SOURCES = ("module", "names", *CAPTURE, *TORCH, "cells", "operators", "hooks", "functions")
 KERNELS = ("generic", "avx2", "avx512")
-ROWS = ("module", "stretch", "ahead", "check", "pack", "interpreter", "shared", "scratch", "crew", *KERNELS)
-ROWS_HEADERS = ("rows", "stretch", "ahead", "crew", "kernels", "functions", "elements", "lines", "products", "updates")
+ROWS = ("module", "stretch", "check", "pack", "interpreter", "shared", "scratch", "crew", *KERNELS)
+ROWS_HEADERS = ("rows", "stretch", "crew", "kernels", "functions", "elements", "lines", "products", "updates")
 # Files in Cython's pure-Python mode, which are interpreted as they stand where this does not work.
 FLAT = ("rewriting", "ordering", "paths", "placing")
 HOT = (*[f"analysis/flat/{name}" for name in FLAT], "rows/tables", "rows/blocks")

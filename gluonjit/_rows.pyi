@@ -20,22 +20,6 @@ def run(programs: Any, launches: Any, args: Any, block: int, begin: int, threads
     or needs more memory than there is; MemoryError. What is wrong with a later one is raised when that is the first.
     What lies at an address is taken on trust, as nothing else is."""
 
-class Flight:
-    """Launches that run while Python goes on. Nobody has to wait: what nobody holds any more stops."""
-
-    @property
-    def next(self) -> int:
-        """The number of the launch that comes next: so many have run."""
-
-    def wait(self) -> tuple[float, float, str | None]:
-        """Wait until all have run, or one cannot: when that began and ended, in seconds of `time.perf_counter`, and
-        what is wrong with the next one, or None. A handler of a signal may raise here; then one can wait again."""
-
-def start(programs: Any, launches: Any, args: Any, block: int, threads: int, kept: Any) -> Flight:
-    """Run launches as `run` does, in a thread that has no need of the GIL, one for the process: one after the other.
-
-    `kept` is held as long as they run: whatever owns the memory of args. A fork waits for what was started."""
-
 def pack(source: int, size: int, k: int, n: int, row_stride: int, column_stride: int, target: Any) -> None:
     """Write the float32 (k, n) matrix at an address where so many bytes lie, with strides in elements, as panels to an
     array of float32. Raises ValueError where one of both is too small."""

@@ -29,7 +29,7 @@ METHODS = {
     gluonjit.Batch: ("flush", "report", "save_trace"),
     gluonjit.Report: ("lower_bound", "predicted", "steps", "to_chrome_trace", "to_dict", "to_dot", "to_json"),
 }
-INTERNAL = {"Batch.flush(reason)", "Batch.flush(middle)"}
+INTERNAL = {"Batch.flush(reason)", "Batch.flush(middle)", "Batch.flush(removed)"}
 
 Entries = dict[str, str]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Sequence
-from ctypes import string_at
 from itertools import accumulate
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -154,16 +153,12 @@ class Launches:
         self._packed: dict[int, list[tuple[Pack, _Memory]]] = {}  # by the address of the array
         self._numbers: dict[int, tuple[int, Assembly]] = {}  # of programs, by the address of what is kept with it
         self._programs: tuple[tuple[Any, Any], ...] = ()
-        self._copies: list[Any] = []  # of weights
         self._last: dict[bool, _Arguments] = {}  # forward and backward
         self.under_way = -1  # the step that is run, or ran last
 
-    def form(self, template: Template, consts: Sequence[Any], memory: FlushMemory, own: bool = False) -> BlockForm:
-        """Returns the form of blocks of a program, with the current addresses of weights, or of their gradients.
-
-        own: no weights but copies, which nobody writes to.
-        """
-        return BlockForm(self._number(template.assembly), self.slots(template, consts, memory, own), *template.columns)
+    def form(self, template: Template, consts: Sequence[Any], memory: FlushMemory) -> BlockForm:
+        """Returns the form of blocks of a program, with the current addresses of weights, or of their gradients."""
+        return BlockForm(self._number(template.assembly), self.slots(template, consts, memory), *template.columns)
 
     def _number(self, assembly: Assembly) -> int:
         """The number of a program."""
@@ -179,13 +174,13 @@ class Launches:
         """The number of programs that have been launched."""
         return len(self._programs)
 
-    def slots(self, template: Template, consts: Sequence[Any], memory: FlushMemory, own: bool = False) -> array[int]:
+    def slots(self, template: Template, consts: Sequence[Any], memory: FlushMemory) -> array[int]:
         """The slots of a form."""
         slots = template.slots[:]
         for at, learned, const, begin in template.weights:
             array = consts[const]
             address = memory.learned(array) if learned else memory.constant(array)
-            slots[at] = (self._copy(address, begin + slots[at + 1]) if own else address) + begin
+            slots[at] = address + begin
         for at, const, pack in template.packs:
             slots[at] = self._pack(consts[const], pack, memory)
         return slots
@@ -208,18 +203,6 @@ class Launches:
             self.under_way = steps[done]
             done = ROWS.run(self._programs, last.rows, last.args, _BLOCK, done, self.threads)
         return saved, last.launches[4::5].tolist()
-
-    def start(
-        self, steps: list[int], forms: list[BlockForm], memory: FlushMemory, arrays: list[Any]
-    ) -> tuple[Any, npt.NDArray[np.int64]]:
-        """Runs steps, which save nothing, while Python goes on; one core is left to Python.
-
-        `arrays` are all that they read and write, once they begin. Returns a `Flight` and the launches.
-        """
-        own = self._arguments(steps, forms)
-        self._fill(own, False, memory)
-        threads = min(self.threads, cores() - 1)
-        return ROWS.start(self._programs, own.rows, own.args, _BLOCK, threads, (self, *arrays)), own.rows
 
     def _arguments(self, steps: list[int], forms: list[BlockForm]) -> _Arguments:
         """Makes room for what `_rows` takes."""
@@ -253,12 +236,6 @@ class Launches:
             _, parts = self._packed.popitem()
             while parts:  # taken out first: what an interrupt leaves here would be given back once more
                 _given_back(parts.pop()[1])
-
-    def _copy(self, address: int, size: int) -> int:
-        """Returns the address of a copy of this many bytes, which is kept."""
-        copy = np.frombuffer(string_at(address, size), dtype=np.uint8)
-        self._copies.append(copy)
-        return copy.ctypes.data
 
     def _pack(self, array: Any, pack: Pack, memory: FlushMemory) -> int:
         """The address of a packed weight."""

@@ -13,7 +13,7 @@ from gluonjit.compiled import ROWS
 from gluonjit.graph import Kind
 from gluonjit.rows.program import NotFusable, RowProgram
 from gluonjit.rows.running import Flags, FlushMemory, Launches, cores, read_steps
-from gluonjit.rows.stretches import Ahead, StepStretch
+from gluonjit.rows.stretches import StepStretch
 from gluonjit.rows.ways import MOST_WAYS, Fused, Learner, Learning, Way, fused_of, sources
 
 if TYPE_CHECKING:
@@ -286,17 +286,6 @@ class Steps:
         steps = list(range(begin, begin + len(ways)))
         saved, took = self._launches.launch(steps, [self._forms[way] for way in ways], True, memory)
         return StepStretch(steps, ways, saved, took)
-
-    def start(self, begin: int, ways: list[int], memory: FlushMemory, arrays: list[Any]) -> Ahead:
-        """Starts steps, none of them recorded, while Python goes on. They read copies of the current weights."""
-        self._keeps = False  # it is theirs, as long as they run
-        steps = list(range(begin, begin + len(ways)))
-        forms = {}
-        for number, way in zip(steps, ways):
-            if way not in forms:
-                consts = self.plan.steps[number].kind.program.consts
-                forms[way] = self._launches.form(self.ways[way].forward, consts, memory, own=True)
-        return Ahead(steps, ways, *self._launches.start(steps, [forms[way] for way in ways], memory, arrays))
 
     def sources(self, number: int, results: tuple[int, ...]) -> tuple[frozenset[int], frozenset[int]]:
         """The operands and constants of a step that gradients of these results go to."""

@@ -20,11 +20,10 @@ BAD = (ValueError, MemoryError, OverflowError, TypeError, BufferError)
 
 
 def launch(code: Any, regs: Any, args: Any, nodes: Any, block: Any) -> None:
-    """Run a program twice: while this goes on, and waiting for it."""
+    """Run a program."""
     slots = args.shape[0] if isinstance(args, np.ndarray) and args.ndim == 2 else 2
     launches = np.array([[0, 0, slots, nodes, 0]], np.int64)
-    wrong = rows.start(((code, regs),), launches, args, block, 1, None).wait()[2]
-    if rows.run(((code, regs),), launches, args, block, 0) != 1 or wrong is not None:
+    if rows.run(((code, regs),), launches, args, block, 0) != 1:
         raise Harm("a launch was neither run nor refused")
 
 
@@ -227,20 +226,6 @@ def stretches() -> Iterator[Case]:
     for begin in (1, 2, 2**63 - 1):
         yield Case(f"from launch {begin} on", lambda begin=begin: rows.run(*good[:4], begin), None)  # type: ignore[misc]
     yield Case("the second is wrong", second_wrong, ValueError)
-    yield Case("started without arguments", lambda: rows.start(), BAD)
-    yield Case("started with too many", lambda: rows.start(*good[:4], 1, None, None), BAD)
-    for threads in (*LARGE, *SMALL, 0):
-        yield Case(f"started for {threads}", lambda threads=threads: rows.start(*good[:4], threads, None).wait(), None)  # type: ignore[misc]
-    for wrong_number in (2**64, None, "2", Raising()):
-        yield Case(
-            f"started for {wrong_number!r:.20}",
-            lambda threads=wrong_number: rows.start(*good[:4], threads, None),  # type: ignore[misc]
-            (*BAD, KeyError),
-        )
-    for k, value in enumerate(wrong):
-        yield Case(f"started wrong thing {k}", lambda value=value: rows.start(good[0], value, args, 1, 1, None), BAD)  # type: ignore[misc]
-    yield Case("started and left", lambda: rows.start(*good[:4], 1, None), None)
-    yield Case("a flight of nobody's", lambda: rows.Flight(), TypeError)
 
 
 def second_wrong() -> None:

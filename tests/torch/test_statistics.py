@@ -506,11 +506,11 @@ def test_results_that_nobody_reads() -> None:
     assert_alike(lambda: Normed(nn.BatchNorm1d(5)), run)
 
 
-def test_flushes_that_nobody_waits_for() -> None:
+def test_flushes_in_a_scope() -> None:
     def run(net: Any) -> Any:
         with torch.no_grad(), gluonjit.batching() as batch:
             outputs = [net(x) for x in rows(3, 4)]
-            batch.flush("here", wait=False)
+            batch.flush("here")
             outputs += [net(x) for x in rows(5, 3)]
             return [output * 1 for output in outputs]
 

@@ -92,30 +92,6 @@ class Chunk:
         return Once.apply(found) if self.readers.shared else found
 
 
-class Coming(Chunk):
-    """A chunk without history, of steps that may be under way still: `find` waits for them and gives its rows."""
-
-    __slots__ = ("_find", "_found")
-
-    _found: Any
-
-    def __init__(self, find: Callable[[Place], Any], plan: Plan, place: Place) -> None:
-        self._find: Any = find
-        super().__init__(None, plan, place)
-
-    @property
-    def tensor(self) -> Any:
-        """The rows."""
-        found = self._found
-        if found is None:
-            found = self._found = self._find(self.place)
-        return found
-
-    @tensor.setter
-    def tensor(self, rows: Any) -> None:
-        self._found = rows
-
-
 class ChunkRows(NamedTuple):
     """The place of a flushed value: rows of a chunk from `row` on."""
 

@@ -16,7 +16,7 @@ from gluonjit.engines.torch.written import modified
 from gluonjit.graph import Kind
 from gluonjit.rows.running import NO_FLAGS
 from gluonjit.rows.steps import Steps
-from gluonjit.rows.stretches import Ahead, StepStretch
+from gluonjit.rows.stretches import StepStretch
 from gluonjit.rows.ways import Learning, sources
 
 
@@ -93,13 +93,6 @@ class FusedSteps:
             again = [consts[k] for k in self.steps.ways[way].read_again]
             versions[way] = [(tensor, version_of(tensor)) for tensor in again]
         return RanFused(self.steps.run(begin, ways, self), versions)
-
-    def start(self, begin: int) -> Ahead | None:
-        """Runs all steps from one on, without recording, while Python goes on; None if one has to run otherwise."""
-        ways = self.steps.choose(begin, len(self.plan.steps), NO_FLAGS, NO_FLAGS, _UNTAPED, self)
-        if begin + len(ways) < len(self.plan.steps):
-            return None
-        return self.steps.start(begin, ways, self, self._arrays)
 
     def learns(self, ran: RanFused) -> bool:
         """Tells whether gradients go through any of these steps."""

@@ -16,13 +16,13 @@ import torch
 from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place, Plan, row_bytes
 from gluonjit.engines.torch.arrays import device_named, dtype_named, of_bytes, room_for, sent
 from gluonjit.engines.torch.buffers import as_captured
-from gluonjit.engines.torch.chunks import Chunk, ChunkRows, Coming
+from gluonjit.engines.torch.chunks import Chunk, ChunkRows
 from gluonjit.engines.torch.failures import failed
 from gluonjit.engines.torch.finite import FiniteCheck
 from gluonjit.engines.torch.fused_steps import FusedSteps
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.history import joined_history
-from gluonjit.engines.torch.hooked import LEARNING, plain
+from gluonjit.engines.torch.hooked import LEARNING
 from gluonjit.engines.torch.indices import Indices
 from gluonjit.engines.torch.inputs import AsItWas
 from gluonjit.engines.torch.program import as_rows, join, pieces, program_of
@@ -251,21 +251,6 @@ class Session(ArraySession):
             raise failed(self.provenance, self.rows, self._fused.steps.under_way, error) from error
         return end if end > number else super().run_from(number)
 
-    def start(self, number: int) -> bool:
-        """Lets all steps from one on run while Python goes on, if they run in C and nothing is recorded."""
-        fused = self._fused
-        if fused is None or self.tape is not None or self.profile or self.finite is not None or self.snapshots:
-            return False
-        if fused.steps.end(number) < len(self.plan.steps):
-            return False
-        self.ahead = fused.start(number)
-        return self.ahead is not None
-
-    def failed(self, number: int, error: Exception) -> Exception:
-        """The error to raise for a step that has failed, of those that were started."""
-        with plain():
-            return failed(self.provenance, super().rows, number, error)
-
     def _run(self, number: int) -> None:
         step = self.plan.steps[number]
         tape = self.tape if is_recorded(step.mode) else None
@@ -320,7 +305,7 @@ class Session(ArraySession):
         small = self._arenas.get(arena)
         if small is not None:
             return ChunkRows(small, position)
-        if self.ahead is None and self._stays(arena):
+        if self._stays(arena):
             place = Place(arena, 0, self.plan.arenas[arena].rows)
             small = self._arenas[arena] = Chunk(self.arrays[arena], self.plan, place)
             return ChunkRows(small, position)
@@ -334,9 +319,7 @@ class Session(ArraySession):
         """The rows of a step's result."""
         chunk = self._chunks.get(place)
         if chunk is None:
-            coming = self.ahead is not None
-            made = Coming(self._coming, self.plan, place) if coming else Chunk(self._rows_at(place), self.plan, place)
-            chunk = self._chunks[place] = made
+            chunk = self._chunks[place] = Chunk(self._rows_at(place), self.plan, place)
             if self.tape is not None:
                 self._note_nodes(chunk, place)
         return chunk
@@ -347,11 +330,6 @@ class Session(ArraySession):
             return self.arrays[place.arena].detach()
         rows = self.at(place)
         return rows if self._stays(place.arena) else rows.clone()
-
-    def _coming(self, place: Place) -> Any:
-        """The same, of steps that were started."""
-        self.join()
-        return self._rows_at(place)
 
     def _note_nodes(self, chunk: Chunk, place: Place) -> None:
         """Tells a chunk that may get a history of the nodes that it is from."""
@@ -381,7 +359,6 @@ class Session(ArraySession):
 
     def rows(self, arena: int, positions: Sequence[int]) -> Any:
         """Rows of an arena with their history, for values that are references to them."""
-        self.join()
         for place, error in self.lost:
             if place.arena == arena and any(place.begin <= position < place.end for position in positions):
                 raise error
@@ -432,7 +409,7 @@ class Session(ArraySession):
         self._indices = Session._indices
         if self.tape is not None:
             joined_history(self.tape, self._chunks)
-        elif self._fused is not None and self.ahead is None:
+        elif self._fused is not None:
             self._fused.steps.done()
         if self.statistics is not None:
             self.statistics.write()

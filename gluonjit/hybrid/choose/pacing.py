@@ -359,12 +359,6 @@ def measured() -> list[str]:
     return [] if paces is None else [str(summary) for summary in paces.summaries()]
 
 
-def compares() -> bool:
-    """Tells whether this thread's calls are timed to find the faster way, so that all their time must count."""
-    stretch = HERE.stretch
-    return stretch is not None and stretch.timed and (stretch.pace.compares or stretch.explores is not None)
-
-
 def note_flush(way: Setting, named: bool, unlike: bool) -> None:
     """Adds a flush to the stretch; one with a named way belongs to another block, whose report shows no paces.
 

@@ -58,8 +58,7 @@ class Counts:
     units: scheduled units: nodes, or with granularity "graph" samples.
     groups: groups among the units: steps, or with granularity "graph" structures of samples.
     fused: launches that ran in C as a whole.
-    row_ms: milliseconds inside of these, forward and backward. Those of a flush with `wait=False` count once the
-        program has waited for them.
+    row_ms: milliseconds inside of these, forward and backward.
     gathers: launches that gather operands.
     gathered: bytes copied by gathers.
     flushes: flushes of the batch.

@@ -9,7 +9,7 @@ from typing import Any
 
 from gluonjit.analysis.ways import Setting
 from gluonjit.compiled import FAST
-from gluonjit.errors import BatchClosedError
+from gluonjit.errors import BatchClosedError, OptionError
 from gluonjit.graph.frames import user_line
 from gluonjit.graph.graph import Graph
 from gluonjit.graph.origins import Line, line_of
@@ -21,9 +21,6 @@ from gluonjit.hybrid.run.engine import Engine
 
 FULL = "the open batch is full (max_nodes, max_bytes)"
 """The reason for running a batch that holds more than it should."""
-
-MOST_AHEAD = 2
-"""Flushes of a batch that may be under way at once: one runs, and the next one is ready."""
 
 RUNNING = threading.RLock()
 """Held while a batch is traced, run or differentiated: batched graphs are shared by threads that each capture."""
@@ -86,7 +83,6 @@ class Batch(BatchRoom):
         self.outlined: dict[tuple[int, int], Any] = {}  # cells made from source, by method and model
         self.placed: dict[int, Any] = {}  # methods that have the code with cells now, by the address of the model
         self.parts = 0  # of these, the changes by which a model got other parts, or trains or not
-        self.ahead: list[Any] = []  # flushed without waiting, the oldest first
         self.own: Any = engine.account()
         self.reset()
 
@@ -172,24 +168,14 @@ class Batch(BatchRoom):
         while self.placed:
             self.placed.popitem()[1].swap_out()
 
-    def flush(self, reason: str = "batch.flush()", middle: str = "", wait: bool = True) -> None:
+    def flush(self, reason: str = "batch.flush()", middle: str = "", **removed: Any) -> None:
         """Runs what was captured; in the `middle` of a "sample" or, for a value, of a "scope" of `batching`.
 
-        Without `wait` steps in C run while the program continues, if nothing is recorded and only such steps remain; a
-        read of a value waits for them. After an error the batch is empty, and values of the failed graph say why.
+        After an error the batch is empty, and values of the failed graph say why.
         """
-        if not wait:
-            self.join(MOST_AHEAD - 1)
-        self._flush_open(reason, middle, wait)
-        if wait:
-            self.join()
-
-    def join(self, left: int = 0) -> None:
-        """Waits for flushes without `wait`, all but the last `left`."""
-        while len(self.ahead) > left:
-            self.ahead.pop(0).join()
-
-    def _flush_open(self, reason: str, middle: str, wait: bool) -> None:
+        for name, value in removed.items():
+            why = "was removed, as each flush waits until it has run: leave it out" if name == "wait" else "is unknown"
+            raise OptionError(f"batch.flush(): {name}={value!r} {why}")
         graph = self.graph
         if not graph.records and not graph.lookups and not graph.leaves:
             return
@@ -207,7 +193,7 @@ class Batch(BatchRoom):
         line = line_of(user_line())
         with FLUSH:
             try:
-                self._flush(graph, capture, reason, middle, line, wait)
+                self._flush(graph, capture, reason, middle, line)
             finally:
                 _FLUSHED.seconds += perf_counter() - entered
 
@@ -222,7 +208,7 @@ class Batch(BatchRoom):
         """The number of samples at which it runs itself, if there is one."""
         raise NotImplementedError
 
-    def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None, wait: bool) -> None:
+    def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None) -> None:
         """Runs a graph that was captured in so many seconds."""
         raise NotImplementedError
 

@@ -21,7 +21,7 @@ from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.origins import Line
 from gluonjit.hybrid.choose.choosing import chooser_of
 from gluonjit.hybrid.choose.costs import cost_model
-from gluonjit.hybrid.choose.pacing import compares, note_flush, note_trial
+from gluonjit.hybrid.choose.pacing import note_flush, note_trial
 from gluonjit.hybrid.explain.advice import after_flush
 from gluonjit.hybrid.explain.counts import STEP_PARTS
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
@@ -79,7 +79,7 @@ class FlushingBatch(Batch):
         """
         save_graph(self.graph, path, self.setting.granularity, self.sharing)
 
-    def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None, wait: bool) -> None:
+    def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None) -> None:
         report, times, planner = self.report, {"capture": capture}, None
         paused, held = LOCAL.state.paused, None
         try:
@@ -93,7 +93,7 @@ class FlushingBatch(Batch):
                 times["analysis"] = self._took("analysis", "analysis", begin)
                 options = self._run_options()
                 with self.engine.running():
-                    history = self._run(graph, plan, held.samples, provenance, options, times, wait or bool(held.due))
+                    history = self._run(graph, plan, held.samples, provenance, options, times)
                 for check in held.due:
                     check()
         except BaseException as error:
@@ -193,7 +193,6 @@ class FlushingBatch(Batch):
         provenance: Provenance,
         options: Options,
         times: dict[str, float],
-        wait: bool,
     ) -> Any:
         """Runs a plan; returns the tape that can differentiate its results, or None."""
         begin = perf_counter()
@@ -207,11 +206,8 @@ class FlushingBatch(Batch):
         session.wait()
         times["inputs"] = self._took("inputs", "gather", begin)
         number = 0
-        wait = wait or compares()
-        while number < len(plan.steps) and (wait or not session.start(number)):
+        while number < len(plan.steps):
             number = session.run_from(number)
-        if session.ahead is not None:
-            self.ahead.append(session)
         begin = perf_counter()
         graph.owner = Results(session, plan.arena, plan.position)
         spots = plan.common.spots

@@ -25,11 +25,9 @@ def batching(**options: Any) -> Iterator[FlushingBatch]:
 
     options: those of `hybridize(dynamic_batch=True, ...)`, for this region.
 
-    Yields the batch. `batch.flush("why")` runs what was captured so far; with `wait=False` it runs while the program
-    continues, if possible. `batch.report` is the report. An exception discards captured calls that have not run. Scopes
-    of
-    coroutines and generators may end in any order: calls go into the scope opened last, which runs when any scope
-    opened before it ends.
+    Yields the batch. `batch.flush("why")` runs what was captured so far. `batch.report` is the report. An exception
+    discards captured calls that have not run. Scopes of coroutines and generators may end in any order: calls go into
+    the scope opened last, which runs when any scope opened before it ends.
 
     Raises OptionError for unusable options, and EngineError if no framework has been imported.
     """

@@ -17,7 +17,7 @@ from gluonjit.graph.recorder import Value
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
-from gluonjit.rows.stretches import Ahead, StepStretch
+from gluonjit.rows.stretches import StepStretch
 
 
 class Session:
@@ -28,18 +28,15 @@ class Session:
     of a reference, such as a slice, asks for its `rows`, so a session lives as long as its values.
 
     tape: the tape that differentiates its results, as long as somebody holds it, or None.
-    ahead: steps that were started and not waited for.
     """
 
     tape: Any = None
-    ahead: Ahead | None = None
 
     def __init__(self, plan: Plan, report: Counts, options: Options, provenance: Provenance) -> None:
         self.plan = plan
         self.report = report
         self.provenance = provenance
         self.profile = options.profile
-        self.flush = report.flushes  # its number
 
     def place_of(self, arena: int, position: int) -> Place:
         """Returns the place of the input, or of the step's result, that a row of an arena belongs to."""
@@ -60,18 +57,17 @@ class Session:
         self.report.took(self.plan.steps[number].kind.name, part, begin, now, number)
         return now
 
-    def laps(self, stretch: StepStretch, begin: float, end: float | None = None) -> None:
+    def laps(self, stretch: StepStretch, begin: float) -> None:
         """Records steps that ran in one call since `begin`; time outside of them counts with the first."""
         self.wait()
         report, steps, took = self.report, self.plan.steps, stretch.took
         report.fused += len(took)
         whole = sum(took)
         report.row_ms += whole / 1e6
-        end = (perf_counter() if end is None else end) - (whole - took[0]) / 1e9
-        last = report.flushes == self.flush  # of which the report shows steps
+        end = perf_counter() - (whole - took[0]) / 1e9
         for number, nanoseconds in zip(stretch.steps, [*took[1:], 0]):
             step = steps[number]
-            report.took(step.kind.name, "compute", begin, end, number if last else None)
+            report.took(step.kind.name, "compute", begin, end, number)
             begin, end = end, end + nanoseconds / 1e9
             for gather in step.gathers:
                 report.gathers += gather.is_copied
@@ -92,29 +88,6 @@ class Session:
         """Runs a step, or several from it on if the engine runs them together, and returns the number of the next."""
         self.run(number)
         return number + 1
-
-    def start(self, number: int) -> bool:
-        """Runs all steps from `number` on while Python continues; False if the engine does not run them this way.
-
-        From then on, reading a result waits for them, by `join`.
-        """
-        return False
-
-    def join(self) -> None:
-        """Waits for steps that were started. Raises FlushError if one has failed, each time."""
-        ahead = self.ahead
-        if ahead is None:
-            return
-        begin, end, wrong = ahead.wait()
-        if wrong is not None:
-            raise self.failed(ahead.under_way, ValueError(wrong))
-        if self.ahead is not None:  # else another thread was first
-            self.ahead = None
-            self.laps(ahead.stretch, begin, end)
-
-    def failed(self, number: int, error: Exception) -> Exception:
-        """The error to raise for a step that has failed, of those that were started."""
-        return error
 
     def result(self, arena: int, position: int) -> Any:
         """Returns what a value whose rows begin there needs to be materialized: its `result` from then on."""

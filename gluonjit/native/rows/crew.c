@@ -7,8 +7,6 @@
 #if defined(_WIN32)
 int crew_take(int threads) { return (void)threads, 1; }
 void crew_leave(void) {}
-void crew_note(Caller *caller) { (void)caller; }
-void crew_follow(const Caller *caller) { (void)caller; }
 void crew_share(int threads, ptrdiff_t pieces, Piece piece, void *work) {
     ptrdiff_t i;
     (void)threads;
@@ -53,7 +51,8 @@ static struct {
     int helpers, threads; /* how many there are beside the caller; who take part now */
     Piece piece;
     void *work;
-    Caller caller;
+    unsigned mode; /* how the caller rounds floats */
+    int core;      /* which they leave to it */
     int64_t lost, rest, rested; /* how long it waited in vain; how long the last rest was, and when it ends */
     atomic_int taken, open, inside, waiting;
     pthread_mutex_t lock;
@@ -82,16 +81,6 @@ static void move_away(int from) {
 static int core(void) { return -1; }
 static void move_away(int from) { (void)from; }
 #endif
-
-void crew_note(Caller *caller) {
-    caller->mode = MODE();
-    caller->core = core();
-}
-
-void crew_follow(const Caller *caller) {
-    SET_MODE(caller->mode);
-    move_away(caller->core);
-}
 
 /* Look for a while whether a number is no longer what it was; whether it is not. */
 static int changes(atomic_uint *number, unsigned was) {
@@ -124,7 +113,8 @@ static void do_pieces(int thread) {
 static void help(int thread) {
     atomic_fetch_add(&crew.inside, 1);
     if (atomic_load(&crew.open) && thread < crew.threads) {
-        crew_follow(&crew.caller);
+        SET_MODE(crew.mode);
+        move_away(crew.core);
         do_pieces(thread);
     }
     if (atomic_fetch_sub(&crew.inside, 1) == 1 && atomic_load(&crew.waiting)) {
@@ -240,7 +230,8 @@ void crew_share(int threads, ptrdiff_t pieces, Piece piece, void *work) {
     crew.threads = threads;
     crew.piece = piece;
     crew.work = work;
-    crew_note(&crew.caller);
+    crew.mode = MODE();
+    crew.core = core();
     for (k = 0; k < threads; k++) {
         atomic_store_explicit(&crew.members[k].next, pieces * k / threads, memory_order_relaxed);
         crew.members[k].end = pieces * (k + 1) / threads;

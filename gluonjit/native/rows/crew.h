@@ -18,13 +18,4 @@ void crew_leave(void);
    nobody has to wait; who comes late finds less to do, or nothing. */
 void crew_share(int threads, ptrdiff_t pieces, Piece piece, void *work);
 
-/* The thread that others work for: how it rounds floats, and the core that they leave to it. */
-typedef struct {
-    unsigned mode;
-    int core;
-} Caller;
-
-void crew_note(Caller *caller);         /* the thread that calls this is one */
-void crew_follow(const Caller *caller); /* ... works for another */
-
 #endif

@@ -1,12 +1,11 @@
 /* gluonjit._rows: row programs, run by kernels for the processor at hand. */
 
-#include "ahead.h"
-
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "crew.h"
+#include "stretch.h"
 
 #define KEPT ((size_t)64 << 20) /* bytes of scratch that stay for the next run, at most */
 #define WHILE 20000000          /* nanoseconds after which a run goes back to Python, which then looks at signals */
@@ -92,12 +91,6 @@ static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count)
     return PyErr_Format(PyExc_ValueError, "_rows.run: %s", wrong);
 }
 
-/* start(programs, launches, args, block, threads, kept) -> Flight */
-static PyObject *start(PyObject *module, PyObject *const *given, Py_ssize_t count) {
-    (void)module;
-    return ahead_start(given, count, kernels, least);
-}
-
 /* Tells whether all elements of a (k, n) matrix with these strides lie in so many bytes. */
 static int is_matrix(Py_ssize_t bytes, Py_ssize_t k, Py_ssize_t n, Py_ssize_t row, Py_ssize_t column) {
     Py_ssize_t down, across, last;
@@ -170,7 +163,6 @@ static PyObject *worth(PyObject *module, PyObject *nanoseconds) {
 
 static PyMethodDef methods[] = {
     {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, "Run row programs, each over the nodes of a step, for a while."},
-    {"start", (PyCFunction)(void (*)(void))start, METH_FASTCALL, "Run row programs likewise, while Python goes on."},
     {"pack", pack, METH_VARARGS, "Write the right operand of a product in panels."},
     {"packed_size", packed_size, METH_VARARGS, "How many floats the panels of a (k, n) matrix take."},
     {"features", features, METH_NOARGS, "The kernels in use: avx512, avx2 or generic."},
@@ -196,8 +188,7 @@ PyMODINIT_FUNC PyInit__rows(void) {
         if (number == NULL || PyDict_SetItemString(ops, op_names[k], number) != 0) Py_CLEAR(ops);
         Py_XDECREF(number);
     }
-    if (module == NULL || ops == NULL || PyModule_AddObjectRef(module, "OPS", ops) != 0 || ahead_ready(module) != 0)
-        Py_CLEAR(module);
+    if (module == NULL || ops == NULL || PyModule_AddObjectRef(module, "OPS", ops) != 0) Py_CLEAR(module);
     Py_XDECREF(ops);
     return module;
 }

@@ -49,4 +49,16 @@ GONE: tuple[Gone, ...] = (
         ("Peephole improved _activations _activation _splits _parts _slice _blocks _cover _columns _users",),
     ),
     Gone("engines/mxnet/zeros", ("PrunedTrace without_zeros _Rewriting _activation _needed _dependence",)),
+    Gone(
+        "engines/torch/trace", ("NeedsValue Operand TraceOp Trace renumbered placed TraceFindings Loops",), "engines/"
+    ),
+    Gone(
+        "engines/mxnet/trace",
+        (
+            "NeedsValue SizeError TraceOp CallOperators Trace tracing trace_op _position _Placeholder _operator let_in "
+            "operator_call infer inferred_count clear_inferred _infer _measured _refused reason_of map_structure",
+        ),
+    ),
+    Gone("engines/torch/hoist", ("Piece Cut cut used_alone _owners _may_be_cut _piece _without",), "engines/"),
+    Gone("engines/mxnet/hoist", ("Cut cut _without product_kind",), "engines/"),
 )

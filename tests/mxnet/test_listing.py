@@ -9,6 +9,7 @@ import pytest
 
 from gluonjit.__main__ import main
 from gluonjit.engines.mxnet.program import Batched, Lone, build
+from gluonjit.engines.mxnet.recorder import trace_op
 from gluonjit.engines.mxnet.rules.alone import NO_RULE
 from gluonjit.engines.mxnet.rules.failing import MAY_FAIL
 from gluonjit.engines.mxnet.rules.listing import (
@@ -20,7 +21,6 @@ from gluonjit.engines.mxnet.rules.listing import (
 )
 from gluonjit.engines.mxnet.rules.symbols import canonical
 from gluonjit.engines.mxnet.rules.table import RULES
-from gluonjit.engines.mxnet.trace import trace_op
 from gluonjit.graph import intern_spec
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
@@ -84,8 +84,7 @@ def test_what_there_is_not_is_an_error(arguments: list[str], said: str, capsys: 
 
 def program_of(name: str, *shapes: tuple[int, ...], **attrs: str) -> Batched:
     specs = [intern_spec(shape, "float32", "cpu(0)", "rows" if len(shape) > 1 else "stack") for shape in shapes]
-    trace, results = trace_op(name, tuple(attrs.items()), specs, False)
-    return build(trace, results).program
+    return build(trace_op(name, tuple(attrs.items()), specs, False)).program
 
 
 def test_programs_say_that_they_may_fail() -> None:

@@ -14,7 +14,7 @@ from numpy_support import numpy_program
 from support import assert_close, rows
 
 from gluonjit.engines.mxnet import recorded
-from gluonjit.engines.mxnet.program import run_call
+from gluonjit.engines.mxnet.program import interpret
 from gluonjit.errors import CaptureError
 
 SIZE = 4
@@ -294,9 +294,9 @@ def test_only_what_is_asked_for_runs_again(monkeypatch: pytest.MonkeyPatch) -> N
 
     def run(call: Any, operands: Any) -> Any:
         ran.extend([op.name for op in call.ops])
-        return run_call(call, operands)
+        return interpret(call, operands)
 
-    monkeypatch.setattr(recorded, "run_call", run)
+    monkeypatch.setattr(recorded, "interpret", run)
     with autograd.record():
         outputs = [net(x, 1) for x in inputs]
         total = nd.add_n(*outputs)

@@ -20,6 +20,7 @@ from gluonjit.engines.mxnet.cells import asked_for, capture_cell
 from gluonjit.engines.mxnet.computing import own
 from gluonjit.engines.mxnet.dynamic import automatic_cell
 from gluonjit.engines.mxnet.following import called
+from gluonjit.engines.mxnet.inference import operator_call
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, reshaped, wrap, wrap_concrete
 from gluonjit.engines.mxnet.lazy_np import wrap_np, wrap_np_concrete
 from gluonjit.engines.mxnet.operands import Empty, leaf
@@ -27,7 +28,6 @@ from gluonjit.engines.mxnet.ops import capture_op, is_pending
 from gluonjit.engines.mxnet.outlining import KNOWN
 from gluonjit.engines.mxnet.replacing import becomes, is_replaceable
 from gluonjit.engines.mxnet.reuse import REUSING
-from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.engines.mxnet.unrolling import whole
 from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.hybrid.capture.capturing import outermost_batch, sampled
@@ -60,7 +60,7 @@ def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool
         return hooked.original_invoke(handle, arrays, keys, vals, _written(out), is_np, as_list)
     if state.trace is not None:
         name, attrs = operator_call(handle, len(arrays), keys, vals)
-        values = state.trace.op_in(state.mode, name, attrs, arrays)
+        values = state.trace.record_in(state.mode, name, attrs, arrays)
         results = [wrap_np(value) for value in values] if is_np else [wrap(value) for value in values]
         return results if as_list or len(results) > 1 else results[0]
     if state.inside or is_pending(arrays):

@@ -25,12 +25,12 @@ from gluonjit.engines.mxnet.operands import Empty, value_of
 from gluonjit.engines.mxnet.opkinds import known_kind
 from gluonjit.engines.mxnet.program import current
 from gluonjit.engines.mxnet.semantics import ARRAYS
-from gluonjit.engines.mxnet.trace import map_structure
 from gluonjit.graph import Kind, Record, Value, is_own
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.capture.capturing import captured, room_of
 from gluonjit.hybrid.capture.guards.again import AGAIN, changed
 from gluonjit.hybrid.capture.guards.variants import Noted, holding, put_record, too_many, variant_key
+from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.choose.pacing import TRACE
 from gluonjit.hybrid.run.batch import FULL, RUNNING, Batch
 from gluonjit.hybrid.run.engine import engine_of
@@ -107,7 +107,7 @@ def rebuild(structure: Any, values: tuple[Value, ...]) -> Any:
     """Makes what a call returns, of the values of its node."""
     if structure is LazyNumpy:
         return wrap_np(values[0])
-    return map_structure(structure, lambda place: wrap(values[place]) if place >= 0 else wrap_np(values[~place]))
+    return map_structure(structure, lambda place: wrap(values[place]) if place >= 0 else wrap_np(values[~place]), False)
 
 
 def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: list[Value]) -> bool:

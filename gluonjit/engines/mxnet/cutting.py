@@ -15,7 +15,7 @@ from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.indices import Cuts
 from gluonjit.engines.mxnet.numbers import array_of
 from gluonjit.engines.mxnet.operands import value_of
-from gluonjit.engines.mxnet.trace import Recorder
+from gluonjit.engines.mxnet.recorder import Recorder
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
 from gluonjit.hybrid.run.engine import engine_of

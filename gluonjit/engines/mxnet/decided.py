@@ -13,10 +13,9 @@ from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.history import is_learned
 from gluonjit.engines.mxnet.lookups import Numbers
 from gluonjit.engines.mxnet.modes import as_captured
-from gluonjit.engines.mxnet.program import join, program_of, run_call
+from gluonjit.engines.mxnet.program import interpret, join, program_of
 from gluonjit.engines.mxnet.results import Imported
 from gluonjit.engines.mxnet.semantics import as_shape, classic, piece, shapes
-from gluonjit.engines.mxnet.trace import CallOperators
 from gluonjit.graph import Kind, Leaf, Spec, intern_spec
 from gluonjit.graph.modes import TRAINING
 from gluonjit.hybrid.run.decided import KEY, DecidedValues, NeedsMore
@@ -66,16 +65,19 @@ class _Values(DecidedValues):
     def called(self, record: Any, operands: Sequence[Any], place: int) -> Sequence[NDArray | None]:
         kind: Kind = record.kind
         program = program_of(kind)
-        if not isinstance(kind.call, CallOperators) or program.may_fail or len(kind.operands) < kind.sum_of:
+        if kind.call is None or program.may_fail or len(kind.operands) < kind.sum_of:
             raise NeedsMore
-        call, read = _part(kind.call, kind.call.results[place])
+        call = kind.call.part(range(len(kind.operands)), [kind.call.results[place]])
+        if call.consts:  # weights
+            raise NeedsMore
+        read = call.used()
         given: list[Any] = [None] * len(kind.operands)
         for k, (rows, spec) in enumerate(zip(operands, kind.operands)):
             if k in read:
                 given[k] = piece(self.rows(rows, spec.rows), spec, 0)
         found: list[NDArray | None] = [None] * len(kind.outputs)
         with as_captured(record.mode & TRAINING), shapes(program.numpy):
-            found[place] = _as_rows(run_call(call, given)[0], kind.outputs[place].spec)
+            found[place] = _as_rows(interpret(call, given)[0], kind.outputs[place].spec)
         return found
 
     def leaf_rows(self, leaf: Leaf) -> NDArray:
@@ -92,19 +94,6 @@ class _Values(DecidedValues):
             raise NeedsMore
         numbers = np.array(entries).reshape(len(entries), *[1] * table.axes)
         return mx.nd.array(numbers, ctx=context_of(table.device), dtype=table.dtype)
-
-
-def _part(call: CallOperators, result: int) -> tuple[CallOperators, set[int]]:
-    """The operators of a call that one result takes, and the positions that these read: no weights among them."""
-    read = {result}
-    ops = []
-    for op in reversed(call.ops):
-        if not read.isdisjoint(op.outputs):
-            ops.append(op)
-            read.update(op.inputs)
-    if any(position in read for position, _ in call.consts):
-        raise NeedsMore
-    return CallOperators(ops[::-1], (), (result,)), read
 
 
 def _as_rows(array: NDArray, spec: Spec) -> NDArray:

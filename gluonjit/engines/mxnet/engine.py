@@ -17,6 +17,7 @@ from gluonjit.engines.mxnet.cell import Cell, any_lazy
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.constants import clear_constants
 from gluonjit.engines.mxnet.hooked import current_mode
+from gluonjit.engines.mxnet.inference import clear_inferred, inferred_count
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.numbers import clear_numbers
 from gluonjit.engines.mxnet.opkinds import clear_kinds, kind_count, sum_kind
@@ -24,7 +25,6 @@ from gluonjit.engines.mxnet.results import numbers_of
 from gluonjit.engines.mxnet.semantics import is_numpy
 from gluonjit.engines.mxnet.session import Session
 from gluonjit.engines.mxnet.sized import clear_sized, sized_count
-from gluonjit.engines.mxnet.trace import clear_inferred, inferred_count
 from gluonjit.engines.mxnet.verifying import verify
 from gluonjit.engines.mxnet.writes import AddressRanges
 from gluonjit.graph import Kind, Spec, Value

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from gluonjit.engines.mxnet.arrays import context_of, room_for
+from gluonjit.engines.mxnet.inference import reason_of
 from gluonjit.engines.mxnet.program import program_of
 from gluonjit.engines.mxnet.segments import Segments
-from gluonjit.engines.mxnet.trace import reason_of
 from gluonjit.graph import Record
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.run import failures

@@ -10,7 +10,7 @@ from mxnet.gluon.block import DeferredInitializationError, _gather_type_ctx_info
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.lazy import Lazy
-from gluonjit.engines.mxnet.trace import Recorder
+from gluonjit.engines.mxnet.recorder import Recorder
 from gluonjit.hybrid.capture.guards.facts import is_plain
 from gluonjit.hybrid.capture.guards.follower import Follower, follow
 from gluonjit.hybrid.capture.guards.objects import FrameworkObjects

@@ -18,9 +18,9 @@ from gluonjit.engines.mxnet.decided import as_decided
 from gluonjit.engines.mxnet.known import known, note_read, numbers_within, whole_numbers
 from gluonjit.engines.mxnet.lookups import host_numbers
 from gluonjit.engines.mxnet.operands import Empty, leaf, made_from_nothing, value_of
+from gluonjit.engines.mxnet.recorder import Recorder
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.symbols import operator_handle
-from gluonjit.engines.mxnet.trace import Recorder
 from gluonjit.graph import Spec, Value
 from gluonjit.graph.joining import Copied
 from gluonjit.graph.modes import is_recorded

@@ -14,31 +14,34 @@ from gluonjit.engines.mxnet.blocks import arrays_of, blocks_of
 from gluonjit.engines.mxnet.cell import Cell, UnknownArgument
 from gluonjit.engines.mxnet.constants import INSTEAD
 from gluonjit.engines.mxnet.following import followed, is_hybrid
-from gluonjit.engines.mxnet.hoist import cut, product_kind
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.program import build
+from gluonjit.engines.mxnet.recorder import Recorder, recording
 from gluonjit.engines.mxnet.references import Copied
+from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.rules.values import NotBatchable
 from gluonjit.engines.mxnet.semantics import ARRAYS
-from gluonjit.engines.mxnet.trace import Recorder, map_structure, tracing
 from gluonjit.engines.mxnet.variadic import TracedKind, join
 from gluonjit.engines.mxnet.work import work_of
-from gluonjit.graph import Kind, Spec, Value, family_key, split_kind
+from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid.capture.guards.again import first_difference
 from gluonjit.hybrid.capture.guards.objects import Refused
 from gluonjit.hybrid.capture.guards.variants import Noted
+from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
-from gluonjit.program.trace import NeedsValue, TraceOp
+from gluonjit.program.hoist import Piece, cut
+from gluonjit.program.trace import NeedsValue, Trace, TraceOp
+
+_PRODUCTS = {"FullyConnected"}  # worth to run before the recursion
 
 
 class _Found(NamedTuple):
     """The findings of tracing a call: the trace, where the results are in it and in what the call returns."""
 
-    trace: Recorder
-    results: list[int]
+    trace: Trace
     structure: Any
     values: list[Value]  # of the call's arrays
 
@@ -50,12 +53,12 @@ def make_kind(
     found = _traced(owner, run, args, batch, noted)
     if isinstance(found, str):
         return found
-    trace, results, structure, values = found
+    trace, structure, values = found
     noted.traced = found._replace(values=[])
     leaves = [not value.depth and isinstance(value.base, (Value, Copied)) for value in values]
     if noted.steady(gluon.Block):
-        _note_lookup(cell, owner, trace, results)
-    return _kind_of(cell, owner, batch, args, trace, results, structure, leaves)
+        _note_lookup(cell, owner, trace)
+    return _kind_of(cell, owner, batch, args, trace, structure, leaves)
 
 
 def _traced(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, noted: Noted) -> _Found | str:
@@ -63,16 +66,16 @@ def _traced(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: B
     if isinstance(owner, gluon.Block) and _hooked(owner):
         return "a block inside it has forward hooks, which must run for each sample"
     values: list[Value] = []
-    _visit(args, lambda array: values.append(value_of(batch, array)))
+    _arrays_in(args, lambda array: values.append(value_of(batch, array)))
     specs = [value.spec for value in values]
     devices = {str(spec.device) for spec in specs}
     if len(devices) > 1:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
     trace = Recorder(specs, LOCAL.state.mode, lambda array: _is_parameter(owner, batch, array))
-    positions = iter(range(len(specs)))
-    stand_ins = _substitute(args, lambda array: _wrapped(array, _placeholder(trace, next(positions), specs)))
+    placeholders = iter([trace.placeholder(position, spec) for position, spec in enumerate(specs)])
+    stand_ins = _arrays_in(args, lambda array: (wrap_np if isinstance(array, ndarray) else wrap)(next(placeholders)))
     try:
-        with tracing(trace):
+        with recording(trace):
             result = followed(trace, owner, run, stand_ins, noted, INSTEAD)
         if isinstance(owner, gluon.Block) and LOCAL.state.numpy & ARRAYS:
             _check_all_np_ndarrays(result)
@@ -88,14 +91,14 @@ def _traced(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: B
         return f"tracing it raised {type(error).__name__}: {error}"
     results: list[int] = []
     try:
-        structure = map_structure(result, lambda array: _result(trace, array, results))
+        structure = map_structure(result, lambda array: _result(trace, array, results), False)
     except UnknownArgument as unknown:
         return f"it returns {unknown}"
     if isinstance(owner, gluon.Block) and not is_hybrid(owner):
         shared = _shared(trace, result)
         if shared:
             return shared
-    return _Found(trace, results, structure, values)
+    return _Found(trace.finish(results, noted.asked, whole=True), structure, values)
 
 
 def difference(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, before: _Found) -> str:
@@ -104,7 +107,7 @@ def difference(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch
     if isinstance(found, str):
         return found
     one, other = [
-        [*of.trace.ops, [id(array) for _, array in of.trace.consts], of.results, of.structure] for of in (before, found)
+        [*of.trace.listing(), [id(array) for array in of.trace.consts], of.structure] for of in (before, found)
     ]
     return first_difference(one, other)
 
@@ -112,20 +115,11 @@ def difference(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch
 def _shared(trace: Recorder, result: Any) -> str:
     """Says what memory the results of a block with a `forward` of its own share, if they do; "" if not."""
     arrays: list[Any] = []
-    _visit(result, arrays.append)
+    _arrays_in(result, arrays.append)
     owners = [(array if array._b is None else array._b)._v.rows for array in arrays]
     if any(position < len(trace.operands) for position in owners):
         return "it returns an argument, or a view of one: a write to the return value is a write to the argument"
     return "its results share memory: a write to one is a write to the other" if len({*owners}) < len(owners) else ""
-
-
-def _placeholder(trace: Recorder, position: int, specs: Sequence[Spec]) -> Value:
-    return trace.placeholder(position, specs[position])
-
-
-def _wrapped(array: Any, value: Value) -> Any:
-    """A lazy array of the same interface as an array."""
-    return wrap_np(value) if isinstance(array, ndarray) else wrap(value)
 
 
 def _result(trace: Recorder, array: Any, results: list[int]) -> int:
@@ -142,23 +136,24 @@ def _kind_of(
     owner: Any,
     batch: Batch,
     args: tuple[Any, ...],
-    trace: Recorder,
-    results: list[int],
+    trace: Trace,
     structure: Any,
     leaves: list[bool],
 ) -> Kind | str:
-    call = trace.call(results)
-    parameters = _parameters(owner, [array for _, array in trace.consts], batch.noted.values())
+    parameters = _parameters(owner, trace.consts, batch.noted.values())
     without = batch.options.without
-    pieces = None if "hoisting" in without else cut(trace, results, leaves)
-    rest, places = (trace, results) if pieces is None else (pieces.rest, pieces.results)
+    hoists = "hoisting" not in without and not any(map(_keeps_state, trace.ops))
+    pieces = cut(trace, leaves, _PRODUCTS.__contains__, _PRODUCTS.__contains__) if hoists else None
+    rest = trace if pieces is None else pieces.rest
     try:
-        products = [] if pieces is None else [_product(cell, trace, without, *product) for product in pieces.products]
-        built = build(rest, places)
+        products = [
+            (piece.operand, _product(cell, piece, without)) for piece in ([] if pieces is None else pieces.pieces)
+        ]
+        built = build(rest)
     except NotBatchable as refusal:
         return str(refusal)
     built.program.parameters = parameters
-    flat = type(structure) is tuple and list(structure) == list(range(len(results)))
+    flat = type(structure) is tuple and list(structure) == list(range(len(trace.results)))
     kind = Kind(
         name=cell.name,
         operands=rest.operands,
@@ -168,30 +163,40 @@ def _kind_of(
         pure=built.pure,
         poly=built.poly,
         work=work_of(rest, built.program.operators),
+        call=rest,
         structure={0: None, ~0: LazyNumpy}[structure] if isinstance(structure, int) else tuple if flat else structure,
     )
-    _join_family(cell, rest, places, without, kind)
+    _join_family(cell, rest, without, kind)
     if "arity" not in without and kind.pure:
         origins = tuple([(operand, 0) for operand in range(len(trace.operands))]) if pieces is None else pieces.origins
-        traced = TracedKind(kind, rest.finished(places), origins)
+        traced = TracedKind(kind, rest, origins)
         kind = join(cell, (without, trace.training, LOCAL.state.numpy), args, trace.operands, traced, batch)
     if pieces is not None:
         kind = split_kind(trace.operands, kind, pieces.kept, products)
-    kind.call = call
+    kind.call = trace
     return kind
 
 
-def _product(cell: Cell, trace: Recorder, without: tuple[str, ...], operand: int, op: TraceOp) -> tuple[int, Kind]:
-    """A product cut out of a cell: one kind for all kinds of the cell that have it."""
-    arrays = dict(trace.consts)
-    key = (without, op.name, op.attrs, trace.operands[operand], *[id(arrays[position]) for position in op.inputs[1:]])
+def _keeps_state(op: TraceOp) -> bool:
+    """Tells whether an operator does more than to give results, so that no trace may lose it."""
+    rule = RULES.get(op.name)
+    return rule is None or rule.stateful
+
+
+def _product(cell: Cell, piece: Piece, without: tuple[str, ...]) -> Kind:
+    """The kind of what was cut out of a cell: one for all kinds of the cell that have it. Raises NotBatchable."""
+    trace = piece.trace
+    key = (without, *trace.operands, *trace.listing(), *map(id, trace.consts))
     kind = cell.products.get(key)
     if kind is None:
-        kind = cell.products[key] = product_kind(trace, operand, op, cell.name)
-    return operand, kind
+        built = build(trace)
+        name, work = f"{cell.name}: products of leaves", work_of(trace, built.program.operators)
+        kind = Kind(name, trace.operands, built.outputs, built.rows, built.program, work=work, call=trace)
+        cell.products[key] = kind
+    return kind
 
 
-def _join_family(cell: Cell, trace: Recorder, results: list[int], without: tuple[str, ...], kind: Kind) -> None:
+def _join_family(cell: Cell, trace: Trace, without: tuple[str, ...], kind: Kind) -> None:
     """Lets kinds with the same program run together, whatever the calls looked like and however many rows they have.
 
     What a call is given, a list or a tuple, two rows or five, may or may not change what it does: the trace knows.
@@ -201,22 +206,21 @@ def _join_family(cell: Cell, trace: Recorder, results: list[int], without: tuple
         trace.training,
         kind.poly,
         *[family_key(spec) if kind.poly else spec for spec in trace.operands],
-        *trace.ops,
-        *[(position, id(array)) for position, array in trace.consts],
-        *results,
+        *trace.listing(),
+        *map(id, trace.consts),
     )
     first = cell.families.setdefault(program, kind)
     if first is not kind:
         kind.family, kind.program = first, first.program
 
 
-def _note_lookup(cell: Cell, owner: Any, trace: Recorder, results: list[int]) -> None:
+def _note_lookup(cell: Cell, owner: Any, trace: Trace) -> None:
     """Remembers a cell that is nothing but a look-up in one of its parameters."""
     if len(trace.ops) != 1 or trace.ops[0].name != "Embedding" or len(trace.consts) != 1:
         return
     op = trace.ops[0]
-    if op.inputs == (0, trace.consts[0][0]) and results == list(op.outputs) and len(trace.operands) == 1:
-        found = _parameters(owner, [trace.consts[0][1]])
+    if op.inputs == (0, 1) and trace.results == op.outputs and len(trace.operands) == 1:
+        found = _parameters(owner, trace.consts)
         if found and trace.operands[0].shape == trace.shapes[0][0] and len(trace.operands[0].shape) == 1:
             cell.lookup = (found[0][0], op.attrs)
 
@@ -242,19 +246,6 @@ def _hooked(block: gluon.Block) -> bool:
     return any([inner._forward_hooks or inner._forward_pre_hooks for inner in blocks_of(block) if inner is not block])
 
 
-def _visit(item: Any, visit: Callable[[Any], Any]) -> None:
-    if isinstance(item, NDArray):
-        visit(item)
-    elif isinstance(item, (list, tuple)):
-        for part in item:
-            _visit(part, visit)
-
-
-def _substitute(item: Any, visit: Callable[[Any], Any]) -> Any:
-    """Nested arguments with every array replaced."""
-    if isinstance(item, NDArray):
-        return visit(item)
-    if isinstance(item, (list, tuple)):
-        parts = [_substitute(part, visit) for part in item]
-        return tuple(parts) if isinstance(item, tuple) else parts
-    return item
+def _arrays_in(item: Any, visit: Callable[[Any], Any]) -> Any:
+    """Applies `visit` to every array in nested lists and tuples."""
+    return map_structure(item, lambda part: visit(part) if isinstance(part, NDArray) else part, False)

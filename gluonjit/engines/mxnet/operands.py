@@ -13,10 +13,10 @@ from gluonjit.engines.mxnet.history import History, has_history
 from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, slice_rows
 from gluonjit.engines.mxnet.lookups import host_rows
 from gluonjit.engines.mxnet.modes import as_captured
+from gluonjit.engines.mxnet.recorder import Recorder
 from gluonjit.engines.mxnet.results import Imported, numbers_of, spent, tape_of
 from gluonjit.engines.mxnet.semantics import as_shape, classic
 from gluonjit.engines.mxnet.shared import SHARED
-from gluonjit.engines.mxnet.trace import Recorder
 from gluonjit.graph import Spec, Value
 from gluonjit.graph.modes import RECORDING, is_recorded
 from gluonjit.hybrid.run.batch import Batch

@@ -11,20 +11,20 @@ import mxnet as mx
 
 from gluonjit.engines.mxnet.hooked import Attrs
 from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Lone, build, lay_out, segment_sum
+from gluonjit.engines.mxnet.recorder import trace_op
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
 from gluonjit.engines.mxnet.rules.layers import WITH_STATISTICS
 from gluonjit.engines.mxnet.rules.symbols import apply
 from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.rules.values import NotBatchable
-from gluonjit.engines.mxnet.trace import CallOperators, trace_op
 from gluonjit.engines.mxnet.work import work_of
 from gluonjit.graph import Kind, Spec, Work, family_key, intern_spec, natural_mode
 from gluonjit.hybrid.choose.pacing import TRACE
 from gluonjit.hybrid.run.batch import RUNNING, Batch
 from gluonjit.hybrid.run.failures import refused
 from gluonjit.hybrid.run.state import LOCAL
-from gluonjit.program.trace import TraceOp
+from gluonjit.program.trace import TraceBuilder
 
 ADDITIONS = {"elemwise_add", "broadcast_add", "add_n", "_npi_add"}
 _kinds: dict[Any, Kind] = {}
@@ -55,8 +55,8 @@ def _make_sum(spec: Spec, stacked: Spec, count: int) -> Kind:
     outputs, rows = lay_out([(spec.shape, spec.dtype, spec.mode)], spec.device)
     elements = float(prod(stacked.shape))
     work = Work(program.operators, elements, stacked.bytes + spec.bytes)
-    added = TraceOp("add_n", (("num_args", str(count)),), tuple(range(count)), (count,))
-    call = CallOperators((added,), (), (count,))
+    builder = TraceBuilder([spec] * count)
+    call = builder.finish(builder.op("add_n", (("num_args", str(count)),), range(count), [(spec.shape, spec.dtype)]))
     return Kind(f"add_n of {count}", (stacked,), outputs, rows, program, sum_of=count, work=work, call=call)
 
 
@@ -106,14 +106,13 @@ def _make_kind(
     rule = RULES.get(name)
     if rule is not None and rule.at_once:
         return None
-    trace, results = trace_op(name, attrs, sources, mode)
-    if any(0 in trace.shapes[position][0] for position in results):  # arrays without elements run at once
+    trace = trace_op(name, attrs, sources, mode)
+    if any(0 in shape for shape, _ in trace.shaped_results()):  # arrays without elements run at once
         return None
     if rule is not None and rule.stateful and rule.kind == "alone" and not trace.operands:
         return None
-    call = trace.call(results)
     try:
-        program, outputs, rows, pure, poly = build(trace, results)
+        program, outputs, rows, pure, poly = build(trace)
     except NotBatchable as refusal:
         reason = str(refusal).removeprefix(f"{name}: ")
     else:
@@ -123,7 +122,7 @@ def _make_kind(
         sum_of = len(specs) if adds else 0
         work = work_of(trace, program.operators)
         kind = Kind(
-            name, specs, outputs, rows, program, pure, operator=True, poly=poly, sum_of=sum_of, work=work, call=call
+            name, specs, outputs, rows, program, pure, operator=True, poly=poly, sum_of=sum_of, work=work, call=trace
         )
         if poly:
             general = (
@@ -139,7 +138,7 @@ def _make_kind(
         elif name == "sum" and "arity" not in without and _sums_rows(kind, Attributes(dict(attrs))):
             return _in_segments(kind)
         return kind
-    shaped = [(*trace.shapes[position], natural_mode(trace.shapes[position][0])) for position in results]
+    shaped = [(shape, dtype, natural_mode(shape)) for shape, dtype in trace.shaped_results()]
     outputs, rows = lay_out(shaped, trace.device)
     inputs = [source if isinstance(source, Spec) else None for source in sources]
     consts = [source for source in sources if not isinstance(source, Spec)]
@@ -152,7 +151,7 @@ def _make_kind(
     lone = Lone(handle, attrs, inputs, given, consts, may_fail, blocked, running, momentum)
     pure = rule is not None and not rule.stateful and not rule.draws(known)
     work = work_of(trace, lone.operators)
-    return Kind(name, trace.operands, outputs, rows, lone, pure, lone=reason, operator=True, work=work, call=call)
+    return Kind(name, trace.operands, outputs, rows, lone, pure, lone=reason, operator=True, work=work, call=trace)
 
 
 def _running(name: str, attrs: Attributes, inputs: Sequence[Spec | None]) -> tuple[int, ...]:

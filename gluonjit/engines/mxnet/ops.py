@@ -13,6 +13,7 @@ from gluonjit.engines.mxnet.computing import concrete, created, own, waits
 from gluonjit.engines.mxnet.decided import as_decided
 from gluonjit.engines.mxnet.hooked import Attrs, current_mode, original_invoke
 from gluonjit.engines.mxnet.indexing import by_numbers
+from gluonjit.engines.mxnet.inference import infer, operator_call
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap, wrap_created
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np, wrap_np_as
 from gluonjit.engines.mxnet.lookups import look_up, table_of
@@ -22,7 +23,6 @@ from gluonjit.engines.mxnet.opkinds import ADDITIONS, operator_kind, sum_kind
 from gluonjit.engines.mxnet.references import REFERENCES, Copied
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.table import RULES
-from gluonjit.engines.mxnet.trace import infer, operator_call
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.capture.capturing import captured, room_of

@@ -9,6 +9,7 @@ import mxnet as mx
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, run_operator, slice_rows
+from gluonjit.engines.mxnet.reach import let_in
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
 from gluonjit.engines.mxnet.rules.joining import joining
@@ -17,9 +18,9 @@ from gluonjit.engines.mxnet.rules.table import RULES, batch_op
 from gluonjit.engines.mxnet.rules.values import NotBatchable, Val, convert
 from gluonjit.engines.mxnet.semantics import SHAPES, as_shape, classic, piece
 from gluonjit.engines.mxnet.sized import Sized, Sizes
-from gluonjit.engines.mxnet.trace import CallOperators, Recorder, let_in
 from gluonjit.graph import BatchedProgram, Kind, Output, Spec, intern_spec, operand_groups, outputs_of
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.program.trace import Trace
 
 
 class Program(BatchedProgram):
@@ -28,7 +29,7 @@ class Program(BatchedProgram):
     may_fail: whether it may raise when its numbers are waited for; numpy: whether it was captured, and so has to run,
     with numpy's shapes; used: whether the results depend on it, for each group of operands and each constant; depends:
     for each result on which of these, by position; adds: for each constant whether MXNet adds rightly to its gradient;
-    enters: for each operand what lets it into a graph (`trace.let_in`), None: anything; parameters: which parameters
+    enters: for each operand what lets it into a graph (`reach.let_in`), None: anything; parameters: which parameters
     the constants are the arrays of; sources: operands and constants that gradients go on to, by result, as `Reach` has
     found them.
     """
@@ -189,14 +190,14 @@ class Lone(Program):
         return consts
 
 
-def run_call(call: CallOperators, operands: Sequence[NDArray]) -> list[NDArray]:
-    """Runs the operators of a call."""
-    arrays = dict(enumerate(operands))
-    arrays.update((position, classic(array)) for position, array in call.consts)
-    for op in call.ops:
-        inputs = [arrays[position] for position in op.inputs]
-        arrays.update(zip(op.outputs, run_operator(operator_handle(op.name), inputs, op.attrs)))
-    return [arrays[position] for position in call.results]
+def interpret(trace: Trace, operands: Sequence[NDArray]) -> list[NDArray]:
+    """Runs a trace, operator by operator, on one sample's arrays."""
+    found: list[NDArray] = trace.run(
+        lambda op, inputs: run_operator(operator_handle(op.name), inputs, op.attrs),
+        operands,
+        map(classic, trace.consts),
+    )
+    return found
 
 
 def join(spec: Spec, arrays: Sequence[Any], out: Any) -> Any:
@@ -223,19 +224,19 @@ class Built(NamedTuple):
     poly: bool
 
 
-def build(trace: Recorder, results: Sequence[int]) -> Built:
+def build(trace: Trace) -> Built:
     """The batched program of a trace, for any number of rows if that is possible. Raises NotBatchable."""
     if not trace.operands:
         raise NotBatchable("it has no array operands")
     if len({spec.rows for spec in trace.operands if spec.mode == "rows"}) == 1:
         try:
-            return _build(trace, results, True)
+            return _build(trace, True)
         except NotBatchable:  # then for this number of rows, or the reason is another
             pass
-    return _build(trace, results, False)
+    return _build(trace, False)
 
 
-def _build(trace: Recorder, results: Sequence[int], poly: bool) -> Built:
+def _build(trace: Trace, poly: bool) -> Built:
     values: dict[int, Val] = {}
     groups = operand_groups(trace.operands, poly)
     for number, group in enumerate(groups):
@@ -243,7 +244,7 @@ def _build(trace: Recorder, results: Sequence[int], poly: bool) -> Built:
         for (k,), symbol in zip(group, pieces):
             spec = trace.operands[k]
             values[k] = Val(symbol, spec.shape, spec.dtype, spec.mode, poly and spec.mode == "rows")
-    for k, (position, _) in enumerate(trace.consts):
+    for k, (position, _) in enumerate(trace.constants()):
         shape, dtype = trace.shapes[position]
         values[position] = Val(mx.sym.var(f"const{k}"), shape, dtype, "shared")
     pure, may_fail = True, False
@@ -262,17 +263,18 @@ def _build(trace: Recorder, results: Sequence[int], poly: bool) -> Built:
             inputs = [value._replace(sym=apply("_copy", [value.sym], {})) for value in inputs]
         for position, value in zip(op.outputs, batch_op(op.name, dict(op.attrs), inputs, outputs, bool(trace.mode))):
             values[position] = value
-    finals = [stored(values[position]) for position in results]
+    finals = [stored(values[position]) for position in trace.results]
     outs, rows = lay_out([(final.shape, final.dtype, final.layout) for final in finals], trace.device)
     program = Batched(
         [final.sym for final in finals],
         [f"group{number}" for number in range(len(groups))],
-        [array for _, array in trace.consts],
+        list(trace.consts),
     )
     program.may_fail = may_fail
     program.enters = let_in(trace)
     program.adds = [
-        all(op.name == "FullyConnected" for op in trace.ops if position in op.inputs) for position, _ in trace.consts
+        all(op.name == "FullyConnected" for op in trace.ops if position in op.inputs)
+        for position, _ in trace.constants()
     ]
     return Built(program, outs, rows, pure, poly)
 

@@ -13,6 +13,7 @@ from gluonjit.graph import Graph, Kind
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.run import reach
 from gluonjit.hybrid.run.reach import owners_of_operand, owners_of_result, roles_of, rows_at
+from gluonjit.program.trace import Trace
 from gluonjit.rows.running import row_flags
 
 
@@ -197,6 +198,21 @@ class _Entering:
         by = self._enters[role[0]]
         read = [nodes for (k,), nodes in inside.items() if by >> k & 1]
         return np.any([np.full(count, bool(by & self._consts)), *read], axis=0)
+
+
+def let_in(trace: Trace) -> list[int]:
+    """Finds, as bits, which operands and constants in a computational graph let each operand into it.
+
+    MXNet records an operator that reads something that is in, which lets in what else it reads, and its results.
+    """
+    by = {position: 1 << position for position in range(len(trace.operands) + len(trace.consts))}
+    for op in trace.ops:
+        reads = 0
+        for position in op.inputs:
+            reads |= by.get(position, 0)
+        for position in (*op.inputs, *op.outputs):
+            by[position] = reads
+    return [by[position] for position in range(len(trace.operands))]
 
 
 def _enter(step: Step, since: list[Any], sizes: list[Any], entering: _Entering) -> None:

@@ -18,16 +18,16 @@ from gluonjit.analysis.plan import LookupChunk
 from gluonjit.engines.mxnet.arrays import context_of, sent
 from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.modes import as_captured
-from gluonjit.engines.mxnet.program import join, program_of, run_call
+from gluonjit.engines.mxnet.program import interpret, join, program_of
 from gluonjit.engines.mxnet.results import Imported, numbers_of, spent, tape_of
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.semantics import as_shape, classic, learned_rows, shapes
 from gluonjit.engines.mxnet.tape import Tape
-from gluonjit.engines.mxnet.trace import CallOperators
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Leaf, Record, Spec, Value
 from gluonjit.graph.modes import is_recorded, is_training
+from gluonjit.program.trace import Trace
 
 
 def recorded(values: Sequence[Value]) -> list[NDArray]:
@@ -166,7 +166,7 @@ class _Again:
             with as_captured(record.mode), shapes(program_of(kind).numpy):
                 operands = [self._piece(rows, spec) for rows, spec in _operands(record, node)]
                 _refuse_drawn(kind.call, is_training(record.mode))
-                results = run_call(kind.call, operands)
+                results = interpret(kind.call, operands)
                 for output, array in zip(kind.outputs, results):
                     first = record.base(node) + output.offset
                     self._note(range(first, first + output.spec.rows), array, output.spec)
@@ -233,7 +233,7 @@ def _looked_up(chunk: LookupChunk) -> NDArray:
     return found
 
 
-def _refuse_drawn(call: CallOperators, training: bool) -> None:
+def _refuse_drawn(call: Trace, training: bool) -> None:
     """Raises for a call that draws at random."""
     for op in call.ops:
         rule = RULES.get(op.name)

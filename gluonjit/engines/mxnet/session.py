@@ -19,13 +19,13 @@ from gluonjit.engines.mxnet.finite import FiniteCheck
 from gluonjit.engines.mxnet.fused_steps import FusedSteps
 from gluonjit.engines.mxnet.history import RecordedInput, is_learned
 from gluonjit.engines.mxnet.hooked import slice_rows
+from gluonjit.engines.mxnet.inference import reason_of
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.program import join, program_of
 from gluonjit.engines.mxnet.results import Imported
 from gluonjit.engines.mxnet.segments import Segments
 from gluonjit.engines.mxnet.semantics import SHAPES, classic, learned_rows, shapes
 from gluonjit.engines.mxnet.tape import Tape
-from gluonjit.engines.mxnet.trace import reason_of
 from gluonjit.errors import FlushError, GluonJITError
 from gluonjit.graph import Leaf, Spec
 from gluonjit.graph.modes import TRAINING, is_recorded

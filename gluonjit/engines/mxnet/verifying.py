@@ -17,9 +17,9 @@ from gluonjit.engines.mxnet.blocks import blocks_of
 from gluonjit.engines.mxnet.dynamic import disable, enable
 from gluonjit.engines.mxnet.following import COUNTERS, is_hybrid
 from gluonjit.engines.mxnet.history import has_history
+from gluonjit.engines.mxnet.inference import operator_call
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.semantics import is_numpy
-from gluonjit.engines.mxnet.trace import operator_call
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED

@@ -7,8 +7,8 @@ from math import prod, sqrt
 
 from gluonjit.analysis.costs.work import Shapes, traced_work
 from gluonjit.engines.mxnet.rules.symbols import canonical
-from gluonjit.engines.mxnet.trace import Recorder
 from gluonjit.graph import Work
+from gluonjit.program.trace import Trace
 
 
 def _dense(inputs: Shapes, outputs: Shapes) -> float:
@@ -57,6 +57,6 @@ def _flops(name: str, inputs: Shapes, outputs: Shapes) -> float:
     return float(sum(map(prod, outputs))) if count is None else count(inputs, outputs)
 
 
-def work_of(trace: Recorder, operators: int) -> Work:
+def work_of(trace: Trace, operators: int) -> Work:
     """Returns the work of one node of a traced program, which runs as this many operators."""
     return traced_work(trace, operators, _flops)

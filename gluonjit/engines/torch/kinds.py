@@ -12,10 +12,10 @@ from gluonjit.engines.torch.arrays import name_of_device
 from gluonjit.engines.torch.cell import RAISED, Call, Cell, TraceFindings
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, constants_of, flags, training_of
 from gluonjit.engines.torch.following import followed
-from gluonjit.engines.torch.hoist import Piece, cut, used_alone
 from gluonjit.engines.torch.lone import FunctionCall, lone_kind
 from gluonjit.engines.torch.program import Lone, build, lay_out, program_of
 from gluonjit.engines.torch.recorder import Tracer, recording
+from gluonjit.engines.torch.rules.table import operator_named
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.structure import Constant, Written
 from gluonjit.engines.torch.traced_tensors import TraceTensor
@@ -30,6 +30,7 @@ from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.choose.pacing import captures_whole, note_loop
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.program.hoist import Piece, cut, used_alone
 from gluonjit.program.trace import NeedsValue, Trace, TraceBuilder
 
 ALL_CONSTANT = "it has no tensor operands"
@@ -42,6 +43,15 @@ _SHARED = "its results share memory: a write to one is a write to the other"
 _OVERWRITES = "it writes over what its backward pass needs"
 EMPTY = "it returns a tensor without elements"
 _LONG, _COUNTS = 64, 3  # operators of a trace, and different numbers of them in traces that differ in sizes
+
+
+_PRODUCTS = {"mm.default", "addmm.default", "mv.default"}
+_VIEWS = {"view.default", "_unsafe_view.default", "unsqueeze.default", "squeeze.dim", "t.default"}
+
+
+def _may_be_cut(name: str) -> bool:
+    """Tells whether an operator may be cut out of a cell and run before the recursion."""
+    return name in _PRODUCTS | _VIEWS or torch.Tag.pointwise in operator_named(name).tags
 
 
 class ResultWithoutTensors(Exception):
@@ -90,7 +100,7 @@ def make_kind(call: Call) -> Kind | str:
     pieces = None
     if not cell.operator and not draws and "hoisting" not in batch.options.without:
         leaves = [not value.depth and (value.base is None or isinstance(value.base, Value)) for value in values]
-        pieces = cut(trace, leaves)
+        pieces = cut(trace, leaves, _PRODUCTS.__contains__, _may_be_cut)
     if pieces is None:
         pieces = used_alone(trace)
     rest = trace if pieces is None else pieces.rest

@@ -15,6 +15,7 @@ from gluonjit.hybrid.choose.costs import clear_curves
 from gluonjit.hybrid.choose.pacing import clear_paces
 from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.run.engine import ENGINES
+from gluonjit.hybrid.run.places import clear_places
 from gluonjit.rows.running import clear_spare
 
 __all__ = ["add_n", "cache_info", "cell", "clear_caches", "hybridize", "verify"]
@@ -119,5 +120,6 @@ def clear_caches() -> None:
     clear_paces()
     clear_spare()
     clear_lines()
+    clear_places()
     for engine in ENGINES:
         engine.clear_caches()

@@ -10,9 +10,8 @@ from gluonjit.analysis.bound import critical_path, lower_bound
 from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.plan import arena_bytes, gathered_bytes, gathers, launches
 from gluonjit.analysis.planner import make_plan
-from gluonjit.analysis.traces.document import BatchTrace
-from gluonjit.analysis.traces.restoring import graph_of, variant
-from gluonjit.analysis.traces.samples import sample_numbers
+from gluonjit.analysis.trace_file import BatchTrace
+from gluonjit.analysis.trace_graph import restored
 
 _REPEATS, _SECONDS = 3, 0.5  # the analysis is measured so often, but not again after so long
 
@@ -52,29 +51,28 @@ def simulated(
     without; samples of one structure run as one where nothing was shared. Raises TraceError for a batch size that
     cannot be had from this trace.
     """
-    known = len(sample_numbers(trace))
+    known = len(trace.samples)
     for batch_size in batch_sizes or [0]:
+        samples = [number % max(known, 1) for number in range(batch_size)] or None
         for sharing in (True,) if trace.sharing else (False, True):
-            flush = variant(trace, [number % max(known, 1) for number in range(batch_size)] or None, sharing)
-            for granularity in granularities(flush):
+            # Whole samples run as one where nothing is shared.
+            for granularity in ("cell", "graph") if known and not (trace.fine or sharing) else (trace.granularity,):
                 for scheduler in schedulers:
-                    yield simulated_flush(flush, granularity, scheduler, model, batch_size or known)
-
-
-def granularities(trace: BatchTrace) -> tuple[str, ...]:
-    """Returns the granularities that a trace can be planned at: its own, and whole samples that share nothing."""
-    if trace.granularity == "cell" and not trace.sharing and sample_numbers(trace):
-        return ("cell", "graph")
-    return (trace.granularity,)
+                    yield simulated_flush(trace, granularity, scheduler, model, samples, sharing)
 
 
 def simulated_flush(
-    trace: BatchTrace, granularity: str, scheduler: str, model: CostModel, batch_size: int = 0
+    trace: BatchTrace,
+    granularity: str,
+    scheduler: str,
+    model: CostModel,
+    samples: Sequence[int] | None = None,
+    sharing: bool | None = None,
 ) -> Simulated:
-    """Plans one flush of a whole trace, which holds this many samples."""
+    """Plans one flush of a trace, with samples and sharing as in `restored`."""
     times: list[float] = []
     while len(times) < _REPEATS and sum(times) < _SECONDS:
-        graph = graph_of(trace)  # anew, as to plan it folds sums in it
+        graph = restored(trace, samples, sharing)  # anew, as to plan it folds sums in it
         begin = perf_counter()
         plan = make_plan(graph.graph, graph.sum_kind, scheduler, granularity)
         times.append(perf_counter() - begin)
@@ -82,8 +80,8 @@ def simulated_flush(
     return Simulated(
         granularity=granularity,
         scheduler=scheduler,
-        sharing=trace.sharing,
-        batch_size=batch_size,
+        sharing=trace.sharing or bool(sharing),
+        batch_size=len(trace.samples if samples is None else samples),
         nodes=plan.nodes,
         launches=sum(launches(step) for step in plan.steps),
         lower_bound=lower_bound(plan),

@@ -13,7 +13,7 @@ from gluonjit.analysis.costs.coefficients import Coefficients, CoefficientsError
 from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.analysis.simulation import Simulated, simulated
-from gluonjit.analysis.traces.files import read_trace
+from gluonjit.analysis.trace_file import read_trace
 from gluonjit.errors import TraceError
 from gluonjit.writing import write_whole
 

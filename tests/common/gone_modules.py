@@ -61,4 +61,15 @@ GONE: tuple[Gone, ...] = (
     ),
     Gone("engines/torch/hoist", ("Piece Cut cut used_alone _owners _may_be_cut _piece _without",), "engines/"),
     Gone("engines/mxnet/hoist", ("Cut cut _without product_kind",), "engines/"),
+    Gone(
+        "analysis/traces",
+        (
+            "Damaged Fields _shown check _Looks _made _check_kind _check_children _check_families _look _form",
+            "TraceLeaf TracedTable TraceKind TraceNodes BatchTrace addition",
+            "write_trace read_trace _unique _encoded _encoded_kind _decoded _spec _kind _work _nodes",
+            "merged Restored restored variant graph_of _kind _fill _operands _marks",
+            "TraceInput RowOwners owners_of _inputs sample_numbers resampled _Nodes _Made _frozen",
+            "trace_of save_graph _kind _nodes _samples",
+        ),
+    ),
 )

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from gluonjit.__main__ import main
-from gluonjit.analysis import lower_bound, make_plan, traces
+from gluonjit.analysis import lower_bound, make_plan
 from gluonjit.analysis.schedulers import SCHEDULERS
+from gluonjit.analysis.trace_file import read_trace, save_graph
+from gluonjit.analysis.trace_graph import restored
 from gluonjit.graph import Graph, Kind, Output, Record, Value, intern_spec
 from tests.core.test_bound import captured, random_nodes
 from tests.core.test_environments import run
@@ -41,15 +43,15 @@ def chains(*lengths: int) -> tuple[Graph, list[Value]]:
 def path(tmp_path: Path) -> Path:
     graph, kept = chains(2, 4, 3)
     assert len(kept) == 3
-    traces.write_trace(traces.trace_of(graph, "cell", sharing=False), tmp_path / "trace.json.gz")
-    return tmp_path / "trace.json.gz"
+    save_graph(graph, tmp_path / "trace.npz", "cell", sharing=False)
+    return tmp_path / "trace.npz"
 
 
 def rows(path: Path, *arguments: str) -> list[dict[str, object]]:
     output = path.with_name("rows.json")
     assert main(["simulate", str(path), "--json", str(output), *arguments]) == 0
     result = json.loads(output.read_text())
-    assert result["trace"] == "trace.json.gz"
+    assert result["trace"] == "trace.npz"
     found: list[dict[str, object]] = result["rows"]
     return found
 
@@ -146,7 +148,7 @@ def test_a_trace_of_nothing_but_operators_outside_of_a_model_has_no_samples(
 ) -> None:
     graph, kept = chains(2)
     graph.marks.clear()
-    traces.write_trace(traces.trace_of(graph, "op", sharing=False), path)
+    save_graph(graph, path, "op", sharing=False)
     assert len(kept) == 1
     assert [(row["granularity"], row["batch_size"]) for row in rows(path, "--scheduler", "depth")] == [("op", 0)] * 2
     assert main(["simulate", str(path), "--batch-size", "2"]) == 1
@@ -160,10 +162,10 @@ def test_random_graphs_are_planned_as_they_were(seed: int, tmp_path: Path) -> No
         graph, values = captured(random_nodes(rng))
         kept = rng.sample(values, rng.randint(1, len(values)))
         del values
-        traces.write_trace(traces.trace_of(graph, "cell", sharing=False), tmp_path / "trace.json")
-        trace = traces.read_trace(tmp_path / "trace.json")
+        save_graph(graph, tmp_path / "trace.npz", "cell", sharing=False)
+        trace = read_trace(tmp_path / "trace.npz")
         for scheduler in SCHEDULERS:
-            found = traces.restored(trace)
+            found = restored(trace)
             old, new = make_plan(graph, found.sum_kind, scheduler), make_plan(found.graph, found.sum_kind, scheduler)
             assert [(step.kind.name, step.count) for step in old.steps] == [
                 (step.kind.name, step.count) for step in new.steps
@@ -171,8 +173,7 @@ def test_random_graphs_are_planned_as_they_were(seed: int, tmp_path: Path) -> No
             assert old.position.tolist() == new.position.tolist()
             assert lower_bound(old) == lower_bound(new) and old.dropped == new.dropped
         assert kept
-        merged = traces.variant(trace, sharing=True)
-        assert traces.merged(merged).count == merged.count <= trace.count
+        assert restored(trace, sharing=True).graph.nodes <= restored(trace).graph.nodes == trace.nodes
 
 
 def test_it_needs_numpy_alone(path: Path, tmp_path: Path) -> None:

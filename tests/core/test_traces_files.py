@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_BZIP2, ZipFile
 
 import numpy as np
 import pytest
 
-from gluonjit.analysis import make_plan, traces
+from gluonjit.analysis import make_plan, trace_file
+from gluonjit.analysis.trace_file import read_trace, save_graph
+from gluonjit.analysis.trace_graph import restored
 from gluonjit.errors import GluonJITError, TraceError
 from gluonjit.graph import Graph, Kind, Output, Record, Value, intern_spec
 from gluonjit.graph.entries import rows_of
+
+Arrays = dict[str, Any]
 
 
 def example() -> tuple[Graph, list[Value]]:
@@ -38,84 +43,36 @@ def example() -> tuple[Graph, list[Value]]:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     graph, kept = example()
-    path = tmp_path / "trace.json"
-    traces.write_trace(traces.trace_of(graph, "cell", sharing=True), path)
+    save_graph(graph, tmp_path / "trace.npz", "cell", sharing=True)
     assert len(kept) == 2
-    return path
+    return tmp_path / "trace.npz"
+
+
+def load(path: Path) -> Arrays:
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
 
 
 def test_the_format_is_as_documented(path: Path) -> None:
-    document = json.loads(path.read_text())
-    row, two, word = (
-        {"shape": shape, "dtype": "float32", "device": "cpu(0)", "mode": mode}
-        for shape, mode in (([1, 4], "rows"), ([2, 4], "rows"), ([4], "stack"))
-    )
-    assert document == {
-        "format": "gluonjit-trace",
-        "version": 2,
-        "granularity": "cell",
-        "sharing": True,
-        "rows": 11,
-        "specs": [two, word, row],
-        "leaves": {"bases": [2], "specs": [0]},
-        "tables": [{"spec": 1, "rows": [0, 1]}],
-        "kinds": [
-            {
-                "name": "pair",
-                "mode": 3,
-                "operands": [0],
-                "outputs": [{"spec": 2, "offset": 0}, {"spec": 0, "offset": 1}],
-                "rows": 3,
-                "pure": True,
-                "alone": None,
-                "operator": True,
-                "poly": True,
-                "sum_of": 0,
-                "family": 0,
-                "calls": 5,
-                "work": [1, 0, 0, 0],
-                "children": [],
-                "nodes": {
-                    "bases": [4, 7],
-                    "depths": [1, 1],
-                    "samples": [4, -1],
-                    "live": [1, 0],
-                    "operands": [2, 3, 1, 0],
-                },
-            },
-            {
-                "name": "lone",
-                "mode": 0,
-                "operands": [2],
-                "outputs": [{"spec": 2, "offset": 0}],
-                "rows": 1,
-                "pure": False,
-                "alone": "it has to",
-                "operator": False,
-                "poly": False,
-                "sum_of": 0,
-                "family": 1,
-                "calls": 1,
-                "work": [1, 0, 0, 0],
-                "children": [],
-                "nodes": {"bases": [10], "depths": [2], "samples": [-1], "live": [1], "operands": [6]},
-            },
-        ],
+    arrays = load(path)
+    assert arrays.pop("text").tobytes() == b'["pair", "it has to", "lone", "float32", "cpu(0)"]'
+    assert {array.dtype.str for array in arrays.values()} == {"<i8"}
+    pair = [0, -1, 3, 5, 0, 3, 0, 1, 1, 1, 1, 0, 0, 0, 1, 2, 0, 0]
+    lone = [2, 1, 0, 1, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 1, 1, 0, 0]
+    assert {name: array.tolist() for name, array in arrays.items()} == {
+        "about": [[3, 0, 1]],
+        "specs": [[3, 4, 1, 2], [3, 4, 1, 2], [3, 4, 0, 1]],
+        "shapes": [2, 4, 1, 4, 4],
+        "kinds": [pair, lone],
+        "parts": [0, 1, 0, 0, 1, 1, 1, 0],
+        "events": [[-3, 0, 0], [-3, 0, 0], [-1, -1, 0], [0, 4, 1], [0, -1, 0], [1, -1, 1]],
+        "operands": [2, 3, 1, 0, 6],
     }
-
-
-@pytest.mark.parametrize("name", ["again.json", "again.json.gz", "again.gz"])
-def test_a_trace_is_read_as_it_was_written(name: str, path: Path, tmp_path: Path) -> None:
-    again = tmp_path / name
-    traces.write_trace(traces.read_trace(path), again)
-    data = again.read_bytes()
-    assert (gzip.decompress(data) if name.endswith(".gz") else data) == path.read_bytes()
-    assert data[:2] == (b"\x1f\x8b" if name.endswith(".gz") else b'{"')
 
 
 def test_the_graph_of_a_trace_is_the_one_it_was_taken_from(path: Path) -> None:
     graph, _kept = example()
-    found = traces.restored(traces.read_trace(path))
+    found = restored(read_trace(path))
     assert (found.calls, found.graph.rows, len(found.held)) == (6, graph.rows, 3)
     assert found.graph.marks == graph.marks
     for old, new in zip(graph.records.values(), found.graph.records.values()):
@@ -131,56 +88,82 @@ def test_the_graph_of_a_trace_is_the_one_it_was_taken_from(path: Path) -> None:
     assert old_plan.dropped == new_plan.dropped == 1
 
 
-def test_fields_that_this_version_does_not_know_are_left_aside(path: Path) -> None:
-    document = json.loads(path.read_text())
-    document["kinds"][0]["weight"] = 3
-    path.write_text(json.dumps(document))
-    assert traces.read_trace(path).count == 3
+def test_arrays_that_this_version_does_not_know_are_left_aside(path: Path) -> None:
+    np.savez(path, **load(path), weights=np.zeros(3))
+    assert read_trace(path).nodes == 3
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing(path: Path, tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
+    graph, _kept = example()
     with pytest.raises(OSError):
-        traces.write_trace(traces.read_trace(path), tmp_path / "taken")
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["taken", "trace.json"]
+        save_graph(graph, tmp_path / "taken", "cell", sharing=True)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["taken", "trace.npz"]
+
+
+def test_what_is_too_large_to_be_read_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph, _kept = example()
+    monkeypatch.setattr(trace_file, "MOST_BYTES", 500)
+    with pytest.raises(TraceError, match="3 calls of 11 rows are too many for a trace"):
+        save_graph(graph, tmp_path / "trace.npz", "cell", sharing=True)
+    assert not [*tmp_path.iterdir()]
+
+
+def packed(**arrays: Any) -> bytes:
+    stream = BytesIO()
+    np.savez(stream, **arrays)
+    return stream.getvalue()
+
+
+def zipped(name: str, data: bytes, method: int = 0) -> bytes:
+    stream = BytesIO(packed(**dict.fromkeys(trace_file._NAMES, np.zeros(1))))
+    with ZipFile(stream, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr(name, data, method)
+    return stream.getvalue()
 
 
 @pytest.mark.parametrize(
     "content, says",
     [
-        (b"", "it is not JSON"),
-        (b"\xff\xfe", "it is not JSON"),
-        (b"[" * 100_000, "it is not JSON"),
-        (b"[1]", "it holds a list, not"),
-        (b'{"version": 2}', 'it holds "format": None, not "format": \'gluonjit-trace\''),
-        (b'{"format": "gluonjit-trace", "version": 1}', "of version 1, but this gluonjit reads version 2"),
-        (b'{"format": "gluonjit-trace", "version": 2}', "specs is missing"),
-        (gzip.compress(b"{}", mtime=0)[:-9], "truncated or damaged"),
-        (gzip.compress(b"{}", mtime=0)[:-8] + b"\0" * 8, "truncated or damaged"),
+        (b"", "not a trace, or a damaged one"),
+        (b"\xff\xfe", "not a trace, or a damaged one"),
+        (b"PK\x03\x04" + bytes(40), "not a trace, or a damaged one"),
+        (b'{"format": "gluonjit-trace", "version": 2}', "a trace in JSON, which an older gluonjit wrote"),
+        (gzip.compress(b"{}", mtime=0), "a trace in JSON, which an older gluonjit wrote"),
+        (packed(about=np.zeros(3)), "it lacks text, specs"),
+        (zipped("about.npy", b"abc"), "not a trace, or a damaged one"),
+        (zipped("about.npy", bytes(1000), ZIP_BZIP2), "it is packed otherwise"),
+        (packed(**dict.fromkeys(trace_file._NAMES, np.array([None, 1], dtype=object))), "allow_pickle=False"),
+        (packed(**dict.fromkeys(trace_file._NAMES, np.zeros(2))), "about is an array of float64"),
     ],
 )
 def test_what_is_no_trace_is_refused(content: bytes, says: str, tmp_path: Path) -> None:
-    path = tmp_path / "other.json"
+    path = tmp_path / "other.npz"
     path.write_bytes(content)
     with pytest.raises(TraceError) as caught:
-        traces.read_trace(path)
+        read_trace(path)
     assert says in str(caught.value) and str(caught.value).startswith(f"{path}: ")
-    assert "Next: " in str(caught.value)
+    assert "Next: save it anew with batch.save_trace(path)" in str(caught.value)
     assert isinstance(caught.value, GluonJITError)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"none\.json: cannot be read \(No such file"):
-        traces.read_trace(tmp_path / "none.json")
+    with pytest.raises(TraceError, match=r"none\.npz: cannot be read \(No such file"):
+        read_trace(tmp_path / "none.npz")
 
 
-def put(*path: Any, value: Any) -> Callable[[Any], None]:
-    """A change of one place of a document."""
+def put(name: str, *place: Any, value: int) -> Callable[[Arrays], None]:
+    """A change of one number."""
 
-    def change(document: Any) -> None:
-        for key in path[:-1]:
-            document = document[key]
-        document[path[-1]] = value
+    def change(arrays: Arrays) -> None:
+        arrays[name][place] = value
+
+    return change
+
+
+def cut(name: str, count: int) -> Callable[[Arrays], None]:
+    def change(arrays: Arrays) -> None:
+        arrays[name] = arrays[name][:count]
 
     return change
 
@@ -188,47 +171,52 @@ def put(*path: Any, value: Any) -> Callable[[Any], None]:
 @pytest.mark.parametrize(
     "change, says",
     [
-        (put("rows", value=-1), "rows is -1, not from 0 to"),
-        (put("rows", value=10), "rows is 10, but 11 are made"),
-        (put("rows", value=10**9), "rows is 1000000000, but 11 are made"),
-        (put("sharing", value=1), "sharing is 1, not true or false"),
-        (put("granularity", value=None), "granularity is None, not a string"),
-        (put("specs", 0, "mode", value="column"), "specs[0].mode is 'column', not one of 'stack', 'rows', 'rows2'"),
-        (put("specs", 0, "shape", value=[0, 4]), "specs[0] has shape (0, 4)"),
-        (put("specs", 0, value="spec"), "specs[0] is 'spec', not an object"),
-        (put("leaves", "specs", value=[]), "leaves.specs has 0 numbers, not 1"),
-        (put("leaves", "specs", value=[3]), "leaves.specs names number 3 of 3"),
-        (put("leaves", "bases", value=[10]), "leaves.bases[0] has rows up to 11, but there are 11"),
-        (put("tables", 0, "rows", value=[0, 2]), "tables[0].rows makes rows that already exist"),
-        (put("tables", 0, "rows", value=[0, None]), "tables[0].rows holds None, not only integers"),
-        (put("kinds", 0, "mode", value=4), "kinds[0].mode is 4"),
-        (put("kinds", 0, "rows", value=2), "kinds[0].outputs do not fit into its 2 rows"),
-        (put("kinds", 0, "sum_of", value=3), "kinds[0].sum_of is 3"),
-        (put("kinds", 1, "family", value=0), "kinds[1].family is 0, like that of 'pair', but the kinds differ"),
-        (put("kinds", 1, "nodes", "bases", value=[9]), "kinds[1].nodes.bases makes rows that already exist"),
-        (put("kinds", 0, "nodes", "bases", value=[4, 4]), "kinds[0].nodes.bases makes rows that already exist"),
-        (put("kinds", 0, "nodes", "depths", value=[1]), "kinds[0].nodes.depths has 1 numbers, not 2"),
-        (put("kinds", 1, "nodes", "depths", value=[1]), "kinds[1].nodes.depths has nodes that are not deeper"),
-        (put("kinds", 0, "nodes", "live", value=[1, 2]), "kinds[0].nodes.live holds 2, not only integers"),
-        (put("kinds", 0, "nodes", "samples", value=[-2, 0]), "kinds[0].nodes.samples holds -2"),
-        (put("kinds", 0, "nodes", "operands", value=[2.5, 3, 1, 0]), "kinds[0].nodes.operands holds 2.5"),
-        (put("kinds", 0, "nodes", "operands", value=[2, 3, 1]), "kinds[0].nodes.operands has 3 numbers, not 4"),
-        (put("kinds", 0, "nodes", "operands", value=[2, 4, 1, 0]), "operands reads rows that are made later"),
-        (put("specs", 0, "shape", value=[2, 5]), "operands reads rows of another shape, dtype or device"),
-        (put("specs", 1, "dtype", value="int32"), "operands reads rows of another shape, dtype or device"),
-        (put("kinds", 0, "nodes", "operands", value=[2, 3, 1, 11]), "operands reads rows that are made later"),
-        (
-            lambda document: document["kinds"][0].update(
-                nodes={name: [] for name in ("bases", "depths", "samples", "live", "operands")}
-            ),
-            "kinds[0].nodes has none",
-        ),
+        (put("about", 0, 0, value=4), "its version is [4], but this gluonjit reads version 3"),
+        (cut("about", 0), "its version is []"),
+        (put("about", 0, 1, value=-1), "about holds numbers from -1 to 3, not from 0"),
+        (put("text", 0, value=0), "JSONDecodeError"),
+        (put("specs", 0, 0, value=9), "IndexError"),
+        (put("specs", 0, 2, value=99), "IndexError"),
+        (put("specs", 0, 3, value=2**50), "StopIteration"),
+        (put("specs", 2, 2, value=2), "specs has shape (4,) in mode rows2"),
+        (put("shapes", 0, value=0), "specs has shape (0, 4)"),
+        (put("shapes", 0, value=2**40), "specs holds numbers from 1099511627776"),
+        (put("kinds", 0, 0, value=-1), "kinds holds numbers from -1"),
+        (put("kinds", 0, 2, value=4), "kinds[0] has mode 4"),
+        (put("kinds", 0, 5, value=2), "kinds[0] has results that do not fit into its 2 rows"),
+        (put("kinds", 0, 6, value=3), "kinds[0] adds up 3 arrays"),
+        (put("kinds", 1, 4, value=0), "kinds[1] is of the family of 'pair', but they differ"),
+        (put("kinds", 1, 14, value=2**50), "to 1125899906842624, not from 0 to"),
+        (put("kinds", 0, slice(16, 18), value=1), "IndexError"),
+        (put("kinds", 1, 5, value=2**50), "to 1125899906842624, not from 0 to"),
+        (put("kinds", 1, 5, value=2**24), "events has more than 16777216 rows"),
+        (put("events", 0, 0, value=2), "events holds numbers from -3 to 2, not from -3 to 1"),
+        (put("events", 0, 0, value=-4), "events holds numbers from -4 to 1, not from -3 to 1"),
+        (put("events", 3, 1, value=-2), "events holds numbers from -2"),
+        (put("events", 5, 0, value=0), "operands has more than 5 rows"),
+        (cut("events", 5), "operands has 5 rows, but the calls read 4"),
+        (put("events", 2, 1, value=0), "events has entries of tables that are no single row"),
+        (put("operands", 1, value=4), "operands reads rows that are made later"),
+        (put("operands", 4, value=2**50), "operands reads rows that are made later"),
+        (put("operands", 4, value=-1), "operands holds numbers from -1"),
+        (put("shapes", 1, value=5), "operands reads rows of another shape, dtype or device"),
+        (put("specs", 2, 0, value=0), "operands reads rows of another shape, dtype or device"),
     ],
 )
-def test_a_damaged_trace_is_refused_with_its_place(change: Callable[[Any], None], says: str, path: Path) -> None:
-    document = json.loads(path.read_text())
-    change(document)
-    path.write_text(json.dumps(document))
+def test_a_damaged_trace_is_refused_with_its_place(change: Callable[[Arrays], None], says: str, path: Path) -> None:
+    arrays = load(path)
+    change(arrays)
+    np.savez(path, **arrays)
     with pytest.raises(TraceError) as caught:
-        traces.read_trace(path)
-    assert f"a damaged trace: {says}" in str(caught.value).replace("kinds[0].nodes.operands reads", "operands reads")
+        read_trace(path)
+    assert says in str(caught.value)
+    assert "damaged" in str(caught.value) and "Next: save it anew" in str(caught.value)
+
+
+def test_a_trace_without_calls_is_read(path: Path) -> None:
+    arrays = load(path)
+    for name in ("specs", "shapes", "kinds", "parts", "events", "operands"):
+        arrays[name] = arrays[name][:0]
+    np.savez(path, **arrays)
+    trace = read_trace(path)
+    assert trace.nodes == 0 and not trace.samples and restored(trace).graph.rows == 0

@@ -11,7 +11,7 @@ from mxnet.gluon import nn
 from support import assert_close, assert_same, recurrent, rows
 
 import gluonjit
-from gluonjit.analysis.traces import read_trace
+from gluonjit.analysis.trace_file import read_trace
 
 SIZE = 4
 
@@ -98,6 +98,6 @@ def test_a_trace_says_what_a_node_is(net: gluon.Block, tmp_path: Path) -> None:
     net.hybridize(dynamic_batch=True)
     with gluonjit.batching(granularity="graph") as batch:
         kept = [net(rows(2, SIZE, seed=k)) for k in range(2)]
-        batch.save_trace(tmp_path / "trace.json")
-    assert read_trace(tmp_path / "trace.json").granularity == "cell"
+        batch.save_trace(tmp_path / "trace.npz")
+    assert read_trace(tmp_path / "trace.npz").granularity == "cell"
     assert len(kept) == 2

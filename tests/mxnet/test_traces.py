@@ -16,14 +16,15 @@ from support import Recurrent, assert_close
 import gluonjit
 from experiments.zoo.cli import NAMES
 from experiments.zoo.mxnet import engine
-from gluonjit.analysis import traces
 from gluonjit.analysis.costs import CostModel
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.analysis.simulation import Simulated, simulated, simulated_flush
+from gluonjit.analysis.trace_file import BatchTrace, read_trace
+from gluonjit.analysis.trace_graph import restored
 from gluonjit.errors import TraceError
 
 QUICK = ("treelstm-cell", "treelstm-binary", "mv-rnn", "lattice-lstm", "mpnn", "shift-reduce")
-Run = Callable[..., tuple[gluonjit.Report, traces.BatchTrace]]
+Run = Callable[..., tuple[gluonjit.Report, BatchTrace]]
 
 MODEL = CostModel()
 
@@ -40,7 +41,7 @@ def run(tmp_path: Path) -> Run:
 
     def batch(
         name: str, chosen: Sequence[int] = range(5), add: Callable[[list[Any]], Any] = sum, **options: Any
-    ) -> tuple[gluonjit.Report, traces.BatchTrace]:
+    ) -> tuple[gluonjit.Report, BatchTrace]:
         row = engine.ROWS[name]
         if name not in models:
             samples, net = engine.samples(row, 5, seed=0), engine.make_net(row, seed=0)
@@ -52,10 +53,10 @@ def run(tmp_path: Path) -> Run:
         options = {"granularity": "cell", "scheduler": "depth", "sharing": True, **options}
         with autograd.record(), gluonjit.batching(**options) as open_batch:
             total = add([row.loss(net, samples[number]) for number in chosen])
-            open_batch.save_trace(tmp_path / "trace.json.gz")
+            open_batch.save_trace(tmp_path / "trace.npz")
         assert np.isfinite(total.asscalar())
         assert open_batch.report.flushes == 1, "to save a trace runs nothing"
-        return open_batch.report, traces.read_trace(tmp_path / "trace.json.gz")
+        return open_batch.report, read_trace(tmp_path / "trace.npz")
 
     return batch
 
@@ -64,15 +65,13 @@ def run(tmp_path: Path) -> Run:
 def test_a_trace_is_planned_as_the_batch_it_was_taken_from(name: str, run: Run) -> None:
     report, separate = run(name, sharing=False)
     assert counts(simulated_flush(separate, "cell", "depth", MODEL)) == counts(report)
-    merged = traces.variant(separate, sharing=True)
     for scheduler in SCHEDULERS if name in QUICK else ("depth",):
         report, trace = run(name, sharing=True, scheduler=scheduler)
-        assert (trace.granularity, trace.sharing, len(traces.sample_numbers(trace))) == ("cell", True, 5)
+        assert (trace.granularity, trace.sharing, len(trace.samples)) == ("cell", True, 5)
         assert sum(kind.calls for kind in trace.kinds) == report.calls
         assert counts(simulated_flush(trace, "cell", scheduler, MODEL)) == counts(report)
-        assert counts(simulated_flush(merged, "cell", scheduler, MODEL)) == counts(report), (
-            "sharing, done to a trace without"
-        )
+        merged = simulated_flush(separate, "cell", scheduler, MODEL, sharing=True)
+        assert counts(merged) == counts(report), "sharing, done to a trace without"
 
 
 @pytest.mark.parametrize("name", ["treelstm-plain", "mpnn"])
@@ -95,21 +94,21 @@ def test_operators_are_traced_as_cells_are(name: str, run: Run) -> None:
 def test_other_batch_sizes_take_what_such_batches_take(name: str, add: Callable[[list[Any]], Any], run: Run) -> None:
     _, trace = run(name, add=add, sharing=False)
     for size in (1, 3, 9):
-        flush = traces.variant(trace, [number % 5 for number in range(size)])
-        assert len(traces.sample_numbers(flush)) == size
-        report, _ = run(name, [number % 5 for number in range(size)], add, sharing=False)
-        found = simulated_flush(flush, "cell", "depth", MODEL)
+        chosen = [number % 5 for number in range(size)]
+        report, _ = run(name, chosen, add, sharing=False)
+        found = simulated_flush(trace, "cell", "depth", MODEL, chosen)
+        assert found.batch_size == size
         assert counts(found)[:3] == counts(report)[:3]
         if size <= 5:
             report, _ = run(name, range(size), add, sharing=True)
-            found = simulated_flush(traces.variant(trace, range(size), sharing=True), "cell", "depth", MODEL)
+            found = simulated_flush(trace, "cell", "depth", MODEL, range(size), sharing=True)
             assert counts(found)[:3] == counts(report)[:3]
 
 
 def test_samples_that_come_again_are_shared_only_where_inputs_are(run: Run) -> None:
     _, trace = run("treelstm-cell", add=gluonjit.add_n, sharing=False)
-    once = simulated_flush(traces.variant(trace, sharing=True), "cell", "depth", MODEL)
-    twice = simulated_flush(traces.variant(trace, [*range(5), *range(5)], sharing=True), "cell", "depth", MODEL)
+    once = simulated_flush(trace, "cell", "depth", MODEL, sharing=True)
+    twice = simulated_flush(trace, "cell", "depth", MODEL, [*range(5), *range(5)], sharing=True)
     assert once.launches == twice.launches
     assert once.nodes < twice.nodes < 2 * once.nodes, "words that several sentences have are the same words again"
 
@@ -128,9 +127,9 @@ def test_what_nobody_can_read_is_not_live(tmp_path: Path) -> None:
         kept, lost = net(x), net(x * 2)
         del lost
         gc.collect()
-        batch.save_trace(tmp_path / "trace.json")
-        trace = traces.read_trace(tmp_path / "trace.json")
-        assert sum(int(nodes.live.sum()) for nodes in trace.nodes) == 1
+        batch.save_trace(tmp_path / "trace.npz")
+        trace = read_trace(tmp_path / "trace.npz")
+        assert trace.events[trace.events[:, 0] >= 0, 2].sum() == 1
         again = net(x)  # the calls that were there are found as before
     assert_close(again.asnumpy(), kept.asnumpy(), "a repeated call")
     assert batch.report.nodes == 6 and batch.report.dropped == 6
@@ -143,11 +142,11 @@ def test_a_trace_says_which_sample_a_node_is_of(tmp_path: Path) -> None:
     with gluonjit.batching(sharing=False) as batch:
         results = [net(nd.ones((length, 4))) for length in (1, 2)]
         total = results[0] + results[1]
-        batch.save_trace(tmp_path / "trace.json")
+        batch.save_trace(tmp_path / "trace.npz")
     assert total.shape == (1, 4)
-    trace = traces.read_trace(tmp_path / "trace.json")
-    found = {kind.name: nodes.samples.tolist() for kind, nodes in zip(trace.kinds, trace.nodes)}
-    assert sorted(found.values()) == [[0, 1, 1], [0, 1, 1, -1]], "the additions inside of samples, and the last"
+    trace = read_trace(tmp_path / "trace.npz")
+    found = [trace.events[trace.events[:, 0] == kind, 1].tolist() for kind in range(len(trace.kinds))]
+    assert sorted(found) == [[0, 1, 1], [0, 1, 1, -1]], "the additions inside of samples, and the last"
 
 
 def test_a_batch_size_needs_samples_that_stand_alone(tmp_path: Path) -> None:
@@ -155,11 +154,11 @@ def test_a_batch_size_needs_samples_that_stand_alone(tmp_path: Path) -> None:
     with gluonjit.batching(sharing=False) as batch:
         first = net(nd.ones((2, 4)))
         second = net(first)
-        batch.save_trace(tmp_path / "trace.json")
+        batch.save_trace(tmp_path / "trace.npz")
     assert second.shape == (1, 4)
-    trace = traces.read_trace(tmp_path / "trace.json")
+    trace = read_trace(tmp_path / "trace.npz")
     with pytest.raises(TraceError, match=r"in sample 1 .* uses a result of sample 0"):
-        traces.variant(trace, [0])
+        restored(trace, [0])
 
 
 @pytest.mark.usefixtures("as_written")
@@ -167,11 +166,11 @@ def test_what_joins_samples_without_being_a_sum_is_left_out_of_other_sizes(tmp_p
     net = dense()
     with gluonjit.batching(sharing=False) as batch:
         outputs = nd.concat(*[net(nd.ones((2, 4))) for _ in range(3)], dim=1)
-        batch.save_trace(tmp_path / "trace.json")
+        batch.save_trace(tmp_path / "trace.npz")
     assert outputs.shape == (1, 12)
-    trace = traces.read_trace(tmp_path / "trace.json")
+    trace = read_trace(tmp_path / "trace.npz")
     assert simulated_flush(trace, "cell", "depth", MODEL).nodes == 13
-    assert simulated_flush(traces.variant(trace, [0, 1]), "cell", "depth", MODEL).nodes == 8
+    assert simulated_flush(trace, "cell", "depth", MODEL, [0, 1]).nodes == 8
 
 
 def test_a_trace_with_sharing_is_simulated_as_it_is(run: Run) -> None:
@@ -181,22 +180,22 @@ def test_a_trace_with_sharing_is_simulated_as_it_is(run: Run) -> None:
     with pytest.raises(TraceError, match="2 samples of a trace of 5 captured with sharing=True"):
         list(simulated(trace, ["depth"], MODEL, [2]))
     with pytest.raises(TraceError, match=r"capture it with gluonjit.batching\(sharing=False\)"):
-        traces.restored(trace, sharing=False)
+        restored(trace, sharing=False)
     with pytest.raises(TraceError, match=r"samples \[5\] of a trace that has 5"):
-        traces.restored(trace, samples=[5])
+        restored(trace, samples=[5])
 
 
 def test_there_has_to_be_something_to_save(tmp_path: Path) -> None:
     net = dense()
     with gluonjit.batching() as batch:
         with pytest.raises(TraceError, match="nothing is pending in this batch"):
-            batch.save_trace(tmp_path / "trace.json")
+            batch.save_trace(tmp_path / "trace.npz")
         net(nd.ones((1, 4))).asnumpy()
         with pytest.raises(TraceError, match="before reading any of their values"):
-            batch.save_trace(tmp_path / "trace.json")
+            batch.save_trace(tmp_path / "trace.npz")
         kept = net(nd.ones((1, 4)))
         with pytest.raises(TraceError, match=r"the folder .* does not exist"):
-            batch.save_trace(tmp_path / "none" / "trace.json")
-        batch.save_trace(str(tmp_path / "trace.json"))
+            batch.save_trace(tmp_path / "none" / "trace.npz")
+        batch.save_trace(str(tmp_path / "trace.npz"))
     assert kept.shape == (1, 4)
-    assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.npz"]

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import gluonjit
-from gluonjit.analysis import traces
+from gluonjit.analysis.trace_file import read_trace
 from gluonjit.engines.torch.ragged.program import Ragged
 from tests.common.torch_lengths import assert_as_eagerly, met, numbers, samples, whole
 from tests.common.torch_support import assert_close
@@ -243,12 +243,12 @@ def test_a_graph_of_such_operands_is_saved_and_read(tmp_path: Any) -> None:
     body, make = BODIES["an adjacency given back"]
     net = both(body)[1]
     met(net, make)
-    path = tmp_path / "saved.json.gz"
+    path = tmp_path / "saved.npz"
     with gluonjit.batching(granularity="cell") as batch:
         found = [net(*sample) for sample in samples(make, 0, (3, 7, 5, 4))]
         batch.save_trace(path)
     assert len(found) == 4
-    restored = traces.read_trace(path)
-    assert restored.count == 4
-    assert len({kind.family for kind in restored.kinds}) == 1
-    assert [kind.operands[1].rows for kind in restored.kinds] == [9, 49, 25, 16]
+    trace = read_trace(path)
+    assert trace.nodes == 4
+    assert len({kind.family for kind in trace.kinds}) == 1
+    assert [kind.fields["operands"][1].rows for kind in trace.kinds] == [9, 49, 25, 16]

@@ -14,7 +14,7 @@ from gluonjit.analysis.costs.model import CostModel, Observed
 from gluonjit.analysis.plan import LookupChunk, Plan
 from gluonjit.analysis.planner import Planner
 from gluonjit.analysis.splitting import Sharing
-from gluonjit.analysis.traces.saving import save_graph
+from gluonjit.analysis.trace_file import save_graph
 from gluonjit.analysis.ways import Choice, Setting
 from gluonjit.graph.graph import Graph
 from gluonjit.graph.modes import is_recorded
@@ -75,7 +75,7 @@ class FlushingBatch(Batch):
     def save_trace(self, path: str | Path) -> None:
         """Writes the captured calls that have not run, for `python -m gluonjit simulate` (see docs/traces.md).
 
-        A name that ends in .gz is compressed. Nothing runs. Raises TraceError if nothing is pending.
+        It is an .npz file, whatever its name. Nothing runs. Raises TraceError if nothing is pending.
         """
         save_graph(self.graph, path, self.setting.granularity, self.sharing)
 

@@ -87,3 +87,10 @@ class CacheWarning(GluonJITWarning):
 
 class SmallBatchWarning(GluonJITWarning):
     """Too few nodes run together for batching to pay."""
+
+
+class RuleWarning(GluonJITWarning):
+    """A batched program gave other numbers than its operators for one sample: its calls run one by one, which is right.
+
+    The message names the operator, shapes, both numbers, and how to report it.
+    """

@@ -78,6 +78,7 @@ class Common:
     counted: Any = None  # by reports
     advised: Any = None  # by warnings
     read: Any = None  # steps that may run in C
+    checked = False  # whether all programs have been compared with their traces, forward and backward
 
     def __init__(self) -> None:
         self.spots: dict[int | tuple[int, ...], tuple[int, int]] = {}  # arenas and positions, by row

@@ -9,6 +9,7 @@ from gluonjit.graph.frames import LIBRARIES, Origin, user_line
 from gluonjit.graph.graph import Graph, Leaf
 from gluonjit.graph.kinds import (
     BatchedProgram,
+    Checks,
     Group,
     Kind,
     Output,
@@ -25,6 +26,7 @@ from gluonjit.graph.values import Rows, Spec, clear_specs, intern_spec, mode_of,
 
 __all__ = [
     "BatchedProgram",
+    "Checks",
     "Graph",
     "LIBRARIES",
     "Group",

@@ -59,16 +59,38 @@ class Split(NamedTuple):
     products: tuple[tuple[int, Kind], ...]
 
 
+class Checks:
+    """Comparisons of a batched program with its trace: nodes that were compared, by what ran them.
+
+    distrusted: what has differed, if anything did: then its nodes run one by one, from their traces.
+    """
+
+    __slots__ = ("compared", "distrusted")
+
+    def __init__(self) -> None:
+        self.compared: dict[str, int] = {}
+        self.distrusted = ""
+
+    def left(self, ran: str) -> int:
+        """The number of nodes that are still to be compared."""
+        return 0 if self.distrusted else max(ENOUGH - self.compared.get(ran, 0), 0)
+
+
+ENOUGH = 2
+
+
 class BatchedProgram:
     """A program that runs all nodes of a step. Engines derive their own from it, and decide how they call it.
 
     consts: the arrays that are the same for all nodes; operators: how many of them one call runs, or where nodes run
-    alone one node; fused: a row program that does the same in C, or why there is none: None if nobody has asked.
+    alone one node; fused: a row program that does the same in C, or why there is none: None if nobody has asked;
+    checks: comparisons with its trace, None where that is what runs.
     """
 
     consts: Sequence[Any] = ()
     operators = 1
     fused: Any = None
+    checks: Checks | None = None
 
 
 _numbers = count(1)
@@ -82,7 +104,7 @@ class Kind:
     says what runs together. So do kinds whose nodes have any number of children: `children` says for each role which
     operands those are, child by child. Where operands have numbers of rows of their own they are gathered `apart`.
     `number` is its own, and no other's ever: who knows a kind by it keeps nothing of it alive. `call` is the engine's
-    note of what one call does, of kinds that calls have.
+    note of what one node does, if it was traced.
     """
 
     name: str

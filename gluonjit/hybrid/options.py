@@ -12,6 +12,7 @@ from gluonjit.errors import OptionError
 
 AUTO = "auto"
 EAGER, BATCHED = "eager", "batched"
+FIRST, ALWAYS, NEVER = "first", "always", "never"
 
 SWITCHES = {
     "arity": "a cell is one kind for any number of children that it treats alike, and for operands of any length",
@@ -48,6 +49,8 @@ class Options:
     outline: make cells from the straight-line tensor code of the models' own methods, found in their source (see
         docs/outlining.md): the same results, in fewer captured calls.
     check_reuse: capture every n-th reused call anyway, and compare it with the recording; None: never.
+    check: compare batched programs with the operators that they were made from, run for one sample: "first", two nodes
+        where a program first runs, and where it is first differentiated; "always", in each step; "never".
     """
 
     SWITCHES: ClassVar[dict[str, str]] = SWITCHES
@@ -68,6 +71,7 @@ class Options:
     reuse: Callable[..., Any] | None = None
     check_reuse: int | None = 1000
     outline: bool = True
+    check: str = FIRST
 
     @property
     def leave_the_way_open(self) -> bool:
@@ -203,9 +207,10 @@ _RULES: dict[str, _Rule] = {
     "reuse": (lambda value: value is None or callable(value), "must be a function of the call's arguments, or None"),
     "outline": _FLAG,
     "check_reuse": (lambda value: value is None or _is_count(value), "must be an integer of at least 1, or None"),
+    "check": _one_of(FIRST, ALWAYS, NEVER),
 }
 assert set(_RULES) == {field.name for field in fields(Options)}
 
-_LIMITS = {"max_nodes", "max_bytes", "copy_inputs", "check_reuse", "outline"}
+_LIMITS = {"max_nodes", "max_bytes", "copy_inputs", "check_reuse", "outline", "check"}
 _WAYS = {field.name: field.default for field in fields(Options) if field.name not in _LIMITS}
 """Options that name a way to run calls, or something that only batches do, with what they are by default."""

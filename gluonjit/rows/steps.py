@@ -106,6 +106,7 @@ class Steps:
     """
 
     _workspace: _Workspace | None = None
+    stops: Collection[int] = ()  # steps before and after which a stretch ends
 
     def __init__(
         self,
@@ -195,9 +196,21 @@ class Steps:
     def end(self, begin: int) -> int:
         """The end of the stretch that begins with a step."""
         end = begin
-        while end in self._in:
+        while end in self._in and (end == begin or end not in self.stops):
             end += 1
+            if end - 1 in self.stops:
+                break
         return end
+
+    def leave(self, number: int) -> None:
+        """Lets the steps of a program run otherwise from here on."""
+        program = self.plan.steps[number].kind.program
+        self._in = frozenset([n for n in self._in if self.plan.steps[n].kind.program.checks is not program.checks])
+
+    @property
+    def begun(self) -> frozenset[int]:
+        """The steps that run in C."""
+        return self._in
 
     @property
     def under_way(self) -> int:
@@ -372,7 +385,8 @@ class Steps:
 
 def _program(kind: Kind, make: Callable[[Kind], RowProgram], number: int) -> _PlannedProgram | str:
     """Returns the program of a kind, under this number, or the reason why there is none; "" if its nodes run alone."""
-    if kind.lone is not None:
+    checks = kind.program.checks
+    if kind.lone is not None or (checks is not None and checks.distrusted):
         return ""
     try:
         program = fused_of(kind, make).program

@@ -18,7 +18,7 @@ from gluonjit.engines.mxnet.rules.table import RULES, batch_op
 from gluonjit.engines.mxnet.rules.values import NotBatchable, Val, convert
 from gluonjit.engines.mxnet.semantics import SHAPES, as_shape, classic, piece
 from gluonjit.engines.mxnet.sized import Sized, Sizes
-from gluonjit.graph import BatchedProgram, Kind, Output, Spec, intern_spec, operand_groups, outputs_of
+from gluonjit.graph import BatchedProgram, Checks, Kind, Output, Spec, intern_spec, operand_groups, outputs_of
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import Trace
 
@@ -87,6 +87,7 @@ class Batched(Program):
         besides: Sequence[str] = (),
     ) -> None:
         super().__init__(consts)
+        self.checks = Checks()
         # MXNet 1.9.1 fails in CachedOp's backward, or goes wrong, where the gradient of an output is passed through
         # unchanged, as that of elemwise_add is ("storage_type_num_unknown_nodes"), or where an output is an input.
         finals = [apply("_copy", [symbol], {}) for symbol in symbols]

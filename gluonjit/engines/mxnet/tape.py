@@ -7,7 +7,7 @@ cost no zero-filled gradient of a whole arena, and each weight gets one gradient
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -17,12 +17,13 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.plan import Gather, Place, Plan, Step, row_bytes
-from gluonjit.engines.mxnet.arrays import address_of, context_of, host_view, view_at
+from gluonjit.engines.mxnet.arrays import address_of, context_of, host_view, room_for, sent, view_at
 from gluonjit.engines.mxnet.filling import fill_zero, zeros
 from gluonjit.engines.mxnet.finite import FiniteCheck
 from gluonjit.engines.mxnet.fused_steps import FusedSteps
 from gluonjit.engines.mxnet.history import History, RecordedInput, Seed, Target, has_history
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
+from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.program import Program, program_of
 from gluonjit.engines.mxnet.reach import Reach
 from gluonjit.engines.mxnet.semantics import as_shape, classic, learned_rows, shapes
@@ -30,6 +31,7 @@ from gluonjit.engines.mxnet.statistics import Statistics
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.explain.counts import Counts
+from gluonjit.hybrid.run.check import GRAPH, ROWS, StepCheck
 from gluonjit.rows.running import row_flags
 from gluonjit.rows.stretches import StepStretch
 from gluonjit.rows.ways import Learning
@@ -73,6 +75,7 @@ class Tape(History):
         self._weights: dict[int, NDArray] = {}  # as variables of the steps' own recording
         self._fresh = True  # gradients are zeros yet
         self.statistics = Statistics(plan)
+        self.check: StepCheck | None = None  # what compares backward passes, where that is to be done
         self.learned_rows, self._learned_rows = row_flags(plan)
         self._begun = self.learned_rows  # rows that no step computes, or without gradients
 
@@ -205,6 +208,77 @@ class Tape(History):
             self._fused = fused
             self._steps.append(stretch)
 
+    def ran(self) -> Iterator[tuple[int, str]]:
+        """Lists the steps that were recorded, each with the way in which it ran."""
+        for ran in self._steps:
+            if isinstance(ran, StepStretch):
+                yield from [(number, ROWS) for number in ran.steps]
+            elif ran.learns:
+                yield ran.number, GRAPH
+
+    def learned_at(self, arena: int, rows: Sequence[int]) -> bool:
+        """Tells whether gradients go through all of these rows."""
+        return self._gradients[arena] is not None and bool(self._learned_rows[arena][list(rows)].all())
+
+    def trial(self, number: int, heads: Sequence[tuple[int, Sequence[int], Any]]) -> tuple[Any, Any]:
+        """Goes back through a step alone from gradients of rows; returns what reads those of rows, and of a weight."""
+        self._fill_zero()
+        for arena, positions, head in heads:
+            gradient: Any = self._gradients[arena]
+            numbers = gradient.asnumpy()
+            numbers[list(positions)] = head.reshape(len(positions), *numbers.shape[1:])
+            gradient._sync_copyfrom(numbers)
+        entry, place = self._entry(number)
+        step = self.plan.steps[number]
+        if isinstance(entry, StepStretch):
+            assert self._fused is not None
+            self._fused.begin_backward()
+            self._fused.backward([(number, entry.ways[place])])
+        else:
+            results, gradients = zip(*self._with_gradients(step, entry.results))
+            with shapes(program_of(step.kind).numpy):
+                original_backward(list(results), list(gradients), True, True)
+        rows = {arena: room.asnumpy() for arena, room in enumerate(self._gradients) if room is not None}
+        weights = {key: None if room is None else room.asnumpy() for key, (_, room) in self._constants.items()}
+        self._fill_zero()
+        return lambda arena, positions: rows[arena][list(positions)], lambda array: weights.get(id(array))
+
+    def redo(self, number: int) -> None:
+        """Runs a step once more, recorded, in place of what was recorded of it."""
+        entry, place = self._entry(number)
+        position = self._steps.index(entry)
+        assert self.check is not None
+        step, runner = self.plan.steps[number], self.check.runner
+        results = [room_for(self.plan.arenas[at.arena].spec, at.end - at.begin) for at in step.places]
+        with as_captured(step.mode), shapes(program_of(step.kind).numpy):
+            operands = [self._gathered(gather) for gather in step.gathers]
+            consts = [self.constant(array, False) for array in program_of(step.kind).consts]
+            runner.compute(step, operands, consts, results)
+        fresh: list[RecordedStep | StepStretch] = [RecordedStep(number, True, results)]
+        if isinstance(entry, StepStretch):
+            parts = [
+                entry._replace(steps=entry.steps[begin:end], ways=entry.ways[begin:end])
+                for begin, end in ((0, place), (place + 1, len(entry.steps)))
+            ]
+            fresh = [ran for ran in (parts[0], *fresh, parts[1]) if not isinstance(ran, StepStretch) or ran.steps]
+        self._steps[position : position + 1] = fresh
+
+    def _gathered(self, gather: Gather) -> NDArray:
+        """The rows of a gather, recorded."""
+        place = gather.place
+        source = self.variable(place.arena, self.arrays) if self.learns(gather) else self.arrays[place.arena]
+        if gather.index is None:
+            return (learned_rows if self.learns(gather) else slice_rows)(source, place.begin, place.end)
+        return mx.nd.take(source, sent(gather.index.astype(np.int32), source.context))
+
+    def _entry(self, number: int) -> tuple[RecordedStep | StepStretch, int]:
+        """Finds what was recorded of a step, and the step's place in it."""
+        for ran in self._steps:
+            steps = ran.steps if isinstance(ran, StepStretch) else [ran.number]
+            if number in steps:
+                return ran, steps.index(number)
+        raise KeyError(number)
+
     def gradients(self, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool = False) -> list[Target]:
         """Gradients of everything before the flush, given those of some of its rows.
 
@@ -224,6 +298,9 @@ class Tape(History):
         return target._replace(gradient=target.gradient.copy(), parts=parts)
 
     def _backward(self, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool) -> list[Target]:
+        if self.check is not None:
+            self.check.backward(self)
+            self.check = None
         reach, steps = self._reached([seed.place for seed in seeds])
         if not retain:
             self.spent.add(reach)
@@ -375,6 +452,7 @@ class Tape(History):
     def free(self) -> None:
         """Forgets the history, and with it the arenas."""
         self.freed = True
+        self.check = None
         self.arrays = ()
         self._steps = []
         self._fused = None

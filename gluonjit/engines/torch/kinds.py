@@ -296,6 +296,7 @@ def _product(cell: Cell, piece: Piece) -> Any:
             built.rows,
             program,
             work=work_of(piece.trace, program.operators),
+            call=piece.trace,
         )
     return kind
 
@@ -401,6 +402,7 @@ def _kind_of(cell: Cell, trace: Trace, structure: Any, draws: bool) -> Kind | st
         sum_of=_terms(trace) if cell.operator and built.outputs[0].spec is trace.operands[0] else 0,
         structure=shape,
         work=work_of(trace, built.program.operators),
+        call=trace,
     )
     _join_family(cell, kind)
     return kind

@@ -54,7 +54,7 @@ def _kind(call: Call) -> Kind:
     program = Batched(trace, writer, 1, [found.slot])
     program.fused = "its rows lie otherwise than is natural"
     outputs = (Output(after, 0),)
-    return Kind("view", (before,), outputs, after.rows, program, operator=True, work=work_of(trace, 1))
+    return Kind("view", (before,), outputs, after.rows, program, operator=True, work=work_of(trace, 1), call=trace)
 
 
 MADE[laid_out] = _kind

@@ -40,7 +40,7 @@ def _make_sum(spec: Spec, count: int) -> Kind:
     program = Batched(trace, writer, 1, finals)
     outputs, rows = outputs_of([spec])
     work = Work(1, float(prod(stacked.shape)), stacked.bytes + spec.bytes)
-    return Kind(f"add_n of {count}", (stacked,), outputs, rows, program, sum_of=count, work=work)
+    return Kind(f"add_n of {count}", (stacked,), outputs, rows, program, sum_of=count, work=work, call=trace)
 
 
 def clear_kinds() -> None:

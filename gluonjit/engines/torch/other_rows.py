@@ -80,7 +80,7 @@ def _between(call: Call, rows: int, one_call: TracedCall, other_call: TracedCall
     part: Any = (rows - first) / (second - first)
     work = Work(*[begin + round(part * (end - begin)) for begin, end in zip(kind.work, other.work)])
     operands = tuple([value.spec for value in call.values])
-    return replace(kind, operands=operands, outputs=outputs, rows=height, work=work)
+    return replace(kind, operands=operands, outputs=outputs, rows=height, work=work, call=None)
 
 
 def _have(kind: Kind, rows: int) -> bool:

@@ -17,6 +17,7 @@ from gluonjit.engines.torch.rules.table import batch_op, draws, may_draw, operat
 from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, OperatorCall, Val, Writer
 from gluonjit.graph import (
     BatchedProgram,
+    Checks,
     Group,
     Kind,
     Output,
@@ -92,6 +93,7 @@ class Batched(Program):
 
     def __init__(self, trace: Trace, writer: Writer, operands: int, finals: Sequence[int], besides: int = 0) -> None:
         super().__init__(trace, len(writer.code))
+        self.checks = Checks()
         self.text = (tuple([(step.text, step.inputs, step.outputs) for step in writer.code]), tuple(finals))
         self.function = compiled(writer.code, range(operands + len(self.consts) + besides), finals)
 

@@ -26,7 +26,7 @@ from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Output, Spec, Value, intern_spec
 from gluonjit.graph.entries import into
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.program.trace import Operand, TraceBuilder
+from gluonjit.program.trace import Operand, Trace, TraceBuilder
 
 
 def _spread(index: Any, source: Any) -> Any:
@@ -81,6 +81,7 @@ def _kind(call: Call) -> Kind:
         poly=True,
         apart=True,
         work=work_of(program.trace, program.operators),
+        call=_call(specs, way, settings),
     )
     if first is None:
         call.cell.families[key] = kind
@@ -89,19 +90,25 @@ def _kind(call: Call) -> Kind:
     return kind
 
 
-def _program(specs: tuple[Spec, ...], way: str, settings: list[Any]) -> Batched:
-    run, names, more = WAYS[way]
-    base = specs[0]
+def _call(specs: tuple[Spec, ...], way: str, settings: list[Any]) -> Trace:
+    """The trace of one node."""
+    _, names, more = WAYS[way]
     places = {"self": Operand(0), "dim": 0, "index": Operand(1), "indices": (Operand(1),)}
     attrs = [(name, places.get(name, Operand(2))) for name in names.split()] + list(zip(more, settings))
+    builder = TraceBuilder(specs)
+    name = f"{way}.{'two' if way == 'scatter_reduce' else 'default'}"
+    return builder.finish(builder.op(name, tuple(attrs), [0, 2, 1], [(specs[0].shape, specs[0].dtype)]))
+
+
+def _program(specs: tuple[Spec, ...], way: str, settings: list[Any]) -> Batched:
+    run, *_ = WAYS[way]
+    base = specs[0]
 
     def all_nodes(given: Any, source: Any, index: Any, rows: Any, counts: Any) -> Any:
         before = (rows.cumsum(0) - rows).repeat_interleave(counts)
         return run(given, index + before, source, *settings)
 
-    builder = TraceBuilder(specs)
-    name = f"{way}.{'two' if way == 'scatter_reduce' else 'default'}"
-    trace = builder.finish(builder.op(name, tuple(attrs), [0, 2, 1], [(base.shape, base.dtype)]))
+    trace = _call(specs, way, settings)
     writer = Writer(5)
     finals = writer.emit(all_nodes, [0, 1, 2, 3, 4], f"{way} of rows {base.row_shape} {base.dtype} {settings}")
     program = Batched(trace, writer, 5, finals)

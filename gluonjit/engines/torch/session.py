@@ -25,6 +25,7 @@ from gluonjit.engines.torch.history import joined_history
 from gluonjit.engines.torch.hooked import LEARNING
 from gluonjit.engines.torch.indices import Indices
 from gluonjit.engines.torch.inputs import AsItWas
+from gluonjit.engines.torch.one_by_one import NODES, run_step
 from gluonjit.engines.torch.program import as_rows, join, pieces, program_of
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError, GluonJITError
@@ -33,6 +34,7 @@ from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.run.check import GRAPH, ROWS, StepCheck
 from gluonjit.hybrid.run.failures import both
 from gluonjit.hybrid.run.session import ArraySession
 
@@ -82,6 +84,8 @@ class Session(ArraySession):
         plan, report = self.plan, self.report
         self.tape = Tape(report, plan, samples, options.profile, self.finite) if any(plan.recorded) else None
         fused = self._fused = FusedSteps(plan, self.arrays, options.without, report.unfused)
+        self.check = StepCheck(plan, self.arrays, report, self.provenance, options.check, NODES)
+        fused.steps.stops = self.check.stops(fused.steps.begun)
         if self.tape is not None:
             self.tape.fused = fused
         graphs = fused.steps.others
@@ -263,7 +267,11 @@ class Session(ArraySession):
         for place, result in zip(step.places, results):
             self.write_result(place, result)
         self.lap(number, "compute", middle)
-        if self.finite is not None:
+        if not self.check.agrees(number, GRAPH):
+            if tape is not None:
+                tape.drop(number)
+            self._run(number)
+        elif self.finite is not None:
             self.finite.results(number, results)
 
     def _run_fused(self, begin: int, end: int) -> int:
@@ -275,6 +283,9 @@ class Session(ArraySession):
         if self.finite is not None:
             self.finite.weights(begin, program_of(self.plan.steps[begin].kind).consts)
         ran = fused.run(begin, end, self.tape)
+        if ran is not None and not self.check.agrees(begin, ROWS):
+            fused.steps.leave(begin)
+            ran = None
         if ran is None:
             self._indices.upload(self.plan, [begin])
             return 0
@@ -291,7 +302,7 @@ class Session(ArraySession):
         program, besides = program_of(step.kind), self._indices.besides.get(number, ())
         if tape is not None:
             return tape.run(number, operands, self._indices.gathers[number], besides)
-        return program(pieces(step.kind.groups, operands), program.consts, step.count, besides)
+        return run_step(step, pieces(step.kind.groups, operands), program.consts, besides)
 
     def _operand(self, gather: Gather, index: Any) -> Any:
         array = self.arrays[gather.place.arena]
@@ -409,6 +420,8 @@ class Session(ArraySession):
         self._indices = Session._indices
         if self.tape is not None:
             joined_history(self.tape, self._chunks)
+            if self.check.owes(self.tape.ran()):
+                self.tape.check = self.check
         elif self._fused is not None:
             self._fused.steps.done()
         if self.statistics is not None:

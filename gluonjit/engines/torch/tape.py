@@ -6,7 +6,7 @@ gradient for the whole flush. To PyTorch's autograd the flush is one function of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -19,7 +19,9 @@ from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, current_backwar
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.hooked import data_of, run_backward
+from gluonjit.engines.torch.indices import Indices
 from gluonjit.engines.torch.observed import HookedResult, apart
+from gluonjit.engines.torch.one_by_one import NODES, run_step
 from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces, program_of
 from gluonjit.engines.torch.written import modified
@@ -28,6 +30,7 @@ from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
+from gluonjit.hybrid.run.check import GRAPH, ROWS, StepCheck
 from gluonjit.hybrid.run.reach import Reach, Route, part_of, route, rows_at
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.rows.running import row_flags
@@ -86,6 +89,7 @@ class Tape:
         self._spare: dict[int, Any] = {}  # where nobody reads it, the gradient of a weight
         self._gone: Any = None  # flags of rows through which a pass has come that was not told to keep the history
         self.observed: dict[int, list[HookedResult]] = {}  # results that have hooks, by step
+        self.check: StepCheck | None = None  # what compares backward passes, where that is to be done
         self._constants: dict[int, tuple[Any, Any]] = {}  # a weight, and what stands for it in the steps
         self._versions: list[int] = []  # of these weights, as they were
         self.learned_rows, self._learned = row_flags(plan)
@@ -130,7 +134,7 @@ class Tape:
                     learned.append(Learned(len(given) - len(parts) + position, place, index, there, part))
         consts = [self.constant(tensor) for tensor in program.consts]
         with torch.enable_grad():
-            results = program(given, consts, step.count, besides)
+            results = run_step(step, given, consts, besides)
         recorded = [(k, result) for k, result in enumerate(results) if result.requires_grad]
         if recorded:
             weights = [tensor for tensor in consts if tensor.requires_grad]
@@ -138,6 +142,78 @@ class Tape:
             for place in [step.places[k] for k, _ in recorded]:
                 self._learned[place.arena][place.begin : place.end] = True
         return results
+
+    def ran(self) -> Iterator[tuple[int, str]]:
+        """Lists the steps that gradients go through, each with the way in which it ran."""
+        for ran in self._steps:
+            if isinstance(ran, RanFused):
+                yield from [(number, ROWS) for number in ran.stretch.steps]
+            else:
+                yield ran.number, GRAPH
+
+    def drop(self, number: int) -> None:
+        """Forgets a step that was recorded last."""
+        if self._steps and getattr(self._steps[-1], "number", None) == number:
+            del self._steps[-1]
+
+    def learned_at(self, arena: int, rows: Sequence[int]) -> bool:
+        """Tells whether gradients go through all of these rows."""
+        return bool(self._learned[arena][list(rows)].all())
+
+    def trial(self, number: int, heads: Sequence[tuple[int, Sequence[int], Any]]) -> tuple[Any, Any]:
+        """Goes back through a step alone from gradients of rows; returns what reads those of rows, and of a weight."""
+        arenas: list[Any] = [None] * len(self.plan.arenas)
+        flags, rows = row_flags(self.plan)
+        found: dict[int, Any] = {}
+        for arena, positions, head in heads:
+            room = self._arena(arenas, arena)
+            room[list(positions)] = torch.from_numpy(head).to(room).reshape(len(positions), *room.shape[1:])
+            rows[arena][list(positions)] = True
+        finite, self._finite = self._finite, None
+        try:
+            entry, place = self._entry(number)
+            if isinstance(entry, RanFused):
+                self._backward_fused(_part(entry, place, place + 1), arenas, flags, found, None)
+            else:
+                self._backward(entry, arenas, Reach(self.plan, rows), found, False, None)
+        finally:
+            self._finite = finite
+
+        def weight(tensor: Any) -> Any:
+            known = self._constants.get(id(tensor))
+            gradient = None if known is None else found.get(id(known[1]), torch.zeros_like(tensor))
+            return None if gradient is None else NODES.numbers_of(gradient)
+
+        return lambda arena, positions: NODES.numbers(self._arena(arenas, arena), positions), weight
+
+    def redo(self, number: int) -> None:
+        """Runs a step once more, recorded, in place of what was recorded of it."""
+        entry, place = self._entry(number)
+        position = self._steps.index(entry)
+        assert self.check is not None
+        indices = Indices({}, {})
+        indices.upload(self.plan, [number])
+        operands = [
+            self.check.arrays[gather.place.arena][rows_at(gather.place, index)]
+            for gather, index in zip(self.plan.steps[number].gathers, indices.gathers[number])
+        ]
+        before = len(self._steps)
+        self.run(number, operands, indices.gathers[number], indices.besides.get(number, ()))
+        fresh = self._steps[before:]
+        del self._steps[before:]
+        if isinstance(entry, RanFused):
+            end = len(entry.stretch.steps)
+            fresh = [_part(entry, 0, place), *fresh, _part(entry, place + 1, end)]
+            fresh = [ran for ran in fresh if not isinstance(ran, RanFused) or ran.stretch.steps]
+        self._steps[position : position + 1] = fresh
+
+    def _entry(self, number: int) -> tuple[TapeEntry | RanFused, int]:
+        """Finds what was recorded of a step, and the step's place in it."""
+        for ran in self._steps:
+            steps = ran.stretch.steps if isinstance(ran, RanFused) else [ran.number]
+            if number in steps:
+                return ran, steps.index(number)
+        raise KeyError(number)
 
     def note_fused(self, ran: RanFused) -> None:
         """Remembers steps that ran in C, where something learns."""
@@ -185,6 +261,9 @@ class Tape:
             raise RuntimeError(TWICE)
         begin = perf_counter()
         self._note_backward()
+        if self.check is not None:
+            self.check.backward(self)
+            self.check = None
         arenas: list[Any] = [None] * len(self.plan.arenas)
         flags, rows = row_flags(self.plan)
         reached = Reach(self.plan, rows)
@@ -389,7 +468,14 @@ class Tape:
         self._held = []
         self._gone = None
         self._spare = {}
+        self.check = None
         self.fused = None
+
+
+def _part(ran: RanFused, begin: int, end: int) -> RanFused:
+    """Some of the steps that ran in C in one go."""
+    stretch = ran.stretch
+    return RanFused(stretch._replace(steps=stretch.steps[begin:end], ways=stretch.ways[begin:end]), ran.versions)
 
 
 def _any(flags: Any) -> bool:

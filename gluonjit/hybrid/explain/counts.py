@@ -71,6 +71,9 @@ class Counts:
     outlined: lines of methods made into cells, with their numbers of operators, or the reason why not.
     by_number: cells that run separately for each number of children, with the reason.
     unfused: kinds whose steps do not run in C as a whole, with the reason.
+    checked: programs that were compared with their operators run for one sample, forward and backward.
+    distrusted: kinds that differed, and so run one by one, with the difference.
+    unchecked: kinds that could not be compared, with the reason.
     cache: hits and misses of the cache of batched graphs.
     retraced: cache hits that were traced again, to compare.
     reads: values read in the middle of samples: "answered" from known values, such as integer inputs, or "flushed",
@@ -90,6 +93,9 @@ class Counts:
     gathers: int = 0
     gathered: int = 0
     flushes: int = 0
+    checked: int = 0
+    distrusted: dict[str, str] = field(default_factory=dict)
+    unchecked: dict[str, str] = field(default_factory=dict)
     alone: dict[str, str] = field(default_factory=dict)
     unbatched: dict[str, str] = field(default_factory=dict)
     by_number: dict[str, str] = field(default_factory=dict)

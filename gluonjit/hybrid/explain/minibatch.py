@@ -153,8 +153,8 @@ class Minibatch(threading.local):
 MINIBATCH = Minibatch()
 """The minibatch of the thread that asks."""
 
-_NUMBERS = "calls nodes dropped launches units groups fused row_ms gathers gathered flushes".split()
-_NOTES = ("alone", "unbatched", "by_number", "outlined", "unfused", "fine")
+_NUMBERS = "calls nodes dropped launches units groups fused row_ms gathers gathered flushes checked".split()
+_NOTES = ("alone", "unbatched", "by_number", "outlined", "unfused", "fine", "distrusted", "unchecked")
 _COUNTS = ("reasons_at", "cache", "ms", "reads")
 
 

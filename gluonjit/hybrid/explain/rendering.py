@@ -33,6 +33,9 @@ class ReportView(Protocol):
     by_number: dict[str, str]
     outlined: dict[str, str]
     unfused: dict[str, str]
+    checked: int
+    distrusted: dict[str, str]
+    unchecked: dict[str, str]
     kinds: dict[str, Any]
     cache: dict[str, int]
     reuse: Any
@@ -157,6 +160,8 @@ def _notes(report: ReportView) -> list[str]:
     notes += [f"made from source: {name}: {why}" for name, why in report.outlined.items()]
     for why in dict.fromkeys(report.unfused.values()):
         notes.append(f"not in C: {', '.join(name for name in report.unfused if report.unfused[name] == why)}: {why}")
+    notes += [f"runs one by one: {name}: {why}" for name, why in report.distrusted.items()]
+    notes += [f"not compared with its operators: {name}: {why}" for name, why in report.unchecked.items()]
     notes += [f"not reused, {count} x: {why}" for why, count in report.reuse.refused.items()]
     return notes + [f"flushed {count} x: {reason}" for reason, count in report.reasons.items()]
 

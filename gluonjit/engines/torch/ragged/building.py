@@ -23,7 +23,7 @@ from gluonjit.engines.torch.ragged.packing import Packer, in_front
 from gluonjit.engines.torch.ragged.padding import PaddedProgram
 from gluonjit.engines.torch.ragged.stages import LengthStage, Packed, RowStage, Source
 from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, OperatorCall, Val, Writer
-from gluonjit.graph import intern_spec, mode_of, operand_groups
+from gluonjit.graph import Checks, intern_spec, mode_of, operand_groups
 from gluonjit.program.trace import Trace
 
 
@@ -40,6 +40,7 @@ class Stages:
     def __init__(self, form: Form) -> None:
         """Decides which operators run on the rows of all nodes. Raises NotBatchable."""
         self.form = form
+        self.checks = Checks()
         self.stages: list[RowStage | LengthStage] = []
         trace = form.trace
         count = len(trace.operands)

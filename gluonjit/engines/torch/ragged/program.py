@@ -29,6 +29,7 @@ class Ragged(Program):
     def __init__(self, stages: Any, trace: Trace, lengths: Sequence[int]) -> None:
         super().__init__(trace, stages.rows + len(stages.stages))
         self.stages = stages
+        self.checks = stages.checks
         self.lengths = tuple(lengths)
         self._keys: dict[int, Any] = {}
         self.consts = stages.weights_of(trace)

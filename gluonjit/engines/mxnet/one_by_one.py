@@ -1,0 +1,170 @@
+"""Runs nodes of a step one by one, from their traces: to compare a program with them, and in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+
+from gluonjit.analysis.plan import Step
+from gluonjit.engines.mxnet.arrays import context_of, device_of, dtype_name, room_for
+from gluonjit.engines.mxnet.history import has_history
+from gluonjit.engines.mxnet.hooked import original_backward, run_operator
+from gluonjit.engines.mxnet.modes import as_captured
+from gluonjit.engines.mxnet.program import build, join, program_of
+from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
+from gluonjit.engines.mxnet.rules.symbols import operator_handle
+from gluonjit.engines.mxnet.semantics import classic, piece, shapes
+from gluonjit.graph import Kind
+from gluonjit.graph.modes import RECORDING, TRAINING
+from gluonjit.hybrid.run.check import PLAINLY, Manner, NodeRun
+from gluonjit.program.trace import Trace, TraceOp
+
+_FLOATS = {"float16", "float32", "float64"}
+
+
+class MXNetNodes:
+    """Implements `gluonjit.hybrid.run.check.NodeRunner`."""
+
+    def compute(self, step: Step, operands: Sequence[Any], consts: Sequence[Any], results: Sequence[Any]) -> None:
+        """Computes a step's nodes into `results`, from their traces; operands are the groups of the step's kind."""
+        leaves = {id(own): classic(leaf) for own, leaf in zip(program_of(step.kind).consts, consts)}
+        begun = [
+            [rows.shape[0] // len(group) * k for k in range(len(group))]
+            for group, rows in zip(step.kind.groups, operands)
+        ]
+        parts: list[list[Any]] = [[] for _ in results]
+        for record, nodes in step.parts:
+            kind = record.kind
+            own = [leaves.get(id(array), array) for array in kind.call.consts]
+            for _ in range(len(nodes)):
+                taken: dict[int, Any] = {}
+                for number, group in enumerate(kind.groups):
+                    for k, role in enumerate(group):
+                        for position in role:
+                            spec = kind.operands[position]
+                            taken[position] = piece(operands[number], spec, begun[number][k])
+                            begun[number][k] += spec.rows
+                for listed, array in zip(parts, _run(kind, [taken[k] for k in range(len(taken))], own)):
+                    listed.append(array)
+        for output, listed, result in zip(step.kind.outputs, parts, results):
+            join(output.spec, listed, result)
+
+    def numbers(self, array: Any, rows: Sequence[int]) -> Any:
+        """Reads rows of an arena."""
+        with as_captured(0):
+            return array.asnumpy()[list(rows)]
+
+    def alone(
+        self, kind: Kind, operands: Sequence[Any], mode: int, manner: Manner, heads: Sequence[Any] | None = None
+    ) -> NodeRun:
+        """Runs a node's operators one by one."""
+        consts = [_copied(own, manner) for own in kind.call.consts]
+        weights = {id(own): leaf for own, leaf in zip(kind.call.consts, consts) if has_history(classic(own))}
+        given = [_array(array, spec.dtype, spec.device, manner) for array, spec in zip(operands, kind.operands)]
+        call = _widened(kind.call) if manner.exact else kind.call
+
+        def run() -> list[Any]:
+            return _run(replace(kind, call=call), given, consts)
+
+        return _differentiated(kind, run, given, weights if heads else {}, mode, heads)
+
+    def prefix(self, kind: Kind, number: int) -> Kind:
+        """Makes the kind of a trace up to one of its operators."""
+        whole: Trace = kind.call
+        trace = whole.part(range(len(whole.operands)), whole.ops[number].outputs, whole.operands)
+        built = build(trace)
+        return Kind(kind.name, trace.operands, built.outputs, built.rows, built.program, poly=built.poly, call=trace)
+
+    def together(self, kind: Kind, nodes: Sequence[Sequence[Any]], mode: int, heads: Sequence[Any] | None) -> NodeRun:
+        """Runs a kind's program for nodes of these operands."""
+        program, count = program_of(kind), len(nodes)
+        stacked = [
+            np.concatenate([np.reshape(array, (spec.rows, *spec.row_shape)) for array in each])
+            for each, spec in zip(zip(*nodes), kind.operands)
+        ]
+        given = [_array(array, spec.dtype, spec.device, PLAINLY) for array, spec in zip(stacked, kind.operands)]
+
+        def run() -> list[Any]:
+            groups = [[given[position] for (position,) in group] for group in kind.groups]
+            found = [room_for(output.spec, count * output.spec.rows) for output in kind.outputs]
+            joined = [mx.nd.concat(*arrays, dim=0) if len(arrays) > 1 else arrays[0] for arrays in groups]
+            program(joined, [classic(own).detach() for own in program.consts], count, found)
+            return found
+
+        return _differentiated(kind, run, given, {}, mode, heads)
+
+
+def _run(kind: Kind, operands: Sequence[Any], consts: Sequence[Any]) -> list[Any]:
+    """The results of a kind's trace; the terms of a sum lie in one operand."""
+    if kind.sum_of > len(kind.operands):
+        spec = kind.outputs[0].spec
+        operands = [piece(operands[0], spec, k * spec.rows) for k in range(kind.sum_of)]
+    found: list[Any] = kind.call.run(_operator, operands, consts)
+    return found
+
+
+def _operator(op: TraceOp, inputs: list[Any]) -> list[Any]:
+    for blocked in NO_GRADIENT.get(op.name, ()):
+        if blocked < len(inputs):
+            inputs[blocked] = inputs[blocked].detach()
+    return run_operator(operator_handle(op.name), inputs, op.attrs)
+
+
+def _differentiated(
+    kind: Kind, run: Any, given: Sequence[Any], weights: dict[int, Any], mode: int, heads: Sequence[Any] | None
+) -> NodeRun:
+    """Runs something, and backward through it."""
+    learned = [array for array in given if heads and dtype_name(array) in _FLOATS]
+    with as_captured(mode & TRAINING), shapes(program_of(kind).numpy):
+        for array in (*learned, *weights.values()):
+            array.attach_grad()
+        with as_captured(mode & TRAINING | (RECORDING if heads else 0)):
+            found = [
+                mx.nd.identity(array) for array in run()
+            ]  # MXNet forgets a head that is there twice, or a variable
+        pairs = [
+            (result, _array(np.reshape(head, result.shape), dtype_name(result), device_of(result), PLAINLY))
+            for result, head in zip(found, heads or ())
+            if head is not None
+        ]
+        if pairs and (learned or weights):
+            original_backward(*map(list, zip(*pairs)), False, True)
+        known = {id(array): array.grad.asnumpy() for array in learned}
+        return NodeRun(
+            [array.asnumpy() for array in found],
+            [known.get(id(array)) for array in given],
+            {key: array.grad.asnumpy() for key, array in weights.items()},
+        )
+
+
+def _array(array: Any, dtype: str, device: str, manner: Manner) -> Any:
+    wide = "float64" if manner.exact and dtype in _FLOATS else dtype
+    numbers = np.asarray(manner.of(array))
+    with shapes(True) if not numbers.shape else shapes(False):
+        found = mx.nd.empty(numbers.shape, context_of(device), wide)
+    found._sync_copyfrom(np.ascontiguousarray(numbers, wide))
+    return found
+
+
+def _copied(array: Any, manner: Manner) -> Any:
+    """A constant that the run may write to, as to running statistics."""
+    plain = classic(array).detach()
+    if manner == PLAINLY:
+        return plain if len(plain.shape) > 1 else plain.copy()
+    return _array(plain.asnumpy(), dtype_name(plain), device_of(plain), manner)
+
+
+def _widened(trace: Trace) -> Trace:
+    """The trace with its floats, where operators name them, in float64."""
+    ops = [
+        op._replace(attrs=tuple([(key, "float64" if value in _FLOATS else value) for key, value in op.attrs]))
+        for op in trace.ops
+    ]
+    return replace(trace, ops=tuple(ops))
+
+
+NODES = MXNetNodes()

@@ -1,0 +1,491 @@
+"""Compares what a batched program gives with what its trace gives for one node, before anybody reads it.
+
+It happens where a program first runs, and where it is first differentiated. What differs beyond rounding is not used:
+the program's nodes run one by one from then on, from their traces.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from gluonjit.analysis.again import clear_plans
+from gluonjit.analysis.operands import rows_read
+from gluonjit.analysis.plan import Plan, Step
+from gluonjit.errors import RuleWarning
+from gluonjit.graph import Checks, Kind, Record, line_of
+from gluonjit.graph.kinds import ENOUGH
+from gluonjit.hybrid.explain.counts import Counts
+from gluonjit.hybrid.explain.provenance import Node, Provenance
+from gluonjit.hybrid.options import ALWAYS, NEVER
+
+GRAPH, ROWS = "graph", "rows"
+"""The ways in which a step runs: by the framework's operators, or in C."""
+BACKWARD = {GRAPH: "backward of graph", ROWS: "backward of rows"}
+_EPS = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1.2e-7, "float64": 2.2e-16, "complex64": 1.2e-7}
+_TIMES = 80.0  # rounding errors, above which numbers are looked at closely
+_CLOSELY = 16.0  # times what rounding changes in the trace itself, above which a difference is none of rounding
+_LOOSELY = 1e4  # rounding errors, below which numbers are those of the same weights
+_TRIES = 4  # traces on operands that differ by rounding
+_NEAR = 8  # nodes, among which one with other operands is looked for
+
+
+class NodeRun(NamedTuple):
+    """The numbers that a trace gives for one node: results, and gradients of operands and, by identity, of weights."""
+
+    results: list[Any]
+    gradients: Sequence[Any] = ()
+    weights: dict[int, Any] = {}
+
+
+class Manner(NamedTuple):
+    """A way to run traces one by one: in float64 if `exact`, on operands and weights that `move` has changed."""
+
+    exact: bool = False
+    move: Callable[[Any], Any] | None = None
+
+    def of(self, array: Any) -> Any:
+        """Changes numbers."""
+        return array if self.move is None else self.move(array)
+
+
+PLAINLY = Manner()
+
+
+class NodeRunner(Protocol):
+    """The engine's part of comparisons. Numbers are arrays of numpy."""
+
+    def numbers(self, array: Any, rows: Sequence[int]) -> Any:
+        """Reads rows of an array."""
+
+    def alone(
+        self, kind: Kind, operands: Sequence[Any], mode: int, manner: Manner, heads: Sequence[Any] | None = None
+    ) -> NodeRun:
+        """Runs a node's operators one by one, without effect on anything.
+
+        heads: gradients of the results, None for those that have none.
+        """
+
+    def compute(self, step: Step, operands: Sequence[Any], consts: Sequence[Any], results: Sequence[Any]) -> Any:
+        """Computes all nodes of a step one by one, in place of its program."""
+
+    def prefix(self, kind: Kind, number: int) -> Kind:
+        """Makes the kind of a trace up to one of its operators. Raises an error if there is no program of it."""
+
+    def together(self, kind: Kind, nodes: Sequence[Sequence[Any]], mode: int, heads: Sequence[Any] | None) -> NodeRun:
+        """Runs a kind's program for nodes of these operands; rows of one come after those of another."""
+
+
+class CheckedTape(Protocol):
+    """The engine's tape, as comparisons of backward passes need it."""
+
+    def ran(self) -> Iterable[tuple[int, str]]:
+        """Lists the steps that gradients go through, each with the way in which it ran."""
+
+    def learned_at(self, arena: int, rows: Sequence[int]) -> bool:
+        """Tells whether gradients go through all of these rows."""
+
+    def trial(self, number: int, heads: Sequence[tuple[int, Sequence[int], Any]]) -> tuple[Callable[..., Any], Any]:
+        """Goes back through a step alone from gradients of rows; returns what reads those of rows, and of a weight."""
+
+    def redo(self, number: int) -> None:
+        """Runs a step once more, recorded, in place of what was recorded of it."""
+
+
+class _Apart(NamedTuple):
+    """A difference: what differs, the number that the program gave, and that of its operators."""
+
+    what: str
+    found: Any
+    wanted: Any
+
+
+class _Differentiated(NamedTuple):
+    """A node whose backward pass is compared: its kind, operands, and gradients of its results."""
+
+    kind: Kind
+    given: list[Any]
+    heads: list[Any]
+    record: Record
+    node: int
+
+
+_Run = Callable[[Manner], "list[Any]"]
+
+
+class StepCheck:
+    """Comparisons of the steps of one flush; `arrays` has their rows, by arena."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        arrays: Sequence[Any],
+        report: Counts,
+        provenance: Provenance,
+        option: str,
+        runner: NodeRunner,
+    ) -> None:
+        self.plan, self.arrays, self._report, self._provenance = plan, arrays, report, provenance
+        self.runner = runner
+        self._always = option == ALWAYS
+        self._never = option == NEVER
+        self._distrusted = False
+        self._stops: set[int] = set()
+        self._known = self._never or (plan.common.checked and not self._always)
+
+    def left(self, number: int, ran: str) -> int:
+        """The number of nodes of a step to compare now that it has run so."""
+        checks = self.plan.steps[number].kind.program.checks
+        if checks is None or self._never:
+            return 0
+        return ENOUGH * (not checks.distrusted) if self._always else checks.left(ran)
+
+    def stops(self, steps: Iterable[int]) -> set[int]:
+        """Selects the steps that are compared when they have run in C, as long as they are: others wait for that."""
+        if not self._known:
+            self._stops.update([number for number in steps if self.left(number, ROWS)])
+        return self._stops
+
+    def owes(self, steps: Iterable[tuple[int, str]]) -> bool:
+        """Tells whether backward passes of these steps are still to be compared."""
+        if self._distrusted:
+            return True
+        if self._known:
+            return False
+        steps = list(steps)
+        found = any([self.left(number, BACKWARD[ran]) for number, ran in steps])
+        if not found and not any(self.left(number, way) for number, way in steps):
+            self.plan.common.checked = not self._always and any(self.plan.recorded)
+        return found
+
+    # --- forward ------------------------------------------------------------------------------------------------
+
+    def agrees(self, number: int, ran: str) -> bool:
+        """Compares nodes of a step that has just run; if they differ, it has to run once more, one by one."""
+        left = self.left(number, ran)
+        if not left:
+            return True
+        found = self._judge(number, ran, partial(self._forward, number, ran, left))
+        self._stops.difference_update([number for number in self._stops if not self.left(number, ROWS)])
+        return found
+
+    def _judge(self, number: int, ran: str, compare: Callable[[], _Apart | None]) -> bool:
+        """Compares; notes what has differed, or why nothing could be compared."""
+        kind = self.plan.steps[number].kind
+        checks = kind.program.checks
+        assert checks is not None
+        try:
+            apart = compare()
+        except Exception as error:  # the program itself has run, and must go on
+            checks.compared[ran] = ENOUGH
+            self._report.unchecked[kind.name] = (
+                f"its operators, run for one sample, raised {type(error).__name__}: {error}"
+            )
+            return True
+        if apart is not None:
+            self._distrust(number, checks, apart, ran)
+        return apart is None
+
+    def _forward(self, number: int, ran: str, left: int) -> _Apart | None:
+        step = self.plan.steps[number]
+        nodes = self._nodes(number, left)
+        for record, node in nodes:
+            kind, given = record.kind, self._operands(record, node)
+            found = [self._result(record, node, k) for k in range(len(kind.outputs))]
+
+            def run(manner: Manner, kind: Kind = kind, given: Sequence[Any] = given) -> list[Any]:
+                return self.runner.alone(kind, given, step.mode, manner).results
+
+            apart = _apart([f"result {k}" for k in range(len(found))], found, run, _eps(kind), 1.0)
+            if apart is not None:
+                return apart
+        self._count(step, ran, len(nodes))
+        return None
+
+    def _count(self, step: Step, ran: str, nodes: int) -> None:
+        checks = step.kind.program.checks
+        assert checks is not None
+        if nodes and not checks.compared.get(ran):
+            self._report.checked += 1
+        checks.compared[ran] = checks.compared.get(ran, 0) + nodes if nodes else ENOUGH
+
+    def _nodes(self, number: int, most: int) -> list[Node]:
+        """The last node of a step, and one that has other operands; none where they draw at random."""
+        step = self.plan.steps[number]
+        nodes = [self._provenance.node(number, k) for k in _spread(step.count)]
+        nodes = [(record, node) for record, node in nodes if record.kind.call is not None]
+        if not step.kind.pure or not nodes:
+            return []
+        found = nodes[:1]
+        if most > 1 and len(nodes) > 1:
+            first = self._operands(*found[0])
+            others = [node for node in nodes[1:] if not _equal(self._operands(*node), first)]
+            found.append((others or nodes[1:])[0])
+        return found
+
+    def _operands(self, record: Record, node: int) -> list[Any]:
+        return [
+            self._rows(rows).reshape(spec.shape) for rows, spec in zip(rows_read(record, node), record.kind.operands)
+        ]
+
+    def _result(self, record: Record, node: int, number: int) -> Any:
+        return self._rows(_rows_of(record, node, number)).reshape(record.kind.outputs[number].spec.shape)
+
+    def _rows(self, rows: Sequence[int]) -> Any:
+        arena, positions = self._places(rows)
+        return self.runner.numbers(self.arrays[arena], positions)
+
+    def _places(self, rows: Sequence[int]) -> tuple[int, list[int]]:
+        return int(self.plan.arena[rows[0]]), self.plan.position[list(rows)].tolist()
+
+    # --- backward -----------------------------------------------------------------------------------------------
+
+    def backward(self, tape: CheckedTape) -> None:
+        """Compares backward passes that are the first of their programs, before the tape goes through its steps."""
+        ran = list(tape.ran())
+        chosen: dict[Hashable, tuple[int, str]] = {}
+        for number, way in ran:
+            step, what = self.plan.steps[number], BACKWARD[way]
+            if self.left(number, what):
+                key: Hashable = number if self._always else (id(step.kind.program.checks), what)
+                known = chosen.get(key)
+                if known is None or self.plan.steps[known[0]].count < min(ENOUGH, step.count):
+                    chosen[key] = number, what
+        for number, what in chosen.values():
+            self._judge(number, what, partial(self._backward, tape, number, what))
+        for number, _ in ran:
+            checks = self.plan.steps[number].kind.program.checks
+            if checks is not None and checks.distrusted:
+                tape.redo(number)
+
+    def _backward(self, tape: CheckedTape, number: int, what: str) -> _Apart | None:
+        step = self.plan.steps[number]
+        nodes = [
+            _Differentiated(record.kind, self._operands(record, node), self._heads(tape, record, node), record, node)
+            for record, node in self._nodes(number, self.left(number, what))
+        ]
+        seeds = [
+            (*self._places(_rows_of(each.record, each.node, k)), head)
+            for each in nodes
+            for k, head in enumerate(each.heads)
+            if head is not None
+        ]
+        if not seeds:
+            self._count(step, what, 0)
+            return None
+        once = self._runs(nodes, step.mode, PLAINLY)
+        if not all(map(self._as_it_was, nodes, once)):
+            return None  # a weight has been written to since: the next backward pass is compared
+        self._count(step, what, len(nodes))
+        rows, weight = tape.trial(number, seeds)
+        places, names, found = [], [], []
+        for each in nodes:
+            for k, (numbers, spec) in enumerate(zip(rows_read(each.record, each.node), each.kind.operands)):
+                arena, positions = self._places(numbers)
+                if spec.dtype in _EPS and tape.learned_at(arena, positions):
+                    places.append([(arena, position) for position in positions])
+                    names.append(f"the gradient of operand {k}")
+                    found.append(rows(arena, positions))
+        weights = {id(array): array for each in nodes for array in each.kind.call.consts}
+        learned = {key: gradient for key, array in weights.items() if (gradient := weight(array)) is not None}
+        names += [f"the gradient of a weight of shape {gradient.shape}" for gradient in learned.values()]
+
+        def run(manner: Manner) -> list[Any]:
+            ran = once if manner is PLAINLY else self._runs(nodes, step.mode, manner)
+            return self._summed(nodes, ran, places, learned)
+
+        eps = max([_eps(each.kind) for each in nodes])
+        return _apart(names, [*found, *learned.values()], run, eps, 10.0)
+
+    def _runs(self, nodes: Sequence[_Differentiated], mode: int, manner: Manner) -> list[NodeRun]:
+        return [self.runner.alone(each.kind, each.given, mode, manner, each.heads) for each in nodes]
+
+    def _heads(self, tape: CheckedTape, record: Record, node: int) -> list[Any]:
+        """Gradients of a node's results, each number another; None for those that have none."""
+        found = []
+        for k, output in enumerate(record.kind.outputs):
+            spec = output.spec
+            learns = spec.dtype in _EPS and tape.learned_at(*self._places(_rows_of(record, node, k)))
+            found.append(_head(spec.shape, k) if learns else None)
+        return found
+
+    def _as_it_was(self, each: _Differentiated, ran: NodeRun) -> bool:
+        """Tells whether a trace gives now what it gave when its step ran."""
+        found = [self._result(each.record, each.node, k) for k in range(len(ran.results))]
+        return all([_near(*pair, _LOOSELY * _eps(each.kind)) for pair in zip(found, ran.results)])
+
+    def _summed(
+        self,
+        nodes: Sequence[_Differentiated],
+        runs: Sequence[NodeRun],
+        places: Sequence[Sequence[tuple[int, int]]],
+        learned: dict[int, Any],
+    ) -> list[Any]:
+        """Gradients by the traces of nodes, added up: those of rows, and those of weights."""
+        rows: dict[tuple[int, int], Any] = {}
+        weights: dict[int, Any] = {}
+        for each, ran in zip(nodes, runs):
+            for numbers, spec, gradient in zip(rows_read(each.record, each.node), each.kind.operands, ran.gradients):
+                arena, positions = self._places(numbers)
+                parts = [0.0] * spec.rows if gradient is None else gradient.reshape(spec.rows, *spec.row_shape)
+                for position, part in zip(positions, parts):
+                    rows[arena, position] = rows.get((arena, position), 0.0) + part
+            for key, gradient in ran.weights.items():
+                weights[key] = weights.get(key, 0.0) + gradient
+        shapes = [self.plan.arenas[listed[0][0]].spec.row_shape for listed in places]
+        found = [
+            np.stack([np.broadcast_to(rows[place], shape) for place in listed]) for listed, shape in zip(places, shapes)
+        ]
+        return found + [np.broadcast_to(weights.get(key, 0.0), array.shape) for key, array in learned.items()]
+
+    # --- what differs -------------------------------------------------------------------------------------------
+
+    def _distrust(self, number: int, checks: Checks, apart: _Apart, ran: str) -> None:
+        """Lets the nodes of a program run one by one from now on, and says so."""
+        record, node = self._provenance.node(number, self.plan.steps[number].count - 1)
+        kind = record.kind
+        operator = self._operator(number, ran in BACKWARD.values())
+        where = ", in C" if ran in (ROWS, BACKWARD[ROWS]) else ""
+        text = f"{apart.what} of {operator} is {_shown(apart)}{where}: {self._provenance.describe(record, node)}"
+        checks.distrusted = text
+        self._report.distrusted[kind.name] = text
+        self._distrusted = True
+        clear_plans()  # they know which steps run in C
+        line = line_of(record.origins[node])
+        place = (line.file, line.number) if line is not None else ("<unknown>", 0)
+        warnings.warn_explicit(f"{text}. {_REPORT}", RuleWarning, *place)
+
+    def _operator(self, number: int, backward: bool) -> str:
+        """The first operator of a step's program that differs where it is run without what follows; else all."""
+        nodes = self._nodes(number, ENOUGH)
+        kind = nodes[0][0].kind
+        given = [self._operands(record, node) for record, node in nodes if record.kind is kind]
+        names: list[str] = [op.name for op in kind.call.ops]
+        for k, name in enumerate(names if len(names) > 1 else ()):
+            try:
+                if not self._runs_together(self.runner.prefix(kind, k), given, self.plan.steps[number].mode, backward):
+                    return name
+            except Exception:  # it has no batched program by itself
+                continue
+        return ", ".join(dict.fromkeys(names))
+
+    def _runs_together(self, kind: Kind, given: Sequence[Any], mode: int, backward: bool) -> bool:
+        """Tells whether a kind's program gives for nodes of these operands what its trace gives for each."""
+        heads = [_head(output.spec.shape, 0) for output in kind.outputs] if backward else None
+        alone = [self.runner.alone(kind, each, mode, PLAINLY, heads) for each in given]
+        stacked = None if heads is None else [np.stack([head] * len(given)) for head in heads]
+        found = self.runner.together(kind, given, mode, stacked)
+        every = zip(*[[*each.results, *each.gradients] for each in alone])
+        for numbers, parts in zip([*found.results, *found.gradients], every):
+            if numbers is not None:
+                wanted = np.concatenate([np.reshape(part, -1) for part in parts])
+                if not _near(numbers.reshape(-1), wanted, _LOOSELY * _eps(kind)):
+                    return False
+        return True
+
+
+_REPORT = (
+    "Its calls run one by one from here on, which is right, but slower. This is a fault of gluonjit: please report "
+    "this text, with the versions that `python -m gluonjit doctor` prints."
+)
+
+
+def _head(shape: tuple[int, ...], first: int) -> Any:
+    """A gradient of a result, each number another."""
+    return np.cos(np.arange(prod(shape)) + first).reshape(shape)
+
+
+def _shown(apart: _Apart) -> str:
+    """Both numbers, where they differ most."""
+    _, found, wanted = apart
+    if found.shape != wanted.shape:
+        return f"of shape {found.shape} batched, and {wanted.shape} for one sample"
+    at = np.unravel_index(int(np.argmax(_distance(found, wanted))), found.shape)
+    return f"{found[at]!s} batched, and {wanted[at]!s} for one sample"
+
+
+def _rows_of(record: Record, node: int, number: int) -> range:
+    """The rows of a node's result."""
+    output = record.kind.outputs[number]
+    first = record.base(node) + output.offset
+    return range(first, first + output.spec.rows)
+
+
+def _spread(count: int) -> list[int]:
+    """Numbers of some nodes, the last one first."""
+    found = [count - 1, *[(count - 1) * k // _NEAR for k in (3, 0, 6, 1, 4, 2, 5, 7)]]
+    return list(dict.fromkeys(found))
+
+
+def _equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
+    return all([a.shape == b.shape and bool(np.all(a == b)) for a, b in zip(one, other)])
+
+
+def _eps(kind: Kind) -> float:
+    """The relative error of the least precise numbers of a kind."""
+    specs = [*kind.operands, *[output.spec for output in kind.outputs]]
+    return max([_EPS.get(spec.dtype, 0.0) for spec in specs])
+
+
+def _distance(found: Any, wanted: Any) -> Any:
+    """|a - b| of each number: 0 where both are not finite in one way, infinite where they are not in the same way."""
+    if found.dtype.kind not in "fc":
+        return np.where(found == wanted, 0.0, np.inf)
+    with np.errstate(all="ignore"):
+        same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
+        apart = np.where(same, 0.0, np.abs(found.astype(np.result_type(found, np.float64)) - wanted))
+    return np.where(np.isnan(apart), np.inf, apart)
+
+
+def _scale(array: Any) -> float:
+    sizes = np.abs(array[np.isfinite(array)])
+    return float(sizes.max(initial=0.0))
+
+
+def _near(found: Any, wanted: Any, tolerance: float) -> bool:
+    """Tells whether numbers agree to rounding, measured by the largest."""
+    if found.shape != wanted.shape:
+        return False
+    return bool(_distance(found, wanted).max(initial=0.0) <= tolerance * _scale(wanted))
+
+
+def _apart(names: Sequence[str], found: Sequence[Any], run: _Run, eps: float, times: float) -> _Apart | None:
+    """The first of numbers that differ from those of a run one by one by more than rounding."""
+    expected = run(PLAINLY)
+    off = [k for k, pair in enumerate(zip(found, expected)) if not _near(*pair, times * _TIMES * eps)]
+    if not off:
+        return None
+    try:
+        like = [run(Manner(True))]
+    except Exception:  # of an operator that has no such numbers
+        like = [expected]
+    draw = np.random.RandomState(0)
+    like += [run(Manner(False, partial(_moved, draw, eps))) for _ in range(_TRIES)]
+    for k in off:
+        if not _is_rounding(found[k], expected[k], [each[k] for each in like]):
+            return _Apart(names[k], found[k], expected[k])
+    return None
+
+
+def _moved(draw: Any, eps: float, array: Any) -> Any:
+    """Numbers that differ by rounding."""
+    if array.dtype.kind not in "fc":
+        return array
+    noise = draw.uniform(-2 * eps, 2 * eps, array.shape)
+    return array * (1.0 + noise) + noise * _scale(array) * 0.1
+
+
+def _is_rounding(found: Any, wanted: Any, like: Sequence[Any]) -> bool:
+    """Tells whether a difference is no larger than what rounding changes in the trace itself; ties, too."""
+    if any(each.shape != found.shape for each in (wanted, *like)):
+        return False
+    if found.dtype.kind not in "fc":
+        return bool(np.any([found == each for each in (wanted, *like)], axis=0).all())
+    exact = like[0]
+    spread = max([_distance(each, exact).max(initial=0.0) for each in (wanted, *like)])
+    return bool(_distance(found, exact).max(initial=0.0) <= _CLOSELY * spread)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 from pathlib import Path
+from secrets import token_hex
+
+_STALE = 3600  # seconds after which nobody writes to a partial file any more
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -20,8 +24,15 @@ def write_whole(path: Path, data: bytes) -> None:
     if not stat.S_ISREG(mode) or os.path.abspath(path).startswith(("/dev/", "/proc/")):
         _stream(path, mode, data)
         return
-    target = Path(os.path.realpath(path))
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    replace_file(Path(os.path.realpath(path)), data)
+
+
+def replace_file(target: Path, data: bytes) -> None:
+    """Puts a file in a place, also in that of a link, which then no longer is one. Raises OSError."""
+    for stale in target.parent.glob(".gluonjit-*.partial"):  # of a process that was killed
+        if time.time() - stale.lstat().st_mtime > _STALE:
+            stale.unlink(missing_ok=True)
+    partial = target.with_name(f".gluonjit-{token_hex(8)}.partial")
     try:
         with partial.open("xb") as stream:
             stream.write(data)

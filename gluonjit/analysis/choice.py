@@ -123,8 +123,10 @@ class Study:
         setting = Setting(*state["setting"])
         if setting.capture not in self.allowed.captures or setting.scheduler not in self.allowed.schedulers:
             raise ValueError(f"no such way to run: {setting}")
-        self.chosen, self._usual = setting, float(state["nodes_a_sample"])
-        self._mean = self._usual
+        nodes = float(state["nodes_a_sample"])
+        if not 0 <= nodes < float("inf"):
+            raise ValueError(f"no number of nodes: {nodes}")
+        self.chosen, self._usual, self._mean = setting, nodes, nodes
 
     def explores(self, captured: Setting) -> bool:
         """Tells whether this capture is a trial of another way than the best known one."""

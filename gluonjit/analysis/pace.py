@@ -47,6 +47,7 @@ _BEYOND = 4.0  # times what batches take now: eager calls that were slower then 
 _ALIKE = 2  # calls of each shape in a stretch, on average, from which on loops may be captured whole,
 _MANY_ALIKE = 4  # and from which on they are at first
 _WHOLE = 0.5  # of what trials may lose in any case, which they may lose again then
+_MOST_CALLS = 1 << 40  # of a stretch, in a file
 _AGAIN = 256  # stretches after which eager is compared anew, and twice as many each time
 
 
@@ -381,10 +382,12 @@ class Pace:
     def restore(self, state: dict[str, Any], origin: str) -> None:
         """Starts from the state of an earlier process. Raises KeyError, TypeError or ValueError for anything else."""
         eager, batched = ([] if state[way] is None else [float(state[way])] for way in ("eager", "batched"))
-        if not eager or not all(0 < each < inf for each in eager + batched) or type(state["eagerly"]) is not bool:
+        calls = state["calls"]
+        told = type(state["eagerly"]) is bool and isinstance(calls, int) and 0 <= calls <= _MOST_CALLS
+        if not eager or not told or not all(0 < each < inf for each in eager + batched):
             raise ValueError(f"no pace: {state}")
         self.eager, self.batched = eager, batched
-        self.calls, self.way, self.origin = int(state["calls"]), str(state["way"]), origin
+        self.calls, self.way, self.origin = calls, str(state["way"]), origin
         self.whole = state.get("whole") is True
         self.seconds = eager[0] * self.calls
         self._keep(state["eagerly"])

@@ -50,7 +50,7 @@ def main(engine: str, seconds: float, output: Path | None, missing: bool = False
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
     try:
-        coefficients.save(path, made)
+        coefficients.save(path, made, follow=output is not None)
     except OSError as error:
         return _failed(f"{path} cannot be written ({error}). Next: --output PATH, or set GLUONJIT_CACHE to a folder.")
     use_model(engine, CostModel(coefficients))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,11 @@ import gluonjit
 from gluonjit.analysis import pace
 from gluonjit.analysis.choice import Allowed, Study
 from gluonjit.analysis.ways import Setting
-from gluonjit.hybrid.choose import kept
+from gluonjit.hybrid.choose import kept, pacing
+from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.run.engine import engine_of
 
+HUGE = "0" * 400
 ALLOWED = Allowed(("cell", "op"), (True, False), ("depth", "greedy"))
 
 
@@ -60,7 +64,7 @@ def decided(engine: str) -> Path:
         if "; runs " in (way := run(made, 8)):
             break
     assert "kept from" not in way
-    (path,) = kept._folder().iterdir()
+    (path,) = [path for path in kept._folder().iterdir() if kept._NAME.search(path.name) and kept._is_choice(path)]
     return path
 
 
@@ -101,6 +105,11 @@ def test_a_named_way_keeps_nothing(engine: str, cache: Path) -> None:
         '{"form": 1, "day": "x", "paces": [{"eagerly": 1, "eager": 1, "batched": 1, "calls": 1, "way": ""}]}',
         '{"form": 1, "day": "x", "paces": [{"eagerly": true, "eager": NaN, "batched": 1, "calls": 1, "way": ""}]}',
         '{"form": 1, "day": "x", "paces": [{"eagerly": true, "eager": 1, "batched": 1, "calls": 1e999, "way": ""}]}',
+        '{"form": 1, "day": "x", "paces": [{"eagerly": true, "eager": 1, "batched": 1, "calls": -1, "way": ""}]}',
+        '{"form": 1, "day": "x", "paces": [{"eagerly": true, "eager": 1, "batched": 1, "calls": 1%s, "way": ""}]}'
+        % HUGE,
+        '{"form": 1, "day": "x", "paces": [{"eagerly": true, "eager": 1%s, "batched": 1, "calls": 1, "way": ""}]}'
+        % HUGE,
         '{"form": 1, "day": "x", "paces": [], "choices": [{"setting": ["cell", true, "worst"]}]}',
         '{"form": 1, "day": "x", "paces": [], "choices": [{"setting": 3}]}',
     ],
@@ -108,6 +117,25 @@ def test_a_named_way_keeps_nothing(engine: str, cache: Path) -> None:
 def test_a_broken_file_is_as_if_there_were_none(engine: str, text: str) -> None:
     path = decided(engine)
     path.write_text(text)
+    assert "kept from" not in run(make(engine), 20)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -1, 10**400, None, "1"])
+@pytest.mark.parametrize("place", ["nodes_a_sample", "size", "training", "setting"])
+def test_a_broken_choice_changes_nothing(engine: str, place: str, number: Any) -> None:
+    path = decided(engine)
+    known = json.loads(path.read_text())
+    known["choices"] = [{"training": False, "size": 4, "setting": ["cell", True, "depth"], "nodes_a_sample": 1.0}]
+    known["choices"][0][place] = number
+    path.write_text(json.dumps(known))
+    run(make(engine), 3)
+
+
+def test_a_phase_that_is_broken_leaves_the_other_one_alone(engine: str) -> None:
+    path = decided(engine)
+    known = json.loads(path.read_text())
+    known["paces"] = [known["paces"][0], {"eagerly": 3}]
+    path.write_text(json.dumps(known))
     assert "kept from" not in run(make(engine), 1)
 
 
@@ -123,11 +151,70 @@ def test_a_folder_that_cannot_be_written_is_as_if_nothing_were_kept(
 def test_files_are_bounded_and_the_oldest_go(engine: str, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
     monkeypatch.setattr(kept, "_MOST", 2)
     path = decided(engine)
-    for name in ("a.json", "b.json"):
-        (cache / name).write_text("{}")
+    later = [cache / f"Net-{digit * 16}.json" for digit in "ab"]
+    for each in later:
+        each.write_text(path.read_text())
     kept._forget_old(cache)
-    assert sorted(each.name for each in cache.iterdir()) == ["a.json", "b.json"]
-    assert not path.exists()
+    assert sorted(cache.iterdir()) == later
+
+
+OTHERS = {
+    "a name of its own": ("survey.json", "{}"),
+    "nearly a name": ("Net-0123456789abcde.json", '{\n "form": 1}'),
+    "our name, another content": ("Net-0123456789abcdef.json", "{}"),
+    "a folder": ("Net-0123456789abcdef.json", None),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_files_of_others_stay(engine: str, monkeypatch: pytest.MonkeyPatch, cache: Path, other: str) -> None:
+    monkeypatch.setattr(kept, "_MOST", 1)
+    name, text = OTHERS[other]
+    cache.mkdir()
+    if text is None:
+        (cache / name).mkdir()
+    else:
+        (cache / name).write_text(text)
+    os.utime(cache / name, (1, 1))
+    path = decided(engine)
+    (cache / "Net-0000000000000000.json").write_text(path.read_text())
+    kept._forget_old(cache)
+    assert (cache / name).exists() and len(list(cache.iterdir())) == 2
+
+
+def test_a_link_is_replaced_and_not_written_through(engine: str, cache: Path, tmp_path: Path) -> None:
+    path = decided(engine)
+    victim = tmp_path / "settings"
+    victim.write_text("mine")
+    path.unlink()
+    path.symlink_to(victim)
+    assert decided(engine) == path
+    assert victim.read_text() == "mine" and not path.is_symlink()
+    gone = cache / "Net-0000000000000000.json"
+    gone.symlink_to(path)
+    assert not kept._is_choice(gone) and kept._is_choice(path)
+
+
+def test_what_a_killed_process_has_left_goes(engine: str, cache: Path) -> None:
+    cache.mkdir()
+    old, new, other = (cache / name for name in (".gluonjit-a.partial", ".gluonjit-b.partial", ".other.partial"))
+    for path in (old, new, other):
+        path.touch()
+    for path in (old, other):
+        os.utime(path, (1, 1))
+    decided(engine)
+    assert [path.exists() for path in (old, new, other)] == [False, True, True]
+
+
+@pytest.mark.parametrize("name", ["../data/of/Net", "/tmp/Net", "..", "N" * 1000, "Netz ü", "a\nb"])
+def test_a_class_of_any_name_has_its_file_in_the_folder(engine: str, cache: Path, name: str) -> None:
+    net, samples = make(engine)
+    paces = pacing.Paces(True)
+    described = [kept.BlockDescription("\ud800", type(name, (type(net),), {}), [])]
+    kept.recall(paces, Options(), engine_of(engine), lambda: described)
+    paces.phases[0].told()
+    (path,) = cache.iterdir()
+    assert path.is_file() and len(path.name) < 100
 
 
 def test_what_is_kept_is_compared_anew_where_minibatches_have_another_size() -> None:

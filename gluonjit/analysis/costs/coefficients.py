@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from gluonjit.analysis.table import TABLE
-from gluonjit.writing import write_whole
+from gluonjit.writing import read_regular, replace_file, write_whole
 
 VERSION = 1
+_LARGEST = 1 << 20  # bytes of a file
+_MOST_SECONDS = 1e6
 Analysis = tuple[float, float, float]
 
 
@@ -84,18 +86,18 @@ class Coefficients:
         """Returns these coefficients with measured ones replaced."""
         return replace(self, **found, analysis={**self.analysis, **analysis})
 
-    def save(self, path: Path, made: Mapping[str, Any]) -> None:
-        """Writes them to a file atomically, with a description of their origin."""
+    def save(self, path: Path, made: Mapping[str, Any], follow: bool = True) -> None:
+        """Writes them to a file atomically, with a description of their origin; through a link if it may `follow` it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"version": VERSION, "made": dict(made), "seconds": asdict(self)}, indent=2)
-        write_whole(path, (text + "\n").encode())
+        (write_whole if follow else replace_file)(path, (text + "\n").encode())
 
     @classmethod
     def load(cls, path: Path) -> Coefficients:
         """Reads them. Raises CoefficientsError for a damaged file or another version, OSError for a missing file."""
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+            found = json.loads(read_regular(path, _LARGEST))
+        except (ValueError, RecursionError) as error:
             raise CoefficientsError(f"{path} is not JSON: {error}") from error
         version = found.get("version") if isinstance(found, dict) else None
         if version != VERSION:
@@ -119,4 +121,4 @@ def _checked(path: Path, seconds: Any) -> dict[str, Any]:
 
 
 def _is_cost(number: Any) -> bool:
-    return isinstance(number, (int, float)) and not isinstance(number, bool) and 0 <= number < float("inf")
+    return isinstance(number, (int, float)) and not isinstance(number, bool) and 0 <= number < _MOST_SECONDS

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -21,11 +22,12 @@ from gluonjit.hybrid.choose.costs import cache_folder, machine
 from gluonjit.hybrid.choose.pacing import Paces
 from gluonjit.hybrid.options import Options
 from gluonjit.replaced import code_of
-from gluonjit.writing import read_regular, write_whole
+from gluonjit.writing import read_regular, replace_file
 
 _FORM = 1  # of the file
 _MOST = 256  # files
 _LARGEST = 1 << 20  # bytes of one
+_NAME, _BEGIN = re.compile(r"-[0-9a-f]{16}\.json$"), b'{\n "form": '  # by which a file is known
 _BROKEN = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError)
 
 
@@ -68,7 +70,7 @@ class ChoiceFile:
         }
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path, json.dumps(known, indent=1).encode())
+            replace_file(self._path, json.dumps(known, indent=1).encode())
             _forget_old(self._path.parent)
 
 
@@ -79,7 +81,8 @@ def recall(paces: Paces, options: Options, engine: Any, blocks_of: Callable[[], 
     blocks = list(blocks_of())
     name = blocks[0].type.__name__
     try:
-        path = _folder() / f"{name}-{_signature(options, engine, blocks)}.json"
+        readable = re.sub(r"\W", "_", name, flags=re.ASCII)[:64]  # a class may have any name
+        path = _folder() / f"{readable}-{_signature(options, engine, blocks)}.json"
     except RuntimeError:  # there is no home
         return
     chooser = chooser_of(options)
@@ -94,10 +97,19 @@ def _folder() -> Path:
 
 
 def _forget_old(folder: Path) -> None:
-    files = list(folder.glob("*.json"))
+    files = [path for path in folder.glob("*.json") if _NAME.search(path.name)]
     if len(files) > _MOST:
-        for path in sorted(files, key=lambda path: path.stat().st_mtime)[: len(files) - _MOST]:
-            path.unlink(missing_ok=True)
+        files = [path for path in files if _is_choice(path)]
+    for path in sorted(files, key=lambda path: path.stat().st_mtime)[: max(len(files) - _MOST, 0)]:
+        path.unlink(missing_ok=True)
+
+
+def _is_choice(path: Path) -> bool:
+    """True if this module has written the file."""
+    try:
+        return not path.is_symlink() and read_regular(path, _LARGEST).startswith(_BEGIN)
+    except (OSError, ValueError):
+        return False
 
 
 def _signature(options: Options, engine: Any, blocks: Sequence[BlockDescription]) -> str:
@@ -105,7 +117,7 @@ def _signature(options: Options, engine: Any, blocks: Sequence[BlockDescription]
     facts = [sys.version, engine.name, repr(sorted(engine.versions.items())), *machine()]
     facts.append(repr(options))
     facts += [f"{block.name} {_name(block.type)} {block.parameters}" for block in blocks]
-    digest = hashlib.sha256("\n".join(facts).encode())
+    digest = hashlib.sha256("\n".join(facts).encode(errors="backslashreplace"))
     for type_ in dict.fromkeys(base for block in blocks for base in block.type.__mro__):
         for code in _code(type_):
             digest.update(code)

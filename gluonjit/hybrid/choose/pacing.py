@@ -56,10 +56,12 @@ class Paces:
         return [pace.saved_state() for pace in self.phases]
 
     def restore(self, state: list[dict[str, Any] | None], origin: str) -> None:
-        """Starts from the state of an earlier process; see `Pace.restore`."""
-        for pace, known in zip(self.phases, state):
+        """Starts from the state of an earlier process, or raises as `Pace.restore` does and changes nothing."""
+        phases = (Pace(False), Pace(True))
+        for pace, known in zip(phases, state):
             if known is not None:
                 pace.restore(known, origin)
+        self.phases = phases
 
     def tell(self, told: Callable[[], None]) -> None:
         """Registers a function to call at each decision."""

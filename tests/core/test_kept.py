@@ -18,7 +18,6 @@ from gluonjit.hybrid.choose import kept, pacing
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.engine import engine_of
 
-HUGE = "0" * 400
 ALLOWED = Allowed(("cell", "op"), (True, False), ("depth", "greedy"))
 
 
@@ -94,6 +93,12 @@ def test_a_named_way_keeps_nothing(engine: str, cache: Path) -> None:
     assert not cache.exists()
 
 
+def paces(eager: Any, calls: Any) -> str:
+    """A file with the pace of one phase."""
+    pace = f'{{"eagerly": true, "eager": {eager}, "batched": 1, "calls": {calls}, "way": ""}}'
+    return f'{{"form": 1, "day": "x", "paces": [{pace}], "choices": []}}'
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -105,11 +110,9 @@ def test_a_named_way_keeps_nothing(engine: str, cache: Path) -> None:
         '{"form": 1, "day": "x", "paces": [{"eagerly": 1, "eager": 1, "batched": 1, "calls": 1, "way": ""}]}',
         '{"form": 1, "day": "x", "paces": [{"eagerly": true, "eager": NaN, "batched": 1, "calls": 1, "way": ""}]}',
         '{"form": 1, "day": "x", "paces": [{"eagerly": true, "eager": 1, "batched": 1, "calls": 1e999, "way": ""}]}',
-        '{"form": 1, "day": "x", "paces": [{"eagerly": true, "eager": 1, "batched": 1, "calls": -1, "way": ""}]}',
-        '{"form": 1, "day": "x", "paces": [{"eagerly": true, "eager": 1, "batched": 1, "calls": 1%s, "way": ""}]}'
-        % HUGE,
-        '{"form": 1, "day": "x", "paces": [{"eagerly": true, "eager": 1%s, "batched": 1, "calls": 1, "way": ""}]}'
-        % HUGE,
+        paces(1, -1),
+        paces(1, "1" + 400 * "0"),
+        paces("1" + 400 * "0", 1),
         '{"form": 1, "day": "x", "paces": [], "choices": [{"setting": ["cell", true, "worst"]}]}',
         '{"form": 1, "day": "x", "paces": [], "choices": [{"setting": 3}]}',
     ],
@@ -208,9 +211,8 @@ def test_what_a_killed_process_has_left_goes(engine: str, cache: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../data/of/Net", "/tmp/Net", "..", "N" * 1000, "Netz ü", "a\nb"])
 def test_a_class_of_any_name_has_its_file_in_the_folder(engine: str, cache: Path, name: str) -> None:
-    net, samples = make(engine)
     paces = pacing.Paces(True)
-    described = [kept.BlockDescription("\ud800", type(name, (type(net),), {}), [])]
+    described = [kept.BlockDescription("\ud800", type(name, (type(make(engine)[0]),), {}), [])]
     kept.recall(paces, Options(), engine_of(engine), lambda: described)
     paces.phases[0].told()
     (path,) = cache.iterdir()

@@ -87,7 +87,7 @@ class Coefficients:
         return replace(self, **found, analysis={**self.analysis, **analysis})
 
     def save(self, path: Path, made: Mapping[str, Any], follow: bool = True) -> None:
-        """Writes them to a file atomically, with a description of their origin; through a link if it may `follow` it."""
+        """Writes them to a file atomically, with a description of their origin; `follow`: also through a link."""
         path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"version": VERSION, "made": dict(made), "seconds": asdict(self)}, indent=2)
         (write_whole if follow else replace_file)(path, (text + "\n").encode())

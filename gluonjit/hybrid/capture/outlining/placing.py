@@ -167,9 +167,9 @@ class _Placing(ast.NodeTransformer):
     def _site(self, block: Block, reads: list[str], writes: list[str]) -> Site:
         function = self.function
         own = self.maker.scope.own
-        name = function.__name__
-        module: Any = ast.parse(f"def {name}({', '.join([own, *reads])}):\n return {', '.join(writes)}")
+        module: Any = ast.parse(f"def cell({', '.join([own, *reads])}):\n return {', '.join(writes)}")
         made = module.body[0]
+        name = made.name = code_of(function).co_name  # not that of the function, which may be any text
         for n in ast.walk(made):
             ast.copy_location(n, block.body[-1])
         made.lineno = block.body[0].lineno

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import mxnet as mx
 import numpy as np
 from mxnet._ctypes.ndarray import _imperative_invoke
-from rule_cases import Arg, Case
 
+from experiments.conformance.rule_cases import Arg, Case
 from gluonjit.engines.mxnet.rules.symbols import apply, canonical, operator_handle
 from gluonjit.engines.mxnet.rules.table import batch_op
 from gluonjit.engines.mxnet.rules.values import Val, convert

@@ -13,9 +13,9 @@ from collections.abc import Callable
 import mxnet as mx
 import numpy as np
 import pytest
-from rule_cases import CASES, Case
 from rule_runs import built, check, draw, layouts_of, one_by_one, run_one
 
+from experiments.conformance.rule_cases import CASES, Case
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.symbols import canonical
 from gluonjit.engines.mxnet.rules.table import RULES, batch_op

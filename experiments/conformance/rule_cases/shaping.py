@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rule_cases.case import case, w, x
+from experiments.conformance.rule_cases.case import case, w, x
 
 # fmt: off
 for shape, target in [((1, 8), (1, 8)), ((1, 8), (2, 4)), ((1, 8), (-1,)), ((1, 8), (0, 2, 4)), ((1, 8), (-1, 4)),

@@ -1,4 +1,4 @@
-"""How a case of a rule is written down: an operator with its attributes and arguments."""
+"""Cases of rules: an operator with its attributes and arguments."""
 
 from __future__ import annotations
 

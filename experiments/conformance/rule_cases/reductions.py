@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rule_cases.case import case, i, w, x
+from experiments.conformance.rule_cases.case import case, i, w, x
 
 # fmt: off
 for name in "sum mean max min prod nansum nanprod norm".split():

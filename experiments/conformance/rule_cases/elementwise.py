@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rule_cases.case import Arg, case, i, w, x
+from experiments.conformance.rule_cases.case import Arg, case, i, w, x
 
 # fmt: off
 for shape in [(1, 4), (3, 4), (4,)]:

@@ -3,7 +3,7 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
-from rule_cases.case import CASES, Arg, Case
+from experiments.conformance.rule_cases.case import CASES, Arg, Case
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

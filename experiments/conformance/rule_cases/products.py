@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rule_cases.case import Arg, case, w, x
+from experiments.conformance.rule_cases.case import Arg, case, w, x
 
 # fmt: off
 for flatten in (True, False):

@@ -83,10 +83,13 @@ def _look(arg: Any, specs: Sequence[Spec], numbers: Iterator[int], is_array: Cal
     if is_array(arg):
         number = next(numbers)
         return _Argument(("array", specs[number]), (number,))
-    if isinstance(arg, (list, tuple)):
-        items = tuple([_look(item, specs, numbers, is_array) for item in arg])
+    is_list = isinstance(arg, (list, tuple))
+    if is_list or isinstance(arg, (dict, slice)):
+        names: tuple[Any, ...] = tuple(arg) if isinstance(arg, dict) else ()
+        parts = (arg.start, arg.stop, arg.step) if isinstance(arg, slice) else arg.values() if names else arg
+        items = tuple([_look(item, specs, numbers, is_array) for item in parts])
         operands = tuple([operand for item in items for operand in item.operands])
-        return _Argument((type(arg), *[item.looks for item in items]), operands, items)
+        return _Argument((type(arg), names, *[item.looks for item in items]), operands, items if is_list else ())
     return _Argument(("constant", type(arg), arg), ())
 
 

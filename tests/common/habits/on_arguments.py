@@ -281,3 +281,68 @@ def a_mean_over_a_sequence_divides_by_its_length(t: Any) -> None:
 
     given = t.inputs(6)
     learn(t, body_net(t, body), [(given[:k],) for k in (1, 2, 3, 6)], lambda h: (h * h).sum())
+
+
+@habit(forms=FORMS)
+def options_in_a_dictionary_beside_children(t: Any) -> None:
+    def body(self: Any, F: Any, x: Any, children: Any, options: Any) -> Any:
+        h = self.layer(x) * options.get("scale", 1.0)
+        return F.tanh(h + sum(children) if children else h)
+
+    a, b, c = t.inputs(3)
+    given = [(a, [], {}), (b, (a, c), {}), (c, [b], {"scale": 2.0}), (a, [b, c, a], {"scale": 2.0, "other": None})]
+    learn(t, body_net(t, body), given, lambda h: (h * h).sum())
+
+
+@habit(forms=FORMS)
+def children_and_arrays_in_dictionaries(t: Any) -> None:
+    def body(self: Any, F: Any, x: Any, node: Any) -> Any:
+        h = self.layer(x) * node["x"]
+        for child in node["children"]:
+            h = h + child["h"] * child["by"]["weight"]
+        return F.tanh(h)
+
+    a, b, c = t.inputs(3)
+    child = {"h": b, "by": {"weight": c}}
+    given = [(a, {"x": c, "children": [child] * count}) for count in (0, 1, 3, 2, 3)]
+    learn(t, body_net(t, body), given, lambda h: (h * h).sum())
+
+
+@habit(forms=FORMS)
+def a_slice_beside_children(t: Any) -> None:
+    def body(self: Any, F: Any, xs: Any, part: Any) -> Any:
+        return F.tanh(sum(self.layer(x) for x in xs[part]))
+
+    given = t.inputs(6)
+    calls = [(given[:count], slice(begin, None)) for begin, count in ((0, 2), (1, 4), (0, 5), (1, 2))]
+    learn(t, body_net(t, body), calls, lambda h: (h * h).sum())
+
+
+@habit(forms=FORMS)
+def a_key_whose_repr_does_something(t: Any) -> None:
+    class Key:
+        asked = 0
+
+        def __repr__(self) -> str:
+            Key.asked += 1
+            return "a key"
+
+    keys = [Key(), Key()]
+
+    class Part(t.Part):
+        def setup(self) -> None:
+            self.table = {keys[0]: 2.0}
+
+        def body(self, F: Any, x: Any) -> Any:
+            h = F.tanh(self.layer(x))
+            return h * self.table.get(keys[0], 1.0) + (0.5 if keys[1] in self.table else 0.0)
+
+    class Net(t.Net):
+        def body(self, F: Any, *args: Any) -> Any:
+            return self.inner(*args)
+
+    net, given = t.net(Part, Net), t.inputs(4)
+    t.see("before", [t.call(net, x) for x in given])
+    net.part.table[keys[1]] = 1.0
+    t.see("after", [t.call(net, x) for x in given])
+    t.see("asked", Key.asked)

@@ -67,7 +67,8 @@ class Reader(AttributeReader):
         if is_user_function(method):
             return bool(self.call(method, container, element))
         if isinstance(container, dict) and not self.is_free(container):
-            return self._entry(container, element, f"{self.name_of(container)}[{element!r}]") is not ABSENT
+            name = repr(element) if _is_key(element) else "..."  # an array's takes long, an object's is the user's code
+            return self._entry(container, element, f"{self.name_of(container)}[{name}]") is not ABSENT
         return element in self.whole(container)
 
     def size(self, item: Any) -> int:

@@ -46,7 +46,7 @@ def _rows_of(call: Call) -> int:
 def note_traced(call: Call, wanted: tuple[Any, ...], key: Any, kind: Kind) -> None:
     """Remembers where the kind of an operator or a layer is that may be one for any number of rows."""
     rows = _rows_of(call) if call.cell.operator or is_layer(call.owner) else 0
-    if not rows or not kind.pure or kind.apart or kind.lone or kind.split or call.noted.facts:
+    if not rows or not kind.pure or kind.apart or kind.lone or kind.split or call.noted.facts or call.noted.asked:
         return
     known = call.cell.by_rows.setdefault(without_rows(wanted), [])
     if len(known) < 2 and all(each.rows != rows for each in known):

@@ -22,7 +22,7 @@ from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.rules import layers, shapes
 from gluonjit.engines.torch.rules.table import rule_of
 from gluonjit.graph import Spec
-from gluonjit.hybrid.capture.guards.sizes import Comparison
+from gluonjit.program.sizes import Bounds, NotDerivable, at_lengths, decisions, line_through
 from gluonjit.program.trace import Trace, TraceOp
 
 _CUTS = (
@@ -32,12 +32,6 @@ _CUTS = (
 """Rules of operators whose results may have any number of rows."""
 _OF_SO_MANY = ("topk.default", "kthvalue.default")
 """Operators that refuse fewer rows than they are asked for."""
-ENOUGH = 3
-"""The values that each length has to have in traced calls, before others are derived from them."""
-
-
-class NotDerivable(Exception):
-    """Something that differs among traced calls, and follows from nothing known here."""
 
 
 class SizedCall(NamedTuple):
@@ -55,19 +49,7 @@ class SizedCall(NamedTuple):
     @property
     def decisions(self) -> tuple[Any, ...]:
         """The outcomes of comparisons, the sizes that were asked for otherwise, and what it returns."""
-        asked = [(item.name, item.outcome) if item.__class__ is Comparison else item for item in self.trace.asked]
-        return *asked, repr(self.structure)
-
-
-def _agree(calls: Sequence[SizedCall]) -> bool:
-    """Tells whether the program has read and asked the same in calls of enough lengths.
-
-    What is equal in calls of few lengths, such as a number that is rounded, may differ for others.
-    """
-    first = calls[0]
-    return all(len(set(sizes)) >= ENOUGH for sizes in zip(*[call.lengths for call in calls])) and all(
-        call.decisions == first.decisions and _places(call) == _places(first) for call in calls
-    )
+        return *decisions(self.trace), repr(self.structure)
 
 
 def _places(call: SizedCall) -> list[Any]:
@@ -81,7 +63,9 @@ class Recipe:
     """
 
     def __init__(self, form: Form, calls: Sequence[SizedCall]) -> None:
-        if not calls or not _agree(calls):
+        lengths = [call.lengths for call in calls]
+        self._bounds = Bounds([call.trace for call in calls], lengths)
+        if any(call.decisions != calls[0].decisions or _places(call) != _places(calls[0]) for call in calls):
             raise NotDerivable
         self.facts, self.kept, self.structure = calls[0].facts, calls[0].kept, calls[0].structure
         self._form = form
@@ -94,14 +78,8 @@ class Recipe:
                 self._lengths.setdefault(length, (position, axis))
             elif position in makers:
                 self._made.setdefault(length, (*makers[position], axis))
-        lengths = [call.lengths for call in calls]
-        self._asked = [
-            (asked[0], _rule([(each.left, each.right) for each in asked], lengths))
-            for asked in zip(*[call.trace.asked for call in calls])
-            if asked[0].__class__ is Comparison
-        ]
         self._numbers = {
-            number: _rule([call.trace.ops[number].attrs for call in calls], lengths) for number in form.numbered
+            number: line_through([call.trace.ops[number].attrs for call in calls], lengths) for number in form.numbered
         }
         self._checked = [number for number, op in enumerate(trace.ops) if self._may_differ(number, op)]
         self._consts = dict(trace.constants())
@@ -135,7 +113,7 @@ class Recipe:
                 known[length] = prod([known.get(each, 0) for each in form.products[length]])
             else:
                 known[length] = self._run(number, known)[output].shape[axis]
-        if min(known.values()) < 2 or not all(asked.holds(*_filled(rule, known)) for asked, rule in self._asked):
+        if min(known.values()) < 2 or not self._bounds.hold(known):
             raise NotDerivable
         for number in self._checked:
             results = self._run(number, known)
@@ -170,7 +148,7 @@ class Recipe:
 
     def _attrs(self, number: int, known: dict[int, int]) -> Any:
         rule = self._numbers.get(number)
-        return self._form.trace.ops[number].attrs if rule is None else _filled(rule, known)
+        return self._form.trace.ops[number].attrs if rule is None else at_lengths(rule, known)
 
     def _constant(self, position: int, known: dict[int, int]) -> Any:
         """The constant of a call; of one that each call has for itself the beginning."""
@@ -200,52 +178,6 @@ class Recipe:
             return run_operator(op._replace(attrs=self._attrs(number, known)), inputs)
         except (RuntimeError, IndexError, ValueError) as error:
             raise NotDerivable from error  # the program itself will say what is wrong
-
-
-class LengthRule(NamedTuple):
-    """A number that follows from a length: so many times it, and some more."""
-
-    length: int
-    times: int
-    more: int
-
-    def at(self, known: dict[int, int]) -> int:
-        """The number for lengths. Raises NotDerivable if its own is not known."""
-        if self.length not in known:
-            raise NotDerivable
-        return self.times * known[self.length] + self.more
-
-
-def _rule_of(values: Sequence[int], lengths: Sequence[tuple[int, ...]]) -> LengthRule:
-    """The line through numbers of calls with these lengths. Raises NotDerivable if there is none."""
-    for number in range(len(lengths[0])):
-        sizes = [each[number] for each in lengths]
-        low, high = sizes.index(min(sizes)), sizes.index(max(sizes))
-        if sizes[low] == sizes[high]:
-            continue
-        times, rest = divmod(values[high] - values[low], sizes[high] - sizes[low])
-        found = LengthRule(number, times, values[low] - times * sizes[low])
-        if not rest and all(found.at({number: size}) == value for size, value in zip(sizes, values)):
-            return found
-    raise NotDerivable
-
-
-def _rule(values: Sequence[Any], lengths: Sequence[tuple[int, ...]]) -> Any:
-    """Arguments, with lines in place of numbers that differ."""
-    first = values[0]
-    if isinstance(first, tuple):
-        return tuple([_rule(items, lengths) for items in zip(*values)])
-    if all(repr(value) == repr(first) for value in values):
-        return first
-    if type(first) is not int:
-        raise NotDerivable
-    return _rule_of(values, lengths)
-
-
-def _filled(rule: Any, known: dict[int, int]) -> Any:
-    if rule.__class__ is LengthRule:
-        return rule.at(known)
-    return tuple([_filled(item, known) for item in rule]) if rule.__class__ is tuple else rule
 
 
 def _longest(form: Form, position: int, given: Sequence[Any]) -> Any:

@@ -14,8 +14,8 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.program import lay_out
 from gluonjit.engines.torch.ragged.building import Stages
 from gluonjit.engines.torch.ragged.checking import agrees, undrawn
-from gluonjit.engines.torch.ragged.deriving import NotDerivable, Recipe, SizedCall
-from gluonjit.engines.torch.ragged.form import Form, OtherForm
+from gluonjit.engines.torch.ragged.deriving import Recipe, SizedCall
+from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.ragged.program import Ragged
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.structure import without_constants
@@ -23,6 +23,7 @@ from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Spec, Work
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.program.sizes import NotDerivable, OtherForm
 from gluonjit.program.trace import Trace
 
 _KEY = "lengths"

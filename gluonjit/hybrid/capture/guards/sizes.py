@@ -8,20 +8,9 @@ to count up to it does. Of a comparison with a whole number it matters how it ca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
-
-class Comparison(NamedTuple):
-    """A comparison of whole numbers, one of which is computed of sizes: the method of `int`, and what it gave."""
-
-    name: str
-    left: int
-    right: int
-    outcome: bool
-
-    def holds(self, left: int, right: int) -> bool:
-        """Tells whether it comes out the same for other numbers."""
-        return getattr(left, self.name)(right) is self.outcome
+from gluonjit.program.sizes import Comparison
 
 
 class TracedSize(int):

@@ -14,9 +14,11 @@ from experiments.bench.arguments import add_data, count, counts, ended, names, s
 from experiments.bench.engines import ENGINES
 from experiments.bench.environment import limit_threads
 from experiments.throughput import PEERS, SYSTEMS, WORKLOADS
+from experiments.zoo.models import NAMES
 
 SWITCHES = tuple(gluonjit.Options.SWITCHES)
 PAIRS = tuple([name for name in WORKLOADS if name.startswith("treelstm-")])
+MODELS = tuple([f"zoo/{name}" for name in NAMES])
 REPEATS = 5
 
 
@@ -87,7 +89,13 @@ def _compare(options: argparse.Namespace, command: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments.throughput", description=__doc__)
     parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0])
-    parser.add_argument("--workload", choices=WORKLOADS, required=True)
+    parser.add_argument(
+        "--workload",
+        choices=(*WORKLOADS, *MODELS),
+        required=True,
+        metavar="NAME",
+        help=f"{', '.join(WORKLOADS)}, or with --against a model of the zoo: {', '.join(MODELS)}",
+    )
     parser.add_argument("--batch-size", type=_counts, default=(256,), metavar="N,N,...")
     parser.add_argument("--hidden", type=count, metavar="N", help="size of the Tree-LSTM for pairs (150)")
     parser.add_argument("--threads", type=count, help="threads per operator (OMP_NUM_THREADS, or 1)")
@@ -119,6 +127,10 @@ def _check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None
     """Refuse options that the engine lacks, or that cannot be combined."""
     if options.hidden and (options.against or options.workload not in PAIRS):
         parser.error(f"--hidden is for {', '.join(PAIRS)}, and cannot be combined with --against")
+    if options.workload in MODELS and not options.against:
+        parser.error(
+            f"{options.workload} is measured with --against; python -m experiments.programs has it beside eager"
+        )
     if options.against and (options.peers or options.ablations or options.plot or len(options.systems or ()) > 1):
         parser.error(
             "--against measures one system, of --systems or `dynamic`: it cannot be combined with --peers, "

@@ -58,6 +58,26 @@ def test_a_checkout_against_itself_gives_equal_losses_and_ratios(engine: str, tm
 
 
 @compiled
+@pytest.mark.parametrize("engine", INSTALLED)
+def test_a_model_of_the_zoo_is_measured_too(engine: str, tmp_path: Path) -> None:
+    path = tmp_path / "against.json"
+    given = ["--engine", engine, "--against", str(HERE), "--batch-size", "2", *TINY, "--json", str(path)]
+    assert main([*given, "--workload", "zoo/tree-gru"]) == 0
+    result = json.loads(path.read_text(encoding="utf-8"))
+    assert result["agreement"] == {"losses": 0.0, "gradients": 0.0, "losses_after_a_step": 0.0}
+    assert [(row["phase"], row["minibatches_per_turn"] > 0) for row in result["rows"]] == [
+        ("train", True),
+        ("inference", True),
+    ]
+
+
+def test_a_model_of_the_zoo_is_measured_against_a_checkout_only(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--workload", "zoo/tree-gru"])
+    assert "zoo/tree-gru is measured with --against" in capsys.readouterr().err
+
+
+@compiled
 @pytest.mark.parametrize("engine", INSTALLED[:1])  # what an engine has a part in is tested above, of each
 def test_code_of_the_other_checkout_runs_and_has_to_compute_the_same(
     engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

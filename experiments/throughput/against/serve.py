@@ -14,7 +14,13 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from time import process_time
 from typing import Any
+
+ZOO = "zoo/"
+"""What the names of workloads that are models of the zoo begin with."""
+FIXED = {"granularity": "cell", "scheduler": "depth"}
+FEW = 64  # samples of a model of the zoo
 
 
 class Server:
@@ -36,10 +42,13 @@ class Server:
         return {}
 
     def _time(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Run one minibatch, on request after a collection, and return its seconds."""
+        """Run one minibatch, on request after a collection, and return its seconds of processor time."""
         if order["collect"]:
             gc.collect()
-        return {"seconds": self._system.timed(order["phase"], self._of(order["samples"]))}
+        samples = self._of(order["samples"])
+        began = process_time()
+        self._system.timed(order["phase"], samples)
+        return {"seconds": process_time() - began}
 
     def _meet(self, order: dict[str, Any]) -> dict[str, Any]:
         """See all samples, where captures are reused."""
@@ -49,6 +58,30 @@ class Server:
 
     def _of(self, places: Sequence[int]) -> list[Any]:
         return [self._samples[place] for place in places]
+
+
+class Model:
+    """A model of the zoo, each call of a cell one node, by depth."""
+
+    def __init__(self, engine: str, name: str, seed: int) -> None:
+        self._engine = import_module(f"experiments.zoo.{engine}.engine")
+        self._row = self._engine.ROWS[name]
+        self.samples = self._engine.samples(self._row, FEW, seed)
+        self._net = self._engine.make_net(self._row, seed)
+        for sample in self.samples:  # a layer of MXNet has no weights before one reaches it
+            self._row.loss(self._net, sample)
+        self._engine.batch(self._net, **FIXED)
+        self._runs = {
+            phase: self._engine.runner(self._net, self._row, phase == "train") for phase in ("train", "infer")
+        }
+
+    def results(self, samples: Sequence[Any]) -> Any:
+        """Return losses, and gradients by name."""
+        return self._engine.run(self._net, samples, self._row, True)
+
+    def timed(self, phase: str, samples: Sequence[Any]) -> None:
+        """Run one minibatch up to updated weights, or to losses on the host."""
+        self._runs["train" if phase == "train" else "infer"](samples)
 
 
 def main() -> None:
@@ -70,15 +103,24 @@ def main() -> None:
 
     if Path(gluonjit.__file__).resolve().parent.parent != options.checkout.resolve():
         raise SystemExit(f"gluonjit was imported from {gluonjit.__file__}")
+    system, samples, note = _loaded(options)
+    server = Server(system, samples)
+    ready = {"version": gluonjit.__version__, "note": note, "samples": len(samples)}
+    print(json.dumps(ready), file=replies, flush=True)
+    serve(server, sys.stdin, replies)  # type: ignore[arg-type]  # all it takes of a server is `commands`
+
+
+def _loaded(options: argparse.Namespace) -> tuple[Any, Sequence[Any], str]:
+    """Return the system, its samples, and a note of them."""
+    if options.workload.startswith(ZOO):
+        model = Model(options.engine, options.workload[len(ZOO) :], options.seed)
+        return model, model.samples, "drawn by the model"
     engine = import_module(f"experiments.throughput.on_{options.engine}")
     task = engine.load(options.workload, options.data_dir, options.seed, options.limit)
     systems, missing = engine.make_systems(task, [options.system], [], [])
     if not systems:
         raise SystemExit("; ".join(missing.values()))
-    server = Server(systems[0], task.samples)
-    ready = {"version": gluonjit.__version__, "note": task.note, "samples": len(task.samples)}
-    print(json.dumps(ready), file=replies, flush=True)
-    serve(server, sys.stdin, replies)  # type: ignore[arg-type]  # all it takes of a server is `commands`
+    return systems[0], task.samples, task.note
 
 
 if __name__ == "__main__":

@@ -48,13 +48,14 @@ Of `torch`:
     torch.utils.dlpack: to_dlpack
 
 and the methods of `torch.nn.Parameter` that write to it (`add_`, `__setitem__`) or give a view of it (`detach`, `t`).
-In addition, a PyTorch hook calls gluonjit before each optimizer step; a fork leaves captured calls to the parent; while
-a sample is captured, the code of its model's own methods may be replaced by code that captures more at once (the option
-`outline`); and `hybridize` gives methods by which a program may run a sample, other than `forward`, code that first
-asks whether a sample is open. Blocks and modules that were not hybridized with `dynamic_batch=True`, and arrays that do
-not come from one, behave as before. `verify` wraps some of these functions in watchers, and removes them when it
-returns. Before MXNet is imported, names that a newer numpy has removed and MXNet 1.9.1 reads are restored, and the
-libraries of the CUDA 11 wheels of the extra `cu112` are loaded if installed.
+In addition, a PyTorch hook calls gluonjit before each optimizer step; a fork leaves captured calls to the parent; `put`
+of the queues of `multiprocessing` first runs what is pending; while a sample is captured, the code of its model's own
+methods may be replaced by code that captures more at once (the option `outline`); and `hybridize` gives methods by
+which a program may run a sample, other than `forward`, code that first asks whether a sample is open. Blocks and
+modules that were not hybridized with `dynamic_batch=True`, and arrays that do not come from one, behave as before.
+`verify` wraps some of these functions in watchers, and removes them when it returns. Before MXNet is imported, names
+that a newer numpy has removed and MXNet 1.9.1 reads are restored, and the libraries of the CUDA 11 wheels of the extra
+`cu112` are loaded if installed.
 """
 
 from gluonjit import errors, nn

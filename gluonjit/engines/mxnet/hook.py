@@ -32,6 +32,7 @@ from gluonjit.engines.mxnet.semantics import note_semantics
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.fast import configure
 from gluonjit.hybrid.run.engine import register as register_engine
+from gluonjit.hybrid.run.state import compute_what_is_sent
 
 
 def block_call() -> Any:
@@ -151,5 +152,6 @@ PATCHES: list[tuple[Any, str, Any]] = [
 
 def install(module: Any = None) -> None:
     """Patches MXNet. Called when its import has finished."""
+    compute_what_is_sent()
     if register_engine(ENGINE, PATCHES):
         note_semantics()

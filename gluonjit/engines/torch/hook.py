@@ -29,6 +29,7 @@ from gluonjit.engines.torch.records import record_again
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.fast import configure
 from gluonjit.hybrid.run.engine import register as register_engine
+from gluonjit.hybrid.run.state import compute_what_is_sent
 
 
 def module_call() -> Any:
@@ -120,5 +121,6 @@ def install(module: Any = None) -> None:
         builtin = scripted.get(id(getattr(owner, name, None)))
         if builtin is not None:  # so that TorchScript finds it under the same name
             scripted[id(replacement)] = builtin
+    compute_what_is_sent()
     if register_engine(ENGINE, PATCHES):
         register_optimizer_step_pre_hook(changes.before_step)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
+from functools import wraps
 from sys import is_finalizing
 from typing import Any, ClassVar
 
@@ -163,9 +165,29 @@ def settle(value: Value, backward: bool = False) -> None:
     if value.graph is not None and isinstance(value.graph.owner, Batch):
         state = LOCAL.state
         middle = "sample" if state.inside else "scope" if state.explicit and not backward else ""
-        value.graph.owner.flush("backward" if backward else "a value was read", middle)
-        if not state.inside:
+        owner = value.graph.owner
+        owner.flush("backward" if backward else "a value was read", middle)
+        if not state.inside and state.batch is owner:  # else it was captured before a fork
             state.close()
+
+
+def compute_what_is_sent() -> None:
+    """Has queues between processes run what waits before they take an object, which a thread of theirs pickles."""
+    from multiprocessing import queues  # which frameworks import
+
+    for kind in (queues.Queue, queues.JoinableQueue):
+        if not hasattr(kind.put, "__wrapped__"):
+            kind.put = _after_flush(kind.put)  # type: ignore[method-assign]
+
+
+def _after_flush(put: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(put)
+    def put_computed(self: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(obj, (int, float, str, bytes, type(None))):
+            LOCAL.state.flush("a value goes to another process")
+        return put(self, obj, *args, **kwargs)
+
+    return put_computed
 
 
 def _leave_to_parent() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
+import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -148,6 +150,83 @@ def a_process_is_forked_after_use(t: Any) -> None:
     t.see("exit", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     t.see("waited", waiting)
     t.minibatch(net, label="after")
+
+
+def in_a_child(work: Callable[[], Any]) -> Any:
+    """What `work` gives in a forked process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            found = pickle.dumps(work())
+        except BaseException as error:
+            found = pickle.dumps(repr(error))
+        os.write(writing, found)
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        return pickle.load(pipe)
+
+
+@habit("torch")
+def a_forked_process_goes_backward(t: Any) -> None:
+    net = t.net()
+    t.minibatch(net, label="before")
+    t.zero(net)
+    losses = [t.loss(net, x) for x in t.inputs()]
+
+    def work() -> Any:
+        t.backward(sum(losses))
+        return [t.numbers(loss) for loss in losses], {name: t.numbers(g) for name, g in t.gradients(net).items()}
+
+    t.see("in the child", in_a_child(work))
+    t.backward(sum(losses))
+    t.see("in the parent", t.gradients(net))
+
+
+@habit("torch")
+def a_forked_process_adds_to_what_waits(t: Any) -> None:
+    net = t.net()
+    t.minibatch(net, label="before")
+    waiting = [t.call(net, x) for x in t.inputs()]
+
+    def work() -> Any:
+        more = [t.call(net, x) + waiting[0] for x in t.inputs(2, seed=1)]
+        return [t.numbers(h) for h in (*waiting, *more)]
+
+    t.see("in the child", in_a_child(work))
+    t.see("in the parent", waiting)
+
+
+@habit()
+def a_queue_between_processes_takes_results(t: Any) -> None:
+    """Its own thread pickles them."""
+    net = t.net()
+    t.minibatch(net, label="before")
+    for make in (multiprocessing.Queue, multiprocessing.JoinableQueue):
+        results = make()
+        with t.pause():
+            for x in t.inputs():
+                results.put(t.call(net, x))
+                results.put({"number": 3, "of": [t.call(net, x)]})
+        t.see("results", [results.get(timeout=60) for _ in range(6)])
+        results.close()
+
+
+@habit("torch")
+def a_loader_collates_with_the_net(t: Any) -> None:
+    from torch.utils.data import DataLoader
+
+    net = t.net()
+    t.minibatch(net, label="before")
+
+    def collate(samples: Any) -> Any:
+        return t.F.stack([t.call(net, x) for x in samples]).detach()
+
+    for workers in (0, 1):
+        loader = DataLoader(t.inputs(4), batch_size=2, collate_fn=collate, num_workers=workers, timeout=60 * workers)
+        t.see("batches", list(loader))
 
 
 @habit()

@@ -202,10 +202,12 @@ class Steps:
                 break
         return end
 
-    def leave(self, number: int) -> None:
-        """Lets the steps of a program run otherwise from here on."""
+    def leave(self, number: int) -> list[int]:
+        """Lets the steps of a program run otherwise from here on; returns them."""
         program = self.plan.steps[number].kind.program
-        self._in = frozenset([n for n in self._in if self.plan.steps[n].kind.program.checks is not program.checks])
+        found = [n for n in self._in if self.plan.steps[n].kind.program.checks is program.checks]
+        self._in -= frozenset(found)
+        return found
 
     @property
     def begun(self) -> frozenset[int]:

@@ -284,13 +284,12 @@ class Session(ArraySession):
             self._track()
         if self.finite is not None:
             self.finite.weights(begin, program_of(self.plan.steps[begin].kind).consts)
-        stretch = self._fused.run(begin, end)
+        stretch, others = self._fused.run(begin, end), [begin]
         if stretch is not None and not self._check.agrees(begin, ROWS):
-            self._fused.steps.leave(begin)
-            stretch = None
+            stretch, others = None, self._fused.steps.leave(begin)
         if stretch is None:
-            self._indices.update(_upload(self.plan, [begin]))
-            self._besides.update(_besides(self.plan, [begin]))
+            self._indices.update(_upload(self.plan, others))
+            self._besides.update(_besides(self.plan, others))
             return 0
         if self.tape is not None:
             self.tape.note_fused(self._fused, stretch)

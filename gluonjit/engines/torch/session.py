@@ -282,12 +282,11 @@ class Session(ArraySession):
         since = perf_counter()
         if self.finite is not None:
             self.finite.weights(begin, program_of(self.plan.steps[begin].kind).consts)
-        ran = fused.run(begin, end, self.tape)
+        ran, others = fused.run(begin, end, self.tape), [begin]
         if ran is not None and not self.check.agrees(begin, ROWS):
-            fused.steps.leave(begin)
-            ran = None
+            ran, others = None, fused.steps.leave(begin)
         if ran is None:
-            self._indices.upload(self.plan, [begin])
+            self._indices.upload(self.plan, others)
             return 0
         if self.tape is not None:
             self.tape.note_fused(ran)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from operator import add
 from typing import Any
 
-from gluonjit.errors import OptionError
+from gluonjit.errors import GluonJITWarning, OptionError
 from gluonjit.graph import clear_lines
 from gluonjit.hybrid.capture.functions import cell
 from gluonjit.hybrid.choose.choosing import clear_choices
@@ -21,16 +22,27 @@ from gluonjit.rows.running import clear_spare
 __all__ = ["add_n", "cache_info", "cell", "clear_caches", "hybridize", "verify"]
 
 
-def hybridize(net: Any, dynamic_batch: bool = True, **options: Any) -> Any:
+def hybridize(net: Any, dynamic_batch: bool | None = None, **options: Any) -> Any:
     """Runs a model written for one sample as one batched program over many samples, and returns the model.
 
     net: a torch.nn.Module, or a Gluon Block (the same as its own `hybridize(dynamic_batch=True, ...)`).
-    options: those of `gluonjit.Options`, for the whole model. With `dynamic_batch=False` the model runs eagerly, as
-        before.
+    dynamic_batch: whether to; with False the model runs eagerly, as before. Without it, and without options, a warning
+        says that it is taken to be True.
+    options: those of `gluonjit.Options`, for the whole model.
 
     Raises OptionError for unusable options, before anything has changed, and TypeError if `net` is not a model.
     """
-    if not isinstance(dynamic_batch, bool):
+    if dynamic_batch is None:
+        dynamic_batch = True
+        if not options:
+            model = f"gluonjit.hybridize({type(net).__name__}"
+            warnings.warn(
+                f"{model}): calls are batched dynamically from here on, where that is faster. Type {model}, "
+                "dynamic_batch=True), or dynamic_batch=False for a model that runs eagerly",
+                GluonJITWarning,
+                stacklevel=2,
+            )
+    elif not isinstance(dynamic_batch, bool):
         raise OptionError(f"gluonjit.hybridize(): dynamic_batch={dynamic_batch!r}, but it must be True or False")
     for engine in ENGINES:
         if engine.owns_block(net):
@@ -75,7 +87,7 @@ def verify(
 ) -> Report:
     """Runs samples eagerly and batched, compare outputs and gradients, and returns the report of the batched run.
 
-    net: the model, called as `net(sample)`, or as `net(*sample)` if the sample is a tuple.
+    net: the model, called as `net(*sample)` if samples are tuples that its `forward` takes so, else as `net(sample)`.
     samples: at least one sample, better a minibatch.
     loss: a function of output and sample; gradients are those of the sum of `loss(output, sample)`. None: those of a
         weighted sum of all outputs. Gradients of parameters and of inputs with `attach_grad` are compared.

@@ -245,3 +245,22 @@ def test_what_recurrent_cells_count_for_names_is_no_state() -> None:
     net.initialize()
     net.hybridize(dynamic_batch=True)
     gluonjit.verify(net, [nd.ones((length, 2)) for length in (2, 3, 2)])
+
+
+class Nested(gluon.Block):
+    """A tree of tuples, (array, children), in one argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.child = gluon.nn.Dense(4, in_units=4)
+
+    def forward(self, tree: Any) -> Any:
+        return nd.tanh(tree[0] + sum(self.child(self.forward(t)) for t in tree[1]))
+
+
+def test_a_tuple_may_be_one_sample_or_the_arguments_of_a_call() -> None:
+    net, layer, x = Nested(), gluon.nn.Dense(2, in_units=4), nd.ones((1, 4))
+    net.initialize()
+    layer.initialize()
+    assert gluonjit.verify(net, [(x, [(x, []), (2 * x, [])]), (3 * x, [])]).nodes > 0
+    assert gluonjit.verify(layer, [(x,), x]).nodes > 0

@@ -13,7 +13,7 @@ from torch.nn import functional
 from torch.nn.functional import one_hot
 
 import gluonjit
-from gluonjit.errors import BatchClosedError, CaptureError, CellWarning, FlushError, OptionError
+from gluonjit.errors import BatchClosedError, CaptureError, CellWarning, FlushError, GluonJITWarning, OptionError
 
 
 class Tree:
@@ -242,3 +242,14 @@ def test_what_pytorch_refuses_outside_of_samples_is_both_errors_and_no_warning(t
         assert isinstance(found.value, eager.type)
         assert not gluonjit.explain().unbatched
         assert net(torch.ones(2, 4)).sum().item() == pytest.approx(h.sum().item())
+
+
+def test_a_model_without_the_flag_is_batched_with_a_word() -> None:
+    net = nn.Linear(4, 2)
+    with pytest.warns(GluonJITWarning, match=r"hybridize\(Linear\): .*Type .*dynamic_batch=True") as said:
+        gluonjit.hybridize(net)
+    assert said[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for options in ({"dynamic_batch": True}, {"granularity": "op"}, {"dynamic_batch": False}):
+            gluonjit.hybridize(net, **options)

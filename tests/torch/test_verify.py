@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -169,3 +169,35 @@ def test_an_error_of_the_batched_run_alone(monkeypatch: pytest.MonkeyPatch) -> N
         VerifyError, match="eager execution works, and batched execution raises ZeroDivisionError: planted"
     ):
         gluonjit.verify(Net(), [Sample() for _ in range(3)], granularity="cell")
+
+
+class Nested(nn.Module):
+    """A tree of tuples, (word, children), in one argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.child = nn.Embedding(9, 4), nn.Linear(4, 4)
+
+    def forward(self, tree: Any) -> Any:
+        return torch.tanh(self.embed(torch.tensor([tree[0]])) + sum(self.child(self.forward(t)) for t in tree[1]))
+
+
+class Named(NamedTuple):
+    word: int
+    children: list[Any]
+
+
+@pytest.mark.parametrize("sample", [(1, [(2, []), (3, [(4, [])])]), Named(5, []), [6, []]])
+def test_a_tuple_may_be_one_sample(sample: Any) -> None:
+    assert gluonjit.verify(Nested(), [(7, []), sample, (8, [(1, [])])]).nodes > 0
+
+
+def test_a_tuple_may_be_the_arguments_of_a_call() -> None:
+    assert gluonjit.verify(nn.Bilinear(3, 3, 2), [(torch.randn(3), torch.randn(3)) for _ in range(3)]).nodes > 0
+    assert gluonjit.verify(nn.Linear(3, 2), [(torch.randn(3),), torch.randn(3)]).nodes > 0
+
+
+@pytest.mark.parametrize(("sample", "told"), [((1, 2, 3), "a tuple of 3"), (1, "a int")])
+def test_a_sample_that_cannot_be_called_with_is_named(sample: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=rf"verify\(Bilinear, \.\.\.\): a sample is {told}"):
+        gluonjit.verify(nn.Bilinear(3, 3, 2), [sample])

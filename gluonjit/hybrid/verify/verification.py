@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from difflib import SequenceMatcher
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,13 +92,36 @@ def called(
     """Returns the output arrays of each call of the net, and the start of backward: losses, or `weighted` outputs."""
     outputs: list[list[Any]] = []
     losses: list[Any] = []
+    spread = _are_arguments(net, samples)
     for number, sample in enumerate(samples):
         if log is not None:
             log.sample = number
-        output = net(*sample) if isinstance(sample, tuple) else net(sample)
+        output = net(*sample) if spread and isinstance(sample, tuple) else net(sample)
         outputs.append(list(items_of(output, array)))
         losses += [loss(output, sample)] if loss is not None else weighted(outputs[-1])
     return outputs, losses
+
+
+def _are_arguments(net: Any, samples: Sequence[Any]) -> bool:
+    """True if tuples are the arguments of calls, False if each is one; raises TypeError where neither can be."""
+    try:
+        takes = signature(net.forward).bind
+    except (AttributeError, ValueError):  # nobody knows what it takes
+        return True
+    try:
+        for sample in samples:
+            takes(*sample) if isinstance(sample, tuple) else takes(sample)
+    except TypeError as error:
+        try:
+            takes(sample)
+        except TypeError:
+            what = f"a tuple of {len(sample)}" if isinstance(sample, tuple) else f"a {type(sample).__name__}"
+            raise TypeError(
+                f"gluonjit.verify({type(net).__name__}, ...): a sample is {what}, with which forward cannot be called: "
+                f"{error}. A tuple is taken as the arguments of a call, or as one argument."
+            ) from None
+        return False
+    return True
 
 
 @contextmanager

@@ -108,11 +108,13 @@ def _fused_variadic(kind: Kind, variadic: Variadic, roles: Roles, consts: Sequen
 
 def _sums_rows(kind: Kind, trace: Trace) -> bool:
     """Tells whether all that is done is to add up the rows of the one operand."""
-    if len(kind.operands) != 1 or len(trace.ops) != 1 or kind.poly:
+    if len(kind.operands) != 1 or kind.poly:
         return False
-    (op,), (spec,) = trace.ops, kind.operands
     if [(output.spec.rows, output.spec.dtype) for output in kind.outputs] != [(1, kind.operands[0].dtype)]:
         return False  # the sum of tensors of several rows has as many
+    if kind.sum_of or len(trace.ops) != 1:
+        return kind.sum_of > 1
+    (op,), (spec,) = trace.ops, kind.operands
     dims = dict(op.attrs).get("dim", tuple(range(len(spec.shape))))
     return op.name in ("sum.default", "sum.dim_IntList") and spec.mode == "rows" and tuple(dims) == (0,)
 

@@ -32,9 +32,10 @@ def _make_sum(spec: Spec, count: int) -> Kind:
     def total(rows: Any) -> Any:
         return rows.view(-1, count, spec.rows, *rest).sum(1).reshape(-1, *rest)
 
-    builder = TraceBuilder([stacked])
+    builder, apart = TraceBuilder([stacked]), (count, *spec.shape)
+    terms = builder.op("view.default", (("self", Operand(0)), ("size", apart)), [0], [(apart, spec.dtype)])
     attrs = (("self", Operand(0)), ("dim", (0,)))
-    trace = builder.finish(builder.op("sum.dim_IntList", attrs, [0], [(spec.shape, spec.dtype)]))
+    trace = builder.finish(builder.op("sum.dim_IntList", attrs, terms, [(spec.shape, spec.dtype)]))
     writer = Writer(1)
     finals = writer.emit(total, [0], f"sum of {count} times {spec}")
     program = Batched(trace, writer, 1, finals)

@@ -16,6 +16,8 @@ from experiments.conformance.torch_programs import Apply, Net, Sample, is_float,
 SAMPLES = 4  # in a minibatch
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.bfloat16, torch.int64, torch.bool)
 UNWRITTEN = ("empty", "resize_", "resize_as_", "new_empty")  # memory that nobody has written: only shapes agree
+# PyTorch's own gradients of its mean and deviation are wrong, says gradcheck.
+LEFT_OUT = ("native_group_norm",)
 MOST_ERRORS = 3
 _MOST_INPUTS, _MOST_ELEMENTS = 60, 300_000
 

@@ -62,7 +62,9 @@ def _group_norm(
     if samples == 1 and given.dim() > 2:  # whose points may be of any number
         each = (channels // groups,) if channels > groups else ()  # an axis of 1 may look like one of channels, last
         rows = given.reshape(1, groups, *each, *given.shape[2:])
-        normal, mean, deviation = torch.native_batch_norm(rows, None, None, None, None, True, 0.0, eps)
+        normal, _, _ = torch.native_batch_norm(rows, None, None, None, None, True, 0.0, eps)
+        variance, mean = torch.var_mean(given.reshape(groups, -1), 1, correction=0)
+        deviation = (variance + eps).rsqrt()
     else:
         rows = given.reshape(samples * groups, channels // groups * size)
         normal, mean, deviation = torch.native_layer_norm(rows, [channels // groups * size], None, None, eps)
@@ -70,7 +72,8 @@ def _group_norm(
     across = (channels, *(1,) * (given.dim() - 2))
     if weight is not None:
         found = found * weight.reshape(across)
-    return found if bias is None else found + bias.reshape(across), mean, deviation
+    statistics = mean.reshape(samples, groups), deviation.reshape(samples, groups)
+    return (found if bias is None else found + bias.reshape(across), *statistics)
 
 
 def _unfold(given: Any, dimension: int, size: int, step: int) -> Any:
@@ -83,11 +86,26 @@ def _unfold(given: Any, dimension: int, size: int, step: int) -> Any:
     return torch.stack([given.narrow(dim, k, size).movedim(dim, -1) for k in range(0, last + 1, step)], dim)
 
 
+def _safe_softmax(given: Any, dim: int, dtype: Any = None) -> Any:
+    nothing = (given == -float("inf")).all(dim, keepdim=True)  # whose softmax, and gradient, would be NaN
+    return torch.softmax(given.masked_fill(nothing, 0.0), dim, dtype=dtype).masked_fill(nothing, 0.0)
+
+
+def _grid_sampler(given: Any, grid: Any, mode: int, *rest: Any) -> Any:
+    from torch._decomp import decomposition_table
+
+    whole = torch.ops.aten.grid_sampler_2d.default
+    nearest = mode == 1  # in which parts leave the grid without a gradient, and the operator gives it zeros
+    return NotImplemented if nearest else decomposition_table[whole](given, grid, mode, *rest)
+
+
 _SAME: dict[Any, Any] = {
     torch.ops.aten.unfold.default: _unfold,
     torch.ops.aten._thnn_fused_lstm_cell.default: _lstm_cell,
     torch.ops.aten._thnn_fused_gru_cell.default: _gru_cell,
     torch.ops.aten.native_group_norm.default: _group_norm,
+    torch.ops.aten.grid_sampler_2d.default: _grid_sampler,
+    torch.ops.aten._safe_softmax.default: _safe_softmax,
 }
 """Functions that do the same as an operator by others, where PyTorch has none, or one that looks at memory.
 
@@ -101,8 +119,15 @@ _HIDDEN_VIEWS = {torch.ops.aten._unsafe_view.default}
 COPIED = {torch.ops.aten.unfold.default}
 """Operators that give a view, by functions that give a copy."""
 
-_APART = {torch.ops.aten.multilabel_margin_loss_forward.default}
-"""Operators that PyTorch takes apart into others that differ: this one counts what comes after the first -1."""
+_APART = {
+    torch.ops.aten.multilabel_margin_loss_forward.default,  # which count what comes after the first -1
+    torch.ops.aten.index_fill.int_Tensor,  # whose value gets the gradients of all that is not filled
+    torch.ops.aten.fill.Scalar,  # which give None instead of zeros
+    torch.ops.aten.fill.Tensor,
+    torch.ops.aten._native_batch_norm_legit.default,  # which go backward through the statistics, too
+    torch.ops.aten._native_batch_norm_legit.no_stats,
+}
+"""Operators that PyTorch takes apart into others that differ."""
 
 
 WITHOUT_DERIVATIVE = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default: "attn_mask"}

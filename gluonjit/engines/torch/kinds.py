@@ -327,6 +327,8 @@ def _placed(recorder: Tracer, item: Any, places: list[int], operands: int) -> An
         if place not in places:
             places.append(place)
         return places.index(place)
+    if isinstance(item, torch.Size):
+        return Constant(torch.Size(map(plain, item)))
     if isinstance(item, PLAIN):
         return Constant(plain(item))
     raise UnknownResult(f"a {type(item).__name__}, which is neither a tensor nor a plain constant")

@@ -224,7 +224,10 @@ def _writer(func: Any, path: tuple[ViewCall, ...], by_out: bool, quiet: bool, ta
                 tried = dummy(like, taped)
             write(tried, *given)
         base.outside = False
+        before = base.writes
         write(base, args, kwargs)
+        if by_out and base.writes == before:  # some give subclasses another tensor, and leave `out` as it was
+            raise NeedsValue
         return base
 
     return run

@@ -1,0 +1,142 @@
+"""Programs that differed from eager execution when PyTorch's own operators were compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import gluonjit
+
+GRANULARITIES = pytest.mark.parametrize("granularity", ["op", "cell"])
+
+
+class Program(nn.Module):
+    """A function of a sample's tensor, which waits."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.one = nn.Parameter(torch.ones(()))
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x * self.one)
+
+
+def outcome(function: Callable[[Any], Any], granularity: str | None, train: bool, *shape: int) -> list[Any]:
+    """Results, gradients of inputs and of the weight for three samples; eagerly without a granularity."""
+    net = Program(function)
+    if granularity is not None:
+        gluonjit.hybridize(net, dynamic_batch=True, granularity=granularity)
+    torch.manual_seed(0)
+    inputs = [torch.rand(shape).requires_grad_(train) for _ in range(3)]
+    with torch.set_grad_enabled(train):
+        results = [net(x) for x in inputs]
+        results = [result if isinstance(result, tuple) else (result,) for result in results]
+        if train:
+            weighted = [each.flatten() for result in results for each in result]
+            sum((each * torch.linspace(0.5, 1.5, each.numel())).sum() for each in weighted).backward()
+    read = [each.detach().numpy().copy() if isinstance(each, torch.Tensor) else each for r in results for each in r]
+    return read + [None if x.grad is None else x.grad.numpy() for x in (*inputs, net.one)]
+
+
+def check(function: Callable[[Any], Any], granularity: str, *shape: int, train: bool = True) -> None:
+    wanted = outcome(function, None, train, *shape)
+    got = outcome(function, granularity, train, *shape)
+    assert len(got) == len(wanted)
+    for a, b in zip(got, wanted):
+        assert type(a) is type(b), (a, b)
+        if b is not None and not isinstance(b, (int, torch.Size)):
+            assert a.shape == b.shape and a.dtype == b.dtype
+            torch.testing.assert_close(torch.from_numpy(a), torch.from_numpy(b), rtol=1e-4, atol=1e-5, equal_nan=True)
+        else:
+            assert a == b
+
+
+def filled_by_tensor(x: Any) -> Any:
+    return torch.index_fill(x, 0, torch.tensor([0, 2]), x[1].mean())
+
+
+def masked_softmax(x: Any) -> Any:
+    hidden = torch.zeros(3, 4).index_fill(0, torch.tensor([1]), -float("inf"))
+    return torch.ops.aten._safe_softmax(x + hidden, -1)
+
+
+def legit_norm(x: Any) -> Any:
+    return torch._native_batch_norm_legit(x, None, None, True, 0.1, 1e-5)
+
+
+DIFFERED = {
+    "index_fill by a tensor": (filled_by_tensor, (3, 4)),
+    "index_fill by a number": (lambda x: torch.index_fill(x, 1, torch.tensor([0]), 2.0) * x, (3, 4)),
+    "fill": (lambda x: torch.fill(x, 2.0), (3, 4)),
+    "fill by a tensor": (lambda x: torch.fill(x, x.sum()), (3, 4)),
+    "fill, then used": (lambda x: torch.fill(x, 2.0).exp() + x.sum() * 0, (3, 4)),
+    "_safe_softmax of rows without finite numbers": (masked_softmax, (3, 4)),
+    "_native_batch_norm_legit": (legit_norm, (4, 3)),
+    "statistics of groups": (lambda x: tuple(torch.native_group_norm(x, None, None, 2, 6, 3, 2, 0.5))[:1], (2, 6, 3)),
+    "nearest points of a grid": (
+        lambda x: F.grid_sample(x, x[:, :1].permute(0, 2, 3, 1).repeat(1, 1, 1, 2), "nearest", align_corners=True),
+        (1, 2, 4, 4),
+    ),
+    "points between those of a grid": (
+        lambda x: F.grid_sample(x, x[:, :1].permute(0, 2, 3, 1).repeat(1, 1, 1, 2), align_corners=True),
+        (1, 2, 4, 4),
+    ),
+}
+
+
+@GRANULARITIES
+@pytest.mark.parametrize("name", DIFFERED)
+def test_values_and_gradients(name: str, granularity: str) -> None:
+    function, shape = DIFFERED[name]
+    check(function, granularity, *shape)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.linalg.matrix_rank,
+        lambda x, **out: torch.linalg.matrix_rank(x, hermitian=True, **out),
+        lambda x, **out: torch.linalg.matrix_rank(x, atol=torch.tensor(0.1), **out),
+        lambda x, **out: torch.linalg.pinv(x, rtol=x.mean(), **out),
+        lambda x, **out: torch.kron(x, x, **out),
+        lambda x, **out: torch.count_nonzero(x, 0) if not out else out["out"].copy_(torch.count_nonzero(x, 0)),
+    ],
+)
+def test_out_is_written_by_functions_that_give_subclasses_another_tensor(function: Callable[..., Any]) -> None:
+    def run(x: Any) -> Any:
+        out = torch.full_like(function(x), 1)
+        function(x, out=out)
+        return out
+
+    check(run, "op", 3, 3, train=False)
+
+
+def test_a_refused_trace_leaves_the_dispatcher_as_it_was() -> None:
+    """PyTorch asks a stand-in for its repr within an operator, and would keep gradients switched off for ever."""
+
+    def run(x: Any) -> Any:
+        out = torch.full_like(x, 1)
+        torch.linalg.pinv(x, rtol=x.mean(), out=out)
+        return out
+
+    check(run, "op", 3, 3, train=False)
+    assert (torch.ones(3) * nn.Parameter(torch.ones(()))).requires_grad
+    check(torch.tanh, "op", 3)
+
+
+def test_shapes_that_a_cell_returns_are_of_numbers() -> None:
+    class Shapes(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.broadcast_shapes(x.shape, (2, 1, 1)), x.shape, x * 2
+
+    net = Shapes()
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="cell")
+    for joined, shape, _ in [net(torch.rand(3, 4)) for _ in range(2)]:
+        assert joined == (2, 3, 4) and shape == (3, 4)
+        assert {type(size) for size in (*joined, *shape)} == {int}

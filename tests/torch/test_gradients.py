@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Callable
 
 import pytest
@@ -396,3 +397,45 @@ def test_a_tensor_that_is_made_like_a_result_is_a_leaf_where_that_is_asked_for(m
         return [(made.grad, made.is_leaf) for _, made in pairs], plain.requires_grad, gradients(net)
 
     assert_alike(run, Layers)
+
+
+REFUSED: dict[str, Any] = {
+    "floor_divide": lambda h: h // 0.7,
+    "floor_divide by a tensor": lambda h: torch.ones(4) // (h + 1),
+    "floor_divide_": lambda h: (h * 2).floor_divide_(3),
+    "acosh_": lambda h: (h.abs() + 2).acosh_(),
+    "igamma": lambda h: torch.igamma(h.abs() + 1, torch.ones(4)),
+    "heaviside": lambda h: torch.heaviside(h, h),
+}
+
+
+@pytest.mark.parametrize("granularity", ["op", "cell"])
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("learns", [True, False])
+def test_what_pytorch_does_not_differentiate(name: str, granularity: str, learns: bool) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            h = self.layer(x)
+            return REFUSED[name](h if learns else h.detach()) * h
+
+    def run(net: Any) -> Any:
+        total = sum(net(torch.linspace(0.1, 1.0, 4) * k).sum() for k in range(1, 4))
+        try:
+            total.backward()
+        except (RuntimeError, NotImplementedError) as error:
+            return type(error), str(error)
+        return [total.detach() * 1, *[weight.grad for weight in net.parameters()]]
+
+    net = Net()
+    wanted = run(copy.deepcopy(net))
+    found = run(gluonjit.hybridize(net, dynamic_batch=True, granularity=granularity))
+    assert (wanted[0] in (RuntimeError, NotImplementedError)) == learns
+    if learns:
+        assert found[0] is wanted[0] and "derivative" in found[1]
+    else:
+        for one, other in zip(found, wanted):
+            torch.testing.assert_close(one, other)

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from gluonjit.engines.torch.hooked import above, run_backward
 from gluonjit.engines.torch.rules.table import RANDOM, rule_of
+from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.program.trace import NeedsValue
 
 DETACH = "detach.default"
@@ -132,6 +134,28 @@ _APART = {
 
 WITHOUT_DERIVATIVE = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default: "attn_mask"}
 """Operators that have no derivative by an argument, by which others have one that they are taken apart into."""
+
+
+_LACKING: dict[tuple[Any, ...], bool] = {}
+
+
+def lacks_derivative(func: Any, named: dict[str, Any], name: str) -> bool:
+    """True if PyTorch refuses to go backward to an argument of an operator; tensors are any of its shapes."""
+    key = func, name, *named
+    found = _LACKING.get(key)
+    if found is None:
+        leaf = torch.ones_like(named[name], requires_grad=True)
+        try:
+            with above(), torch.inference_mode(False), torch.enable_grad():
+                given = leaf.view_as(leaf).clone() if func._schema.is_mutable else leaf
+                result = func(**{**named, name: given})
+                listed = [item for item in items_of(result, torch.Tensor) if item.requires_grad][:1]
+                run_backward(tuple(listed), tuple(map(torch.ones_like, listed)), False, False, (leaf,), True, False)
+            found = False
+        except (RuntimeError, TypeError, ValueError) as error:  # most say that there are no such sizes, or kernels
+            found = "derivative" in str(error) and "not implemented" in str(error)
+        _LACKING[key] = found
+    return found
 
 
 @cache

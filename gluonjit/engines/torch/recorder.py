@@ -17,6 +17,7 @@ from gluonjit.engines.torch.aten import (
     WITHOUT_HISTORY,
     functional,
     keeps_statistics,
+    lacks_derivative,
     operator_of,
     split_arguments,
     without_rule,
@@ -31,7 +32,7 @@ from gluonjit.engines.torch.traced_numbers import KnownNumbers
 from gluonjit.engines.torch.traced_tensors import TraceTensor
 from gluonjit.engines.torch.traced_writes import Writes
 from gluonjit.hybrid.capture.guards.interrupts import watch
-from gluonjit.hybrid.capture.structure import items_of
+from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue, Operand, TraceBuilder, TraceOp
 
@@ -83,6 +84,7 @@ class Tracer(KnownNumbers, Writes):
                 return self._reshape(func, functional(func), named, written, args, kwargs)
             if written.writes >= _FEW and self._write_known(func, named, written):
                 return written
+            self._look_for_derivative(func, named)
             begin, position = len(self.trace.ops), written.position
             found = self._write(written, self._new_numbers(func, named, written))
             if self.learns:
@@ -138,6 +140,8 @@ class Tracer(KnownNumbers, Writes):
         bare = named.get(WITHOUT_DERIVATIVE.get(func, ""))
         other = without_rule(func, bare is not None and self.learns_at(self._position(bare)) is not False)
         if other is not None:
+            if other != func.decompose:  # whose parts are what PyTorch itself differentiates
+                self._look_for_derivative(func, named)
             by_position, by_name = split_arguments(func, named)
             with without_autocast(), self:
                 apart = other(*by_position, **by_name)
@@ -173,6 +177,20 @@ class Tracer(KnownNumbers, Writes):
         if known.views:
             self._note_views(func, named, results, isinstance(found, (list, tuple)))
         return type(found)(results) if isinstance(found, (list, tuple)) else results[0]
+
+    def _look_for_derivative(self, func: Any, named: dict[str, Any]) -> None:
+        """Refuses an operator that others stand for, where PyTorch does not go backward through it, and they would."""
+        if not self.learns or operator_of(func).random:
+            return
+
+        def stand_in(value: Any) -> Any:
+            return self._shapes[self._position(value)] if isinstance(value, torch.Tensor) else value
+
+        given = map_structure(named, stand_in)
+        for name, value in given.items():
+            if isinstance(value, torch.Tensor) and value.is_floating_point() and lacks_derivative(func, given, name):
+                if self.learns_at(self._position(named[name])) is not False:
+                    raise NeedsValue
 
     def _goes_by_sizes(self) -> bool:
         """Tells whether the program may go by sizes, or by the lengths of lists: others then repeat more or less."""

@@ -19,7 +19,7 @@ from experiments.conformance.rule_cases import CASES, Case
 
 SAMPLES = 4  # in a minibatch
 UNCHECKED = ("Reshape", "reshape", "reshape_like", "_np_reshape", "_npx_reshape", "_npx_reshape_like")  # of other sizes
-STATISTICS = {"BatchNorm": (3, 4)}  # running ones, which nobody learns
+STATISTICS = {"BatchNorm": (3, 4), "_contrib_BatchNormWithReLU": (3, 4)}  # running ones, which nobody learns
 
 
 @cache
@@ -99,7 +99,7 @@ def _programs(test: Case, other: Case, label: str, thorough: bool) -> Iterator[P
     label = f"{label} {str(test)[:90]}"
     function, samples = function_of(test), drawn(test, SAMPLES)
     shared = tuple(k for k, arg in enumerate(test.args) if arg.shared)
-    numbers = tuple(k for k, arg in enumerate(test.args) if arg.whole)
+    numbers = tuple(k for k, arg in enumerate(test.args) if arg.whole or not arg.grad)
     unlearned = STATISTICS.get(test.op, ())
     learning = tuple(k for k, arg in enumerate(test.args) if arg.differentiable and k not in unlearned)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -166,6 +167,8 @@ def run(minibatch: Minibatch, mode: Mode | None, seed: int, nudged: bool) -> Out
 
 def _spoil_memory() -> None:
     """Leave NaN where the next arrays will be: what nobody writes must not be right by chance."""
+    with contextlib.suppress(Exception):  # errors of the minibatch before, which nobody has read
+        mx.nd.waitall()
     spoiled = [mx.nd.full((size,), np.nan) for size in _SIZES for _ in range(3)]
     mx.nd.waitall()
     del spoiled
@@ -201,7 +204,7 @@ def _learn(net: Any, minibatch: Minibatch, samples: list[list[Any]], got: Outcom
     for array in learning.values():
         array.attach_grad(grad_req=request)
         if request == "add":
-            array.grad[...] = before
+            array.grad[()] = before
     sums = {key: np.full(array.shape, before, array.dtype) for key, array in learning.items()}
     one, scale = net.one.data(), np.zeros(1, "float32")
     for group in [[sample] for sample in samples] if one_by_one else [samples]:
@@ -212,12 +215,13 @@ def _learn(net: Any, minibatch: Minibatch, samples: list[list[Any]], got: Outcom
         got.phase = "backward"
         if losses:
             autograd.backward(losses, train_mode=minibatch.train_mode)
+            scale = scale + one.grad.asnumpy()
         got.phase = "reading"
         got.parts["value"] += [leaf(x) for result in results for x in result]
-        scale = scale + one.grad.asnumpy()
         for key in {id(sample[k]) for sample in group for k in minibatch.learning} if one_by_one and losses else ():
             sums[key] = sums[key] + learning[key].grad.asnumpy()
-    gradients = [Leaf(str(x.dtype), sums[key] if one_by_one else x.grad.asnumpy()) for key, x in learning.items()]
+    numbers = {key: np.asarray(sums[key] if one_by_one else x.grad.asnumpy()) for key, x in learning.items()}
+    gradients = [Leaf(str(array.dtype), array) for array in numbers.values()]
     noise = 1e-5 * sum(float(np.abs(each.value).sum()) for each in gradients)
     got.parts["gradient"] = [*gradients]
     got.parts["weight"] = [Leaf("float32", scale, noise=noise if np.isfinite(noise) else 0.0)]

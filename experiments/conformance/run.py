@@ -42,7 +42,7 @@ class Worker:
     """One process that compares, and the name and case it is at."""
 
     def __init__(self, setting: Setting) -> None:
-        self.setting, self.names, self.late = setting, 0, False
+        self.setting, self.names, self.late, self.differed = setting, 0, False, False
         numbers = (setting.samples, setting.seconds, setting.gigabytes)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "experiments.conformance.worker", setting.module, *map(str, numbers)],
@@ -66,7 +66,9 @@ class Worker:
             for line in stdout:
                 message = json.loads(line)
                 if "record" in message:
-                    return Record.from_json(message["record"])
+                    record = Record.from_json(message["record"])
+                    self.differed = bool(record.findings)
+                    return record
                 case = message["at"]
         finally:
             timer.cancel()
@@ -93,8 +95,8 @@ class Worker:
 
     @property
     def spent(self) -> bool:
-        """True if another process goes on."""
-        return self.names >= NAMES_A_PROCESS or self.process.poll() is not None
+        """True if another process goes on, also after a difference: it may have spoiled what follows."""
+        return self.names >= NAMES_A_PROCESS or self.differed or self.process.poll() is not None
 
 
 def compare_all(names: Sequence[str], setting: Setting, jobs: int) -> Iterator[Record]:

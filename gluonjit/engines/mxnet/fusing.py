@@ -21,7 +21,7 @@ def fused_program(graph: mx.sym.Symbol, kind: Kind, shapes: Sequence[tuple[int, 
     Operands are the roles of the kind's groups, one group after the other.
     """
     reading = _Reading(kind, shapes)
-    loaded = json.loads(graph.tojson())
+    loaded = json.loads(graph.tojson(remove_amp_cast=False))
     values: list[list[Anything]] = []
     for node in loaded["nodes"]:
         inputs = [values[number][output] for number, output, *_ in node["inputs"]]

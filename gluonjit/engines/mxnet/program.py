@@ -103,7 +103,7 @@ class Batched(Program):
         self.used = [position in self._order for position in range(len(names))]
         self._straight = self._order == list(range(len(names)))
         self.graph = graph
-        text = graph.tojson()
+        text = graph.tojson(remove_amp_cast=False)
         self.operators = text.count('"op": ') - text.count('"op": "null"')
         self._ops = Sized(graph)
 

@@ -36,6 +36,9 @@ from gluonjit.rows.running import row_flags
 from gluonjit.rows.stretches import StepStretch
 from gluonjit.rows.ways import Learning
 
+_ONCE = frozenset("_linalg_det _linalg_slogdet _npi_det _npi_slogdet SpatialTransformer".split())
+"""Operators whose backward pass overwrites what their forward pass has saved: a second one is wrong."""
+
 
 class RecordedStep(NamedTuple):
     """A step that was recorded, whether gradients go through it, and its results."""
@@ -209,11 +212,11 @@ class Tape(History):
             self._steps.append(stretch)
 
     def ran(self) -> Iterator[tuple[int, str]]:
-        """Lists the steps that were recorded, each with the way in which it ran."""
+        """Lists the steps that were recorded and can go backward twice, each with the way in which it ran."""
         for ran in self._steps:
             if isinstance(ran, StepStretch):
                 yield from [(number, ROWS) for number in ran.steps]
-            elif ran.learns:
+            elif ran.learns and _ONCE.isdisjoint(op.name for op in self.plan.steps[ran.number].kind.call.ops):
                 yield ran.number, GRAPH
 
     def learned_at(self, arena: int, rows: Sequence[int]) -> bool:

@@ -45,12 +45,13 @@ BENCH ?= $(if $(wildcard $(GLUONJIT_DATA)/sick/.),treelstm-sick,treelstm-builtin
 # One thread on one core: what is measured is then the program and not its neighbours.
 ONE_CORE := OMP_NUM_THREADS=1 $(shell command -v taskset >/dev/null && taskset -c 0 true 2>/dev/null && echo taskset -c 0)
 
-.PHONY: help setup test lint types imports unit sanitize experiment tradeoff bench bench-gpu clean
+.PHONY: help setup test lint types imports unit sanitize experiment tradeoff bench bench-gpu coverage clean
 
 help:
 	@echo 'make setup        .venv with everything that tests and experiments need'
 	@echo 'make test         lint, types, import order, tests'
 	@echo 'make sanitize     the parts in C built with address and undefined-behaviour sanitizers, and the tests that run them'
+	@echo 'make coverage     which branches of gluonjit/ the tests take: results/coverage/index.html'
 	@echo 'make experiment   a short training run and the throughput of every mode, on a generated corpus'
 	@echo 'make tradeoff     what finer and coarser granularity costs and gains, on a generated corpus'
 	@echo 'make bench        throughput beside DyNet and PyTorch, on SICK where it is, else on a generated corpus'
@@ -133,6 +134,20 @@ sanitize: setup
 		ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:halt_on_error=1:allocator_may_return_null=1 \
 		UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
 		"$$python" -m pytest -q -p no:cacheprovider -W ignore -k 'not ($(SANITIZE_LEFT_OUT))' $(SANITIZE_TESTS)
+
+# Branches of the Python that the tests take; the compiled parts run interpreted, so that they count. Part of it:
+# make coverage COVERAGE_TESTS=tests/core/test_public.py
+COVERAGE_TESTS ?= tests
+
+coverage: setup
+	@mkdir -p results
+	rm -f results/.coverage*
+	python=$$(cd $(BIN) && pwd)/python
+	GLUONJIT_PURE=1 OMP_NUM_THREADS=1 "$$python" -m coverage run -m pytest \
+		-n auto --maxprocesses 4 --dist loadfile -q -W ignore $(COVERAGE_TESTS) $(PYTEST_ARGS)
+	"$$python" -m coverage combine -q
+	"$$python" -m coverage html -q
+	"$$python" -m coverage report
 
 experiment: setup
 	@mkdir -p results

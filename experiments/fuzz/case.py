@@ -158,7 +158,7 @@ class _Draw:
         if self.chance(0.4):
             options.append(("sharing", False))
         if self.chance(0.5):
-            options.append(("granularity", self.one(["cell", "op", "op", "graph"])))
+            options.append(("granularity", self.one(["cell", "op", "op"])))
         if self.chance(0.1):
             options.append(("max_nodes", self.one([1, 2, 7, 30])))
         if self.chance(0.05):

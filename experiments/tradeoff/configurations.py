@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import gluonjit
 
-GRANULARITIES = ("op", "cell", "graph")
+GRANULARITIES = ("op", "cell")
 SCHEDULERS = gluonjit.Options.SCHEDULERS
 MOST_NODES = 10_000_000  # so that every minibatch is one flush
 

@@ -58,15 +58,11 @@ class Engine(Protocol):
 
 
 class Run(NamedTuple):
-    """One minibatch: seconds in all, of capture and of analysis, and what the library reports of it.
-
-    units: what was scheduled: nodes, or samples where those of one structure run as one.
-    """
+    """One minibatch: seconds in all, of capture and of analysis, and what the library reports of it."""
 
     seconds: float
     capture: float
     analysis: float
-    units: int
     nodes: int
     launches: int
     predicted_ms: float | None
@@ -158,7 +154,6 @@ class Measurement:
             times.end - times.begin,
             times.captured - times.begin,
             report.ms["analysis"] / 1e3,
-            getattr(report, "units", report.nodes),
             report.nodes,
             report.launches,
             predicted_ms(report, training),

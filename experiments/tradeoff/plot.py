@@ -18,7 +18,7 @@ from experiments.bench.files import save_figure
 from experiments.tradeoff.configurations import SCHEDULERS
 from experiments.tradeoff.summary import Row, crossings, fastest
 
-COLOURS = {"op": "#c0392b", "cell": "#2f6fb0", "graph": "#2e8b57", "auto": "#222222"}
+COLOURS = {"op": "#c0392b", "cell": "#2f6fb0", "auto": "#222222"}
 MARKERS = {"auto": "*", **dict(zip(SCHEDULERS, cycle("os^Dvph")))}
 GREY = "#777777"
 GOOD = 0.15  # predictions are meant to be no further off
@@ -53,7 +53,7 @@ def _nodes(panel: Any, rows: list[Row]) -> None:
     for row in chosen:
         colour = COLOURS[row["granularity"]]
         panel.plot(
-            row["units"],
+            row["nodes"],
             row["launches"],
             MARKERS[row["scheduler"]],
             color=colour,
@@ -65,14 +65,14 @@ def _nodes(panel: Any, rows: list[Row]) -> None:
         if row["scheduler"] == "depth" and row["sharing"] is False:
             panel.annotate(
                 str(row["batch_size"]),
-                (row["units"], row["launches"]),
+                (row["nodes"], row["launches"]),
                 xytext=(7, -9),
                 textcoords="offset points",
                 fontsize=7,
                 color=COLOURS[row["granularity"]],
             )
     panel.set(xscale="log", yscale="log", ylabel="launches that run them")
-    panel.set_xlabel("nodes to schedule in a minibatch (graph: samples)")
+    panel.set_xlabel("nodes to schedule in a minibatch")
     panel.set_title("What is scheduled and what is run (small figures: batch size)", fontsize=10)
     handles = [
         Line2D([], [], color=COLOURS[name], marker="o", linestyle="", label=name) for name in _granularities(chosen)

@@ -22,7 +22,6 @@ def row_of(workload: str, timing: Timing) -> Row:
         **timing.configuration._asdict(),
         "batch_size": timing.batch_size,
         "phase": timing.phase,
-        "units": median(run.units for run in runs),
         "nodes": median(run.nodes for run in runs),
         "launches": median(run.launches for run in runs),
         "capture_ms": 1e3 * median(run.capture for run in runs),

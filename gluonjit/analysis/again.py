@@ -16,7 +16,6 @@ from gluonjit.analysis import flat
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.forms import form_of
 from gluonjit.analysis.plan import LeafChunk, Live, LookupChunk, Place, Plan
-from gluonjit.analysis.splitting import Sharing
 from gluonjit.graph.graph import Graph
 from gluonjit.graph.kinds import Kind
 from gluonjit.graph.reading import likeness
@@ -145,11 +144,8 @@ def copied_laid(laid: flat.Laid, records: Any) -> flat.Laid:
     return found
 
 
-def structure_of(graph: Graph, given: list[Record], sharing: Sharing) -> tuple[Any, ...] | None:
-    """Returns the key of graphs that share a plan, if samples are none of its business: see `samples_of`.
-
-    None for a graph that is too large or cannot be read.
-    """
+def structure_of(graph: Graph, given: list[Record], sharing: bool) -> tuple[Any, ...] | None:
+    """Returns the key of graphs that share a plan; None for a graph that is too large or cannot be read."""
     if graph.rows > MOST_ROWS:
         return None
     nodes = likeness(given, MOST_NODES)
@@ -159,11 +155,6 @@ def structure_of(graph: Graph, given: list[Record], sharing: Sharing) -> tuple[A
     specs = graph.lookup_specs
     lookups = [(specs[table], tuple(entries.values())) for table, entries in graph.lookups.items()]
     return sharing, graph.rows, nodes, tuple(leaves), tuple(lookups)
-
-
-def samples_of(graph: Graph) -> tuple[tuple[int, bool], ...]:
-    """Returns where samples begin and end, as far as plans by samples share it."""
-    return tuple([(row, sample is None) for row, sample in graph.marks])
 
 
 def kept_plan(structure: Hashable) -> KeptPlan | None:

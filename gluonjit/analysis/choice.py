@@ -20,8 +20,8 @@ from gluonjit.analysis.plan import Part, Plan, Step, launches
 from gluonjit.analysis.ways import Capture, Choice, Estimate, Setting
 from gluonjit.graph.recorder import Record
 
-PlanBy = Callable[[str, str], Plan]
-"""Makes a plan of what was captured, by a scheduler and with a granularity."""
+PlanBy = Callable[[str], Plan]
+"""Makes a plan of what was captured, by a scheduler."""
 DEFAULT_SCHEDULER = "depth"
 _SAME = 0.02  # a way has to be better by this fraction: the model is not more exact
 _FLUSHES, _SAMPLES = 3, 24  # a way is tried in this many flushes, of this many samples in all
@@ -29,7 +29,6 @@ _DRIFT = 1.5  # a study begins anew where nodes a sample have changed by this fa
 _MEMORY = 64  # samples, after which a running mean has forgotten half
 _FAR = 1.3  # a way that seems worse by this factor is not captured to see more exactly
 _LOSES = 2.0  # nor is a schedule that seems worse by this one made again
-_MORE = 4.0  # times the launches of the best way: samples that run as one are not priced beyond that
 
 
 @dataclass(frozen=True)
@@ -184,7 +183,7 @@ class Study:
         for scheduler in sorted(self.allowed.schedulers, key=lambda name: name != first):
             self._add(Setting(*capture, scheduler), plan_by, seen, spare)
             if scheduler == first:
-                spare = _spare(plan_by(first, capture.granularity))
+                spare = _spare(plan_by(first))
                 if not spare:
                     break
         if not self._seen_enough(capture):
@@ -194,8 +193,6 @@ class Study:
             self._todo = [other for other in others if not self._cannot_pay(other, self._best, seen)]
         gone = capture.granularity if self._far_off(self._of(capture)) else None
         self._todo = [other for other in self._todo if other != capture and other.granularity != gone]
-        if capture == Capture("cell", False) and any(other.granularity == "graph" for other in self._todo):
-            self._examine_structures(plan_by, seen)
         self._choose()
 
     def _choose(self) -> None:
@@ -223,7 +220,7 @@ class Study:
             if max(costs, _SAME * one.costs.total / one.flushes) > _avoidable(one, seen, spare):
                 self.ruled_out[str(setting)] = "its analysis costs more than any schedule saves"
                 return
-        found = _estimate(setting, plan_by(setting.scheduler, setting.granularity), seen)
+        found = _estimate(setting, plan_by(setting.scheduler), seen)
         known = self.estimates.get(setting)
         self.estimates[setting] = found if known is None else known.plus(found)
 
@@ -236,19 +233,6 @@ class Study:
         if seconds > best[0].costs.total / best[0].flushes:
             del self.estimates[setting]
             self.ruled_out[str(setting)] = f"its analysis took {seconds * 1e3:.1f} ms, more than a minibatch by {first}"
-
-    def _examine_structures(self, plan_by: PlanBy, seen: Seen) -> None:
-        """Rule out granularity "graph" if graphs captured for other ways show that it is far off."""
-        setting, best = Setting("graph", False, self.allowed.first.scheduler), self._best
-        plan = plan_by(setting.scheduler, "graph")
-        needed = f"{_launches(plan)} launches"
-        if _launches(plan) <= _MORE * best.launches / best.flushes:
-            estimate = _estimate(setting, plan, seen)
-            needed += f", about {estimate.per_sample * 1e3:.2f} ms per sample"
-            if not self._far_off([estimate]):
-                return
-        self._todo = [other for other in self._todo or () if other.granularity != "graph"]
-        self.ruled_out["graph"] = needed
 
     def _cannot_pay(self, other: Capture, best: Estimate, seen: Seen) -> bool:
         """Tells whether a way to capture costs more than it could ever save."""
@@ -281,7 +265,7 @@ def _at_least(other: Capture, now: Capture, seen: Seen) -> float:
     if other.granularity == "op" != now.granularity:
         operators = sum(calls * record.kind.work.ops for record, (calls, _) in seen.counts.items())
         return operators * seen.model.capture("op") - seen.calls * seen.model.capture(now.granularity)
-    if now.sharing and (not other.sharing or other.granularity == "graph"):
+    if now.sharing and not other.sharing:
         more = [(record, calls, nodes) for record, (calls, nodes) in seen.counts.items() if calls > nodes]
         return sum(seen.work(record, calls) - seen.work(record, nodes) for record, calls, nodes in more)
     return 0.0

@@ -66,8 +66,6 @@ def lay_out(graph: Graph, captured: Captured, schedule: Schedule, dropped: int) 
         live=_live(captured, called),
         nodes=schedule.starts[-1],
         dropped=dropped,
-        units=schedule.units,
-        groups=schedule.groups,
         called=called,
         laid=laid,
         made=captured,

@@ -15,15 +15,10 @@ from gluonjit.compiled import filled, numbers
 
 
 class Schedule(NamedTuple):
-    """Nodes of `Captured` in the order in which they run: step k has those from `starts[k]` to `starts[k + 1]`.
-
-    units: nodes, or samples and nodes outside of any; groups: distinct groups among them.
-    """
+    """Nodes of `Captured` in the order in which they run: step k has those from `starts[k]` to `starts[k + 1]`."""
 
     order: Any
     starts: list[int]
-    units: int
-    groups: int
 
 
 class Nodes:
@@ -127,4 +122,4 @@ class Nodes:
         """The same, as they stand in each group."""
         starts = [0, *np.cumsum([len(group) for group in groups], dtype=np.int64).tolist()]
         order = self.captured_numbers[np.concatenate(groups)].tolist() if groups else ()
-        return Schedule(filled(order), starts, self.count, len(groups))
+        return Schedule(filled(order), starts)

@@ -89,8 +89,6 @@ class Common:
 class Plan:
     """The steps to run, in order, and the place of every row: row r is row `position[r]` of arena `arena[r]`.
 
-    units: what the schedule was made of: nodes, or with granularity "graph" samples, and nodes outside of any;
-    groups: how many of them it told apart: steps, or structures of samples, and steps of other nodes.
     called: the records of calls, by the numbers of `Step.numbers` and `Live`, and of what was made of them but for
     `products`, of which it has the nodes by name; laid: what the steps have in common.
     made: all nodes of the graph, with those that do not run, or what finds them.
@@ -107,8 +105,6 @@ class Plan:
     live: tuple[Live, ...]  # nodes that can still be read
     nodes: int
     dropped: int
-    units: int
-    groups: int
     called: Sequence[Record] = field(repr=False)
     laid: Laid = field(repr=False)
     made: Captured | Callable[[], Captured] | None = field(repr=False)

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gluonjit.analysis.again import keep, kept_plan, samples_of, structure_of
+from gluonjit.analysis.again import keep, kept_plan, structure_of
 from gluonjit.analysis.layout import lay_out
 from gluonjit.analysis.nodes import Nodes
 from gluonjit.analysis.plan import Plan
 from gluonjit.analysis.schedulers import SCHEDULERS
-from gluonjit.analysis.splitting import Sharing, captured_nodes
-from gluonjit.analysis.structures import by_structure
+from gluonjit.analysis.splitting import captured_nodes
 from gluonjit.analysis.sums import SumKind, fold_sums
 from gluonjit.graph.graph import Graph
 from gluonjit.graph.recorder import Record
 
 
-def make_plan(graph: Graph, sum_kind: SumKind, scheduler: str = "depth", granularity: str = "cell") -> Plan:
+def make_plan(graph: Graph, sum_kind: SumKind, scheduler: str = "depth") -> Plan:
     """Returns the plan of everything captured in `graph`. `sum_kind(spec, n)` returns the kind that sums n arrays."""
-    return Planner(graph, sum_kind).plan(scheduler, granularity)
+    return Planner(graph, sum_kind).plan(scheduler)
 
 
 class Planner:
     """Makes plans of one captured graph; folding sums and finding dead nodes is done once for all of them.
 
-    sharing: how far equal products that are cut out of calls are one; see `gluonjit.analysis.splitting`.
+    sharing: whether equal products that are cut out of calls are one; see `gluonjit.analysis.splitting`.
     """
 
-    def __init__(self, graph: Graph, sum_kind: SumKind, sharing: Sharing = "batch") -> None:
+    def __init__(self, graph: Graph, sum_kind: SumKind, sharing: bool = True) -> None:
         self._graph, self._sum_kind, self._sharing = graph, sum_kind, sharing
         self._given = [record for record in graph.records.values() if len(record)]
         self._structure = structure_of(graph, self._given, sharing)
@@ -40,30 +39,23 @@ class Planner:
         """Returns the captured records, and those made of them, if any."""
         return () if self._nodes is None else self._nodes.captured.records
 
-    def plan(self, scheduler: str = "depth", granularity: str = "cell") -> Plan:
-        """Plans by one of `SCHEDULERS`; with granularity "graph" samples of one structure run as one, if they can."""
+    def plan(self, scheduler: str = "depth") -> Plan:
+        """Plans by one of `SCHEDULERS`."""
         if self._structure is None:
-            return self._plan(scheduler, granularity)
-        by_samples = granularity == "graph" or self._sharing == "sample"
-        samples = samples_of(self._graph) if by_samples else None
-        structure = scheduler, granularity == "graph", samples, *self._structure
+            return self._plan(scheduler)
+        structure = scheduler, *self._structure
         known = kept_plan(structure)
         if known is not None:
             return known.again(self._graph, self._given)
-        plan = self._plan(scheduler, granularity)
+        plan = self._plan(scheduler)
         if not self._folded:
             keep(structure, plan, self._graph, self._given)
         return plan
 
-    def _plan(self, scheduler: str, granularity: str) -> Plan:
+    def _plan(self, scheduler: str) -> Plan:
         if self._nodes is None:
             self._nodes = self._read()
-        found = None
-        if granularity == "graph":
-            found = by_structure(self._nodes, self._graph.marks, SCHEDULERS[scheduler])
-        if found is None:
-            found = SCHEDULERS[scheduler](self._nodes)
-        return lay_out(self._graph, self._nodes.captured, found, self._dropped)
+        return lay_out(self._graph, self._nodes.captured, SCHEDULERS[scheduler](self._nodes), self._dropped)
 
     def _read(self) -> Nodes:
         """The nodes to schedule."""

@@ -45,25 +45,21 @@ class Simulated:
 def simulated(
     trace: BatchTrace, schedulers: Sequence[str], model: CostModel, batch_sizes: Sequence[int] | None = None
 ) -> Iterator[Simulated]:
-    """A row for each granularity, batch size (None: the whole trace), sharing and scheduler.
+    """A row for each batch size (None: the whole trace), sharing and scheduler.
 
     Smaller batches are the first samples, larger ones repeat them. With sharing and without, if the trace was taken
-    without; samples of one structure run as one where nothing was shared. Raises TraceError for a batch size that
-    cannot be had from this trace.
+    without. Raises TraceError for a batch size that cannot be had from this trace.
     """
     known = len(trace.samples)
     for batch_size in batch_sizes or [0]:
         samples = [number % max(known, 1) for number in range(batch_size)] or None
         for sharing in (True,) if trace.sharing else (False, True):
-            # Whole samples run as one where nothing is shared.
-            for granularity in ("cell", "graph") if known and not (trace.fine or sharing) else (trace.granularity,):
-                for scheduler in schedulers:
-                    yield simulated_flush(trace, granularity, scheduler, model, samples, sharing)
+            for scheduler in schedulers:
+                yield simulated_flush(trace, scheduler, model, samples, sharing)
 
 
 def simulated_flush(
     trace: BatchTrace,
-    granularity: str,
     scheduler: str,
     model: CostModel,
     samples: Sequence[int] | None = None,
@@ -74,11 +70,11 @@ def simulated_flush(
     while len(times) < _REPEATS and sum(times) < _SECONDS:
         graph = restored(trace, samples, sharing)  # anew, as to plan it folds sums in it
         begin = perf_counter()
-        plan = make_plan(graph.graph, graph.sum_kind, scheduler, granularity)
+        plan = make_plan(graph.graph, graph.sum_kind, scheduler)
         times.append(perf_counter() - begin)
-    costs = model.predict(plan, graph.calls, scheduler, granularity, any(plan.recorded))
+    costs = model.predict(plan, graph.calls, scheduler, trace.granularity, any(plan.recorded))
     return Simulated(
-        granularity=granularity,
+        granularity=trace.granularity,
         scheduler=scheduler,
         sharing=trace.sharing or bool(sharing),
         batch_size=len(trace.samples if samples is None else samples),

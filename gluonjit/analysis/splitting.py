@@ -7,26 +7,24 @@ any depth of their calls. Capture does not know this: it is done for all calls a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from gluonjit.analysis import flat
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.forms import SplitCall, form_of
 from gluonjit.compiled import filled, room
 from gluonjit.graph.graph import Graph
-from gluonjit.graph.origins import Mark
 from gluonjit.graph.recorder import Record
-
-Sharing = Literal["batch", "sample", "none"]
-"""The equal products that are one: those of the whole batch, of one sample, or none."""
 
 _Calls = tuple[Any, ...]
 """The arguments of `flat.products` for the calls of one record."""
 
 
-def captured_nodes(graph: Graph, sharing: Sharing = "batch") -> Captured:
-    """Returns the nodes of a graph, with calls that run as several nodes replaced by these. `graph` is unchanged."""
+def captured_nodes(graph: Graph, sharing: bool = True) -> Captured:
+    """Returns the nodes of a graph, with calls that run as several nodes replaced by these. `graph` is unchanged.
+
+    sharing: whether equal products are one.
+    """
     captured = Captured([record for record in graph.records.values() if len(record)], graph.rows)
     splits = [(number, form.cut) for number, form in enumerate(captured.forms) if form.cut is not None]
     if not splits:
@@ -34,7 +32,7 @@ def captured_nodes(graph: Graph, sharing: Sharing = "batch") -> Captured:
     wanted: dict[Any, list[_Calls]] = {}
     for number, cut in splits:
         _cut(captured, number, cut, wanted)
-    _add_products(captured, wanted, sharing, graph.marks)
+    _add_products(captured, wanted, sharing)
     captured.untold = [*[number for number, _ in splits], *range(len(captured.given), len(captured.records))]
     return captured
 
@@ -53,12 +51,10 @@ def _cut(captured: Captured, number: int, cut: SplitCall, wanted: dict[Any, list
         wanted.setdefault((product.kind, record.mode), []).append(calls)
 
 
-def _add_products(captured: Captured, wanted: dict[Any, list[_Calls]], sharing: Sharing, marks: Sequence[Mark]) -> None:
+def _add_products(captured: Captured, wanted: dict[Any, list[_Calls]], sharing: bool) -> None:
     """Adds the records of products, and link the calls to theirs."""
-    starts = filled([row for row, _ in marks] if sharing == "sample" else ())
     known, stamps = room(captured.rows), room(captured.rows)
-    stamp = 0
-    for (kind, mode), calls in wanted.items():
+    for stamp, ((kind, mode), calls) in enumerate(wanted.items(), 1):
         record, form = Record(kind, mode, 0.0), form_of(kind)
         results = [row for output in kind.outputs for row in range(output.offset, output.offset + output.spec.rows)]
         count = flat.products(
@@ -68,8 +64,7 @@ def _add_products(captured: Captured, wanted: dict[Any, list[_Calls]], sharing: 
             captured.width,
             form.width,
             filled(results),
-            starts,
-            0 if sharing == "none" else stamp + 1,
+            stamp if sharing else 0,
             captured.kinds,
             captured.bases,
             captured.firsts,
@@ -78,6 +73,5 @@ def _add_products(captured: Captured, wanted: dict[Any, list[_Calls]], sharing: 
             stamps,
             record.origins,
         )
-        stamp += len(starts) + 1
         record.calls = count - captured.count
         captured.add(record, form, record.calls)

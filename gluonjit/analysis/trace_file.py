@@ -113,7 +113,7 @@ class _Writing:
     """The arrays of a file."""
 
     def __init__(self, graph: Graph, fine: bool, sharing: bool) -> None:
-        captured = captured_nodes(graph, "batch" if sharing else "none")
+        captured = captured_nodes(graph, sharing)
         self._texts: dict[str, int] = {}
         self._specs: dict[Spec, int] = {}
         self._families: dict[Any, int] = {}

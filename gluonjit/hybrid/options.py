@@ -27,10 +27,10 @@ class Options:
     """Options: how a region of a program is batched. "auto" leaves a choice to the cost model (see docs/costs.md).
 
     sharing: whether equal calls on equal operands run once: True, False or "auto".
-    granularity: "cell" captures a HybridBlock call as one node, "op" each operator in it; "graph" captures cells, and
-        runs samples of one structure as one; "batched" chooses among these, and "eager" captures nothing. "auto" times
-        the choice against "eager" and keeps the faster, unless another option names a way; in `batching()`, or if an
-        option names a way, it means "batched" (see docs/choice.md).
+    granularity: "cell" captures a HybridBlock call as one node, "op" each operator in it; "batched" chooses between
+        these, and "eager" captures nothing. "auto" times the choice against "eager" and keeps the faster, unless
+        another option names a way; in `batching()`, or if an option names a way, it means "batched" (see
+        docs/choice.md).
     expand: HybridBlocks, by name or by class name, that do not become nodes: the calls inside them are captured.
     scheduler: the order in which nodes run, and so which run together; one of `gluonjit.analysis.schedulers`, or
         "auto".
@@ -126,7 +126,10 @@ def _gone(name: str, value: Any) -> str:
 _GONE_SWITCHES = {"sums", "identities", "zeros", "activations", "splits"}
 
 
-_GONE: dict[str | tuple[str, str], str] = {"executor": "as every plan runs step by step: leave it out"}
+_GONE: dict[str | tuple[str, str], str] = {
+    "executor": "as every plan runs step by step: leave it out",
+    ("granularity", "graph"): 'as no program gained from it: type granularity="cell", or leave it out',
+}
 """Removed options, by name, and values of options, by both; with the reason, and what to type."""
 
 
@@ -187,7 +190,7 @@ _FLAG: _Rule = (lambda value: isinstance(value, bool), "must be True or False")
 _COUNT: _Rule = (_is_count, "must be an integer of at least 1")
 _RULES: dict[str, _Rule] = {
     "sharing": (lambda value: isinstance(value, bool) or value == AUTO, "must be True, False or 'auto'"),
-    "granularity": _one_of(AUTO, BATCHED, EAGER, "graph", "cell", "op"),
+    "granularity": _one_of(AUTO, BATCHED, EAGER, "cell", "op"),
     "expand": (_is_names, "must be a tuple of names of blocks, or of their classes"),
     "scheduler": _one_of(AUTO, *sorted(TABLE)),
     "flush_at": (

@@ -221,7 +221,6 @@ def main() -> None:
         "signs": operators(True),
         "signs, not recorded": operators(False),
         "signs, unshared": operators(True, sharing=False),
-        "signs, graphs": operators(True, granularity="graph"),
         "numpy signs": numpy_operators,
     }
     tell(programs, lambda array: array.asnumpy().tolist(), failing=failing())

@@ -28,6 +28,7 @@ class Gone:
 
 
 GONE: tuple[Gone, ...] = (
+    Gone("analysis/structures", ("by_structure _Capture _mixed",)),
     Gone(
         "engines/torch/replay",
         (

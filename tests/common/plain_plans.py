@@ -126,7 +126,7 @@ class Node(NamedTuple):
         return [row for rows in self.reads for row in rows]
 
 
-def plain_nodes(graph: Graph, kinds: Kinds, held: list[Value], sharing: str) -> list[Node]:
+def plain_nodes(graph: Graph, kinds: Kinds, held: list[Value], sharing: bool) -> list[Node]:
     """The nodes that run, by their first row: products apart, long chains of additions as sums, and what is needed."""
     read = {id(value) for value in held}
     calls = sorted(
@@ -146,10 +146,10 @@ def plain_nodes(graph: Graph, kinds: Kinds, held: list[Value], sharing: str) -> 
         ),
         key=lambda node: node.base,
     )
-    return _needed(_folded([node for call in _apart(graph, calls, sharing) for node in call], kinds))
+    return _needed(_folded([node for call in _apart(calls, sharing) for node in call], kinds))
 
 
-def _apart(graph: Graph, calls: list[Node], sharing: str) -> list[list[Node]]:
+def _apart(calls: list[Node], sharing: bool) -> list[list[Node]]:
     """Each call as the nodes that it runs as."""
     known: dict[Any, int] = {}
     found = []
@@ -160,9 +160,8 @@ def _apart(graph: Graph, calls: list[Node], sharing: str) -> list[list[Node]]:
             continue
         base, reads, nodes = call.base, [call.reads[of] for of in split.kept], []
         for argument, kind in split.products:
-            sample = sum(row <= base for row, _ in graph.marks)
-            key = {"batch": (), "sample": (sample,), "none": (base,)}[sharing]
-            made = known.setdefault((kind, call.mode, call.reads[argument], *key), base)
+            key = kind, call.mode, call.reads[argument], None if sharing else base
+            made = known.setdefault(key, base)
             if made == base:
                 nodes.append(Node(kind, call.mode, base, (call.reads[argument],), False))
             reads.append((made,))
@@ -265,5 +264,5 @@ def described(plan: Plan, bound: int) -> dict[str, Any]:
         ],
         "rows": (plan.arena.tolist(), plan.position.tolist()),
         "live": [(record.kind.name, record.mode, nodes.tolist()) for _, record, nodes in plan.live],
-        "numbers": (plan.nodes, plan.dropped, plan.units, plan.groups, bound),
+        "numbers": (plan.nodes, plan.dropped, bound),
     }

@@ -13,11 +13,8 @@ from gluonjit.analysis.costs.features import results
 from gluonjit.analysis.operands import rows_read
 from gluonjit.analysis.plan import Plan
 from gluonjit.analysis.planner import Planner
-from gluonjit.analysis.splitting import Sharing
-from gluonjit.graph import Graph, Kind, Output, Record, split_kind
-from tests.common.plain_plans import ROW, WIDE, Kinds, described, random_graph
-
-WAYS: list[tuple[Sharing, str]] = [("batch", "cell"), ("none", "cell"), ("sample", "cell"), ("none", "graph")]
+from gluonjit.graph import Graph
+from tests.common.plain_plans import described, random_graph
 
 
 @pytest.fixture(autouse=True)
@@ -49,9 +46,8 @@ def values(plan: Plan) -> list[int]:
 @pytest.mark.parametrize("seed", range(60))
 def test_a_plan_that_comes_again_is_the_plan_made_anew(seed: int) -> None:
     graph, kinds, held = random_graph(seed)
-    sharing, granularity = WAYS[seed % len(WAYS)]
     mark(graph, seed)
-    plans = [Planner(graph, kinds.sum_kind, sharing).plan("depth", granularity) for _ in range(4)]
+    plans = [Planner(graph, kinds.sum_kind, seed % 2 == 0).plan("depth") for _ in range(4)]
     small = graph.rows <= again.MOST_ROWS and graph.nodes <= again.MOST_NODES
     if not small:
         assert not again.plan_count()
@@ -63,29 +59,6 @@ def test_a_plan_that_comes_again_is_the_plan_made_anew(seed: int) -> None:
         assert described(plan, lower_bound(plan)) == described(plans[0], lower_bound(plans[0]))
         assert read(plan) == read(plans[0])
     assert held
-
-
-@pytest.mark.parametrize(("sharing", "granularity"), [("sample", "cell"), ("none", "graph")])
-def test_equal_calls_in_other_samples_have_a_plan_of_their_own(sharing: Sharing, granularity: str) -> None:
-    """Four calls, in a sample each or all in one; products of equal words are those of the sample, or of each call."""
-    product = Kind("product", (ROW,), (Output(WIDE, 0),), 1, None)
-    rest = Kind("rest", (ROW, WIDE), (Output(ROW, 0),), 1, None)
-    kind = split_kind((ROW, ROW), rest, (1,), ((0, product),))
-    found = {}
-    for each in (1, 4, 1, 4, 1, 4):
-        graph, record = Graph(), Record(kind, 0, 0.0)
-        graph.records["cell"] = record
-        word, state = (graph.add_leaf(name, None, ROW).base for name in ("word", "state"))
-        held = []
-        for call in range(4):
-            if call % each == 0:
-                graph.marks.append((graph.rows, 7 + call // each))  # of which number samples are is no matter
-            held += record.append(graph, (word, state), 1, None)
-        plan = Planner(graph, Kinds().sum_kind, sharing).plan("depth", granularity)
-        told = plan.nodes, plan.units, plan.groups, [step.count for step in plan.steps]
-        assert found.setdefault(each, told) == told
-    assert found[1] != found[4]
-    assert again.plan_count() == 2
 
 
 def mark(graph: Graph, seed: int) -> None:
@@ -100,7 +73,7 @@ def test_most_small_structures_are_kept_and_no_other_plan_is_taken() -> None:
     for seed in range(60):
         graph, kinds, _held = random_graph(seed)
         for _ in range(2):
-            Planner(graph, kinds.sum_kind, "batch").plan("depth", "cell")
+            Planner(graph, kinds.sum_kind).plan("depth")
         kept += bool(again.plan_count())
         again.clear_plans()
     assert kept >= 5
@@ -110,13 +83,13 @@ def test_a_graph_whose_values_are_read_otherwise_has_a_plan_of_its_own() -> None
     seed = next(n for n in range(60) if _kept(n))
     graph, kinds, held = random_graph(seed)
     for _ in range(2):
-        Planner(graph, kinds.sum_kind, "batch").plan("depth", "cell")
+        Planner(graph, kinds.sum_kind).plan("depth")
     known = again.plan_count()
-    before = Planner(graph, kinds.sum_kind, "batch").plan("depth", "cell")
+    before = Planner(graph, kinds.sum_kind).plan("depth")
     assert before.live
     del before
     held.clear()
-    plan = Planner(graph, kinds.sum_kind, "batch").plan("depth", "cell")
+    plan = Planner(graph, kinds.sum_kind).plan("depth")
     assert not plan.live
     assert again.plan_count() == known
 
@@ -124,7 +97,7 @@ def test_a_graph_whose_values_are_read_otherwise_has_a_plan_of_its_own() -> None
 def _kept(seed: int) -> bool:
     graph, kinds, held = random_graph(seed)
     for _ in range(2):
-        plan = Planner(graph, kinds.sum_kind, "batch").plan("depth", "cell")
+        plan = Planner(graph, kinds.sum_kind).plan("depth")
     found = bool(again.plan_count()) and bool(plan.live) and bool(held)
     again.clear_plans()
     return found

@@ -23,17 +23,16 @@ from gluonjit.graph import Graph, Kind, Output, Record
 
 FILES = ("rewriting", "ordering", "paths", "placing")
 BUILT = all(find_spec(f"gluonjit._{name}") is not None for name in FILES)
-SHARINGS = ("batch", "sample", "none")
 
 
-def planned(graph: Graph, kinds: Any, sharing: Any, scheduler: str = "depth", granularity: str = "cell") -> Plan:
-    return Planner(graph, kinds.sum_kind, sharing).plan(scheduler, granularity)
+def planned(graph: Graph, kinds: Any, sharing: bool, scheduler: str = "depth") -> Plan:
+    return Planner(graph, kinds.sum_kind, sharing).plan(scheduler)
 
 
 @pytest.mark.parametrize("seed", range(150))
 def test_the_plan_is_what_it_has_to_be(seed: int) -> None:
     graph, kinds, held = random_graph(seed)
-    sharing = SHARINGS[seed % 3]
+    sharing = seed % 3 != 0
     nodes = {node.base: node for node in plain_nodes(graph, kinds, held, sharing)}
     plan = planned(graph, kinds, sharing)
     steps = [[int(record.bases[k]) for record, of in step.parts for k in of.tolist()] for step in plan.steps]
@@ -102,13 +101,11 @@ def check_places(plan: Plan, step: Any, nodes: list[Node], sizes: Counter[int]) 
 @pytest.mark.skipif(not BUILT, reason="not all of gluonjit.analysis.flat was built")
 @pytest.mark.parametrize("seed", range(100, 160))
 def test_compiled_and_interpreted_give_the_same_plans(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    ways = [(name, "cell") for name in SCHEDULERS] + [("depth", "graph")]
-
     def plans() -> list[dict[str, Any]]:
         found = []
-        for scheduler, granularity in ways:
+        for scheduler in SCHEDULERS:
             graph, kinds, held = random_graph(seed)
-            plan = planned(graph, kinds, SHARINGS[seed % 3], scheduler, granularity)
+            plan = planned(graph, kinds, seed % 3 != 0, scheduler)
             found.append(described(plan, lower_bound(plan)))
             assert held or not plan.live
         return found

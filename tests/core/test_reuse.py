@@ -59,7 +59,7 @@ def counts(report: gluonjit.Report) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("sharing", [True, False])
-@pytest.mark.parametrize("granularity", ["cell", "op", "graph"])
+@pytest.mark.parametrize("granularity", ["cell", "op"])
 def test_values_gradients_and_launches_are_those_without(on: Any, net: Any, granularity: str, sharing: bool) -> None:
     on.use(net, granularity=granularity, sharing=sharing, reuse=None)
     on.outcome(net, TREES, on.loss)  # kinds for any number of children are found

@@ -57,8 +57,8 @@ def rows(path: Path, *arguments: str) -> list[dict[str, object]]:
 
 
 def test_every_number_of_a_row(path: Path) -> None:
-    separate, whole, shared = rows(path, "--scheduler", "depth")
-    for row in (separate, whole, shared):
+    separate, shared = rows(path, "--scheduler", "depth")
+    for row in (separate, shared):
         assert float(str(row.pop("analysis_ms"))) > 0
         assert float(str(row.pop("forward_ms"))) > 0
     # Losses run alone, at any depth. Steps take 3, 3, 2 and 1 rows: the first three times the one leaf, the third
@@ -77,15 +77,11 @@ def test_every_number_of_a_row(path: Path) -> None:
         "arena_bytes": 13 * 16,
         "training_ms": None,
     }
-    # Three samples of three lengths: each call of each is a launch.
-    assert (whole["granularity"], whole["nodes"], whole["launches"]) == ("graph", 12, 9 + 3)
     assert (shared["sharing"], shared["nodes"], shared["launches"]) == (True, 4 + 3, 4 + 3)
 
 
 def test_batch_sizes_and_schedulers(path: Path) -> None:
-    listed = rows(path, "--batch-size", "1,2,7", "--scheduler", "agenda,depth")
-    found = [row for row in listed if row["granularity"] == "cell"]
-    assert len(listed) - len(found) == 3 * 2, "and samples that run as one, which share nothing"
+    found = rows(path, "--batch-size", "1,2,7", "--scheduler", "agenda,depth")
     assert [(row["batch_size"], row["sharing"], row["scheduler"]) for row in found] == [
         (size, sharing, scheduler)
         for size in (1, 2, 7)
@@ -108,8 +104,8 @@ def test_the_table_has_a_line_for_each_row(path: Path, capsys: pytest.CaptureFix
     head, *lines = capsys.readouterr().out.splitlines()
     assert head.split("  ")[0] == "granularity" and head.endswith("predicted ms  in training ms")
     assert [line.split()[:4] for line in lines] == [
-        [granularity, name, sharing, "3"]
-        for granularity, sharing in (("cell", "off"), ("graph", "off"), ("cell", "on"))
+        ["cell", name, sharing, "3"]
+        for sharing in ("off", "on")
         for name in ("agenda", "agenda_static", "depth", "greedy")
     ]
     assert all(float(line.split()[-2]) > 0 and line.split()[-1] == "-" for line in lines)
@@ -179,4 +175,4 @@ def test_random_graphs_are_planned_as_they_were(seed: int, tmp_path: Path) -> No
 def test_it_needs_numpy_alone(path: Path, tmp_path: Path) -> None:
     done = run(tmp_path, ["mxnet", "torch"], "-m", "gluonjit", "simulate", str(path), "--batch-size", "2")
     assert (done.returncode, done.stderr) == (0, "")
-    assert len(done.stdout.splitlines()) == 1 + 3 * 4
+    assert len(done.stdout.splitlines()) == 1 + 2 * 4

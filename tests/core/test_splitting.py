@@ -8,7 +8,7 @@ import pytest
 from gluonjit.analysis import make_plan
 from gluonjit.analysis.operands import operand_matrices
 from gluonjit.analysis.plan import Step
-from gluonjit.analysis.splitting import Sharing, captured_nodes
+from gluonjit.analysis.splitting import captured_nodes
 from gluonjit.graph import Graph, Kind, Output, Record, intern_spec, split_kind
 
 ROW = intern_spec((4,), "float32", "cpu(0)", "stack")
@@ -43,8 +43,8 @@ def leaves(graph: Graph, count: int) -> list[int]:
 CALLS = [(0, -1), (1, 0), (0, 1), (1, -1), (0, -1)]
 
 
-@pytest.mark.parametrize(("sharing", "products"), [("batch", 2), ("sample", 4), ("none", 5)])
-def test_equal_products_are_one_as_far_as_is_shared(sharing: Sharing, products: int) -> None:
+@pytest.mark.parametrize(("sharing", "products"), [(True, 2), (False, 5)])
+def test_equal_products_are_one_as_far_as_is_shared(sharing: bool, products: int) -> None:
     graph = Graph()
     words = leaves(graph, 2)
     graph.marks.append((graph.rows, 0))

@@ -64,7 +64,7 @@ def test_a_few_minibatches_decide(net: gluon.Block) -> None:
     chosen = next(estimate for estimate in choice.estimates if estimate.setting == choice.setting)
     assert chosen.per_sample <= best / 0.98 / 0.98
     looked_at = {estimate.setting.granularity for estimate in choice.estimates}
-    assert looked_at | {name.split(",")[0] for name in choice.ruled_out} == {"cell", "graph", "op"}
+    assert looked_at | {name.split(",")[0] for name in choice.ruled_out} == {"cell", "op"}
 
 
 def test_the_librarys_own_trials_give_no_advice(
@@ -167,7 +167,7 @@ def studied(net: gluon.Block, launch: float, analysis: dict[str, float], monkeyp
     def plan(self: Chooser, planner: Planner, records: Any, captured: Any, samples: int, model: Any) -> Any:
         seen = Seen(counts_of(records), samples, False, Priced(launch, analysis))
         study.compare(Capture("cell", True), planner.plan, seen)
-        return planner.plan("depth", "cell")
+        return planner.plan("depth")
 
     monkeypatch.setattr(Chooser, "plan", plan)
     net.hybridize(dynamic_batch=True)

@@ -57,7 +57,7 @@ ways = st.builds(
         {},
         optional={
             "sharing": st.booleans(),
-            "granularity": st.sampled_from(["cell", "op", "graph"]),
+            "granularity": st.sampled_from(["cell", "op"]),
             "max_nodes": st.sampled_from([1, 2, 7, 30]),
             "max_bytes": st.sampled_from([50, 1000]),
         },
@@ -189,7 +189,7 @@ def test_no_option_changes_results(net: Interpreter, samples: list[Sample]) -> N
     net.hybridize(dynamic_batch=False)
     expected = play(net, samples, Way())
     try:
-        for granularity in ("cell", "op", "graph"):
+        for granularity in ("cell", "op"):
             for sharing in (True, False):
                 way = Way({"granularity": granularity, "sharing": sharing})
                 net.hybridize(dynamic_batch=True, **way.options)

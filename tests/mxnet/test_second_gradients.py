@@ -20,7 +20,7 @@ from gluonjit.errors import CaptureError
 SIZE = 4
 WAYS: dict[str, dict[str, Any]] = {
     "chosen": {},
-    **{way: {"granularity": way, "scheduler": "depth"} for way in ("op", "cell", "graph")},
+    **{way: {"granularity": way, "scheduler": "depth"} for way in ("op", "cell")},
     "plain": {"without": ("hoisting", "arity", "fused")},
 }
 

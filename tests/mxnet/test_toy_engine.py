@@ -152,14 +152,6 @@ def test_models_run_batched(model: Any, samples: Callable[[int], Any], scheduler
     assert not any(isinstance(each, Lazy) for each in flat(net(given[0])))
 
 
-def test_samples_of_one_structure_run_as_one() -> None:
-    net, given = BiLSTM(np.random.RandomState(0)), [[1, 2, 3], [4, 5, 6], [7, 8]]
-    expected = [net(sample) for sample in given]
-    gluonjit.hybridize(net, granularity="graph")
-    same([net(sample) for sample in given], expected)
-    assert gluonjit.explain().groups == 2
-
-
 def test_a_later_batch_takes_what_an_earlier_one_computed() -> None:
     weight = weights(np.random.RandomState(0), WIDTH, WIDTH)
     rows = weights(np.random.RandomState(1), 3, WIDTH)

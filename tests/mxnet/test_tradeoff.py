@@ -27,7 +27,7 @@ from experiments.workloads import load
 COLUMNS = {
     "workload", "granularity", "scheduler", "sharing", "batch_size", "phase", "nodes", "launches", "analysis_ms",
     "predicted_ms", "measured_ms", "interval_ms", "times_ms", "samples_per_s", "capture_ms", "execution_ms",
-    "repeats", "choice", "units",
+    "repeats", "choice",
 }  # fmt: skip
 CELLS = [Configuration("cell", "depth", True), Configuration("cell", "greedy", False)]
 SOME = [Configuration("op", "depth", True), *CELLS]
@@ -45,7 +45,7 @@ def row(granularity: str, size: int, ms: float, phase: str = "training", **more:
     automatic = granularity == "auto"
     return {
         "workload": "made up", "granularity": granularity, "scheduler": "auto" if automatic else "depth",
-        "sharing": "auto" if automatic else True, "batch_size": size, "phase": phase, "units": 10.0 * size,
+        "sharing": "auto" if automatic else True, "batch_size": size, "phase": phase,
         "nodes": 10.0 * size,
         "launches": 5.0, "capture_ms": ms / 4, "analysis_ms": ms / 4, "execution_ms": ms / 2, "predicted_ms": None,
         "measured_ms": ms, "interval_ms": [ms * 0.9, ms * 1.1], "times_ms": [ms * 0.9, ms, ms * 1.1],
@@ -175,12 +175,12 @@ def interrupt_at(patch: pytest.MonkeyPatch, phase: str, size: int) -> None:
 
 def test_a_row_has_the_medians_of_its_repeats() -> None:
     runs = [
-        Run(0.010, 0.002, 0.001, 30, 40, 10, 12.0, None),
-        Run(0.030, 0.004, 0.002, 32, 60, 14, 24.0, None),
-        Run(0.020, 0.003, 0.005, 31, 50, 12, 18.0, "cell, depth, sharing on"),
+        Run(0.010, 0.002, 0.001, 40, 10, 12.0, None),
+        Run(0.030, 0.004, 0.002, 60, 14, 24.0, None),
+        Run(0.020, 0.003, 0.005, 50, 12, 18.0, "cell, depth, sharing on"),
     ]
     found = row_of("made up", Timing(CELLS[0], 8, "training", 3, runs))
-    assert [found[name] for name in ("units", "nodes", "launches", "repeats")] == [31, 50, 12, 3]
+    assert [found[name] for name in ("nodes", "launches", "repeats")] == [50, 12, 3]
     assert found["measured_ms"] == pytest.approx(20) and found["interval_ms"] == pytest.approx([10, 30])
     assert (found["capture_ms"], found["analysis_ms"], found["execution_ms"]) == pytest.approx((3, 2, 12))
     assert found["predicted_ms"] == 18 and found["samples_per_s"] == pytest.approx(400)
@@ -188,7 +188,7 @@ def test_a_row_has_the_medians_of_its_repeats() -> None:
 
 
 def test_the_error_of_predictions_is_relative_to_what_was_measured() -> None:
-    rows = [row("op", 1, 10, predicted_ms=9.0), row("cell", 1, 20, predicted_ms=26.0), row("graph", 1, 5)]
+    rows = [row("op", 1, 10, predicted_ms=9.0), row("cell", 1, 20, predicted_ms=26.0)]
     assert mape(rows) == pytest.approx((0.1 + 0.3) / 2)
     assert mape(rows[2:]) is None
 

@@ -195,9 +195,7 @@ def test_memory_of_an_input_stays_the_programs_own() -> None:
     assert_close(found, kept, "a result", 0)
 
 
-@pytest.mark.parametrize(
-    "options", [{"check_finite": True}, {"profile": True}, {"granularity": "graph"}, {"sharing": False}]
-)
+@pytest.mark.parametrize("options", [{"check_finite": True}, {"profile": True}, {"sharing": False}])
 def test_ways_to_run(options: dict[str, Any]) -> None:
     for name in ("tokens and a layer", "channels", "an adjacency"):
         body, make = BODIES[name]

@@ -100,7 +100,7 @@ def test_layers_called_as_functions_run_together(name: str, way: dict[str, Any])
     assert calls == len(LENGTHS) and ran <= 2
 
 
-@pytest.mark.parametrize("way", [{"granularity": "graph"}, {"sharing": False}, {"granularity": "cell"}], ids=str)
+@pytest.mark.parametrize("way", [{"sharing": False}, {"granularity": "cell"}], ids=str)
 def test_every_way_to_batch_gives_the_same(way: dict[str, Any]) -> None:
     assert_same(Reader(nn.LSTM(4, 3, bidirectional=True)), sentences(), value, **way)
 

@@ -33,7 +33,6 @@ WAYS: dict[str, dict[str, Any]] = {
     "without all": {"without": tuple(gluonjit.Options.SWITCHES)},
     "sharing off": {"sharing": False},
     "operators": {"granularity": "op"},
-    "samples": {"granularity": "graph"},
 }
 
 

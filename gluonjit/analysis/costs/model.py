@@ -138,11 +138,10 @@ class CostModel:
     def _whole(self, plan: Plan, calls: int, scheduler: str, granularity: str) -> dict[str, tuple[str, float]]:
         """Returns the name of the curve of each part of a flush, and the prediction of the coefficients."""
         _, nodes, steps = features.analysis(plan)
-        way = scheduler if granularity != "graph" else f"{scheduler} of samples"
-        captured = "capture op" if granularity == "op" else "capture"  # samples that run as one are captured like cells
+        captured = "capture op" if granularity == "op" else "capture"
         return {
             "capture": (captured, self._priced(features.capture(plan, calls))),
-            "analysis": (f"analysis {way}", self.analysis(scheduler, nodes, steps)),
+            "analysis": (f"analysis {scheduler}", self.analysis(scheduler, nodes, steps)),
             "inputs": ("inputs", self._priced(features.inputs(plan))),
             "results": ("results", self._priced(features.results(plan))),
         }

@@ -48,7 +48,6 @@ def products(
     at: cython.Py_ssize_t,
     width: cython.Py_ssize_t,
     results: cython.longlong[::1],
-    starts: cython.longlong[::1],
     stamp: cython.longlong,
     kinds: cython.longlong[::1],
     bases: cython.longlong[::1],
@@ -63,9 +62,8 @@ def products(
     `calls` has for each record of calls (first and last node, where in `operands` the first of the arguments is and
     how far the next one is from it, how many rows before the call's result the product's is, where among its operands
     the call reads it, origins). An argument has `width` rows, and `results` are the rows of a product, counted from its
-    first. Products of equal rows are one, that of the first call, as long as the stamp is the same: it grows where
-    `starts` has the row that a sample begins with. A stamp of 0 shares none. `known` and `stamps` have room for a
-    number a row.
+    first. Products of equal rows are one, that of the first call, unless the stamp is 0, which differs for each kind.
+    `known` and `stamps` have room for a number a row.
     """
     best: cython.Py_ssize_t
     c: cython.Py_ssize_t
@@ -73,7 +71,6 @@ def products(
     row: cython.longlong
     made: cython.longlong
     call: cython.longlong
-    mark: cython.Py_ssize_t = 0
     table: cython.longlong[::1] = _numbers(calls)
     heads: cython.longlong[::1] = room(len(calls))
     while True:
@@ -83,9 +80,6 @@ def products(
         call = table[6 * best] + heads[best]
         lowest = bases[call] - table[6 * best + 4]
         row = table[6 * best + 2] + heads[best] * table[6 * best + 3]
-        while mark < len(starts) and starts[mark] <= lowest:
-            mark += 1
-            stamp += 1
         if stamp and width == 1 and stamps[operands[row]] == stamp:
             made = known[operands[row]]
         else:

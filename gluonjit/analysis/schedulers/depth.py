@@ -34,4 +34,4 @@ def schedule(nodes: Nodes) -> Schedule:
         captured.producer,
         order,
     )
-    return Schedule(order, starts, starts[-1], len(starts) - 1)
+    return Schedule(order, starts)

@@ -24,7 +24,7 @@ from gluonjit.hybrid.choose.pacing import may_try
 from gluonjit.hybrid.options import AUTO, BATCHED, EAGER, Options
 
 _MOST_REGIONS = 256
-_GRANULARITIES = ("cell", "graph", "op")
+_GRANULARITIES = ("cell", "op")
 
 
 class Chooser:
@@ -114,7 +114,7 @@ class Chooser:
         open_ = study.chosen is None and not self._pinned and may_try()
         profiled = open_ and study.profiles(capture)
         compared = open_ and study.wants(capture)
-        plans: dict[tuple[str, ...], Plan] = {}
+        plans: dict[str, Plan] = {}
         if profiled:
             study.profiled.add(capture)
         elif compared:
@@ -123,8 +123,7 @@ class Chooser:
         if not self._pinned and captured != study.chosen:
             setting = Setting(*capture, study.scheduler(capture))
         scheduler = setting.scheduler
-        way = scheduler, setting.granularity
-        plan = plans[way] if way in plans else planner.plan(*way)
+        plan = plans[scheduler] if scheduler in plans else planner.plan(scheduler)
         if self._waits == AUTO and samples:
             self._pays = self._samples_that_pay(plan, Seen(counts_of(records), samples, training, model()), setting)
         if study.drifted(capture, plan.nodes, max(samples, 1)):
@@ -139,21 +138,21 @@ class Chooser:
         self.choice = shown
         return plan
 
-    def _compare(self, study: Study, planner: Planner, capture: Capture, seen: Seen) -> dict[tuple[str, ...], Plan]:
+    def _compare(self, study: Study, planner: Planner, capture: Capture, seen: Seen) -> dict[str, Plan]:
         """Compares the schedulers on this graph, and returns their plans."""
 
-        def plan_by(*way: str) -> Plan:
-            if way not in plans:
+        def plan_by(scheduler: str) -> Plan:
+            if scheduler not in plans:
                 begin = perf_counter()
-                plans[way] = planner.plan(*way)
-                took[way] = perf_counter() - begin
-            return plans[way]
+                plans[scheduler] = planner.plan(scheduler)
+                took[scheduler] = perf_counter() - begin
+            return plans[scheduler]
 
-        plans: dict[tuple[str, ...], Plan] = {}
-        took: dict[tuple[str, ...], float] = {}
+        plans: dict[str, Plan] = {}
+        took: dict[str, float] = {}
         study.compare(capture, plan_by, seen)
-        for (scheduler, granularity), seconds in took.items():
-            study.made(Setting(granularity, capture.sharing, scheduler), seconds)
+        for scheduler, seconds in took.items():
+            study.made(Setting(*capture, scheduler), seconds)
         if study.chosen is not None and self.told is not None:
             self.told()
         return plans

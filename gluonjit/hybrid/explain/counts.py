@@ -55,8 +55,6 @@ class Counts:
     shared: calls equal to an earlier one.
     dropped: nodes whose results nobody could read.
     launches: batched launches of cells and operators.
-    units: scheduled units: nodes, or with granularity "graph" samples.
-    groups: groups among the units: steps, or with granularity "graph" structures of samples.
     fused: launches that ran in C as a whole.
     row_ms: milliseconds inside of these, forward and backward.
     gathers: launches that gather operands.
@@ -86,8 +84,6 @@ class Counts:
     nodes: int = 0
     dropped: int = 0
     launches: int = 0
-    units: int = 0
-    groups: int = 0
     fused: int = 0
     row_ms: float = 0.0
     gathers: int = 0

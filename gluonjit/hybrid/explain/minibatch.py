@@ -153,7 +153,7 @@ class Minibatch(threading.local):
 MINIBATCH = Minibatch()
 """The minibatch of the thread that asks."""
 
-_NUMBERS = "calls nodes dropped launches units groups fused row_ms gathers gathered flushes checked".split()
+_NUMBERS = "calls nodes dropped launches fused row_ms gathers gathered flushes checked".split()
 _NOTES = ("alone", "unbatched", "by_number", "outlined", "unfused", "fine", "distrusted", "unchecked")
 _COUNTS = ("reasons_at", "cache", "ms", "reads")
 

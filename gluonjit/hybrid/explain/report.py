@@ -49,6 +49,8 @@ class _Counted(NamedTuple):
 
 
 _NO_ROW = KindRow(0, 0, 0)
+_EACH, _NODES = "as every plan runs step by step", "as samples are no units of a schedule: read nodes, and steps"
+_GONE = {"executed": _EACH, "padded": _EACH, "units": _NODES, "groups": _NODES}
 
 
 @dataclass
@@ -74,8 +76,7 @@ class Report(Counts):
 
     def __getattr__(self, name: str) -> Any:
         """Says of a removed count why there is none."""
-        gone = name in ("executed", "padded")
-        why = f"{name!r} was removed, as every plan runs step by step" if gone else f"there is no {name!r}"
+        why = f"{name!r} was removed, {_GONE[name]}" if name in _GONE else f"there is no {name!r}"
         raise AttributeError(f"report of a batch: {why}")
 
     @property
@@ -114,8 +115,6 @@ class Report(Counts):
         self.reasons_at[why] = self.reasons_at.get(why, 0) + 1
         self.nodes += plan.nodes
         self.dropped += plan.dropped
-        self.units += plan.units
-        self.groups += plan.groups
         self.launches += plan.launches
         self.gathered += counted.gathered
         if counted.alone:

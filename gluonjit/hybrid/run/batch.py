@@ -112,9 +112,6 @@ class Batch(BatchRoom):
         graph = self.graph
         if not self.records:
             self.choose(begins=True)
-        if self.setting.granularity == "graph":  # samples that share a node do not run as one
-            for record in self.records.values():
-                record.set_aside()
         if not graph.begun:
             graph.begin()
         graph.marks.append((graph.rows, self.sample))

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from gluonjit.analysis.costs.model import CostModel, Observed
 from gluonjit.analysis.plan import LookupChunk, Plan
 from gluonjit.analysis.planner import Planner
-from gluonjit.analysis.splitting import Sharing
 from gluonjit.analysis.trace_file import save_graph
 from gluonjit.analysis.ways import Choice, Setting
 from gluonjit.graph.graph import Graph
@@ -86,7 +85,7 @@ class FlushingBatch(Batch):
             held = self._start_over(graph)
             with RUNNING:
                 begin = perf_counter()
-                planner = Planner(graph, self.engine.sum_kind, _shared(held.captured))
+                planner = Planner(graph, self.engine.sum_kind, held.captured.sharing)
                 plan = self._plan(graph, planner, held)
                 provenance = Provenance(plan, graph.marks, list(graph.records.values()), held.numbers)
                 report.add_plan(plan, reason, line, provenance)
@@ -230,13 +229,6 @@ class FlushingBatch(Batch):
         end = perf_counter()
         self.report.took(name, part, begin, end)
         return end - begin
-
-
-def _shared(captured: Setting) -> Sharing:
-    """Tells how far products that are cut out of calls are shared; samples that run as one share none."""
-    if not captured.sharing:
-        return "none"
-    return "sample" if captured.granularity == "graph" else "batch"
 
 
 def _called_back() -> bool:

@@ -58,9 +58,9 @@ def measure(program: Program) -> Counts:
         step = program.start(FORCED)
         for _ in range(program.minibatches - 1):
             step()
-        before = _sums(found)
+        before = sums(found)
         step()
-        calls, nodes, launches, flushes = (now - then for now, then in zip(_sums(found), before))
+        calls, nodes, launches, flushes = (now - then for now, then in zip(sums(found), before))
     reasons = {
         _plain(f"{name}: {reason}")
         for report in found
@@ -69,7 +69,8 @@ def measure(program: Program) -> Counts:
     return Counts(calls, nodes, launches, flushes, tuple(sorted(reasons)))
 
 
-def _sums(found: list[gluonjit.Report]) -> list[int]:
+def sums(found: list[gluonjit.Report]) -> list[int]:
+    """Return calls, nodes, launches and flushes of all reports together."""
     return [sum(getattr(report, name) for report in found) for name in ("calls", "nodes", "launches", "flushes")]
 
 

@@ -1,0 +1,1 @@
+"""What each mechanism of the library gives: the programs of the collection without it."""

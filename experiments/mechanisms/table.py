@@ -1,0 +1,148 @@
+"""The mechanisms, and what turns each off."""
+
+from __future__ import annotations
+
+from experiments.mechanisms.mechanism import Mechanism
+
+_T, _M = "gluonjit.engines.torch.", "gluonjit.engines.mxnet."
+_BY_NUMBERS = _T + "ops:BY_NUMBERS"
+
+
+def _torch(*names: str) -> tuple[str, ...]:
+    return tuple(f"engines/torch/{name}.py" for name in names)
+
+
+MECHANISMS = (
+    Mechanism(
+        "row programs",
+        (
+            "rows",
+            "native/rows",
+            "engines/mxnet/fusing.py",
+            "engines/mxnet/fusing_operators.py",
+            "engines/mxnet/fusing_values.py",
+            "engines/mxnet/fused_steps.py",
+            *_torch("fusing", "fusing_operators", "fusing_shapes", "fusing_losses", "fusing_values", "fused_steps"),
+        ),
+        without={"without": ("fused",)},
+    ),
+    Mechanism(
+        "any number of children, any length",
+        ("hybrid/capture/variadic", "engines/mxnet/variadic", "engines/torch/variadic", "engines/torch/ragged"),
+        without={"without": ("arity",)},
+    ),
+    Mechanism("hoisting", ("program/hoist.py", "analysis/splitting.py"), without={"without": ("hoisting",)}),
+    Mechanism(
+        "cells made from source",
+        ("hybrid/capture/outlining", "engines/mxnet/outlining.py", "engines/torch/outlining.py"),
+        without={"outline": False},
+    ),
+    Mechanism("sharing of equal calls", (), without={"sharing": False}),
+    Mechanism(
+        "reused calls",
+        (
+            *(
+                f"hybrid/capture/{name}.py"
+                for name in ("reuse", "reusing", "reusable", "replaying", "templates", "here")
+            ),
+            "graph/replay.py",
+            "engines/mxnet/reuse.py",
+            "engines/torch/reuse.py",
+        ),
+    ),
+    Mechanism("kept plans", ("analysis/again.py",), returns={"gluonjit.analysis.planner:kept_plan": None}),
+    Mechanism("scheduler agenda", ("analysis/schedulers/agenda.py",), {"scheduler": "depth"}, {"scheduler": "agenda"}),
+    Mechanism("scheduler greedy", ("analysis/schedulers/greedy.py",), {"scheduler": "depth"}, {"scheduler": "greedy"}),
+    Mechanism(
+        "scheduler agenda_static",
+        ("analysis/schedulers/agenda_static.py",),
+        {"scheduler": "depth"},
+        {"scheduler": "agenda_static"},
+    ),
+    Mechanism("first-use check", ("hybrid/run/check.py",), without={"check": "never"}),
+    Mechanism("choice of way", ("analysis/choice.py", "hybrid/choose/choosing.py", "analysis/costs")),
+    Mechanism("eager or batched", ("analysis/pace.py", "hybrid/choose/pacing.py", "hybrid/choose/clock.py")),
+    Mechanism(
+        "unrolling",
+        ("engines/mxnet/unrolling.py", *_torch("unrolling")),
+        returns={_T + "kinds:captures_whole": False, _M + "unrolling:captures_whole": False},
+    ),
+    Mechanism("kinds for other rows", _torch("other_rows"), returns={_T + "records:of_other_rows": None}),
+    Mechanism("traces of like modules", _torch("like"), returns={_T + "like:take": None}),
+    Mechanism(
+        "traces with gradients for calls without",
+        _torch("without_gradients"),
+        returns={_T + "records:with_gradients": None},
+    ),
+    Mechanism("refusals by pattern", _torch("patterns"), returns={_T + "records:refused_before": None}),
+    Mechanism("CTC", _torch("ctc"), empties={_T + "ops:CTC": ""}),
+    Mechanism(
+        "packed sequences",
+        _torch("packed"),
+        returns={_T + "dynamic:run_layer": None},
+        empties={_BY_NUMBERS: _T + "packed:PACKING", _T + "recurrent:WHOLE": _T + "packed:PACKING"},
+    ),
+    Mechanism("recurrent layers as operators", _torch("recurrent"), empties={_T + "recurrent:WHOLE": ""}),
+    Mechanism(
+        "BatchNorm in training",
+        _torch("normalizing", "statistics", "waiting"),
+        returns={_T + "dynamic:normalized": None},
+    ),
+    Mechanism(
+        "checks of distributions",
+        _torch("assumed"),
+        returns={_T + "engine:assumed": None},
+        empties={_T + "assumed:EXPANDED": ""},
+    ),
+    Mechanism("empty parts", _torch("nothing"), returns={_T + "ops:empty_from": None, _T + "indexing:empty_of": None}),
+    Mechanism(
+        "index by a computed number",
+        _torch("pending_places"),
+        returns={_T + "indexing:at_place": None, _T + "following:at_place": None},
+    ),
+    Mechanism(
+        "writes into rows by known numbers",
+        _torch("segments"),
+        returns={_T + "ops:in_place_of": ()},
+        empties={_T + "replacing:INTO_ROWS": ""},
+    ),
+    Mechanism(
+        "index by known numbers",
+        (*_torch("indexing"), "engines/mxnet/indexing.py"),
+        returns={
+            _T + "ops:index": None,
+            _T + "ops:select": None,
+            _M + "ops:by_numbers": None,
+        },
+        empties={_BY_NUMBERS: ""},
+    ),
+    Mechanism("whole numbers computed at once", _torch("known"), returns={_T + "ops:computed": None}),
+    Mechanism(
+        "values that inputs decide",
+        ("hybrid/run/decided.py", *_torch("decided"), "engines/mxnet/decided.py"),
+        returns={_T + "engine:decided": None, _M + "computing:decided": None},
+        passes={_T + "ops:read_decided": 0},
+    ),
+    Mechanism("rows that can still be read", _torch("chunks")),
+    Mechanism("sums into plain tensors", _torch("accumulating"), returns={_T + "ops:accumulated": None}),
+    Mechanism(
+        "writes without a copy",
+        (*_torch("replacing"), "engines/mxnet/replacing.py"),
+        returns={_T + "writes:replaced": None, _M + "calls:is_replaceable": False},
+    ),
+    Mechanism("values that backward needs, written over", _torch("overwrites", "saved", "written")),
+    Mechanism("weights announced and exposed", _torch("announced", "exposed")),
+    Mechanism(
+        "functions with a backward of their own", _torch("lone"), returns={_T + "changes:cell_of_function": None}
+    ),
+    Mechanism(
+        "errors that a sample catches",
+        _torch("caught"),
+        returns={_T + "ops:caught": False, _T + "recorder:caught": False},
+    ),
+    Mechanism("tensors made from nothing", _torch("making"), empties={_T + "making:MAKING": ""}),
+    Mechanism("hooks of results", _torch("observing", "observed")),
+    Mechanism("gradients of gradients", (*_torch("recorded"), "engines/mxnet/recorded.py")),
+    Mechanism("other tracers", _torch("aside")),
+)
+"""One for each part of over 60 lines that a program could do without."""

@@ -15,6 +15,8 @@ from gluonjit.engines.torch.layers import is_layer
 from gluonjit.engines.torch.without_gradients import signatures_of
 from gluonjit.graph import Kind, Spec, Work
 from gluonjit.graph.kinds import outputs_of
+from gluonjit.program.sizes import NotDerivable, at_lengths, line_through
+from gluonjit.program.trace import MalformedTrace, Trace
 
 
 class TracedCall(NamedTuple):
@@ -80,9 +82,23 @@ def _between(call: Call, rows: int, one_call: TracedCall, other_call: TracedCall
     part: Any = (rows - first) / (second - first)
     work = Work(*[begin + round(part * (end - begin)) for begin, end in zip(kind.work, other.work)])
     operands = tuple([value.spec for value in call.values])
-    return replace(kind, operands=operands, outputs=outputs, rows=height, work=work, call=None)
+    made = _trace_of(kind.call, other.call, first, second, rows, operands)
+    if made is None:
+        return None
+    return replace(kind, operands=operands, outputs=outputs, rows=height, work=work, call=made)
 
 
 def _have(kind: Kind, rows: int) -> bool:
     """Tells whether all results of a kind have this many rows."""
     return all([output.spec.mode == "rows" and output.spec.rows == rows for output in kind.outputs])
+
+
+def _trace_of(one: Trace, other: Trace, first: int, second: int, rows: int, operands: tuple[Spec, ...]) -> Trace | None:
+    """The trace of a call, on the line through those of two numbers of rows; None if there is none."""
+    both = [(trace.shapes, tuple([(op.name, op.attrs) for op in trace.ops])) for trace in (one, other)]
+    try:
+        shapes, ops = at_lengths(line_through(both, [(first,), (second,)]), {0: rows})
+        named = [op._replace(attrs=attrs) for op, (_, attrs) in zip(one.ops, ops)]
+        return replace(one, operands=operands, shapes=shapes, ops=tuple(named), built={})
+    except (NotDerivable, MalformedTrace):
+        return None

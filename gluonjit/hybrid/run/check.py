@@ -218,8 +218,7 @@ class StepCheck:
         """The last node of a step, and one that has other operands; none where they draw at random."""
         step = self.plan.steps[number]
         nodes = [self._provenance.node(number, k) for k in _spread(step.count)]
-        nodes = [(record, node) for record, node in nodes if record.kind.call is not None]
-        if not step.kind.pure or not nodes:
+        if not step.kind.pure:
             return []
         found = nodes[:1]
         if most > 1 and len(nodes) > 1:

@@ -12,3 +12,7 @@ class StepStretch(NamedTuple):
     ways: list[int]
     saved: Any
     took: list[int]
+
+    def part(self, begin: int, end: int) -> StepStretch:
+        """Some of the steps."""
+        return self._replace(steps=self.steps[begin:end], ways=self.ways[begin:end])

@@ -29,6 +29,8 @@ _FLOATS = {"float16", "float32", "float64"}
 class MXNetNodes:
     """Implements `gluonjit.hybrid.run.check.NodeRunner`."""
 
+    once = frozenset("_linalg_det _linalg_slogdet _npi_det _npi_slogdet SpatialTransformer".split())
+
     def compute(self, step: Step, operands: Sequence[Any], consts: Sequence[Any], results: Sequence[Any]) -> None:
         """Computes a step's nodes into `results`, from their traces; operands are the groups of the step's kind."""
         leaves = {id(own): classic(leaf) for own, leaf in zip(program_of(step.kind).consts, consts)}

@@ -365,7 +365,7 @@ class Session(ArraySession):
         self._copies = {}
         if self.tape is None:
             self._fused.steps.done()
-        elif self._check.owes(self.tape.ran()):
+        elif self._check.owes(self.tape.entries):
             self.tape.check = self._check
 
 

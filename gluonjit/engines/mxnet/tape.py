@@ -7,7 +7,7 @@ cost no zero-filled gradient of a whole arena, and each weight gets one gradient
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -31,13 +31,10 @@ from gluonjit.engines.mxnet.statistics import Statistics
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.explain.counts import Counts
-from gluonjit.hybrid.run.check import GRAPH, ROWS, StepCheck
+from gluonjit.hybrid.run.check import StepCheck, entry_of, replace_step
 from gluonjit.rows.running import row_flags
 from gluonjit.rows.stretches import StepStretch
 from gluonjit.rows.ways import Learning
-
-_ONCE = frozenset("_linalg_det _linalg_slogdet _npi_det _npi_slogdet SpatialTransformer".split())
-"""Operators whose backward pass overwrites what their forward pass has saved: a second one is wrong."""
 
 
 class RecordedStep(NamedTuple):
@@ -70,7 +67,7 @@ class Tape(History):
         self._lock = threading.Lock()  # MXNet calls bridges back in threads of its own
         self.done: set[tuple[int, int]] = set()
         self._finite = finite
-        self._steps: list[RecordedStep | StepStretch] = []
+        self.entries: list[RecordedStep | StepStretch] = []
         self._fused: FusedSteps | None = None
         self._addresses: dict[int | tuple[str, int], int] = {}  # of gradients that MXNet is not writing to
         self._variables: list[NDArray | None] = [None] * len(plan.arenas)
@@ -182,7 +179,7 @@ class Tape(History):
         learned = any(used and self.learns(gather) for gather, used in zip(step.gathers, program.used))
         learned = learned or self._learns_weights(program, len(step.gathers))
         if learned:
-            self._steps.append(RecordedStep(number, learned, results))
+            self.entries.append(RecordedStep(number, learned, results))
             for place in step.places:
                 self._learned_rows[place.arena][place.begin : place.end] = True
 
@@ -209,15 +206,7 @@ class Tape(History):
         """Remembers steps that ran in C, where rows learn by them."""
         if fused.marks(stretch):
             self._fused = fused
-            self._steps.append(stretch)
-
-    def ran(self) -> Iterator[tuple[int, str]]:
-        """Lists the steps that were recorded and can go backward twice, each with the way in which it ran."""
-        for ran in self._steps:
-            if isinstance(ran, StepStretch):
-                yield from [(number, ROWS) for number in ran.steps]
-            elif ran.learns and _ONCE.isdisjoint(op.name for op in self.plan.steps[ran.number].kind.call.ops):
-                yield ran.number, GRAPH
+            self.entries.append(stretch)
 
     def learned_at(self, arena: int, rows: Sequence[int]) -> bool:
         """Tells whether gradients go through all of these rows."""
@@ -231,7 +220,7 @@ class Tape(History):
             numbers = gradient.asnumpy()
             numbers[list(positions)] = head.reshape(len(positions), *numbers.shape[1:])
             gradient._sync_copyfrom(numbers)
-        entry, place = self._entry(number)
+        _, entry, place = entry_of(self.entries, number)
         step = self.plan.steps[number]
         if isinstance(entry, StepStretch):
             assert self._fused is not None
@@ -248,8 +237,6 @@ class Tape(History):
 
     def redo(self, number: int) -> None:
         """Runs a step once more, recorded, in place of what was recorded of it."""
-        entry, place = self._entry(number)
-        position = self._steps.index(entry)
         assert self.check is not None
         step, runner = self.plan.steps[number], self.check.runner
         results = [room_for(self.plan.arenas[at.arena].spec, at.end - at.begin) for at in step.places]
@@ -257,14 +244,7 @@ class Tape(History):
             operands = [self._gathered(gather) for gather in step.gathers]
             consts = [self.constant(array, False) for array in program_of(step.kind).consts]
             runner.compute(step, operands, consts, results)
-        fresh: list[RecordedStep | StepStretch] = [RecordedStep(number, True, results)]
-        if isinstance(entry, StepStretch):
-            parts = [
-                entry._replace(steps=entry.steps[begin:end], ways=entry.ways[begin:end])
-                for begin, end in ((0, place), (place + 1, len(entry.steps)))
-            ]
-            fresh = [ran for ran in (parts[0], *fresh, parts[1]) if not isinstance(ran, StepStretch) or ran.steps]
-        self._steps[position : position + 1] = fresh
+        replace_step(self.entries, number, [RecordedStep(number, True, results)])
 
     def _gathered(self, gather: Gather) -> NDArray:
         """The rows of a gather, recorded."""
@@ -273,14 +253,6 @@ class Tape(History):
         if gather.index is None:
             return (learned_rows if self.learns(gather) else slice_rows)(source, place.begin, place.end)
         return mx.nd.take(source, sent(gather.index.astype(np.int32), source.context))
-
-    def _entry(self, number: int) -> tuple[RecordedStep | StepStretch, int]:
-        """Finds what was recorded of a step, and the step's place in it."""
-        for ran in self._steps:
-            steps = ran.steps if isinstance(ran, StepStretch) else [ran.number]
-            if number in steps:
-                return ran, steps.index(number)
-        raise KeyError(number)
 
     def gradients(self, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool = False) -> list[Target]:
         """Gradients of everything before the flush, given those of some of its rows.
@@ -405,7 +377,7 @@ class Tape(History):
             if self._gradients[place.arena] is not None:
                 reach.start(place)
         found: list[_Way] = []
-        for entry in reversed(self._steps):
+        for entry in reversed(self.entries):
             if isinstance(entry, StepStretch):
                 found += self._reached_in_c(reach, entry)
                 continue
@@ -457,7 +429,7 @@ class Tape(History):
         self.freed = True
         self.check = None
         self.arrays = ()
-        self._steps = []
+        self.entries = []
         self._fused = None
         self._variables = []
         self._gradients = []

@@ -27,6 +27,15 @@ class RanFused(NamedTuple):
     stretch: StepStretch
     versions: dict[int, list[tuple[Any, int]]]
 
+    @property
+    def steps(self) -> list[int]:
+        """Their numbers."""
+        return self.stretch.steps
+
+    def part(self, begin: int, end: int) -> RanFused:
+        """Some of the steps."""
+        return self._replace(stretch=self.stretch.part(begin, end))
+
 
 class StepHistory(Protocol):
     """A history, as far as steps that run need it: flags of rows (`rows.row_flags`) that learn, and of those that have

@@ -44,6 +44,6 @@ def apart(steps: list[Any], observed: dict[int, list[HookedResult]]) -> Iterator
         stretch, end = ran.stretch, len(ran.stretch.steps)
         for k in range(end - 1, -1, -1):
             if k == 0 or stretch.steps[k - 1] in observed:
-                part = stretch._replace(steps=stretch.steps[k:end], ways=stretch.ways[k:end])
-                yield RanFused(part, ran.versions), part.steps[-1], observed.get(part.steps[-1], [])
+                part = ran.part(k, end)
+                yield part, part.steps[-1], observed.get(part.steps[-1], [])
                 end = k

@@ -23,6 +23,8 @@ _WIDE = {"float32": torch.float64, "float16": torch.float64, "bfloat16": torch.f
 class TorchNodes:
     """Implements `gluonjit.hybrid.run.check.NodeRunner`."""
 
+    once: frozenset[str] = frozenset()
+
     def compute(self, step: Step, operands: Sequence[Any], consts: Sequence[Any], results: Sequence[Any] = ()) -> Any:
         """Returns the results of all nodes of a step, one by one; operands are those that `pieces` gives."""
         leaves = {id(own): leaf for own, leaf in zip(program_of(step.kind).consts, consts)}

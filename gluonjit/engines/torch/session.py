@@ -419,7 +419,7 @@ class Session(ArraySession):
         self._indices = Session._indices
         if self.tape is not None:
             joined_history(self.tape, self._chunks)
-            if self.check.owes(self.tape.ran()):
+            if self.check.owes(self.tape.entries):
                 self.tape.check = self.check
         elif self._fused is not None:
             self._fused.steps.done()

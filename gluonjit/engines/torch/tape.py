@@ -6,7 +6,7 @@ gradient for the whole flush. To PyTorch's autograd the flush is one function of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
-from gluonjit.hybrid.run.check import GRAPH, ROWS, StepCheck
+from gluonjit.hybrid.run.check import StepCheck, entry_of, replace_step
 from gluonjit.hybrid.run.reach import Reach, Route, part_of, route, rows_at
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.rows.running import row_flags
@@ -84,7 +84,7 @@ class Tape:
         self._finite = finite
         self._inputs: list[tuple[Place, Any]] = []
         self._held: list[tuple[Place, Held]] = []
-        self._steps: list[TapeEntry | RanFused] = []
+        self.entries: list[TapeEntry | RanFused] = []
         self.fused: FusedSteps | None = None
         self._spare: dict[int, Any] = {}  # where nobody reads it, the gradient of a weight
         self._gone: Any = None  # flags of rows through which a pass has come that was not told to keep the history
@@ -138,23 +138,15 @@ class Tape:
         recorded = [(k, result) for k, result in enumerate(results) if result.requires_grad]
         if recorded:
             weights = [tensor for tensor in consts if tensor.requires_grad]
-            self._steps.append(TapeEntry(number, learned, weights, recorded))
+            self.entries.append(TapeEntry(number, learned, weights, recorded))
             for place in [step.places[k] for k, _ in recorded]:
                 self._learned[place.arena][place.begin : place.end] = True
         return results
 
-    def ran(self) -> Iterator[tuple[int, str]]:
-        """Lists the steps that gradients go through, each with the way in which it ran."""
-        for ran in self._steps:
-            if isinstance(ran, RanFused):
-                yield from [(number, ROWS) for number in ran.stretch.steps]
-            else:
-                yield ran.number, GRAPH
-
     def drop(self, number: int) -> None:
         """Forgets a step that was recorded last."""
-        if self._steps and getattr(self._steps[-1], "number", None) == number:
-            del self._steps[-1]
+        if self.entries and getattr(self.entries[-1], "number", None) == number:
+            del self.entries[-1]
 
     def learned_at(self, arena: int, rows: Sequence[int]) -> bool:
         """Tells whether gradients go through all of these rows."""
@@ -171,9 +163,9 @@ class Tape:
             rows[arena][list(positions)] = True
         finite, self._finite = self._finite, None
         try:
-            entry, place = self._entry(number)
+            _, entry, place = entry_of(self.entries, number)
             if isinstance(entry, RanFused):
-                self._backward_fused(_part(entry, place, place + 1), arenas, flags, found, None)
+                self._backward_fused(entry.part(place, place + 1), arenas, flags, found, None)
             else:
                 self._backward(entry, arenas, Reach(self.plan, rows), found, False, None)
         finally:
@@ -188,8 +180,6 @@ class Tape:
 
     def redo(self, number: int) -> None:
         """Runs a step once more, recorded, in place of what was recorded of it."""
-        entry, place = self._entry(number)
-        position = self._steps.index(entry)
         assert self.check is not None
         indices = Indices({}, {})
         indices.upload(self.plan, [number])
@@ -197,29 +187,17 @@ class Tape:
             self.check.arrays[gather.place.arena][rows_at(gather.place, index)]
             for gather, index in zip(self.plan.steps[number].gathers, indices.gathers[number])
         ]
-        before = len(self._steps)
+        before = len(self.entries)
         self.run(number, operands, indices.gathers[number], indices.besides.get(number, ()))
-        fresh = self._steps[before:]
-        del self._steps[before:]
-        if isinstance(entry, RanFused):
-            end = len(entry.stretch.steps)
-            fresh = [_part(entry, 0, place), *fresh, _part(entry, place + 1, end)]
-            fresh = [ran for ran in fresh if not isinstance(ran, RanFused) or ran.stretch.steps]
-        self._steps[position : position + 1] = fresh
-
-    def _entry(self, number: int) -> tuple[TapeEntry | RanFused, int]:
-        """Finds what was recorded of a step, and the step's place in it."""
-        for ran in self._steps:
-            steps = ran.stretch.steps if isinstance(ran, RanFused) else [ran.number]
-            if number in steps:
-                return ran, steps.index(number)
-        raise KeyError(number)
+        fresh = self.entries[before:]
+        del self.entries[before:]
+        replace_step(self.entries, number, fresh)
 
     def note_fused(self, ran: RanFused) -> None:
         """Remembers steps that ran in C, where something learns."""
         assert self.fused is not None
         if self.fused.learns(ran):
-            self._steps.append(ran)
+            self.entries.append(ran)
 
     def learned(self, place: Place) -> bool:
         """Tells whether gradients go through these rows."""
@@ -278,7 +256,7 @@ class Tape:
         found: dict[int, Any] = {}
         laps = []
         way = self._way(asked)
-        for ran, number, results in apart(self._steps, self.observed):
+        for ran, number, results in apart(self.entries, self.observed):
             for result in results:
                 if reached.reaches(result.place) and (way is None or number in way.steps):
                     result.run(self._gradients_at(arenas, result.place))
@@ -464,18 +442,12 @@ class Tape:
     def free(self) -> None:
         """Forgets the history."""
         self.freed = True
-        self._steps = []
+        self.entries = []
         self._held = []
         self._gone = None
         self._spare = {}
         self.check = None
         self.fused = None
-
-
-def _part(ran: RanFused, begin: int, end: int) -> RanFused:
-    """Some of the steps that ran in C in one go."""
-    stretch = ran.stretch
-    return RanFused(stretch._replace(steps=stretch.steps[begin:end], ways=stretch.ways[begin:end]), ran.versions)
 
 
 def _any(flags: Any) -> bool:

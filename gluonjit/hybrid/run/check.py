@@ -7,7 +7,7 @@ the program's nodes run one by one from then on, from their traces.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from math import prod
 from typing import Any, NamedTuple, Protocol
@@ -27,7 +27,8 @@ from gluonjit.hybrid.options import ALWAYS, NEVER
 GRAPH, ROWS = "graph", "rows"
 """The ways in which a step runs: by the framework's operators, or in C."""
 BACKWARD = {GRAPH: "backward of graph", ROWS: "backward of rows"}
-_EPS = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1.2e-7, "float64": 2.2e-16, "complex64": 1.2e-7}
+_EPS = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1.2e-7, "float64": 2.2e-16}
+_EPS.update(complex32=1e-3, complex64=1.2e-7, complex128=2.2e-16)
 _TIMES = 80.0  # rounding errors, above which numbers are looked at closely
 _CLOSELY = 16.0  # times what rounding changes in the trace itself, above which a difference is none of rounding
 _LOOSELY = 1e4  # rounding errors, below which numbers are those of the same weights
@@ -58,7 +59,12 @@ PLAINLY = Manner()
 
 
 class NodeRunner(Protocol):
-    """The engine's part of comparisons. Numbers are arrays of numpy."""
+    """The engine's part of comparisons. Numbers are arrays of numpy.
+
+    once: operators whose backward pass overwrites what their forward pass has saved: a second one is wrong.
+    """
+
+    once: frozenset[str]
 
     def numbers(self, array: Any, rows: Sequence[int]) -> Any:
         """Reads rows of an array."""
@@ -79,22 +85,6 @@ class NodeRunner(Protocol):
 
     def together(self, kind: Kind, nodes: Sequence[Sequence[Any]], mode: int, heads: Sequence[Any] | None) -> NodeRun:
         """Runs a kind's program for nodes of these operands; rows of one come after those of another."""
-
-
-class CheckedTape(Protocol):
-    """The engine's tape, as comparisons of backward passes need it."""
-
-    def ran(self) -> Iterable[tuple[int, str]]:
-        """Lists the steps that gradients go through, each with the way in which it ran."""
-
-    def learned_at(self, arena: int, rows: Sequence[int]) -> bool:
-        """Tells whether gradients go through all of these rows."""
-
-    def trial(self, number: int, heads: Sequence[tuple[int, Sequence[int], Any]]) -> tuple[Callable[..., Any], Any]:
-        """Goes back through a step alone from gradients of rows; returns what reads those of rows, and of a weight."""
-
-    def redo(self, number: int) -> None:
-        """Runs a step once more, recorded, in place of what was recorded of it."""
 
 
 class _Apart(NamedTuple):
@@ -136,7 +126,6 @@ class StepCheck:
         self._never = option == NEVER
         self._distrusted = False
         self._stops: set[int] = set()
-        self._known = self._never or (plan.common.checked and not self._always)
 
     def left(self, number: int, ran: str) -> int:
         """The number of nodes of a step to compare now that it has run so."""
@@ -147,21 +136,15 @@ class StepCheck:
 
     def stops(self, steps: Iterable[int]) -> set[int]:
         """Selects the steps that are compared when they have run in C, as long as they are: others wait for that."""
-        if not self._known:
+        common = self.plan.common
+        if self._always or not (self._never or common.checked):
             self._stops.update([number for number in steps if self.left(number, ROWS)])
+            common.checked = not (self._stops or self._always)
         return self._stops
 
-    def owes(self, steps: Iterable[tuple[int, str]]) -> bool:
-        """Tells whether backward passes of these steps are still to be compared."""
-        if self._distrusted:
-            return True
-        if self._known:
-            return False
-        steps = list(steps)
-        found = any([self.left(number, BACKWARD[ran]) for number, ran in steps])
-        if not found and not any(self.left(number, way) for number, way in steps):
-            self.plan.common.checked = not self._always and any(self.plan.recorded)
-        return found
+    def owes(self, entries: Sequence[Any]) -> bool:
+        """Tells whether the backward pass of any step that a tape has noted is still to be compared."""
+        return self._distrusted or any([self.left(number, BACKWARD[way]) for number, way in steps_of(entries)])
 
     # --- forward ------------------------------------------------------------------------------------------------
 
@@ -224,6 +207,7 @@ class StepCheck:
         if most > 1 and len(nodes) > 1:
             first = self._operands(*found[0])
             others = [node for node in nodes[1:] if not _equal(self._operands(*node), first)]
+            others.sort(key=lambda node: node[0].kind is found[0][0].kind)  # of another length, if there is one
             found.append((others or nodes[1:])[0])
         return found
 
@@ -244,9 +228,14 @@ class StepCheck:
 
     # --- backward -----------------------------------------------------------------------------------------------
 
-    def backward(self, tape: CheckedTape) -> None:
-        """Compares backward passes that are the first of their programs, before the tape goes through its steps."""
-        ran = list(tape.ran())
+    def backward(self, tape: Any) -> None:
+        """Compares backward passes that are the first of their programs, before a tape goes through its steps.
+
+        The tape has `entries`, tells whether gradients go through all of some rows by `learned_at(arena, rows)`, goes
+        back through a step alone by `trial(number, [(arena, rows, gradient)])`, which gives what reads the gradients
+        of rows and of a weight, and by `redo(number)` runs a step once more, recorded.
+        """
+        ran = list(steps_of(tape.entries))
         chosen: dict[Hashable, tuple[int, str]] = {}
         for number, way in ran:
             step, what = self.plan.steps[number], BACKWARD[way]
@@ -262,7 +251,7 @@ class StepCheck:
             if checks is not None and checks.distrusted:
                 tape.redo(number)
 
-    def _backward(self, tape: CheckedTape, number: int, what: str) -> _Apart | None:
+    def _backward(self, tape: Any, number: int, what: str) -> _Apart | None:
         step = self.plan.steps[number]
         nodes = [
             _Differentiated(record.kind, self._operands(record, node), self._heads(tape, record, node), record, node)
@@ -274,7 +263,7 @@ class StepCheck:
             for k, head in enumerate(each.heads)
             if head is not None
         ]
-        if not seeds:
+        if not seeds or not self.runner.once.isdisjoint([op.name for op in step.kind.call.ops]):
             self._count(step, what, 0)
             return None
         once = self._runs(nodes, step.mode, PLAINLY)
@@ -304,7 +293,7 @@ class StepCheck:
     def _runs(self, nodes: Sequence[_Differentiated], mode: int, manner: Manner) -> list[NodeRun]:
         return [self.runner.alone(each.kind, each.given, mode, manner, each.heads) for each in nodes]
 
-    def _heads(self, tape: CheckedTape, record: Record, node: int) -> list[Any]:
+    def _heads(self, tape: Any, record: Record, node: int) -> list[Any]:
         """Gradients of a node's results, each number another; None for those that have none."""
         found = []
         for k, output in enumerate(record.kind.outputs):
@@ -388,6 +377,32 @@ class StepCheck:
         return True
 
 
+def steps_of(entries: Iterable[Any]) -> Iterator[tuple[int, str]]:
+    """Lists the steps of a tape's entries, each with the way in which it ran."""
+    for entry in entries:
+        steps = getattr(entry, "steps", None)
+        yield from [(entry.number, GRAPH)] if steps is None else [(number, ROWS) for number in steps]
+
+
+def entry_of(entries: Sequence[Any], number: int) -> tuple[int, Any, int]:
+    """Finds the entry of a step: its number, itself, and the step's place in it."""
+    for k, entry in enumerate(entries):
+        steps = [number for number, _ in steps_of([entry])]
+        if number in steps:
+            return k, entry, steps.index(number)
+    raise KeyError(number)
+
+
+def replace_step(entries: list[Any], number: int, fresh: Sequence[Any]) -> None:
+    """Puts other entries in place of a step's."""
+    k, entry, place = entry_of(entries, number)
+    if hasattr(entry, "steps"):
+        parts = entry.part(0, place), entry.part(place + 1, len(entry.steps))
+        before, after = [[part] if part.steps else [] for part in parts]
+        fresh = [*before, *fresh, *after]
+    entries[k : k + 1] = fresh
+
+
 _REPORT = (
     "Its calls run one by one from here on, which is right, but slower. This is a fault of gluonjit: please report "
     "this text, with the versions that `python -m gluonjit doctor` prints."
@@ -427,8 +442,7 @@ def _equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
 
 def _eps(kind: Kind) -> float:
     """The relative error of the least precise numbers of a kind."""
-    specs = [*kind.operands, *[output.spec for output in kind.outputs]]
-    return max([_EPS.get(spec.dtype, 0.0) for spec in specs])
+    return max([_EPS.get(dtype, 0.0) for _, dtype in kind.call.shapes])
 
 
 def _distance(found: Any, wanted: Any) -> Any:

@@ -439,3 +439,63 @@ def test_what_pytorch_does_not_differentiate(name: str, granularity: str, learns
     else:
         for one, other in zip(found, wanted):
             torch.testing.assert_close(one, other)
+
+
+def _of_inputs(net: Any) -> Any:
+    x = torch.linspace(-1, 1, 4).requires_grad_()
+    return torch.autograd.grad(net(x), x, torch.eye(3), is_grads_batched=True)
+
+
+def _of_weights(net: Any) -> Any:
+    results = [net(torch.linspace(-1, 1, 4) * k) for k in range(1, 4)]
+    vectors = [torch.eye(3) * k for k in range(3)]
+    found = torch.autograd.grad(results, [*net.parameters()], vectors, is_grads_batched=True, retain_graph=True)
+    return [*found, *torch.autograd.grad(results[1].sum(), [*net.parameters()])]
+
+
+def _of_a_part(net: Any) -> Any:
+    given = [(torch.linspace(-1, 1, 4) * k).requires_grad_() for k in range(1, 4)]
+    results = [net(x) for x in given]
+    part = torch.stack(results)[1:, :2].sum(0)
+    return torch.autograd.grad(part, given, torch.eye(2), is_grads_batched=True, allow_unused=True)
+
+
+def _once_more(net: Any) -> Any:
+    x = torch.linspace(-1, 1, 4).requires_grad_()
+    (found,) = torch.autograd.grad(net(x), x, torch.eye(3), is_grads_batched=True, create_graph=True)
+    return torch.autograd.grad(found.square().sum(), x)
+
+
+def _twice(net: Any) -> Any:
+    x = torch.linspace(-1, 1, 4).requires_grad_()
+    y = net(x)
+    found = torch.autograd.grad(y, x, torch.eye(3), is_grads_batched=True)
+    with pytest.raises(RuntimeError, match="second time"):
+        torch.autograd.grad(y, x, torch.eye(3), is_grads_batched=True)
+    return found
+
+
+AT_ONCE: dict[str, Callable[[Any], Any]] = {
+    "inputs": _of_inputs,
+    "weights": _of_weights,
+    "a part": _of_a_part,
+    "once more": _once_more,
+    "twice": _twice,
+    "jacobian": lambda net: [torch.autograd.functional.jacobian(net, torch.linspace(-1, 1, 4), vectorize=True)],
+    "hessian": lambda net: [
+        torch.autograd.functional.hessian(lambda x: net(x).square().sum(), torch.linspace(-1, 1, 4), vectorize=True)
+    ],
+}
+
+
+@pytest.mark.parametrize("granularity", ["op", "cell"])
+@pytest.mark.parametrize("how", AT_ONCE)
+def test_several_gradients_at_once(how: str, granularity: str) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+    wanted = AT_ONCE[how](net)
+    found = AT_ONCE[how](gluonjit.hybridize(net, dynamic_batch=True, granularity=granularity))
+    for one, other in zip(found, wanted):
+        assert (one is None) == (other is None)
+        if other is not None:
+            assert_close(one, other, how)

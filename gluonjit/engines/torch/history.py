@@ -36,16 +36,42 @@ class Flush(torch.autograd.Function):  # type: ignore[misc]
             asked = [leads(node, k) for node, k in ctx.next_functions]
             if not any(asked):
                 return (None,) * len(ctx.needs_input_grad)
-        if torch.is_grad_enabled():
-            if ctx.tape.observed:
-                raise CaptureError(
-                    "backward(create_graph=True) of a dynamically batched value: gradients of gradients do not "
-                    "go through hooks of results that their batch has used. Call "
-                    "gluonjit.hybridize(net, dynamic_batch=False) for this computation."
-                )
-            return (None, None, *ctx.tape.again(ctx.tape, heads, asked))
+        if any(map(_is_batched, heads)):
+            return (None, None, *_vector_by_vector(ctx.tape, heads, asked))
+        return (None, None, *_gradients(ctx.tape, heads, asked))
+
+
+def _gradients(tape: Tape, heads: tuple[Any, ...], asked: Sequence[bool], keep: bool | None = None) -> list[Any]:
+    """Gradients of the sources, which can be differentiated if gradients are recorded."""
+    if not torch.is_grad_enabled():
         with plain():
-            return (None, None, *ctx.tape.gradients(heads, keeps_graph(), asked))
+            return tape.gradients(heads, keeps_graph() if keep is None else keep, asked)
+    if tape.observed:
+        raise CaptureError(
+            "backward(create_graph=True) of a dynamically batched value: gradients of gradients do not "
+            "go through hooks of results that their batch has used. Call "
+            "gluonjit.hybridize(net, dynamic_batch=False) for this computation."
+        )
+    return tape.again(tape, heads, asked)
+
+
+def _is_batched(head: Any) -> bool:
+    """True of a gradient that stands for those of several backward passes (`is_grads_batched=True`)."""
+    return head is not None and torch._C._functorch.is_legacy_batchedtensor(head)
+
+
+def _vector_by_vector(tape: Tape, heads: tuple[Any, ...], asked: Sequence[bool]) -> list[Any]:
+    """Gradients of the sources for each of several gradients of the results, together as one for PyTorch."""
+    level = torch._C._vmapmode_increment_nesting() - 1
+    torch._C._vmapmode_decrement_nesting()
+    many = [torch._remove_batch_dim(head, level, 1, 0) if _is_batched(head) else None for head in heads]
+    size, given = max([len(rows) for rows in many if rows is not None]), tape.given()
+    found = []
+    for number in range(size):
+        tape.give(given)
+        each = tuple([head if rows is None else rows[number] for head, rows in zip(heads, many)])
+        found.append(_gradients(tape, each, asked, keep=number < size - 1 or keeps_graph()))
+    return [None if parts[0] is None else torch._add_batch_dim(torch.stack(parts), 0, level) for parts in zip(*found)]
 
 
 _OURS = frozenset(f"{name}Backward" for name in ("Pieces", "Taken", "Once"))

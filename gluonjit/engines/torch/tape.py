@@ -230,6 +230,15 @@ class Tape:
         self._readers = [chunk.readers for chunk in found]
         return found
 
+    def given(self) -> list[dict[int, Any]]:
+        """The rows of each result from which the backward passes under way come, to be given again."""
+        return [dict(readers.given) for readers in self._readers]
+
+    def give(self, given: Sequence[dict[int, Any]]) -> None:
+        """Sets these rows, for one more pass that comes from them."""
+        for readers, rows in zip(self._readers, given):
+            readers.given.update(rows)
+
     def gradients(self, heads: tuple[Any, ...], retain: bool, asked: Sequence[bool]) -> list[Any]:
         """Gradients of the sources, given those of what can be read; None for those that these do not depend on.
 

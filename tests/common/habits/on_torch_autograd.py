@@ -277,3 +277,35 @@ def dtypes_go_along(t: Any) -> None:
     t.minibatch(net, label="float32 again")
     with contextlib.suppress(AttributeError):
         t.see("half", t.call(net, t.inputs()[0]).half().float())
+
+
+@habit("torch", forms=FORMS)
+def a_jacobian_in_one_backward(t: Any) -> None:
+    import torch
+
+    net = t.net()
+    given = [x.requires_grad_() for x in t.inputs()]
+    results = [t.call(net, x) for x in given]
+    rows = torch.eye(2).reshape(2, 1, 2)
+    found = torch.autograd.grad(results, given, [rows] * 3, is_grads_batched=True, retain_graph=True)
+    t.see("of inputs", list(found))
+    t.see("of weights", list(torch.autograd.grad(results[0], [*net.parameters()], rows, is_grads_batched=True)))
+
+
+@habit("torch", forms=FORMS)
+def an_operator_without_a_derivative(t: Any) -> None:
+    class Part(t.Part):
+        def body(self, F: Any, x: Any, learns: Any) -> Any:
+            h = self.layer(x)
+            return h * ((h if learns else h.detach()) // 0.25)
+
+    class Net(t.Net):
+        def body(self, F: Any, *args: Any) -> Any:
+            return self.out(self.inner(*args))
+
+    net = t.net(Part, Net)
+    losses = [t.loss(net, x, False) for x in t.inputs()]
+    t.backward(sum(losses))
+    t.see("gradients", t.gradients(net))
+    with t.raises("refused", "derivative"):
+        t.backward(sum(t.loss(net, x, True) for x in t.inputs()))

@@ -183,3 +183,41 @@ def everything_is_dropped_or_nothing(t: Any) -> None:
             net.drop._rate = rate
         t.mode(net, True)
         t.minibatch(net, label=f"{rate}")
+
+
+@habit(forms=("module", "whole"))
+def a_method_that_a_decorator_has_renamed(t: Any) -> None:
+    """Cells are made from its source."""
+
+    def renamed(name: str) -> Any:
+        def rename(method: Any) -> Any:
+            method.__name__ = method.__qualname__ = name
+            return method
+
+        return rename
+
+    class Part(t.Part):
+        def body(self, F: Any, x: Any) -> Any:
+            h = x
+            for _ in range(3):
+                h = self.step(F, h, x)
+            return h
+
+        @renamed("step (v2)")
+        def step(self, F: Any, h: Any, x: Any) -> Any:
+            a = self.layer(h)
+            b = F.tanh(a + x)
+            return b * 2 + F.sigmoid(a)
+
+    class Net(t.Net):
+        def body(self, F: Any, *args: Any) -> Any:
+            return self.join(F, self.inner(*args))
+
+        @renamed("lambda x: x\n")
+        def join(self, F: Any, h: Any) -> Any:
+            a = F.tanh(h)
+            return self.out(a * h + F.sigmoid(a))
+
+    net = t.net(Part, Net)
+    t.minibatch(net, label="first")
+    t.minibatch(net, label="again")

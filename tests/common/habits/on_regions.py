@@ -185,7 +185,7 @@ def a_forked_process_goes_backward(t: Any) -> None:
     t.see("in the parent", t.gradients(net))
 
 
-@habit("torch")
+@habit()
 def a_forked_process_adds_to_what_waits(t: Any) -> None:
     net = t.net()
     t.minibatch(net, label="before")

@@ -281,8 +281,6 @@ def dtypes_go_along(t: Any) -> None:
 
 @habit("torch", forms=FORMS)
 def a_jacobian_in_one_backward(t: Any) -> None:
-    import torch
-
     net = t.net()
     given = [x.requires_grad_() for x in t.inputs()]
     results = [t.call(net, x) for x in given]

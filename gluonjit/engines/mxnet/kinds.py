@@ -26,13 +26,14 @@ from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.variadic import TracedKind, join
 from gluonjit.engines.mxnet.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
+from gluonjit.hybrid.capture.cell import product_kind
 from gluonjit.hybrid.capture.guards.again import first_difference
 from gluonjit.hybrid.capture.guards.objects import Refused
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
-from gluonjit.program.hoist import Piece, cut
+from gluonjit.program.hoist import cut
 from gluonjit.program.trace import NeedsValue, Trace, TraceOp
 
 _PRODUCTS = {"FullyConnected"}  # worth to run before the recursion
@@ -147,7 +148,8 @@ def _kind_of(
     rest = trace if pieces is None else pieces.rest
     try:
         products = [
-            (piece.operand, _product(cell, piece, without)) for piece in ([] if pieces is None else pieces.pieces)
+            (piece.operand, product_kind(cell, piece.trace, without, build, work_of))
+            for piece in ([] if pieces is None else pieces.pieces)
         ]
         built = build(rest)
     except NotBatchable as refusal:
@@ -181,19 +183,6 @@ def _keeps_state(op: TraceOp) -> bool:
     """Tells whether an operator does more than to give results, so that no trace may lose it."""
     rule = RULES.get(op.name)
     return rule is None or rule.stateful
-
-
-def _product(cell: Cell, piece: Piece, without: tuple[str, ...]) -> Kind:
-    """The kind of what was cut out of a cell: one for all kinds of the cell that have it. Raises NotBatchable."""
-    trace = piece.trace
-    key = (without, *trace.operands, *trace.listing(), *map(id, trace.consts))
-    kind = cell.products.get(key)
-    if kind is None:
-        built = build(trace)
-        name, work = f"{cell.name}: products of leaves", work_of(trace, built.program.operators)
-        kind = Kind(name, trace.operands, built.outputs, built.rows, built.program, work=work, call=trace)
-        cell.products[key] = kind
-    return kind
 
 
 def _join_family(cell: Cell, trace: Trace, without: tuple[str, ...], kind: Kind) -> None:

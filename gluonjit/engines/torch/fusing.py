@@ -11,6 +11,7 @@ from gluonjit.engines.torch.fusing_values import Anything, Const, IntegerColumn,
 from gluonjit.engines.torch.program import program_of
 from gluonjit.graph import Kind
 from gluonjit.hybrid.capture.variadic.program import ADD_UP, GATHER_UP, SPREAD, Variadic
+from gluonjit.hybrid.capture.variadic.program import CHILD as OF_CHILD
 from gluonjit.hybrid.capture.variadic.roles import Roles
 from gluonjit.program.trace import Operand, Trace
 from gluonjit.rows.program import CHILD, NODE, Builder, NotFusable, RowProgram, View, Weight
@@ -60,31 +61,17 @@ def _fused_program(kind: Kind, trace: Trace, consts: Sequence[Any]) -> RowProgra
 def _fused_variadic(kind: Kind, variadic: Variadic, roles: Roles, consts: Sequence[Any]) -> RowProgram:
     """The program of a variadic trace, for nodes with any number of children. Raises NotFusable."""
     builder = Builder()
-    of_role = {role: number for number, role in enumerate(kind.children)}
-    found: dict[tuple[int | None, int], Anything] = {}
-    listed = {position for role in kind.children for position in role}
-    shared = [position for position in range(len(kind.operands)) if position not in listed]
-    for group in kind.groups:
-        for role in group:
-            spec = kind.operands[role[0]]
-            if role in of_role:
-                shape, _ = roles.shaped(spec)
-                found[of_role[role], 0] = RowMatrix(_operand(builder, spec, CHILD), shape)
-            else:
-                if spec.rows != 1:
-                    raise NotFusable("an operand of several rows")
-                found[None, shared.index(role[0])] = RowMatrix(_operand(builder, spec, NODE), spec.shape)
-    for number, position in enumerate(shared):
-        if kind.operands[position].dtype == "int64":
-            found[None, number] = _whole(builder, found[None, number])
     values: dict[int, Anything] = {}
-    constants = 0
-    for number, source in enumerate(variadic.sources):
-        if source.constant is not None:
-            values[number] = _constant(constants, consts[constants])
-            constants += 1
-        else:
-            values[number] = found[source.role, 0 if source.role is not None else source.number]
+    for number, spec in variadic.operands(kind.operands, roles._replace(roles=kind.children)):
+        child = variadic.spaces[number] == OF_CHILD
+        if not child and spec.rows != 1:
+            raise NotFusable("an operand of several rows")
+        values[number] = RowMatrix(_operand(builder, spec, CHILD if child else NODE), variadic.shapes[number][0])
+    for number, value in values.items():
+        if variadic.shapes[number][1] == "int64" and variadic.spaces[number] != OF_CHILD:
+            values[number] = _whole(builder, value)
+    for k, number in enumerate(variadic.constants()):
+        values[number] = _constant(k, consts[k])
     for op in variadic.ops:
         inputs = [values[number] for number in op.inputs]
         if op.name in (SPREAD, GATHER_UP):

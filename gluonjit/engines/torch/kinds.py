@@ -23,6 +23,7 @@ from gluonjit.engines.torch.unrolling import LOOPS
 from gluonjit.engines.torch.variadic import TracedKind, is_operand, join_kinds
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
+from gluonjit.hybrid.capture.cell import product_kind
 from gluonjit.hybrid.capture.guards.again import first_difference
 from gluonjit.hybrid.capture.guards.objects import Refused
 from gluonjit.hybrid.capture.guards.sizes import plain
@@ -30,7 +31,7 @@ from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.choose.pacing import captures_whole, note_loop
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.program.hoist import Piece, cut, used_alone
+from gluonjit.program.hoist import cut, used_alone
 from gluonjit.program.trace import NeedsValue, Trace, TraceBuilder
 
 ALL_CONSTANT = "it has no tensor operands"
@@ -109,8 +110,9 @@ def make_kind(call: Call) -> Kind | str:
         return made
     origins = tuple([(operand, 0) for operand in range(len(specs))])
     if pieces is not None:
-        products = [(piece.operand, _product(cell, piece)) for piece in pieces.pieces]
-        if any(isinstance(kind, str) for _, kind in products):
+        try:
+            products = [(each.operand, product_kind(cell, each.trace, (), build, work_of)) for each in pieces.pieces]
+        except NotBatchable:
             return _kind_of(cell, trace, structure, draws)
         origins = pieces.origins
     joins = made.pure and made.lone is None and "arity" not in batch.options.without
@@ -277,28 +279,6 @@ def _of_any_rows(cell: Cell, given: Any, specs: Sequence[Any], new: TracedKind, 
     found = join_kinds(cell, tuple(key), (), specs, new, batch)
     cell.by_number = ""  # it would be said of what is no part of the program's own
     return found
-
-
-def _product(cell: Cell, piece: Piece) -> Any:
-    """The kind of what was cut out of a cell: one for all kinds of the cell that have it."""
-    try:
-        built = build(piece.trace)
-    except NotBatchable as refusal:
-        return str(refusal)
-    program = built.program
-    key = (piece.trace.operands[0], program.text, *[id(tensor) for tensor in program.consts])
-    kind = cell.products.get(key)
-    if kind is None:
-        kind = cell.products[key] = Kind(
-            f"{cell.name}: products of leaves",
-            piece.trace.operands,
-            built.outputs,
-            built.rows,
-            program,
-            work=work_of(piece.trace, program.operators),
-            call=piece.trace,
-        )
-    return kind
 
 
 def _operands(args: Any, kwargs: Any) -> int:

@@ -14,6 +14,7 @@ from gluonjit.hybrid.capture.reuse import Recordings
 from gluonjit.hybrid.choose.pacing import Paces
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.program.trace import Trace
 
 KEY = "_gluonjit"
 """A dynamically batched model keeps its cell in its own __dict__, so that copies and pickles take it along."""
@@ -97,6 +98,19 @@ class BatchedCell:
         self.by_number = ""
         self.expanded.clear()
         self.lookup = self.keys = None
+
+
+def product_kind(cell: BatchedCell, trace: Trace, key: tuple[Any, ...], build: Any, work_of: Any) -> Kind:
+    """The kind of what was cut out of a cell: one for all kinds of the cell that have it, and an equal `key`."""
+    key = (*key, *trace.operands, *map(repr, trace.listing()), *map(id, trace.consts))
+    kind = cell.products.get(key)
+    if kind is None:
+        built = build(trace)
+        work = work_of(trace, built.program.operators)
+        name = f"{cell.name}: products of leaves"
+        kind = Kind(name, trace.operands, built.outputs, built.rows, built.program, work=work, call=trace)
+        cell.products[key] = kind
+    return kind
 
 
 def cache_counts(cells: Sequence[BatchedCell]) -> dict[str, int]:

@@ -41,7 +41,7 @@ class _Maker:
 
     def build(self, variadic: Variadic, roles: Roles, trace: Trace) -> Built:
         """The program as one symbolic graph."""
-        return build_variadic(variadic, trace.operands, roles.roles, trace)
+        return build_variadic(variadic, roles, trace)
 
     def agrees(self, built: Built, members: Sequence[tuple[Kind, Roles]]) -> bool:
         """Tells whether it gives what the kinds' own programs give, on random numbers."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import mxnet as mx
 
 from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Built, lay_out, segment_sum, split_group, stored
@@ -12,20 +10,27 @@ from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
 from gluonjit.engines.mxnet.rules.symbols import apply
 from gluonjit.engines.mxnet.rules.table import RULES, batch_op
 from gluonjit.engines.mxnet.rules.values import NotBatchable, Val
-from gluonjit.graph import Spec, operand_groups
+from gluonjit.graph import operand_groups
 from gluonjit.hybrid.capture.variadic.program import ADD_UP, GATHER_UP, SPREAD, Variadic
+from gluonjit.hybrid.capture.variadic.roles import Roles
 from gluonjit.program.trace import Trace, TraceOp
 
 
-def build_variadic(
-    variadic: Variadic, operands: Sequence[Spec], children: Sequence[tuple[int, ...]], trace: Trace
-) -> Built:
+def build_variadic(variadic: Variadic, roles: Roles, trace: Trace) -> Built:
     """The program of a step: `trace` is one of those that it was made from. Raises NotBatchable."""
-    if any(spec.rows != 1 for spec in operands):
+    if any(spec.rows != 1 for spec in trace.operands):
         raise NotBatchable("an operand has several rows")
-    values = _operands(variadic, operands, children)
-    consts = [source.constant for source in variadic.sources if source.constant is not None]
-    numbers = [number for number, source in enumerate(variadic.sources) if source.constant is not None]
+    names: list[str] = []
+    symbols: list[mx.sym.Symbol] = []
+    for group in operand_groups(trace.operands, False, roles.roles):
+        names.append(f"group{len(names)}")
+        symbols += split_group(mx.sym.var(names[-1]), len(group), trace.operands[group[0][0]])
+    values = {
+        number: Val(symbol, spec.shape, spec.dtype, spec.mode)
+        for (number, spec), symbol in zip(variadic.operands(trace.operands, roles), symbols)
+    }
+    numbers = variadic.constants()
+    consts = [variadic.sources[number].constant for number in numbers]
     for k, number in enumerate(numbers):
         shape, dtype = variadic.shapes[number]
         values[number] = Val(mx.sym.var(f"const{k}"), shape, dtype, "shared")
@@ -39,35 +44,12 @@ def build_variadic(
             may_fail = _apply(variadic, op, values, trace.training) or may_fail
     finals = [stored(values[number]) for number in variadic.results]
     outputs, rows = lay_out([(final.shape, final.dtype, final.layout) for final in finals], trace.device)
-    groups = len(operand_groups(operands, False, children))
-    names = [f"group{number}" for number in range(groups)]
     program = Batched([final.sym for final in finals], names, consts, (OWNERS, SEGMENTS))
     program.may_fail = may_fail
     program.adds = [
         all(op.name == "FullyConnected" for op in variadic.ops if number in op.inputs) for number in numbers
     ]
     return Built(program, outputs, rows, True, False)
-
-
-def _operands(variadic: Variadic, operands: Sequence[Spec], children: Sequence[tuple[int, ...]]) -> dict[int, Val]:
-    """The values of operands, cut out of the groups in which they are gathered."""
-    listed = {position for role in children for position in role}
-    shared = [position for position in range(len(operands)) if position not in listed]
-    of_role = {role: number for number, role in enumerate(children)}
-    found: dict[tuple[int | None, int], Val] = {}
-    for number, group in enumerate(operand_groups(operands, False, children)):
-        spec = operands[group[0][0]]
-        for role, symbol in zip(group, split_group(mx.sym.var(f"group{number}"), len(group), spec)):
-            value = Val(symbol, spec.shape, spec.dtype, spec.mode)
-            if role in of_role:
-                found[of_role[role], 0] = value
-            else:
-                found[None, shared.index(role[0])] = value
-    values: dict[int, Val] = {}
-    for number, source in enumerate(variadic.sources):
-        if source.constant is None:
-            values[number] = found[source.role, 0 if source.role is not None else source.number]
-    return values
 
 
 def _apply(variadic: Variadic, op: TraceOp, values: dict[int, Val], training: bool) -> bool:

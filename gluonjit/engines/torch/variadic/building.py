@@ -11,7 +11,6 @@ from gluonjit.engines.torch.rules.examples import Examples
 from gluonjit.engines.torch.rules.pointwise import pointwise
 from gluonjit.engines.torch.rules.table import batch_op, draws, operator_named
 from gluonjit.engines.torch.rules.values import NODES, NotBatchable, OperatorCall, Val, Writer
-from gluonjit.graph import operand_groups
 from gluonjit.hybrid.capture.variadic.program import ADD_UP, CHILD, GATHER_UP, SPREAD, Variadic
 from gluonjit.hybrid.capture.variadic.roles import Roles
 from gluonjit.program.trace import Trace, TraceOp, placed
@@ -27,15 +26,16 @@ def build_variadic(variadic: Variadic, roles: Roles, trace: Trace) -> Built:
         raise NotBatchable("an operand has several rows")
     if not roles.of_rows and any(operands[role[0]].rows != 1 for role in roles.roles):
         raise NotBatchable("an operand of a child has several rows")
-    groups = sum(map(len, operand_groups(operands, False, roles.roles)))
-    consts = [number for number, source in enumerate(variadic.sources) if source.constant is not None]
+    listed, consts = variadic.operands(operands, roles), variadic.constants()
+    groups = len(listed)
     owners = groups + len(consts)
     examples = Examples(trace.device, [size for shape, _ in variadic.shapes for size in shape], owners)
     used = {number for op in variadic.ops for number in op.inputs}.union(variadic.results)
     writer = Writer(owners + 1, examples.run)
     with checking(trace.device):
-        values = _operands(variadic, roles, trace)
-        for number, val in values.items():
+        values: dict[int, Val] = {}
+        for slot, (number, spec) in enumerate(listed):
+            val = values[number] = Val(slot, *variadic.shapes[number], 1, spec.row_shape)
             examples.add(val, child=variadic.spaces[number] == CHILD)
         for k, number in enumerate(consts):
             shape, dtype = variadic.shapes[number]
@@ -56,27 +56,6 @@ def build_variadic(variadic: Variadic, roles: Roles, trace: Trace) -> Built:
     program.variadic, program.results = (variadic, roles), ()
     program.consts = [variadic.sources[number].constant for number in consts]
     return Built(program, outputs, rows, False)
-
-
-def _operands(variadic: Variadic, roles: Roles, trace: Trace) -> dict[int, Val]:
-    """The values of operands, in the order in which `pieces` gives them."""
-    operands = trace.operands
-    shared = [position for position in range(len(operands)) if position not in roles.positions()]
-    of_role = {role: number for number, role in enumerate(roles.roles)}
-    found: dict[tuple[int | None, int], Val] = {}
-    listed = [role for group in operand_groups(operands, False, roles.roles) for role in group]
-    for slot, role in enumerate(listed):
-        spec = operands[role[0]]
-        if role in of_role:
-            shape, dtype = roles.shaped(spec)
-            found[of_role[role], 0] = Val(slot, shape, dtype, 1, spec.row_shape)
-        else:
-            found[None, shared.index(role[0])] = Val(slot, spec.shape, spec.dtype, 1, spec.row_shape)
-    values: dict[int, Val] = {}
-    for number, source in enumerate(variadic.sources):
-        if source.constant is None:
-            values[number] = found[source.role, 0 if source.role is not None else source.number]
-    return values
 
 
 def _applied(variadic: Variadic, op: TraceOp, values: dict[int, Val], writer: Writer, owners: int) -> list[Val]:

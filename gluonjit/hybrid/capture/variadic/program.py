@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from gluonjit.graph.kinds import operand_groups
+from gluonjit.graph.values import Spec
 from gluonjit.hybrid.capture.variadic.reading import Dialect, Listed, Unlike, read
 from gluonjit.hybrid.capture.variadic.roles import Roles
 from gluonjit.program.trace import Attrs, Shaped, Trace, TraceOp
@@ -41,6 +43,23 @@ class Variadic:
         self.spaces.append(space)
         self.shapes.append(shaped)
         return len(self.spaces) - 1
+
+    def operands(self, specs: Sequence[Spec], roles: Roles) -> list[tuple[int, Spec]]:
+        """The values of a call's operands, with their specs, in the order in which these are gathered."""
+        shared = [position for position in range(len(specs)) if position not in roles.positions()]
+        numbers = {
+            (source.role, source.role is None and source.number): number
+            for number, source in enumerate(self.sources)
+            if source.constant is None
+        }
+        keys: dict[Any, Any] = {(position,): (None, number) for number, position in enumerate(shared)}
+        keys.update({role: (number, False) for number, role in enumerate(roles.roles)})
+        listed = [role for group in operand_groups(specs, False, roles.roles) for role in group]
+        return [(numbers[keys[role]], specs[role[0]]) for role in listed]
+
+    def constants(self) -> list[int]:
+        """The values that are constants."""
+        return [number for number, source in enumerate(self.sources) if source.constant is not None]
 
 
 class _Value(NamedTuple):

@@ -140,3 +140,47 @@ def test_shapes_that_a_cell_returns_are_of_numbers() -> None:
     for joined, shape, _ in [net(torch.rand(3, 4)) for _ in range(2)]:
         assert joined == (2, 3, 4) and shape == (3, 4)
         assert {type(size) for size in (*joined, *shape)} == {int}
+
+
+@GRANULARITIES
+@pytest.mark.parametrize("nested", [True, False])
+def test_an_encoder_returns_zeros_for_padding_where_eager_does(nested: bool, granularity: str) -> None:
+    class Encoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+            self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=nested)
+
+        def forward(self, x: Any, hidden: Any) -> Any:
+            return self.encoder(x * 2, src_key_padding_mask=hidden) + 1
+
+    torch.manual_seed(0)
+    net = Encoder().eval()
+    hidden = torch.tensor([[False, False, True]])
+    samples = [torch.rand(1, 3, 4) for _ in range(3)]
+    with torch.no_grad():
+        wanted = [net(x, hidden) for x in samples]
+        gluonjit.hybridize(net, dynamic_batch=True, granularity=granularity)
+        got = [net(x, hidden).numpy() for x in samples]
+        assert (wanted[0][0, 2] == 1).all() == nested
+    for a, b in zip(got, wanted):
+        torch.testing.assert_close(torch.from_numpy(a), b, rtol=1e-4, atol=1e-5)
+
+
+@GRANULARITIES
+@pytest.mark.parametrize("loss", [F.cross_entropy, F.nll_loss, F.multi_margin_loss])
+def test_a_weight_of_classes_that_learns_is_refused(loss: Callable[..., Any], granularity: str) -> None:
+    class Loss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.rand(4))
+
+        def forward(self, x: Any) -> Any:
+            return loss(x * 2, torch.tensor([1, 0, 3]), weight=self.weight * 1)
+
+    net = Loss()
+    gluonjit.hybridize(net, dynamic_batch=True, granularity=granularity)
+    with pytest.raises(RuntimeError, match="not differentiable with respect to argument 'weight'"):
+        sum(net(torch.rand(3, 4)) for _ in range(2)).backward()
+    with torch.no_grad():
+        assert net(torch.rand(3, 4)).item() > -10

@@ -24,6 +24,29 @@ def traced_otherwise() -> bool:
     return _tracing() is not None or _modes() > 0
 
 
+NESTED = (
+    "without gradients, PyTorch leaves what src_key_padding_mask hides out of the whole encoder, and returns zeros for "
+    "it: pass enable_nested_tensor=False to nn.TransformerEncoder to have it batched"
+)
+
+
+def leaves_padding_out(module: Any, args: Any, kwargs: Any) -> bool:
+    """True if PyTorch may run an encoder on nested tensors, as it decides by the mask's values."""
+    if not isinstance(module, torch.nn.TransformerEncoder) or module.training or not module.use_nested_tensor:
+        return False
+    mask = args[2] if len(args) > 2 else kwargs.get("src_key_padding_mask")
+    learns = torch.is_grad_enabled() and any(weight.requires_grad for weight in module.parameters())
+    enabled = torch.backends.mha.get_fastpath_enabled() or LOCAL.state.trace is not None  # which switches it off
+    return mask is not None and not learns and bool(enabled)
+
+
+def run_nested(module: Any, args: Any, kwargs: Any) -> Any:
+    """Runs such an encoder on computed tensors."""
+    given, named = computed(args), {name: computed((value,))[0] for name, value in kwargs.items()}
+    with UNCAPTURED:
+        return hooked.original_call(module, *given, **named)
+
+
 def compile_(model: Any = None, *args: Any, **kwargs: Any) -> Any:
     """Stands in for torch.compile.
 

@@ -136,6 +136,12 @@ WITHOUT_DERIVATIVE = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 """Operators that have no derivative by an argument, by which others have one that they are taken apart into."""
 
 
+NOT_LEARNED = {
+    torch.ops.aten.nll_loss_forward.default: "weight",
+    torch.ops.aten.nll_loss2d_forward.default: "weight",
+    torch.ops.aten.multi_margin_loss.default: "weight",
+}
+"""Arguments that must require no gradient, says PyTorch."""
 _LACKING: dict[tuple[Any, ...], bool] = {}
 
 

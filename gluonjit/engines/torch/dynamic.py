@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch import changes, hooked
-from gluonjit.engines.torch.aside import traced_otherwise
+from gluonjit.engines.torch.aside import NESTED, leaves_padding_out, run_nested, traced_otherwise
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.effects import parts_of
@@ -43,6 +43,7 @@ from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
+from gluonjit.program.trace import NeedsValue
 
 _automatic: WeakKeyDictionary[Any, tuple[Cell, dict[str, Any]]] = WeakKeyDictionary()
 _stateless: dict[Any, Cell] = {}
@@ -102,6 +103,8 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             if not state.inside and traced_otherwise():
                 return _aside(hooked.original_call, self, args, kwargs)
             return _captured(self, cell, args, kwargs)
+    elif state.trace is not None and leaves_padding_out(self, args, kwargs):
+        raise NeedsValue
     elif state.trace is not None and state.trace.follower is not None and not _hooked(self):
         found = run_layer(self, args, kwargs)
         if found is not None:
@@ -256,6 +259,10 @@ def _node_or_parts(
         reason = (foreign(batch, args) if batch.foreign else "") or (
             ASKED[0] if passes and batch.fine and cell.lookup is None else ""
         )
+    if leaves_padding_out(module, args, kwargs):
+        found = run_nested(module, args, kwargs)
+        expanded(batch, cell, module, NESTED)
+        return found
     if not reason and cell.refused:
         reason = cell.refused.get((torch.is_grad_enabled(), module.training), "")
     if not reason:

@@ -13,6 +13,7 @@ from gluonjit.engines.torch.arrays import INDICES, device_named
 from gluonjit.engines.torch.aten import (
     COPIED,
     FILLED,
+    NOT_LEARNED,
     WITHOUT_DERIVATIVE,
     WITHOUT_HISTORY,
     functional,
@@ -113,6 +114,9 @@ class Tracer(KnownNumbers, Writes):
             raise NeedsValue  # in which a batch has others beside it
         if not self._stays(named.get("device")):
             raise NeedsValue
+        if self.learns and (fixed := named.get(NOT_LEARNED.get(func, ""))) is not None:
+            if self.learns_at(self._position(fixed)) is not False:
+                raise NeedsValue  # PyTorch refuses it
         if self.learns and func.overloadpacket in _WITHOUT_GRADIENT:
             named = {key: self._apart(value) for key, value in named.items()}
         func = _WITH_GRADIENT.get(func, func) if self.learns else func

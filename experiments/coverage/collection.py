@@ -60,8 +60,11 @@ def _start_example(code: str, engine: str, options: Mapping[str, Any] | None) ->
     given = "dynamic_batch=False" if options is None else "dynamic_batch=True, **OPTIONS"
     compiled = compile(code.replace("dynamic_batch=True", given), "README.md", "exec")
 
+    framework: Any = importlib.import_module(engine)
+
     def step() -> Any:
         names: dict[str, Any] = {"OPTIONS": options}
+        (framework.random.seed if engine == "mxnet" else framework.manual_seed)(0)
         exec(compiled, names)
         return getattr(names["total"].sum(), {"mxnet": "asscalar", "torch": "item"}[engine])()
 

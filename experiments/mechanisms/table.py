@@ -75,7 +75,6 @@ MECHANISMS = (
         returns={_T + "records:with_gradients": None},
     ),
     Mechanism("refusals by pattern", _torch("patterns"), returns={_T + "records:refused_before": None}),
-    Mechanism("CTC", _torch("ctc"), empties={_T + "ops:CTC": ""}),
     Mechanism(
         "packed sequences",
         _torch("packed"),

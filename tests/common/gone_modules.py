@@ -28,6 +28,7 @@ class Gone:
 
 
 GONE: tuple[Gone, ...] = (
+    Gone("engines/torch/ctc", ("ctc_loss _numbers",)),
     Gone("analysis/structures", ("by_structure _Capture _mixed",)),
     Gone(
         "engines/torch/replay",

@@ -386,3 +386,30 @@ def test_lists_and_dictionaries_of_the_program_are_written_to() -> None:
         assert_near(more[0], torch.ones(2))
         assert_near(notes["found"], eager.inner(x))
         assert_near(more[2], eager.inner(x))
+
+
+class Aligned(nn.Module):
+    """The CTC loss of one sample."""
+
+    def __init__(self, lengths: Callable[[int], Any]) -> None:
+        super().__init__()
+        self.out, self.lengths = nn.Linear(C, 5), lengths
+
+    def forward(self, x: Any, y: Any) -> Any:
+        scores = self.out(x).log_softmax(-1)
+        given = self.lengths(len(scores)), self.lengths(len(y))
+        return nn.functional.ctc_loss(scores[:, None], y[None], *given, zero_infinity=True)
+
+
+@pytest.mark.parametrize("lengths", [lambda n: [n], lambda n: torch.tensor([n])], ids=["numbers", "a tensor"])
+def test_a_ctc_loss_runs_for_each_sample_and_says_what_to_type(lengths: Callable[[int], Any]) -> None:
+    eager = Aligned(lengths)
+    net = copy.deepcopy(eager)
+    gluonjit.hybridize(net, dynamic_batch=True)
+    samples = [(torch.randn(t, C), torch.randint(1, 4, (n,))) for t, n in ((7, 2), (5, 3), (3, 3), (2, 4))]
+    wanted, found = ([model(*sample) for sample in samples] for model in (eager, net))
+    sum(wanted).backward()
+    sum(found).backward()
+    assert_near(torch.stack(found), torch.stack(wanted))
+    assert_near(net.out.weight.grad, eager.out.weight.grad)
+    assert "pad_sequence" in gluonjit.explain().unbatched["ctc_loss"]

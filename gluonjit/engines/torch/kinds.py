@@ -39,6 +39,11 @@ _READS = (
     "it reads a tensor's numbers, writes to a tensor from outside, or uses one that is neither an argument nor a "
     "parameter"
 )
+_INSTEAD = {
+    "ctc_loss": "it reads lengths, and runs for each sample: return scores from the model, and pass those of all "
+    "samples to one ctc_loss, padded by pad_sequence",
+}
+"""Operators that read numbers, and what to type instead."""
 _ALIASES = "it returns a view of an argument: a write to the return value is a write to the argument"
 _SHARED = "its results share memory: a write to one is a write to the other"
 _OVERWRITES = "it writes over what its backward pass needs"
@@ -158,7 +163,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
     except Refused as refusal:
         return str(refusal)
     except NeedsValue:
-        return _looping(cell, recorders) or _READS
+        return _looping(cell, recorders) or _INSTEAD.get(cell.name if cell.operator else "", _READS)
     except RecursionError:  # the program's own depth: says nothing about the cell
         raise
     except Exception as error:  # the call itself, run next, raises what the user has to see

@@ -15,7 +15,6 @@ from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.caught import RAISING, caught
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, cell_of, open_batch
-from gluonjit.engines.torch.ctc import CTC
 from gluonjit.engines.torch.decided import read_decided
 from gluonjit.engines.torch.doors import SORTS, admit
 from gluonjit.engines.torch.indexing import index, select, select_where
@@ -59,10 +58,6 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         return run_now(func, args if state.paused else read_decided(args), kwargs)
     if func in EXPANDED:
         return EXPANDED[func](*args, **kwargs)
-    if func in CTC:
-        found = CTC[func](*args, **kwargs)
-        if found is not None:
-            return found
     if func in MAKING and state.inside and args[0].__class__ is LazyTensor:
         found = made(func, args, kwargs)
         if found is not None:

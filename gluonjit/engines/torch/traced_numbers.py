@@ -31,8 +31,6 @@ class KnownNumbers(Positions):
         """
         if func is torch.ops.aten.one_hot.default:
             return bool(args[1] >= 0)
-        if func is torch.ops.aten._ctc_loss.default:  # its lengths are numbers of Python
-            return True
         if func is not torch.ops.aten.index.Tensor:
             return False
         if any(item is not None and item.dtype in _MASKS for item in args[1]):

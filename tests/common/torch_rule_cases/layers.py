@@ -106,8 +106,4 @@ for shape in ((3, 2, 5, 7), (2, 5, 7)):
     case("im2col.default", x(*shape), (3, 2), (1, 1), (1, 0), (2, 1), poly=len(shape) == 4)
 for shape in ((3, 8, 12), (8, 12)):
     case("col2im.default", x(*shape), (4, 5), (2, 2), (1, 1), (0, 0), (1, 1), poly=len(shape) == 3)
-case("_ctc_loss.default", x(6, 1, 5), i(5, 1, 2, low=1), (6,), (2,), 0, False, compared=1, fixed=True)
-for classes in (i(5, 2, 3, low=1), i(5, 5, low=1)):
-    case("_ctc_loss.default", x(6, 2, 5), classes, (6, 4), (2, 3), 0, False, compared=1, fixed=True)
-case("_ctc_loss.default", x(4, 1, 5), i(4, 1, 2, shared=True), (4,), (2,), 4, True, compared=1, fixed=True)
 # fmt: on

@@ -75,23 +75,6 @@ def _nll(scores: Any, target: Any, *rest: Any) -> tuple[Any, Any]:
     return (summed, totals) if reduction == SUM else (summed / totals, totals)
 
 
-def ctc(call: OperatorCall) -> list[Val]:
-    """_ctc_loss: (t, n, classes) with n targets of known lengths; nodes beside each other along n."""
-    operands = [call.spread(call[name]) for name in ("log_probs", "targets")]
-    static = [call[name] for name in ("input_lengths", "target_lengths")]
-    slots = call.emit(_ctc, operands, *static, call.get("blank", 0), call.get("zero_infinity", False), outputs=2)
-    return [call.stacked(slot, number) for number, slot in enumerate(slots)]
-
-
-def _ctc(scores: Any, targets: Any, lengths: Any, target_lengths: Any, blank: int, zero: bool) -> tuple[Any, Any]:
-    """Losses of all nodes as (nodes, n), and what its backward pass needs."""
-    nodes, count = len(scores), len(lengths)
-    beside = scores.transpose(0, 1).flatten(1, 2)
-    given = targets.flatten(0, 1)  # (nodes * n, length), or all targets one after the other
-    found, alpha = torch._ctc_loss(beside, given, [*lengths] * nodes, [*target_lengths] * nodes, blank, zero)
-    return found.reshape(nodes, count), alpha.reshape(nodes, count, *alpha.shape[1:])
-
-
 def _weight_of(weight: Any, classes: Any, rows: int) -> Any:
     """The weight of each row's class; where nodes bring weights of their own these are (nodes, classes)."""
     if weight.dim() == 1:

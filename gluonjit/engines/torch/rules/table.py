@@ -64,7 +64,6 @@ _ROWS: list[tuple[Rule, str]] = [
     (losses.elementwise, "mse_loss.default smooth_l1_loss.default huber_loss.default binary_cross_entropy.default"),
     (losses.elementwise, "binary_cross_entropy_with_logits.default soft_margin_loss.default"),
     (losses.nll, "nll_loss_forward.default"),
-    (losses.ctc, "_ctc_loss.default"),
     (layers.layer_norm, "native_layer_norm.default"),
     (layers.over_samples, "convolution.default native_batch_norm.default max_pool2d_with_indices.default"),
     (

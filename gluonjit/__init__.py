@@ -35,6 +35,7 @@ Of `torch`:
     torch.autograd: backward, grad
     torch.autograd.function.Function: apply
     torch.autograd.graph.saved_tensors_hooks: __enter__, __exit__
+    torch.autograd.variable.Variable: __new__
     torch.functional: handle_torch_function
     torch.jit.torch.jit.ScriptFunction: __call__
     torch.nn.functional: handle_torch_function

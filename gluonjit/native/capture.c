@@ -205,7 +205,9 @@ static PyObject *part_returned(Call *call, PyObject *structure, PyObject *record
         if (place >= 0 || PyErr_Occurred()) return place < 0 ? NULL : wrapped(call->of, 0, record, node, place);
         if (call->of == &names.mxnet) return wrapped(call->of, 1, record, node, ~place); /* of mx.np */
         if (~place < call->arguments)
-            return call->itself ? Py_NewRef(call->given[~place]) : tensor_of((PyObject *)call->values[~place]);
+            return call->itself || Py_TYPE(call->given[~place]) == names.torch.lazy[0]
+                       ? Py_NewRef(call->given[~place])
+                       : tensor_of((PyObject *)call->values[~place]);
         return PyErr_Format(PyExc_IndexError, "there is no argument %zd", ~place);
     }
     if (!list && !PyTuple_CheckExact(structure)) return NULL;

@@ -94,6 +94,8 @@ STRIDED: dict[str, Callable[[Any, Any], Any]] = {
     "row, its own offset": lambda a, b: a[1].as_strided((2,), (1,)),
     "slice": lambda a, b: torch.as_strided(a[1:], (2,), (3,), 1),
     "transposed": lambda a, b: torch.as_strided(a.t(), (2, 2), (1, 2), 0),
+    "of the transposed": lambda a, b: torch.as_strided(a.t() * 2, (2, 2), (1, 2), 0),
+    "of a sum of the transposed": lambda a, b: torch.tanh((a + b).permute(1, 0) + b.t()).as_strided((2, 2), (1, 2), 1),
     "of a row": lambda a, b: (a + b)[2].floor().as_strided((2, 2), (1, 1), 0),
     "scatter": lambda a, b: torch.as_strided_scatter(a, b[:2, :2], (2, 2), (1, 2), 0),
     "scatter into a row": lambda a, b: a[1].as_strided_scatter(b[0, :2], (2,), (1,), 4),
@@ -107,4 +109,9 @@ STRIDED: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("granularity", ["cell", "op"])
 @pytest.mark.parametrize("name", list(STRIDED))
 def test_memory_is_seen_as_eagerly(name: str, granularity: str) -> None:
-    assert_as_eagerly(lambda a, b: (STRIDED[name](a, b) * 1, a.storage_offset(), a[1].storage_offset()), granularity)
+    def program(a: Any, b: Any) -> Any:
+        turned = torch.tanh(a.t())
+        looks = turned.stride(), a.stride(), a.is_contiguous(), turned.is_contiguous(), a[1].storage_offset()
+        return STRIDED[name](a, b) * 1, *looks
+
+    assert_as_eagerly(program, granularity)

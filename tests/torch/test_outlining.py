@@ -420,11 +420,11 @@ def test_a_cell_that_is_refused_once_is_no_more_tried(monkeypatch: pytest.Monkey
     from gluonjit.engines.torch import kinds
 
     eager, net = both(Refused)
-    monkeypatch.setattr(kinds, "_share_memory", lambda result: True)
+    monkeypatch.setattr(kinds.ReturnedTensors, "share_memory", lambda *result: True)
     report = calls(net, samples())
     assert set(report.outlined.values()) == {kinds._SHARED}
     tries = []
-    monkeypatch.setattr(kinds, "_share_memory", lambda result: tries.append(result) or False)
+    monkeypatch.setattr(kinds.ReturnedTensors, "share_memory", lambda *result: tries.append(result) or False)
     report = calls(net, samples())
     assert not tries
     assert set(report.outlined.values()) == {kinds._SHARED}

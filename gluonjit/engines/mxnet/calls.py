@@ -30,6 +30,7 @@ from gluonjit.engines.mxnet.replacing import becomes, is_replaceable
 from gluonjit.engines.mxnet.reuse import REUSING
 from gluonjit.engines.mxnet.unrolling import whole
 from gluonjit.engines.mxnet.writes import before_write
+from gluonjit.hybrid.capture.arguments import LentArguments
 from gluonjit.hybrid.capture.capturing import outermost_batch, sampled
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.outermost import OutermostCalls
@@ -123,12 +124,15 @@ def call(self: gluon.Block, *args: Any) -> Any:
             after_forward(self, args, out)
             return out
     if cell is not None:  # not one node: what it calls is captured. Its arrays become lazy, so that slices are rows
-        args = tuple([_lazy(arg) for arg in args])
+        lent = LentArguments(args, _lazy, (list, tuple, dict))
+        args = tuple(lent.args)
         state.inside += 1
     try:
         for hook in self._forward_pre_hooks.values():
             hook(self, args)
         out = self.forward(*args)
+        if cell is not None:
+            out = lent.returned(out)
         after_forward(self, args, out)
         return out
     finally:
@@ -178,10 +182,11 @@ def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...], _: dict[st
 def _sample(batch: Batch, block: gluon.Block, args: tuple[Any, ...]) -> Any:
     """Returns what an outermost block gives, whose arrays are lazy there."""
     place(batch, block, KNOWN)
-    args = tuple([_lazy(arg) for arg in args])
+    lent = LentArguments(args, _lazy, (list, tuple, dict))
+    args = tuple(lent.args)
     for hook in block._forward_pre_hooks.values():
         hook(block, args)
-    out = block.forward(*args)
+    out = lent.returned(block.forward(*args))
     after_forward(block, args, out)
     return out
 

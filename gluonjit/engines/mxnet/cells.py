@@ -30,7 +30,7 @@ from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.capture.capturing import captured, room_of
 from gluonjit.hybrid.capture.guards.again import AGAIN, changed
 from gluonjit.hybrid.capture.guards.variants import Noted, holding, put_record, too_many, variant_key
-from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.capture.structure import ResultPlace, map_structure
 from gluonjit.hybrid.choose.pacing import TRACE
 from gluonjit.hybrid.run.batch import FULL, RUNNING, Batch
 from gluonjit.hybrid.run.engine import engine_of
@@ -107,7 +107,22 @@ def rebuild(structure: Any, values: tuple[Value, ...]) -> Any:
     """Makes what a call returns, of the values of its node."""
     if structure is LazyNumpy:
         return wrap_np(values[0])
-    return map_structure(structure, lambda place: wrap(values[place]) if place >= 0 else wrap_np(values[~place]), False)
+    made: dict[int, Any] = {}
+    views: list[tuple[Any, int, Any]] = []
+
+    def part(place: int) -> Any:
+        if place.__class__ is ResultPlace and place.view is None:
+            return made[place]
+        found = made[int(place)] = wrap(values[place]) if place >= 0 else wrap_np(values[~place])
+        if place.__class__ is ResultPlace:
+            views.append((found, *place.view))
+        return found
+
+    found = map_structure(structure, part, False)
+    for view, base, key in views:
+        view._b, view._k = made[base], key
+        view._b._k = True
+    return found
 
 
 def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: list[Value]) -> bool:

@@ -13,7 +13,7 @@ from mxnet.numpy import ndarray
 from gluonjit.engines.mxnet.blocks import arrays_of, blocks_of
 from gluonjit.engines.mxnet.cell import Cell, UnknownArgument
 from gluonjit.engines.mxnet.constants import INSTEAD
-from gluonjit.engines.mxnet.following import followed, is_hybrid
+from gluonjit.engines.mxnet.following import followed
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.operands import value_of
@@ -30,7 +30,7 @@ from gluonjit.hybrid.capture.cell import product_kind
 from gluonjit.hybrid.capture.guards.again import first_difference
 from gluonjit.hybrid.capture.guards.objects import Refused
 from gluonjit.hybrid.capture.guards.variants import Noted
-from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.capture.structure import ResultPlace, map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.hoist import cut
@@ -92,13 +92,20 @@ def _traced(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: B
         return f"tracing it raised {type(error).__name__}: {error}"
     results: list[int] = []
     try:
-        structure = map_structure(result, lambda array: _result(trace, array, results), False)
+        met: dict[int, int] = {}
+        structure = map_structure(result, lambda array: _result(trace, array, results, met), False)
     except UnknownArgument as unknown:
         return f"it returns {unknown}"
-    if isinstance(owner, gluon.Block) and not is_hybrid(owner):
-        shared = _shared(trace, result)
-        if shared:
-            return shared
+    arrays: dict[int, Any] = {}
+    _arrays_in(result, lambda array: arrays.update({id(array): array}))
+    shared = _shared(trace, arrays) if isinstance(owner, gluon.Block) else ""
+    if shared:
+        return shared
+    views = {
+        met[k]: ResultPlace.of(met[k], (met[id(one._b)], one._k)) for k, one in arrays.items() if id(one._b) in met
+    }
+    if views:
+        structure = map_structure(structure, lambda at: views.get(at, at) if at.__class__ is int else at, False)
     return _Found(trace.finish(results, noted.asked, whole=True), structure, values)
 
 
@@ -113,23 +120,31 @@ def difference(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch
     return first_difference(one, other)
 
 
-def _shared(trace: Recorder, result: Any) -> str:
-    """Says what memory the results of a block with a `forward` of its own share, if they do; "" if not."""
-    arrays: list[Any] = []
-    _arrays_in(result, arrays.append)
-    owners = [(array if array._b is None else array._b)._v.rows for array in arrays]
-    if any(position < len(trace.operands) for position in owners):
-        return "it returns an argument, or a view of one: a write to the return value is a write to the argument"
-    return "its results share memory: a write to one is a write to the other" if len({*owners}) < len(owners) else ""
+def _shared(trace: Recorder, arrays: dict[int, Any]) -> str:
+    """Says what memory the results of a block share, other than a view and the result that it shows; "" if none."""
+    views: dict[int, list[Any]] = {}
+    for array in arrays.values():
+        base = array if array._b is None else array._b
+        if base._v.rows < len(trace.operands):
+            return "it returns an argument, or a view of one: a write to the return value is a write to the argument"
+        if id(base) not in arrays:
+            views.setdefault(id(base), []).append(array._k)
+    shown = [keys for keys in views.values() if len(keys) > 1]
+    if all(len({key for key in keys if key.__class__ is int}) == len(keys) for keys in shown):
+        return ""
+    return "its results share memory: a write to one is a write to the other"
 
 
-def _result(trace: Recorder, array: Any, results: list[int]) -> int:
+def _result(trace: Recorder, array: Any, results: list[int], met: dict[int, int]) -> int:
     """The place of a result among the node's values; for one of mx.np what is left of -1 after it."""
     if not isinstance(array, Lazy) or array._v.graph is not trace:
         raise UnknownArgument(f"{type(array).__name__}, which is not computed from its arguments")
+    if id(array) in met:
+        return ResultPlace(met[id(array)])
     results.append(array._v.rows)  # type: ignore[arg-type]
     place = len(results) - 1
-    return ~place if isinstance(array, LazyNumpy) else place
+    met[id(array)] = place = ~place if isinstance(array, LazyNumpy) else place
+    return place
 
 
 def _kind_of(

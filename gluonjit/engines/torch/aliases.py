@@ -52,7 +52,7 @@ def path_of(key: Any) -> tuple[ViewCall, ...]:
 
 
 def _indexing(key: Any, learning: bool) -> ViewCall:
-    return ViewCall(torch.Tensor.__getitem__, (_frozen(key.key if key.__class__ is Key else key),), (), None, learning)
+    return ViewCall(torch.Tensor.__getitem__, (frozen(key.key if key.__class__ is Key else key),), (), None, learning)
 
 
 def step_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: int | None) -> ViewCall | None:
@@ -60,8 +60,8 @@ def step_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: in
     try:
         step = ViewCall(
             func,
-            _frozen(args[1:]),
-            tuple([(name, _frozen(value)) for name, value in kwargs.items()]),
+            frozen(args[1:]),
+            tuple([(name, frozen(value)) for name, value in kwargs.items()]),
             output,
             torch.is_grad_enabled(),
         )
@@ -80,11 +80,12 @@ def steps_of(
     return found if len(found) == len(steps) else None
 
 
-def _frozen(value: Any) -> Any:
+def frozen(value: Any) -> Any:
+    """Returns an argument that can be looked up. Raises TypeError for a tensor."""
     if value.__class__ is slice:
-        return Slice(_frozen(value.start), _frozen(value.stop), _frozen(value.step))
+        return Slice(frozen(value.start), frozen(value.stop), frozen(value.step))
     if value.__class__ in (tuple, list, torch.Size):
-        return tuple([_frozen(item) for item in value])
+        return tuple([frozen(item) for item in value])
     if isinstance(value, torch.Tensor):
         raise TypeError
     return value

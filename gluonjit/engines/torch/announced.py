@@ -112,9 +112,9 @@ def _is_used(batch: Any, tensor: Any) -> bool:
 
 def _give_memory(self: Any, tensor: Any) -> None:
     state = LOCAL.state
+    if state.trace is not None:
+        raise NeedsValue
     if isinstance(self, torch.nn.Parameter) or (state.batch is not None and id(self) in state.batch.parameters):
-        if state.trace is not None:
-            raise NeedsValue
         if not state.paused:
             state.flush("a weight was given other memory")
     hooked.DATA.__set__(self, computed(tensor))

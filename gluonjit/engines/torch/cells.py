@@ -30,7 +30,7 @@ from gluonjit.hybrid.capture.arguments import LentArguments
 from gluonjit.hybrid.capture.capturing import captured
 from gluonjit.hybrid.capture.guards.again import AGAIN
 from gluonjit.hybrid.capture.guards.variants import Noted
-from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.capture.structure import ResultPlace, map_structure
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
@@ -52,6 +52,8 @@ _CONSTANTS = (
     type(Ellipsis),
 )
 
+_COPYING = {torch.Tensor.contiguous}
+"""Functions that give what they are given, or a copy of it, which the look of a captured value does not tell."""
 _MOST = 4096
 _NO_NAMES: dict[str, Any] = {}
 _NO_MODES: dict[tuple[int, int], str] = {}
@@ -114,9 +116,13 @@ def capture(
             if found is not None:
                 return found
         if not isinstance(made, Record):
+            anew = run in _COPYING
             if FAST is not None and cell.operator and made.__class__ is int:
-                FAST.keep(cell, owner, args, kwargs, key, made)
-            return rebuild(made, (), source)
+                FAST.keep(cell, owner, args, kwargs, key, values[0].spec if anew else made)
+            if cell.operator:
+                same = [not anew and tensor.__class__ is LazyTensor for tensor in given]
+                given = [tensor if itself else value for tensor, itself, value in zip(given, same, values)]
+            return rebuild(made, (), given)
         record = made
     elif not cell.operator and AGAIN.due():
         trace_again(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key, record)
@@ -186,16 +192,27 @@ def _lazy_results(structure: Any, results: tuple[Value, ...], values: Sequence[V
 
 def rebuild(structure: Any, results: tuple[Value, ...], given: Sequence[Any]) -> Any:
     """Makes what a call returns, of the results of its node and its arguments, or their values; sets what it sets."""
-    found = map_structure(structure, lambda place: _result(place, given, results))
+    made: dict[int, Any] = {}
+    views: list[tuple[Any, Any]] = []
+
+    def part(place: Any) -> Any:
+        if place.__class__ is Constant:
+            return place.value
+        if place < 0:
+            return wrap(given[~place]) if given[~place].__class__ is Value else given[~place]
+        if place.__class__ is ResultPlace and place.view is None:
+            return made[place]
+        result = made[int(place)] = wrap(results[place])
+        if place.__class__ is ResultPlace:
+            views.append((result, place.view))
+        return result
+
+    found = map_structure(structure, part)
+    for view, (base, steps) in views:
+        for step in steps:
+            view._b, view._k = made[base], step if view._b is None else (view._k, step)
+        view._n = view._b._n
     return found.set() if found.__class__ is Written else found
-
-
-def _result(place: Any, given: Sequence[Any], results: tuple[Value, ...]) -> Any:
-    if place.__class__ is Constant:
-        return place.value
-    if place >= 0:
-        return wrap(results[place])
-    return wrap(given[~place]) if given[~place].__class__ is Value else given[~place]
 
 
 def _flatten_each(
@@ -303,7 +320,7 @@ def expand(cell: Cell, run: Callable[..., Any], args: Any, kwargs: Any, reason: 
     lent = LentArguments(args, as_lazy)
     state.inside += 1
     try:
-        out = run(*lent.args, **kwargs)
+        out = lent.returned(run(*lent.args, **kwargs))
         if reason not in ASKED:  # noted when it has run: an error says by itself what is wrong
             batch.report.unbatched[cell.name] = reason
         return out
@@ -323,8 +340,9 @@ def as_lazy(arg: Any) -> Any:
         value = leaf(batch, arg)
     except NotAnOperand:
         return arg
-    found = wrap(value)
+    found: Any = wrap(value)
     found._c = arg
+    found.__dict__ = arg.__dict__  # what the program attaches to one is attached to the other
     return found
 
 

@@ -187,6 +187,16 @@ def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
     return _applied(run, args, kwargs)
 
 
+def variable(cls: Any, *args: Any, **kwargs: Any) -> Any:
+    """torch.autograd.Variable, by which old programs wrap a tensor: it gives the tensor without its history.
+
+    To PyTorch all lazy tensors of a look have one count of writes, which what it made of one would share.
+    """
+    if len(args) == 1 and not kwargs and args[0].__class__ is LazyTensor:
+        return args[0] if is_made(args[0]) else args[0].detach()
+    return torch._C._LegacyVariableBase.__new__(cls, *computed(args), **computed(kwargs))
+
+
 def _applied(run: Any, args: Any, kwargs: Any) -> Any:
     args, kwargs = computed(args), computed(kwargs)
     with UNCAPTURED:  # what its forward returns has to be there

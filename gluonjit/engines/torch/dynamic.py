@@ -317,8 +317,8 @@ def _parts(module: Any, args: Any, kwargs: Any, batch: Batch, hooks_inside: bool
     lent = LentArguments(args, as_lazy, batch.foreign)  # in which there is no tensor
     try:
         if hooks_inside or type(module)._call_impl is not _CALL or module._compiled_call_impl is not None:
-            return _uncompiled(module, *lent.args, **kwargs)
-        return module.forward(*lent.args, **kwargs)  # which is all that PyTorch does then
+            return lent.returned(_uncompiled(module, *lent.args, **kwargs))
+        return lent.returned(module.forward(*lent.args, **kwargs))  # which is all that PyTorch does then
     finally:
         lent.give_back()
 

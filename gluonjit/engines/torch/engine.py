@@ -22,6 +22,7 @@ from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.failures import unfit
 from gluonjit.engines.torch.hooked import current_mode, plain
 from gluonjit.engines.torch.lazy import waits
+from gluonjit.engines.torch.looks import base_of
 from gluonjit.engines.torch.operands import share
 from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.torch.ops import call_operator
@@ -33,7 +34,7 @@ from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.statistics import Statistics
 from gluonjit.engines.torch.unchanged import check_constants, statistics_of
 from gluonjit.engines.torch.verifying import verify
-from gluonjit.engines.torch.writes import base_of, lent, opened, put_data, renew
+from gluonjit.engines.torch.writes import lent, opened, put_data, renew
 from gluonjit.errors import OptionError
 from gluonjit.graph import Kind, Spec, Value
 from gluonjit.hybrid.capture.cell import cache_counts

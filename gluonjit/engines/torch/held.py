@@ -24,17 +24,34 @@ class Held:
     """The payload of a leaf: a tensor of the program's, and how often it had been written to when it was captured.
 
     raw: the numbers of a small one, which looks like `spec`; rows: the tensor, or a copy with the numbers that it had;
-    shared: whether other tensors have the same ones; apart: the number of the call that was recorded meanwhile, or 0:
-    there each tensor is a leaf of its own.
+    shared: whether other tensors have the same ones; first: the payload of the first of these, which counts them, and
+    those that the program has written to since; noted: whether this one is among them; taped: whether `rows` is a copy
+    of a tensor that learns; apart: the number of the call that was recorded meanwhile, or 0: there each tensor is a
+    leaf of its own.
     """
 
-    __slots__ = ("_rows", "apart", "raw", "shared", "spec", "tensor", "version")
+    __slots__ = (
+        "_rows",
+        "apart",
+        "first",
+        "noted",
+        "raw",
+        "shared",
+        "spec",
+        "taped",
+        "tensor",
+        "users",
+        "version",
+        "written",
+    )
 
     def __init__(
         self, tensor: Any, version: int, rows: Any, raw: bytes | None = None, spec: Spec | None = None
     ) -> None:
         self.tensor, self.version, self._rows, self.raw, self.spec = tensor, version, rows, raw, spec
-        self.shared = False
+        self.shared = self.taped = self.noted = False
+        self.first: Held | None = None
+        self.users, self.written = 1, 0
         self.apart = recorded()
 
     @property
@@ -47,9 +64,21 @@ class Held:
     @property
     def stale(self) -> bool:
         """Tells whether its numbers have changed since they were captured."""
-        return self._rows is self.tensor and version_of(self.tensor) != self.version
+        return (self._rows is self.tensor or self.taped) and version_of(self.tensor) != self.version
+
+    def share(self, other: Held) -> None:
+        """Notes another tensor with the same numbers."""
+        if other.tensor is not self.tensor:
+            self.shared, other.first = True, self
+            self.users += 1
+
+    def note_write(self) -> None:
+        """Notes that a tensor is written to whose numbers others may have, too."""
+        first = self.first or self
+        first.written += not self.noted
+        self.noted = True
 
     @property
     def rewritten(self) -> bool:
         """Tells whether the program's tensor has other numbers by now."""
-        return not self.shared and version_of(self.tensor) != self.version
+        return self.written >= self.users if self.shared else version_of(self.tensor) != self.version

@@ -94,6 +94,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch.Tensor, "retain_grad", observing.retain_grad),
     *announced.ANNOUNCING,
     (torch.autograd.Function, "apply", classmethod(changes.function_apply)),
+    (torch.autograd.Variable, "__new__", changes.variable),
     (torch.autograd, "backward", changes.backward),
     (torch.autograd, "grad", changes.grad),
     (torch.autograd.graph.saved_tensors_hooks, "__enter__", changes.enter_saved),

@@ -15,10 +15,10 @@ from gluonjit.engines.torch.following import followed
 from gluonjit.engines.torch.lone import FunctionCall, lone_kind
 from gluonjit.engines.torch.program import Lone, build, lay_out, program_of
 from gluonjit.engines.torch.recorder import Tracer, recording
+from gluonjit.engines.torch.returned import ReturnedTensors, UnknownResult, gives_views
 from gluonjit.engines.torch.rules.table import operator_named
 from gluonjit.engines.torch.rules.values import NotBatchable
-from gluonjit.engines.torch.structure import Constant, Written
-from gluonjit.engines.torch.traced_tensors import TraceTensor
+from gluonjit.engines.torch.structure import Written
 from gluonjit.engines.torch.unrolling import LOOPS
 from gluonjit.engines.torch.variadic import TracedKind, is_operand, join_kinds
 from gluonjit.engines.torch.work import work_of
@@ -26,7 +26,6 @@ from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid.capture.cell import product_kind
 from gluonjit.hybrid.capture.guards.again import first_difference
 from gluonjit.hybrid.capture.guards.objects import Refused
-from gluonjit.hybrid.capture.guards.sizes import plain
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.choose.pacing import captures_whole, note_loop
@@ -154,7 +153,8 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
             recorders.append(recorder)
             recorder.ends_in_loops = follows and not captures_whole()
             recorder.by_parts = any(isinstance(arg, (list, tuple, dict)) for arg in (*args, *kwargs.values()))
-            stand_ins = iter(recorder.placeholders())
+            placeholders = recorder.placeholders()
+            stand_ins = iter(placeholders)
             given, named = map_structure((args, kwargs), lambda item: _stand_in(item, stand_ins, constants))
             if follows:
                 result = followed(recorder, owner, run, given, named, noted)
@@ -176,12 +176,14 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
     if outside.changed or (attributes(owner), training_of(owner), flags(owner)) != before:
         cell.never = "it changes its own attributes"
         return cell.never
-    places: list[int] = []
+    if any(tensor.__dict__ for tensor in placeholders):
+        return "it sets an attribute of a tensor that it is given"
     if noted.set and not _may_set(cell, noted):
         return f"it sets {type(noted.set[0][0]).__name__}.{noted.set[0][1]}"
     result = (result, [value for _, _, value in noted.set])
+    results = ReturnedTensors(recorder)
     try:
-        structure, given = map_structure(result, lambda item: _placed(recorder, item, places, len(values)))
+        structure, given = results.placed(result)
     except UnknownResult as unknown:
         return f"it returns {unknown}"
     except NeedsValue:
@@ -191,10 +193,11 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
     if recorder.overwrites():
         return _OVERWRITES
     noted.facts += tuple(recorder.flags())
-    if not cell.operator and _gives_views(result, not cell.made):
+    if not cell.operator and gives_views(result, not cell.made):
         return _ALIASES
-    if cell.made and _share_memory(result):
+    if not cell.operator and results.share_memory(cell.made):
         return _SHARED
+    places = results.places
     if not places:
         raise ResultWithoutTensors(structure)
     if any(0 in builder.shapes[place][0] for place in places):
@@ -293,58 +296,8 @@ def _operands(args: Any, kwargs: Any) -> int:
     return len(found)
 
 
-class UnknownResult(Exception):
-    """A result that can be no part of a node's."""
-
-
 def _stand_in(item: Any, stand_ins: Any, constants: dict[int, Any]) -> Any:
     return next(stand_ins) if isinstance(item, torch.Tensor) and id(item) not in constants else item
-
-
-def _placed(recorder: Tracer, item: Any, places: list[int], operands: int) -> Any:
-    """The place of a result among the node's values; of one that is an argument, what is left of -1 after it."""
-    if isinstance(item, torch.Tensor):
-        if not recorder.owns(item):
-            raise UnknownResult(f"a {type(item).__name__} that is not computed from its arguments")
-        place = recorder.place_of(item)
-        if place < operands:
-            return ~place
-        if place not in places:
-            places.append(place)
-        return places.index(place)
-    if isinstance(item, torch.Size):
-        return Constant(torch.Size(map(plain, item)))
-    if isinstance(item, PLAIN):
-        return Constant(plain(item))
-    raise UnknownResult(f"a {type(item).__name__}, which is neither a tensor nor a plain constant")
-
-
-def _gives_views(result: Any, arguments: bool) -> bool:
-    """Tells whether a call gives views of arguments, or, unless the very `arguments` may be given, one of these."""
-    outside: list[bool] = []
-
-    def note(item: Any) -> None:
-        if isinstance(item, TraceTensor):
-            outside.append(item.outside and not (arguments and item.base is None and not item.writes))
-
-    map_structure(result, note)
-    return any(outside)
-
-
-def _share_memory(result: Any) -> bool:
-    """Tells whether two results of a call are one tensor, or views that may have entries in common."""
-    found: list[Any] = []
-    map_structure(result, lambda item: found.append(item) if isinstance(item, TraceTensor) else None)
-    return any(_overlap(one, other) for number, one in enumerate(found) for other in found[:number])
-
-
-def _overlap(one: Any, other: Any) -> bool:
-    if (one if one.base is None else one.base) is not (other if other.base is None else other.base):
-        return False
-    for step, beside in zip(one.path, other.path):
-        if step != beside:  # pieces of one split have nothing in common
-            return not (step[:2] == beside[:2] and None not in (step.output, beside.output))
-    return True
 
 
 def structure_of(structure: Any, results: Sequence[int]) -> Any:

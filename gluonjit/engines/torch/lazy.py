@@ -26,7 +26,7 @@ from gluonjit.hybrid.run.state import LOCAL
 
 _SCALAR: tuple[int, ...] = ()
 _ITEM = torch.Tensor.__getitem__
-_UNSEEN = object()
+UNSEEN = object()
 """As `_n`: no value of the view has been found yet."""
 
 
@@ -200,7 +200,7 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
             return None
         step = _engine().detaching(self, name)
         found = noted(wrap(self._v), self, step)
-        found._n = _UNSEEN
+        found._n = UNSEEN
         return found
 
     def expand_as(self, other: Any) -> Any:
@@ -304,6 +304,10 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
 
     def __deepcopy__(self, memo: Any) -> Any:
         return concrete(self).__deepcopy__(memo)
+
+    def set_(self, *args: Any, **kwargs: Any) -> Any:
+        """Stands in for torch.Tensor.set_, which does not dispatch."""
+        return _engine().call_operator(torch.Tensor.set_, (self, *args), kwargs)
 
     def backward(
         self, gradient: Any = None, retain_graph: Any = None, create_graph: Any = False, inputs: Any = None

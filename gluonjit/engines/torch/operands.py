@@ -131,7 +131,7 @@ def _leaf(batch: Batch, tensor: Any, mode: str) -> Value:
     version = version_of(tensor)
     if known is not None and known[0].version == version and known[0].apart == recorded() and not tensor.is_inference():
         learns = known[1].taped == tensor.requires_grad  # or not, as when it was captured
-        if learns and (not _shared_outside(tensor) or _as_captured(known[0], tensor)):
+        if learns and (not (known[0].taped or _shared_outside(tensor)) or _as_captured(known[0], tensor)):
             return known[1]
     value, held = _new_leaf(batch, tensor, version, mode)
     batch.imports[place] = (held, value)
@@ -162,7 +162,12 @@ def held_of(batch: Batch, tensor: Any) -> list[Held]:
 def run_readers(tensor: Any) -> None:
     """Runs pending calls that read an input before it is written to, unless it was copied."""
     batch = LOCAL.state.batch
-    if batch is not None and any([held.rows is tensor for held in held_of(batch, tensor)]):
+    if batch is None:
+        return
+    held = held_of(batch, tensor)
+    for each in held:
+        each.note_write()
+    if any([each.taped or each.rows is tensor for each in held]):
         batch.flush("an input is written to")
 
 
@@ -215,7 +220,7 @@ def _new_leaf(batch: Batch, tensor: Any, version: int, mode: str) -> tuple[Value
         key = (spec, raw)
         known = batch.graph.leaves.get(key)
         if known is not None:
-            known.payload.shared = known.payload.shared or known.payload.tensor is not tensor
+            known.payload.share(payload)
             return Value(known.base, 0, spec, batch.graph, taped, tensor), payload
     elif tensor.is_inference():
         payload = _as_it_is(batch, tensor)
@@ -223,6 +228,10 @@ def _new_leaf(batch: Batch, tensor: Any, version: int, mode: str) -> tuple[Value
     elif not taped and spec.bytes <= batch.options.copy_inputs:
         payload = _copied(tensor, version)
         key = ("copied", id(payload))
+    elif tensor.is_leaf and spec.bytes <= batch.options.copy_inputs:  # to which `tensor.data` writes uncounted
+        payload = _copied(tensor, version)
+        payload.taped = True
+        key = ("copied", id(payload), spec.mode)
     else:
         payload = Held(tensor, version, tensor)
     base = batch.graph.add_leaf(key, payload, spec, taped).base
@@ -230,7 +239,7 @@ def _new_leaf(batch: Batch, tensor: Any, version: int, mode: str) -> tuple[Value
 
 
 def _copied(tensor: Any, version: int) -> Held:
-    return Held(tensor, version, tensor.clone())
+    return Held(tensor, version, tensor.detach().clone())
 
 
 def _as_it_is(batch: Batch, tensor: Any) -> Held:

@@ -21,6 +21,7 @@ from gluonjit.engines.torch.indexing import index, select, select_where
 from gluonjit.engines.torch.kinds import EMPTY
 from gluonjit.engines.torch.known import CHEAP, computed
 from gluonjit.engines.torch.lazy import LazyTensor, take_anew, waits
+from gluonjit.engines.torch.looks import VIEWED, viewed
 from gluonjit.engines.torch.making import MAKING, cast, enter, made, only_made
 from gluonjit.engines.torch.nothing import empty_from
 from gluonjit.engines.torch.observing import OBSERVING, observe
@@ -31,7 +32,7 @@ from gluonjit.engines.torch.recurrent import WHOLE
 from gluonjit.engines.torch.references import REFERENCES, keep_shown
 from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
 from gluonjit.engines.torch.targets import target_of
-from gluonjit.engines.torch.writes import concrete_item, lent, opened, write, write_now
+from gluonjit.engines.torch.writes import concrete_item, lay_eagerly, lent, opened, write, write_now
 from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
@@ -50,6 +51,13 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         concrete(args[0])
         found = observe(*args, name=func.__name__, **kwargs)
         if found is not NotImplemented:
+            return found
+    if func in _BY_MEMORY and args[0].__class__ is LazyTensor:
+        lay_eagerly(args[0])
+        return run_now(func, args, kwargs)
+    if func in VIEWED and args[0].__class__ is LazyTensor:
+        found = viewed(func, args, kwargs)
+        if found is not None:
             return found
     if state.paused or (func in RAISING and caught()):
         target = target_of(func, getattr(func, "__name__", ""), args, kwargs)
@@ -243,13 +251,18 @@ BY_NUMBERS: dict[Any, Any] = {
     },
 }
 """Functions that need no computing, or no numbers in their kinds, where the numbers they are given are known."""
-_LENDING: set[Any] = {
+_BY_MEMORY: set[Any] = {
     torch.as_strided,
     torch.Tensor.as_strided,
     torch.as_strided_copy,
     torch.as_strided_scatter,
     torch.Tensor.as_strided_scatter,
     torch.Tensor.storage_offset,
+    torch.Tensor.stride,
+    torch.Tensor.is_contiguous,
+}
+"""Functions that look at how a tensor lies in memory."""
+_LENDING: set[Any] = {
     torch.Tensor.storage,
     torch.Tensor.untyped_storage,
     torch.Tensor.data_ptr,
@@ -261,10 +274,9 @@ _READING = {torch.equal, torch.allclose, torch.is_nonzero, torch.nonzero, torch.
 """Functions that read numbers, and give others no memory."""
 AT_ONCE: set[Any] = {
     *OBSERVING,
+    *_BY_MEMORY,
     *_LENDING,
     *_READING,
-    torch.Tensor.stride,
-    torch.Tensor.is_contiguous,
     torch.Tensor.element_size,
     torch.save,
 }

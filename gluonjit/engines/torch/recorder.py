@@ -40,6 +40,10 @@ from gluonjit.program.trace import NeedsValue, Operand, TraceBuilder, TraceOp
 _FEW = 8  # writes to a tensor that are recorded, though all that it holds is known
 
 _BY_MEMORY = {
+    torch.ops.aten.detach_.default,
+    torch.ops.aten.resize_.default,
+    torch.ops.aten.resize_as_.default,
+    torch.ops.aten.set_.source_Tensor,
     torch.ops.aten.as_strided.default,
     torch.ops.aten.as_strided_copy.default,
     torch.ops.aten.as_strided_scatter.default,
@@ -79,6 +83,8 @@ class Tracer(KnownNumbers, Writes):
         if func is torch.ops.aten._linalg_check_errors.default:
             return self._check(self._position(named["info"]))
         written = None
+        if func in _BY_MEMORY:
+            raise NeedsValue  # in which a batch has others beside it, or its history
         if known.mutable:
             written = self._written(func, named)
             if torch.Tag.inplace_view in func.tags:
@@ -110,8 +116,6 @@ class Tracer(KnownNumbers, Writes):
         raise NeedsValue
 
     def record(self, func: Any, named: dict[str, Any]) -> Any:
-        if func in _BY_MEMORY:
-            raise NeedsValue  # in which a batch has others beside it
         if not self._stays(named.get("device")):
             raise NeedsValue
         if self.learns and (fixed := named.get(NOT_LEARNED.get(func, ""))) is not None:

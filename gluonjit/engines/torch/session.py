@@ -82,7 +82,9 @@ class Session(ArraySession):
     def _prepare(self, options: Options, samples: int) -> None:
         """Finds out how each step runs."""
         plan, report = self.plan, self.report
-        self.tape = Tape(report, plan, samples, options.profile, self.finite) if any(plan.recorded) else None
+        self.tape = None
+        if any(plan.recorded):
+            self.tape = Tape(report, plan, samples, options.profile, self.finite, self.provenance)
         fused = self._fused = FusedSteps(plan, self.arrays, options.without, report.unfused)
         self.check = StepCheck(plan, self.arrays, report, self.provenance, options.check, NODES)
         fused.steps.stops = self.check.stops(fused.steps.begun)
@@ -182,7 +184,9 @@ class Session(ArraySession):
             self.put_numbers(chunk.place, b"".join(raws), spec)
         if any([leaf.taped for leaf in chunk.leaves]):
             with LEARNING:  # one that was captured before it learned has no gradient
-                tensors = [rows if leaf.taped else rows.detach() for rows, leaf in zip(tensors, chunk.leaves)]
+                tensors = [
+                    leaf.payload.tensor if leaf.taped else rows.detach() for rows, leaf in zip(tensors, chunk.leaves)
+                ]
                 self._note_inputs(chunk.place, [as_rows(tensor, spec) for tensor in tensors])
 
     def put_numbers(self, place: Place, raw: bytes, spec: Spec) -> None:

@@ -30,6 +30,7 @@ from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
+from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.run.check import StepCheck, entry_of, replace_step
 from gluonjit.hybrid.run.reach import Reach, Route, part_of, route, rows_at
 from gluonjit.hybrid.run.state import LOCAL
@@ -71,7 +72,10 @@ class Tape:
 
     again: Again  # what gives gradients that can be differentiated
 
-    def __init__(self, report: Counts, plan: Plan, samples: int, profile: bool, finite: Any = None) -> None:
+    def __init__(
+        self, report: Counts, plan: Plan, samples: int, profile: bool, finite: Any, provenance: Provenance
+    ) -> None:
+        self._provenance = provenance
         self.report = report
         self.plan = plan
         self.samples = samples
@@ -333,7 +337,8 @@ class Tape:
         for arena, position in nodes:
             passed = any(at.arena == arena and at.begin <= position < at.end for at in through)
             if passed and reached.rows[arena][position]:
-                raise modified("a result or an input")
+                call = self._provenance.describe(*self._provenance.producer(arena, position))
+                raise modified(f"the result, or an operand, of the {call},")
 
     def _has_learned(self, place: Place, index: Any) -> bool:
         return bool(self._learned[place.arena][rows_at(place, index)].any())

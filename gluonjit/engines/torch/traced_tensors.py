@@ -62,6 +62,7 @@ class TraceTensor(torch.Tensor):  # type: ignore[misc]
         """Returns the numbers, where they are made of nothing."""
         return self.recorder.known_numbers(self).tolist()
 
+    detach_ = set_ = _attached
     register_hook = register_post_accumulate_grad_hook = retain_grad = backward = _attached
     numpy = __array__ = _attached
     __repr__ = _attached  # PyTorch's own keeps a guard of its dispatcher in a frame, which a traceback keeps alive

@@ -13,14 +13,16 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from gluonjit.engines.torch.aliases import DATA, ViewCall, dummy, is_alias, path_of
+from gluonjit.engines.torch.aliases import DATA, ViewCall, dummy
 from gluonjit.engines.torch.arrays import spec_of
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.indexing import opened as opened_key
 from gluonjit.engines.torch.kinds import ALL_CONSTANT
+from gluonjit.engines.torch.layouts import strides_of
 from gluonjit.engines.torch.lazy import LazyTensor, waits
+from gluonjit.engines.torch.looks import MOVING, base_of, moves
 from gluonjit.engines.torch.making import enter, only_made
 from gluonjit.engines.torch.operands import concrete, current, is_made, is_number, leaf, run_readers
 from gluonjit.engines.torch.overwrites import note_write, note_written_result
@@ -60,18 +62,6 @@ def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict
         with noting(batch, name, why):
             return write_now(func, target, args, kwargs)
     return write_now(func, target, args, kwargs)
-
-
-def base_of(lazy: Any) -> tuple[Any, tuple[ViewCall, ...]]:
-    """Finds the base of a lazy tensor that is a view, and the path to it; otherwise the tensor itself."""
-    base = lazy._b
-    if base is None:
-        return lazy, ()
-    path = path_of(lazy._k)
-    if is_alias(base._v.spec, path):
-        return base, path
-    lazy._b = lazy._k = lazy._n = None  # a copy
-    return lazy, ()
 
 
 def _count(base: Any) -> None:
@@ -256,6 +246,9 @@ def write_now(func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     if target is not base and not _share(target._c, base._c):  # a view that was captured of what was computed already
         renew(target)
     memory = concrete(target)
+    name = getattr(func, "__name__", "")
+    if name in MOVING:
+        moves(target)
     if numbers:
         found = func(memory, *args[1:])
     else:
@@ -263,8 +256,10 @@ def write_now(func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     _count(base)
     if target is not base:
         target._n = base._n
-    if tuple(memory.shape) != target._v.spec.shape:
+    if name in _RESHAPING:
         target._v = _apart(target._v, memory)
+        if target is not base:  # by its memory alone
+            target._b = target._k = target._n = None
     return target if found is memory else found
 
 
@@ -311,6 +306,19 @@ def opened(lazy: Any, written: bool = True) -> Any:
     return concrete(lazy)
 
 
+def lay_eagerly(lazy: Any) -> None:
+    """Lets a tensor, and what it is a view of, lie in memory as eagerly, for functions that look at that."""
+    base, _ = base_of(lazy)
+    strides = strides_of(base._v)
+    computed = opened(base, False)
+    if strides is None or strides == computed.stride():
+        return
+    with torch.enable_grad():
+        room = torch.empty_strided(computed.shape, strides, dtype=computed.dtype, device=computed.device)
+        base._c = room.copy_(computed)
+    _count(base)
+
+
 def lent(lazy: Any) -> Any:
     """The computed tensor, in memory that others may write to, and that shows later writes to the tensor.
 
@@ -324,6 +332,11 @@ def lent(lazy: Any) -> Any:
 def put_data(lazy: Any, value: Any) -> None:
     """Lets a tensor have the memory of another from now on; what it was a view of, and its views, keep theirs."""
     computed = opened(lazy, False)
+    moves(lazy)
     computed.data = concrete_item(value)
+    if lazy._b is None:
+        _count(lazy)
+        lazy._c, lazy._v = computed, _apart(lazy._v, computed)
+        return
     lazy._b = lazy._k = lazy._n = None
     lazy._c, lazy._v = computed, _apart(lazy._v, computed)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def modified(what: str, tensor: Any = None) -> RuntimeError:
-    """The error of a backward pass that needs numbers which have been written over."""
+    """The error of a backward pass that needs numbers which have been written over: of a tensor, or as `what` says."""
     shape = "" if tensor is None else f" of shape {tuple(tensor.shape)}"
     return RuntimeError(
         f"one of the variables needed for gradient computation has been modified by an inplace operation: {what}"

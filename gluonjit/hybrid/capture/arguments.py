@@ -6,9 +6,12 @@ Lists and dictionaries with arrays are copies; what the program has changed in t
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
+from dataclasses import is_dataclass
 from typing import Any, NamedTuple
 
 from gluonjit.graph.recorder import mapped
+
+_MOST = 64  # lists and dictionaries of a result that are looked through
 
 
 class _Lent(NamedTuple):
@@ -44,10 +47,19 @@ class LentArguments:
     bare: classes in which there is no array.
     """
 
-    __slots__ = ("_lent", "args")
+    __slots__ = ("_lent", "_own", "args")
 
     def __init__(self, args: Sequence[Any], lazy: Callable[[Any], Any], bare: Container[type] = ()) -> None:
-        self.args = [arg if arg.__class__ in bare else mapped(arg, lazy) for arg in args]
+        own: dict[int, Any] = {}
+
+        def lend(item: Any) -> Any:
+            found = lazy(item)
+            if found is not item:
+                own[id(found)] = item
+            return found
+
+        self.args = [arg if arg.__class__ in bare else mapped(arg, lend) for arg in args]
+        self._own = own
         self._lent: list[_Lent] = []
         for own, copy in zip(args, self.args):
             if copy is not own and isinstance(own, (list, tuple, dict)):
@@ -63,6 +75,37 @@ class LentArguments:
         for one, other in zip(before, given):
             if one is not other and isinstance(one, (list, tuple, dict)):
                 self._note(one, other)
+
+    def returned(self, result: Any) -> Any:
+        """Returns a result with the program's own arrays in the places of those that stood for them."""
+        if not self._own or result is None:
+            return result
+        containers: list[Any] = []
+        found = self._returned(result, containers)
+        for container in containers:  # also what is put into it meanwhile
+            items = container if isinstance(container, dict) else dict(enumerate(container))
+            for key, item in items.items():
+                new = self._returned(item, containers)
+                if new is not item:
+                    container[key] = new
+            if len(containers) > _MOST:
+                break
+        return found
+
+    def _returned(self, item: Any, containers: list[Any]) -> Any:
+        found = self._own.get(id(item))
+        if found is not None:
+            return found
+        if isinstance(item, (list, dict)):
+            if not any(item is known for known in containers):
+                containers.append(item)
+        elif isinstance(item, tuple) and len(item) <= _MOST:
+            parts = [self._returned(part, containers) for part in item]
+            if any([new is not part for new, part in zip(parts, item)]):
+                return item._make(parts) if hasattr(item, "_make") else tuple(parts)
+        elif is_dataclass(item) and not isinstance(item, type) and hasattr(item, "__dict__"):
+            containers.append(vars(item))
+        return item
 
     def give_back(self) -> None:
         """Writes to the program's own lists and dictionaries what the call has written to its copies."""

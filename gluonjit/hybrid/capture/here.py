@@ -85,6 +85,8 @@ class Here:
             if item.__class__ is PlainResult:
                 return item.value
             assert isinstance(item, Returned)
+            if item.number < len(arrays):
+                return arrays[item.number]
             arrays.append(wrapped(self.result(batch, template, item.number), item.kind))
             return arrays[-1]
 

@@ -82,7 +82,7 @@ class OutermostCalls:
         place(batch, owner, self.known)
         lent = LentArguments((*args, *kwargs.values()), self.lazy)
         try:
-            return method(owner, *lent.args[: len(args)], **dict(zip(kwargs, lent.args[len(args) :])))
+            return lent.returned(method(owner, *lent.args[: len(args)], **dict(zip(kwargs, lent.args[len(args) :]))))
         finally:
             lent.give_back()
 

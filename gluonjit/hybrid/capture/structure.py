@@ -7,6 +7,30 @@ from copy import copy
 from typing import Any
 
 
+class ResultPlace(int):
+    """The place of a result that the call returns elsewhere too, or that shows the memory of another result.
+
+    view: the place of that other, and which view of it; None of what stands elsewhere.
+    """
+
+    view: Any = None
+
+    @classmethod
+    def of(cls, place: int, view: Any = None) -> ResultPlace:
+        """Makes one."""
+        found = cls(place)
+        found.view = view
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return int(self) == other and self.view == getattr(other, "view", None)
+
+    __hash__ = int.__hash__
+
+    def __repr__(self) -> str:
+        return f"ResultPlace({int(self)}, {self.view!r})"
+
+
 def map_structure(item: Any, visit: Callable[[Any], Any], tables: bool = True) -> Any:
     """Applies `visit` to the leaves of nested lists, tuples and, with `tables`, dictionaries."""
     kind = type(item)

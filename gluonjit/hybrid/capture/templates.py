@@ -60,6 +60,9 @@ class TemplateMaker:
         value = self.reusing.value_of(item, self.batch)
         if value is None or not value.depth:
             raise NotReusable("it returns a value that existed before it")
+        for number, lazy in enumerate(lazies):
+            if lazy is item:
+                return Returned(number, type(item))
         lazies.append(item)
         return Returned(len(lazies) - 1, type(item))
 

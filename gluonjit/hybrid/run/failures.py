@@ -16,6 +16,13 @@ from gluonjit.hybrid.run.state import LOCAL
 Rows = Callable[[int, Sequence[int]], Any]
 """Rows of an arena, by their positions."""
 
+REPORT = (
+    "This is a fault of gluonjit, not of the program: please report it, with the program, this message and what "
+    "`python -m gluonjit doctor` prints. gluonjit.hybridize(net, dynamic_batch=False) runs the same code eagerly."
+)
+_FAULTS = (AssertionError, AttributeError, LookupError, NameError, NotImplementedError, TypeError, ValueError)
+_PACKAGE = __name__.partition(".")[0]
+
 _Ours = TypeVar("_Ours", bound=GluonJITError)
 _kinds: dict[tuple[type[GluonJITError], type[BaseException]], Any] = {}
 
@@ -70,7 +77,7 @@ def of_sample(error: Exception, batch: Batch) -> Exception:
     number = batch.sample - 1
     batch.failed = next((row for row, sample in reversed(batch.graph.marks) if sample == number), 0)
     line = raised_at(error.__traceback__) or line_of(user_line())
-    where = f" (In sample {number}, at {line}.)"
+    where = f" (In sample {number}, at {line}.)" if number >= 0 else f" (At {line}.)"
     if isinstance(error, CaptureError):
         error.args = (f"{error}{where}",)
         return error
@@ -128,9 +135,26 @@ def failed(
     said = reason(error).rstrip(". ")
     text = (
         f"{step.count} calls of {step.kind.name} run together failed, though each runs by itself: {said}. The "
-        f"first is the {provenance.describe(record, int(nodes[0]))}. {advice}"
+        f"first is the {provenance.describe(record, int(nodes[0]))}. "
+        f"{advice if isinstance(error, MemoryError) else REPORT}"
     )
     return both(FlushError, type(error), text)
+
+
+def of_library(error: BaseException) -> BaseException:
+    """Returns the error to raise if a flush has raised `error`: what is this library's own says so.
+
+    Errors of its own classes, of the framework, of the user's code and of the machine are left as they are.
+    """
+    if isinstance(error, GluonJITError) or not isinstance(error, _FAULTS):
+        return error
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))
+    if place.partition(".")[0] != _PACKAGE:
+        return error
+    return both(FlushError, type(error), f"{type(error).__name__} in {place}: {error}. {REPORT}")
 
 
 def _failing(

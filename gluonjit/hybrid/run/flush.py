@@ -28,6 +28,7 @@ from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import RUNNING, Batch, release
+from gluonjit.hybrid.run.failures import of_library
 from gluonjit.hybrid.run.protocol import Adapter
 from gluonjit.hybrid.run.session import Results
 from gluonjit.hybrid.run.state import LOCAL, State
@@ -80,7 +81,7 @@ class FlushingBatch(Batch):
 
     def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None) -> None:
         report, times, planner = self.report, {"capture": capture}, None
-        paused, held = LOCAL.state.paused, None
+        paused, held, checking = LOCAL.state.paused, None, False
         try:
             held = self._start_over(graph)
             with RUNNING:
@@ -93,6 +94,7 @@ class FlushingBatch(Batch):
                 options = self._run_options()
                 with self.engine.running():
                     history = self._run(graph, plan, held.samples, provenance, options, times)
+                checking = True  # of what the program asked for, whose errors are its own
                 for check in held.due:
                     check()
         except BaseException as error:
@@ -104,6 +106,9 @@ class FlushingBatch(Batch):
                 self.samples = 0
             MINIBATCH.ran(self, bool(held and held.carried), None)
             MINIBATCH.end()
+            said = error if checking else of_library(error)
+            if said is not error:
+                raise said from error
             raise
         finally:
             begin = perf_counter()

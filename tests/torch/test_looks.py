@@ -1,0 +1,102 @@
+"""Writes that change how a tensor looks, or give it other memory: what was taken of it before stays as it was."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import pytest
+import torch
+from torch import nn
+
+import gluonjit
+from tests.common.torch_support import assert_close
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "transpose_": lambda y: y.transpose_(0, 1),
+    "t_": lambda y: y.t_(),
+    "swapaxes_": lambda y: y.swapaxes_(0, -1),
+    "unsqueeze_": lambda y: y.unsqueeze_(0),
+    "squeeze_": lambda y: y.unsqueeze_(1).squeeze_(1),
+    "as_strided_": lambda y: y.as_strided_((3, 2), (1, 3)),
+}
+MOVES: dict[str, Callable[[Any], Any]] = {
+    "resize_": lambda y: y.resize_(3, 2),
+    "set_": lambda y: y.set_(torch.ones(3, 2)),
+    "data": lambda y: setattr(y, "data", torch.ones(3, 2)),
+}
+
+
+def read(x: Any, change: Callable[[Any], Any]) -> Any:
+    y = (x * 2).clone()
+    view, row = y.reshape(-1), y[1]
+    change(y)
+    return view * 1, row * 1, y * 1, y.shape
+
+
+def write(x: Any, change: Callable[[Any], Any]) -> Any:
+    y = (x * 2).clone()
+    row = y[1]
+    change(y)
+    y *= 3
+    return row * 1, y * 1
+
+
+def write_to_a_view(x: Any, change: Callable[[Any], Any]) -> Any:
+    y = (x * 2).clone()
+    one, other = y[0], y[1]
+    change(y)
+    one *= 2
+    return one * 1, other * 1, y * 1
+
+
+def change_a_view(x: Any, change: Callable[[Any], Any]) -> Any:
+    h = torch.stack([x, x * 2])
+    y = h[1]
+    change(y)
+    h += 1
+    return y * 1, h * 1
+
+
+def change_what_was_made(x: Any, change: Callable[[Any], Any]) -> Any:
+    y = torch.zeros(2, 3)
+    view = y.view(-1)
+    y[0] = x[0]
+    change(y)
+    return view * 1, y * 1
+
+
+class Net(nn.Module):
+    """A matrix of each sample, and a program."""
+
+    def __init__(self, program: Callable[..., Any], change: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.weight, self.program, self.change = nn.Parameter(torch.tensor(1.5)), program, change
+
+    def forward(self, x: Any) -> Any:
+        return self.program(x * self.weight, self.change)
+
+
+def outcome(net: Net, samples: list[Any], learns: bool) -> list[Any]:
+    with torch.set_grad_enabled(learns):
+        results = [part for x in samples for part in net(x)]
+    found = [part.detach().clone() if isinstance(part, torch.Tensor) else torch.tensor(part) for part in results]
+    if learns:
+        learning = [part for part in results if isinstance(part, torch.Tensor) and part.requires_grad]
+        sum((k + 1) * part.square().sum() for k, part in enumerate(learning)).backward()
+        found.append(net.weight.grad)
+    return found
+
+
+@pytest.mark.parametrize("granularity", ["cell", "op"])
+@pytest.mark.parametrize("program", [read, write, write_to_a_view, change_a_view, change_what_was_made])
+@pytest.mark.parametrize(
+    ("name", "learns"), [*[(name, True) for name in CHANGES], *[(name, False) for name in (*CHANGES, *MOVES)]]
+)
+def test_what_was_taken_before_stays(name: str, program: Any, learns: bool, granularity: str) -> None:
+    samples = [torch.randn(2, 3, generator=torch.Generator().manual_seed(k)) for k in range(3)]
+    change = {**CHANGES, **MOVES}[name]
+    wanted = outcome(Net(program, change), samples, learns)
+    net = gluonjit.hybridize(Net(program, change), dynamic_batch=True, granularity=granularity)
+    for one, other in zip(outcome(net, samples, learns), wanted):
+        assert_close(one, other, name)

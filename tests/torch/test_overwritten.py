@@ -1,0 +1,100 @@
+"""Values that are written over after calls that need them, and errors that say of which call, or whose fault it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import gluonjit
+from gluonjit.analysis.planner import Planner
+from gluonjit.errors import FlushError
+from gluonjit.hybrid.run.failures import of_library
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Scaled(nn.Module):
+    """A sample's own factor, filled again between two uses."""
+
+    def __init__(self, again: bool = True) -> None:
+        super().__init__()
+        self.embed, self.again = nn.Embedding(7, 3), again
+
+    def forward(self, tokens: Any) -> Any:
+        rows, factor = self.embed(tokens), torch.full((3, 3), 0.5)
+        first = rows * factor
+        if self.again:
+            factor.fill_(0.25)
+        return (first + (rows + factor)).sum()
+
+
+@pytest.mark.parametrize("granularity", ["cell", "op"])
+@pytest.mark.parametrize("samples", [1, 3])
+def test_what_a_product_needs_is_written_over_by_its_sample(samples: int, granularity: str) -> None:
+    tokens = [torch.tensor([k, 2, 0]) for k in range(samples)]
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        sum(Scaled()(each) for each in tokens).backward()
+    net = gluonjit.hybridize(Scaled(), dynamic_batch=True, granularity=granularity)
+    with pytest.raises(RuntimeError, match=r"the call of mul in sample 0 at .*test_overwritten.py:\d+ in .*\(3, 3\)"):
+        sum(net(each) for each in tokens).backward()
+    net = gluonjit.hybridize(Scaled(again=False), dynamic_batch=True, granularity=granularity)
+    sum(net(each) for each in tokens).backward()
+    assert net.embed.weight.grad is not None
+
+
+@pytest.mark.parametrize("granularity", ["cell", "op"])
+def test_an_input_that_learns_is_written_by_its_data(granularity: str) -> None:
+    def program(net: Any) -> list[Any]:
+        x = torch.ones(4, requires_grad=True)
+        memory, found = x.data, []
+        for k in range(3):
+            found.append(net(x))
+            memory[k] = 10.0 * k
+        sum((k + 1) * y.square().sum() for k, y in enumerate(found)).backward()
+        return [*[y.detach() for y in found], x.grad]
+
+    def made() -> Any:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(4, 3), nn.Tanh())
+
+    net = made()
+    wanted = [
+        net(x) for x in (torch.tensor([1.0, 1, 1, 1]), torch.tensor([0.0, 1, 1, 1]), torch.tensor([0.0, 10, 1, 1]))
+    ]
+    found = program(gluonjit.hybridize(made(), dynamic_batch=True, granularity=granularity))
+    for one, other in zip(found, wanted):
+        torch.testing.assert_close(one, other.detach())
+
+
+def test_gradcheck_of_a_net() -> None:
+    torch.manual_seed(0)
+    net = gluonjit.hybridize(nn.Sequential(nn.Linear(3, 2), nn.Tanh()).double(), dynamic_batch=True, granularity="op")
+    x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(net, x, check_undefined_grad=False)  # that is asked of the result's own memory
+
+
+def test_a_fault_of_the_library_asks_for_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = gluonjit.hybridize(nn.Linear(3, 2), dynamic_batch=True, granularity="cell")
+
+    def broken(*args: Any) -> Any:
+        raise of_library(fault())
+
+    monkeypatch.setattr(Planner, "plan", broken)
+    with pytest.raises(FlushError, match=r"fault of gluonjit, not of the program: please report it.*doctor"):
+        net(torch.ones(3)).tolist()
+    assert isinstance(of_library(fault()), KeyError)
+    mine = KeyError("of the program")
+    assert of_library(mine) is mine
+
+
+def fault() -> BaseException:
+    """An error that a file of the library raises."""
+    scope: dict[str, Any] = {"__name__": "gluonjit.analysis.planner"}
+    try:
+        exec("raise KeyError('a row')", scope)
+    except KeyError as error:
+        return error
+    raise AssertionError

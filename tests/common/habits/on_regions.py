@@ -225,7 +225,7 @@ def a_loader_collates_with_the_net(t: Any) -> None:
         return t.F.stack([t.call(net, x) for x in samples]).detach()
 
     for workers in (0, 1):
-        loader = DataLoader(t.inputs(4), batch_size=2, collate_fn=collate, num_workers=workers, timeout=60 * workers)
+        loader = DataLoader(t.inputs(4), batch_size=2, collate_fn=collate, num_workers=workers, timeout=300 * workers)
         t.see("batches", list(loader))
 
 

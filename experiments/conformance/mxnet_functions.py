@@ -29,12 +29,13 @@ LEFT_OUT = {
     "leaves memory unwritten": "empty empty_like",
     "leaves the gradient of its labels unwritten": """LinearRegressionOutput LogisticRegressionOutput
         MAERegressionOutput SVMOutput""",
-    "does not look at what it gets, and ends the process": "Reshape reshape reshape_like resize unravel_index",
+    "does not look at what it gets, and ends the process": """Reshape reshape reshape_like resize unravel_index
+        ROIAlign quantize_asym""",
     "is a derivative of another one": "backward_gradientmultiplier backward_hawkesll backward_index_copy",
 }
 _SKIPPED = {name for names in LEFT_OUT.values() for name in names.split()} | {"backward_quadratic"}
 # Functions that do not look at what they get, and end the process: only these arguments.
-ONLY = {"np.tensordot": ("x, y", "spd, spd")}
+ONLY = {"np.tensordot": ("x, y", "spd, spd"), "nd.elemwise_div": ("x, y", "vectors")}
 
 
 class Draw:

@@ -86,3 +86,19 @@ def test_a_cast_of_mixed_precision_is_not_left_out(granularity: str) -> None:
             assert got.dtype == wanted.dtype
             np.testing.assert_array_equal(got, wanted)
     assert gluonjit.explain() is not None
+
+
+def test_allclose_gives_what_it_gives_eagerly() -> None:
+    def run(F: Any, x: Any) -> Any:
+        return mx.nd.contrib.allclose(x, x + 1), mx.nd.contrib.allclose(x * 2, x + x)
+
+    class Plain(gluon.Block):
+        def forward(self, x: Any) -> Any:
+            return run(mx.nd, x * 2)
+
+    net = Plain()
+    wanted = net(mx.nd.ones((3, 4)))
+    net.hybridize(dynamic_batch=True, granularity="op")
+    got = net(mx.nd.ones((3, 4)))
+    assert [x.asscalar() for x in got] == [x.asscalar() for x in wanted] == [0, 1]
+    assert [x.shape for x in got] == [x.shape for x in wanted]

@@ -184,3 +184,14 @@ def test_a_weight_of_classes_that_learns_is_refused(loss: Callable[..., Any], gr
         sum(net(torch.rand(3, 4)) for _ in range(2)).backward()
     with torch.no_grad():
         assert net(torch.rand(3, 4)).item() > -10
+
+
+@GRANULARITIES
+def test_a_complex_number_is_not_written_into_whole_ones(granularity: str) -> None:
+    def fill(x: Any) -> Any:
+        return torch.masked_fill((x * 9).long(), x > 0.5, torch.complex(x[0, 0], x[0, 1]))
+
+    net = Program(fill)
+    gluonjit.hybridize(net, dynamic_batch=True, granularity=granularity)
+    with pytest.raises(RuntimeError, match="cannot be converted to type int64_t"), torch.no_grad():
+        [result.sum().item() for result in [net(torch.rand(3, 4) + 0.1) for _ in range(3)]]

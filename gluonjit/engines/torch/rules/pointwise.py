@@ -36,6 +36,10 @@ def masked(call: OperatorCall) -> list[Val]:
     """masked_fill by a tensor with one element, possibly one per sample."""
     if call["value"].shared:
         return pointwise(call)
+    if call["value"].dtype != call["self"].dtype and call["value"].dtype.startswith("complex"):
+        raise NotBatchable(
+            f"{call.name}: a complex number into {call['self'].dtype}, which PyTorch refuses by its value"
+        )
     args = {"condition": call["mask"], "self": call["value"], "other": call["self"]}
     return pointwise(OperatorCall("where.self", torch.ops.aten.where.self, args, call.outputs, call.writer))
 

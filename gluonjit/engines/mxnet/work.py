@@ -1,14 +1,14 @@
-"""Arithmetic of MXNet's operators, for the work of one node of a program (`analysis.costs.work`)."""
+"""Arithmetic of MXNet's operators, for the work of one node of a program (`program.work`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod, sqrt
 
-from gluonjit.analysis.costs.work import Shapes, traced_work
 from gluonjit.engines.mxnet.rules.symbols import canonical
 from gluonjit.graph import Work
 from gluonjit.program.trace import Trace
+from gluonjit.program.work import Shapes, traced_work
 
 
 def _dense(inputs: Shapes, outputs: Shapes) -> float:

@@ -13,16 +13,6 @@ from gluonjit.engines.torch.rules.table import RANDOM, rule_of
 from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.program.trace import NeedsValue
 
-DETACH = "detach.default"
-FILLED = {name for kind in ("zeros", "ones", "full") for name in (f"{kind}_like.default", f"new_{kind}.default")}
-"""Operators whose results have the same numbers, whatever they are given of its shape."""
-WITHOUT_HISTORY = {
-    DETACH,
-    *[f"{name}_like.default" for name in ("empty", "rand", "randn")],
-    "new_empty.default",
-    *FILLED,
-}
-"""Operators whose results require no gradients, whatever they are given."""
 _NORMS = {"native_batch_norm.default", "cudnn_batch_norm.default", "miopen_batch_norm.default"}
 _FUNCTIONAL = {"bernoulli_.float": "bernoulli.p", "normal_.default": "normal_functional.default"}
 

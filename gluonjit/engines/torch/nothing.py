@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.arrays import LEARNABLE, device_named, dtype_named
-from gluonjit.engines.torch.aten import WITHOUT_HISTORY
 from gluonjit.engines.torch.hooked import applied
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import concrete, current
 from gluonjit.engines.torch.program import program_of
+from gluonjit.engines.torch.rules.table import WITHOUT_HISTORY
 from gluonjit.graph import Graph, Kind, Value
 from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.reading import node_at

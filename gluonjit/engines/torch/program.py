@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import torch
 
 from gluonjit.engines.torch.arrays import device_named
-from gluonjit.engines.torch.aten import WITHOUT_HISTORY
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.rules.examples import Examples
-from gluonjit.engines.torch.rules.table import batch_op, draws, may_draw, operator_named
+from gluonjit.engines.torch.rules.table import WITHOUT_HISTORY, batch_op, draws, may_draw, operator_named
 from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, OperatorCall, Val, Writer
 from gluonjit.graph import (
     BatchedProgram,

@@ -12,10 +12,8 @@ import torch
 from gluonjit.engines.torch.arrays import INDICES, device_named
 from gluonjit.engines.torch.aten import (
     COPIED,
-    FILLED,
     NOT_LEARNED,
     WITHOUT_DERIVATIVE,
-    WITHOUT_HISTORY,
     functional,
     keeps_statistics,
     lacks_derivative,
@@ -27,7 +25,7 @@ from gluonjit.engines.torch.caught import caught
 from gluonjit.engines.torch.hooked import without_autocast
 from gluonjit.engines.torch.recurrent import kept_whole
 from gluonjit.engines.torch.rules.linear import CHECKING, MATRICES
-from gluonjit.engines.torch.rules.table import draws
+from gluonjit.engines.torch.rules.table import FILLED, WITHOUT_HISTORY, draws
 from gluonjit.engines.torch.rules.values import regular
 from gluonjit.engines.torch.traced_numbers import KnownNumbers
 from gluonjit.engines.torch.traced_tensors import TraceTensor

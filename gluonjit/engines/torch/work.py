@@ -1,13 +1,13 @@
-"""Arithmetic of PyTorch's operators, for the work of one node of a program (`analysis.costs.work`)."""
+"""Arithmetic of PyTorch's operators, for the work of one node of a program (`program.work`)."""
 
 from __future__ import annotations
 
 from math import prod
 
-from gluonjit.analysis.costs.work import Shapes, traced_work
 from gluonjit.engines.torch.rules.recurrent import RECURRENT
 from gluonjit.graph import Work
 from gluonjit.program.trace import Trace
+from gluonjit.program.work import Shapes, traced_work
 
 _PRODUCTS = {
     "mm.default": 1,

@@ -13,6 +13,16 @@ from gluonjit.engines.torch.rules.values import FAST, NotBatchable, OperatorCall
 
 Rule = Callable[[OperatorCall], list[Val]]
 RANDOM = torch.Tag.nondeterministic_seeded
+DETACH = "detach.default"
+FILLED = {name for kind in ("zeros", "ones", "full") for name in (f"{kind}_like.default", f"new_{kind}.default")}
+"""Operators whose results have the same numbers, whatever they are given of its shape."""
+WITHOUT_HISTORY = {
+    DETACH,
+    *[f"{name}_like.default" for name in ("empty", "rand", "randn")],
+    "new_empty.default",
+    *FILLED,
+}
+"""Operators whose results require no gradients, whatever they are given."""
 
 _ROWS: list[tuple[Rule, str]] = [
     (shapes.viewed, "view.default _unsafe_view.default unsqueeze.default squeeze.dim squeeze.dims squeeze.default"),

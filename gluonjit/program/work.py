@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, Protocol
 
-from gluonjit.graph import Work
+from gluonjit.graph.kinds import Work
+from gluonjit.program.trace import Trace
 
 Shapes = Sequence[tuple[int, ...]]
 Flops = Callable[[str, Shapes, Shapes], float]
@@ -15,22 +15,7 @@ Flops = Callable[[str, Shapes, Shapes], float]
 _BYTES = {"float16": 2, "bfloat16": 2, "float64": 8, "int64": 8, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
 
 
-class TracedOperators(Protocol):
-    """A trace (`program.trace`): operators, shape and dtype of each position, and the constants."""
-
-    @property
-    def ops(self) -> Any:
-        """The operators."""
-
-    @property
-    def shapes(self) -> Any:
-        """Shape and dtype of each position."""
-
-    def constants(self) -> Any:
-        """The constants with their positions."""
-
-
-def traced_work(trace: TracedOperators, operators: int, flops_of: Flops) -> Work:
+def traced_work(trace: Trace, operators: int, flops_of: Flops) -> Work:
     """Returns the work of one node of a traced program, which runs as this many operators."""
     consts = {position for position, _ in trace.constants()}
     flops, moved = 0.0, 0

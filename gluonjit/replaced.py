@@ -5,11 +5,14 @@ from __future__ import annotations
 from types import CodeType, FunctionType
 
 _originals: dict[CodeType, CodeType] = {}
+STANDING: dict[int, tuple[CodeType, CodeType]] = {}
+"""Code that stands for other code, which it is given with, by address: to hash code takes long."""
 
 
 def stands_for(code: CodeType, original: CodeType) -> None:
     """Registers code that replaces a function's own code, from which its twin is made."""
     _originals[code] = original
+    STANDING[id(code)] = code, original
 
 
 def code_of(function: FunctionType) -> CodeType:

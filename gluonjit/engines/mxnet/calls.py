@@ -16,7 +16,7 @@ from mxnet.util import is_np_array
 from gluonjit.engines.mxnet import hooked
 from gluonjit.engines.mxnet.blocks import arrays_of
 from gluonjit.engines.mxnet.cell import Cell
-from gluonjit.engines.mxnet.cells import asked_for, capture_cell
+from gluonjit.engines.mxnet.cells import asked_for, capture_cell, eagerly
 from gluonjit.engines.mxnet.computing import own
 from gluonjit.engines.mxnet.dynamic import automatic_cell
 from gluonjit.engines.mxnet.following import called
@@ -33,6 +33,7 @@ from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.hybrid.capture.arguments import LentArguments
 from gluonjit.hybrid.capture.capturing import outermost_batch, sampled
 from gluonjit.hybrid.capture.cell import KEY
+from gluonjit.hybrid.capture.guards.objects import Eagerly
 from gluonjit.hybrid.capture.outermost import OutermostCalls
 from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.reuse import refuse
@@ -113,6 +114,8 @@ def call(self: gluon.Block, *args: Any) -> Any:
             if state.batch is not None and isinstance(self, _HybridBlock):
                 cell = automatic_cell(self, args)
         elif not state.inside:
+            if cell.asked:
+                return eagerly(cell, partial(hooked.original_call, self), args, cell.asked[0])
             if cell.chooses and (cell.paces.named or not state.explicit):
                 return OUTERMOST.paced(hooked.original_call, _outermost, self, cell, args, _NO_NAMES)
             return _outermost(self, cell, args, _NO_NAMES)
@@ -174,6 +177,8 @@ def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...], _: dict[st
     _note_parameters(batch, block)
     if key is None:
         found = whole(cell, block, args)
+        if found.__class__ is Eagerly:
+            return eagerly(cell, partial(hooked.original_call, block), args, found)
         return sampled(batch, _sample, batch, block, args) if found.__class__ is str else found
     run = partial(_sample, batch, block, args)
     return sampled(batch, reused, REUSING, batch, block, cell.recordings, args, key, run)

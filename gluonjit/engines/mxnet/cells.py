@@ -15,7 +15,7 @@ from mxnet.numpy import ndarray
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.cell import Cell
-from gluonjit.engines.mxnet.computing import waits
+from gluonjit.engines.mxnet.computing import plain, waits
 from gluonjit.engines.mxnet.hooked import current_mode
 from gluonjit.engines.mxnet.kinds import difference, make_kind
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
@@ -27,8 +27,10 @@ from gluonjit.engines.mxnet.program import current
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.graph import Kind, Record, Value, is_own
 from gluonjit.graph.modes import is_recorded
-from gluonjit.hybrid.capture.capturing import captured, room_of
+from gluonjit.hybrid.capture.capturing import captured, room_of, run_eagerly
 from gluonjit.hybrid.capture.guards.again import AGAIN, changed
+from gluonjit.hybrid.capture.guards.objects import OWN_ARRAY, Eagerly
+from gluonjit.hybrid.capture.guards.owners import is_user_class
 from gluonjit.hybrid.capture.guards.variants import Noted, holding, put_record, too_many, variant_key
 from gluonjit.hybrid.capture.structure import ResultPlace, map_structure
 from gluonjit.hybrid.choose.pacing import TRACE
@@ -46,7 +48,15 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
     `owner` is the Block whose parameters it may use, or None; without `run` it is the owner's `forward`.
     """
     found = as_node(cell, owner, run, args)
+    if found.__class__ is Eagerly:
+        return eagerly(cell, run or owner.forward, args, found)
     return expand(cell, owner, run, args, found) if found.__class__ is str else found
+
+
+def eagerly(cell: Cell, run: Callable[..., Any], args: tuple[Any, ...], reason: str) -> Any:
+    """Makes a call with computed arrays, and captures nothing."""
+    given = map_structure(args, lambda item: plain(item) if isinstance(item, Lazy) else item)
+    return run_eagerly(cell, reason, run, *given)
 
 
 def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: tuple[Any, ...]) -> Any:
@@ -140,7 +150,7 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
         signature.append(None)
     elif arg is owner or kind is ModuleType:
         signature.append(arg)
-    elif isinstance(arg, NDArray) and not isinstance(arg, BaseSparseNDArray):
+    elif isinstance(arg, NDArray) and not isinstance(arg, BaseSparseNDArray) and not is_user_class(kind):
         if isinstance(arg, ndarray):
             signature.append(LazyNumpy)
         try:
@@ -157,6 +167,8 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
 
 
 def _unknown(arg: Any) -> str:
+    if isinstance(arg, NDArray) and is_user_class(type(arg)):
+        return Eagerly(OWN_ARRAY.format(type(arg).__name__))
     if isinstance(arg, NDArray) and not isinstance(arg, BaseSparseNDArray):
         return f"an argument of shape {arg.shape} has no elements"
     return f"an argument is a {type(arg).__name__}, which is neither a dense array nor a plain constant"

@@ -33,11 +33,11 @@ def enable(block: gluon.Block, options: dict[str, Any]) -> None:
     engine = engine_of("mxnet")
     engine.check("hybridize(dynamic_batch=True)", chosen)
     disable(block)
-    paces = paces_for(chosen)
+    paces, asked = paces_for(chosen), list[str]()
     recall(paces, chosen, engine, lambda: map(_described, blocks_of(block)))
     for inner in blocks_of(block):
         cell = Cell(inner.name or type(inner).__name__, chosen, paces)
-        cell.is_node = is_hybrid(inner)
+        cell.is_node, cell.asked = is_hybrid(inner), asked
         if isinstance(inner, gluon.HybridBlock):
             cell.active, inner._active = inner._active, False
         inner.__dict__[KEY] = cell

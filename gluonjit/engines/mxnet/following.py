@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from mxnet import gluon, nd
+from mxnet import autograd, gluon, nd
+from mxnet.context import Context
 from mxnet.gluon.block import DeferredInitializationError, _gather_type_ctx_info
 from mxnet.ndarray import NDArray
 
@@ -22,6 +23,8 @@ COUNTERS = frozenset(["_counter", "_init_counter", "skip_states"])
 arguments of each call."""
 _OWN = COUNTERS | frozenset(vars(gluon.HybridBlock()))
 """Attributes that MXNet itself sets on blocks, among them what it makes of a block at its first call."""
+_LOOKS = frozenset("shape dtype ndim size context ctx device stype T itemsize grad handle writable".split())
+"""Attributes of arrays that follow from shape, dtype and device, or that lazy ones answer by themselves."""
 FORWARDS = {gluon.HybridBlock.forward, gluon.rnn.RecurrentCell.forward}  # the latter counts calls for names
 
 
@@ -34,6 +37,7 @@ class _MXNetObjects(FrameworkObjects):
     """MXNet's objects."""
 
     counters = COUNTERS
+    modes = frozenset((autograd.is_recording, autograd.is_training, autograd.pause, autograd.record))
 
     def __init__(self, instead: Mapping[Any, Any]) -> None:
         self.instead = instead
@@ -43,6 +47,12 @@ class _MXNetObjects(FrameworkObjects):
 
     def own(self, item: Any) -> bool:
         return isinstance(item, Lazy)
+
+    def answers(self, item: Any, name: str) -> bool:
+        return name in _LOOKS or (callable(getattr(type(item), name, None)) and not name.startswith("_"))
+
+    def constant(self, item: Any) -> bool:
+        return isinstance(item, Context)
 
     def block(self, item: Any) -> bool:
         return isinstance(item, gluon.Block)
@@ -101,6 +111,7 @@ def _forward(follower: Follower, block: gluon.Block, args: tuple[Any, ...]) -> A
             return block.forward(*args)
         if not _is_users(block, "hybrid_forward"):
             follower.state_of(block)
+            follower.of_library(follower.get(type(block), "hybrid_forward"))
             return block.forward(*args)
         with context:
             parameters = _parameters(follower, block, args, context)

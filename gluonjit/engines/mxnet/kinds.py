@@ -81,7 +81,7 @@ def _traced(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: B
         if isinstance(owner, gluon.Block) and LOCAL.state.numpy & ARRAYS:
             _check_all_np_ndarrays(result)
     except Refused as refusal:
-        return str(refusal)
+        return refusal.args[0]  # type: ignore[no-any-return]
     except NeedsValue:
         return (
             "it reads an array's numbers, writes to an array, or uses one that is neither an argument nor a parameter"

@@ -16,6 +16,7 @@ from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.lazy import LazyArray
 from gluonjit.hybrid.capture.cell import KEY
+from gluonjit.hybrid.capture.guards.facts import ABSENT, class_attribute
 from gluonjit.hybrid.capture.outlining.entering import MadeCall
 from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, FrameworkFunctions, is_among
 from gluonjit.hybrid.run.engine import engine_of
@@ -60,7 +61,11 @@ class _MXNetFunctions(FrameworkFunctions):
 
     def part(self, owner: Any, name: str) -> str:
         block = owner.__dict__.get(name)
-        if hasattr(type(owner), name) or not isinstance(block, gluon.Block) or not _is_plain(block):
+        if (
+            class_attribute(type(owner), name) is not ABSENT
+            or not isinstance(block, gluon.Block)
+            or not _is_plain(block)
+        ):
             return ""
         if type(block) is gluon.nn.Embedding:
             return LOOKUP

@@ -24,6 +24,6 @@ def whole(cell: Cell, block: gluon.Block, args: tuple[Any, ...]) -> Any:
     if block._forward_hooks or block._forward_pre_hooks:
         return "it has hooks"
     found = as_node(cell, block, None, args)
-    if found.__class__ is not str:
+    if not isinstance(found, str):
         note_loop()
     return found

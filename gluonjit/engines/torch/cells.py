@@ -29,6 +29,8 @@ from gluonjit.graph.entries import entries_at
 from gluonjit.hybrid.capture.arguments import LentArguments
 from gluonjit.hybrid.capture.capturing import captured
 from gluonjit.hybrid.capture.guards.again import AGAIN
+from gluonjit.hybrid.capture.guards.objects import OWN_ARRAY, Eagerly
+from gluonjit.hybrid.capture.guards.owners import is_user_class
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.structure import ResultPlace, map_structure
 from gluonjit.hybrid.options import Options
@@ -244,6 +246,8 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
     elif isinstance(arg, torch.Tensor):
         if kind is Running:
             raise NotOneNode(WAITING)
+        if is_user_class(kind):
+            raise NotOneNode(Eagerly(OWN_ARRAY.format(kind.__name__)))
         if kind is not LazyTensor and (isinstance(arg, torch.nn.Parameter) or id(arg) in batch.parameters):
             if is_constant(batch, arg):
                 signature.append(("constant", id(arg)))

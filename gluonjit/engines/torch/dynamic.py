@@ -30,10 +30,12 @@ from gluonjit.engines.torch.unrolling import LOOPS, UNROLLED
 from gluonjit.engines.torch.waiting import write_statistics
 from gluonjit.graph import is_own
 from gluonjit.hybrid.capture.arguments import LentArguments
-from gluonjit.hybrid.capture.capturing import sampled
+from gluonjit.hybrid.capture.capturing import run_eagerly, sampled
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.entrances import install
 from gluonjit.hybrid.capture.guards.facts import Fingerprint
+from gluonjit.hybrid.capture.guards.objects import Eagerly
+from gluonjit.hybrid.capture.guards.variants import look_at_libraries
 from gluonjit.hybrid.capture.outermost import OutermostCalls
 from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.reusing import reused
@@ -63,10 +65,11 @@ def enable(module: Any, options: dict[str, Any]) -> None:
     engine.check(f"gluonjit.hybridize({type(module).__name__}, dynamic_batch=True)", chosen)
     disable(module)
     install(module, KEY, _is_part, _CALLED)
-    paces = paces_for(chosen)
+    paces, asked = paces_for(chosen), list[str]()
     recall(paces, chosen, engine, lambda: map(_described, module.named_modules()))
     for name, inner in module.named_modules():
-        inner.__dict__[KEY] = Cell(name or type(inner).__name__, chosen, paces=paces)
+        inner.__dict__[KEY] = cell = Cell(name or type(inner).__name__, chosen, paces=paces)
+        cell.asked = asked
         if FAST is not None:
             FAST.quick_attributes(type(inner), torch.nn.Module)
 
@@ -97,6 +100,8 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         if cell is None:
             if state.batch is not None:
                 cell = _automatic_cell(self, args, kwargs)
+        elif cell.asked and not state.inside:
+            return _eagerly(self, cell, args, kwargs, cell.asked[0])
         elif cell.chooses and not state.inside and (cell.paces.named or not state.explicit):
             return OUTERMOST.paced(hooked.original_call, _captured, self, cell, args, kwargs)
         if cell is not None:
@@ -236,6 +241,7 @@ def _outermost(module: Any, cell: Cell) -> tuple[Batch, _Noted]:
         if batch.own.hooked is not hooked.hooks_everywhere():
             changes.look_again(batch)
             batch.own.hooked = not batch.own.hooked
+        look_at_libraries(batch.records)
     noted = batch.noted.get(id(module))
     if noted is None:
         noted = _noted(batch, module, cell)
@@ -271,7 +277,9 @@ def _node_or_parts(
         try:
             return capture(cell, module, module.forward, args, kwargs, batch)
         except NotOneNode as refusal:
-            reason = str(refusal)
+            reason = refusal.args[0]
+    if reason.__class__ is Eagerly:
+        return _eagerly(module, cell, args, kwargs, reason)
     if state.inside and not hooks and module.__class__.__module__ == _RECURRENT:
         found = run_layer(module, args, kwargs)
         if found is not None:
@@ -283,6 +291,13 @@ def _node_or_parts(
             batch.report.fine.add(cell.name)
         return expand(cell, _itself(module), args, kwargs, reason, batch)
     return sampled(batch, _parts, module, args, kwargs, batch, hooks_inside)
+
+
+def _eagerly(module: Any, cell: Cell, args: Any, kwargs: Any, reason: str) -> Any:
+    """Calls a module with computed tensors, and captures nothing."""
+    given, named = computed((args, kwargs))
+    write_statistics()
+    return run_eagerly(cell, reason, hooked.original_call, module, *given, **named)
 
 
 def _itself(module: Any) -> Any:

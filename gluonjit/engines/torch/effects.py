@@ -129,7 +129,7 @@ def attributes(owner: Any) -> Any:
         return ()
     found: list[Any] = []
     for module in parts_of(owner):
-        found.append(id(module))
+        found += (id(module), type(module))
         results = RESULTS.get(module, ())
         for name, item in module.__dict__.items():
             if name in results or name == "training":

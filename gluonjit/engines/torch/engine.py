@@ -26,7 +26,7 @@ from gluonjit.engines.torch.looks import base_of
 from gluonjit.engines.torch.operands import share
 from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.torch.ops import call_operator
-from gluonjit.engines.torch.reading import read_by
+from gluonjit.engines.torch.reading import computed, read_by
 from gluonjit.engines.torch.recorded import gradients_again
 from gluonjit.engines.torch.records import NotOneNode
 from gluonjit.engines.torch.results import numbers_of, settle
@@ -37,8 +37,10 @@ from gluonjit.engines.torch.verifying import verify
 from gluonjit.engines.torch.writes import lent, opened, put_data, renew
 from gluonjit.errors import OptionError
 from gluonjit.graph import Kind, Spec, Value
+from gluonjit.hybrid.capture.capturing import run_eagerly
 from gluonjit.hybrid.capture.cell import cache_counts
 from gluonjit.hybrid.capture.functions import CellFunction
+from gluonjit.hybrid.capture.guards.objects import Eagerly
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.explain.report import Report
@@ -172,7 +174,10 @@ class TorchEngine(Adapter):
         try:
             return capture(cell, owner, function.function, args, kwargs, batch)
         except NotOneNode as refusal:
-            reason = str(refusal)
+            reason = refusal.args[0]
+        if reason.__class__ is Eagerly:
+            given, named = computed((args, kwargs))
+            return run_eagerly(cell, reason, function.function, *given, **named)
         return expand(cell, function.function, args, kwargs, reason, batch)
 
     def owns(self, array: Any) -> bool:

@@ -13,12 +13,24 @@ from gluonjit.engines.torch.pending_places import at_place
 from gluonjit.engines.torch.recurrent import WHOLE
 from gluonjit.engines.torch.structure import RESULTS
 from gluonjit.engines.torch.traced_tensors import Positions, TraceTensor
-from gluonjit.hybrid.capture.guards.facts import is_plain
+from gluonjit.hybrid.capture.guards.facts import ABSENT, class_attribute, is_plain
 from gluonjit.hybrid.capture.guards.follower import Follower, follow
 from gluonjit.hybrid.capture.guards.objects import FrameworkObjects
 from gluonjit.hybrid.capture.guards.sizes import traced
 from gluonjit.hybrid.capture.guards.variants import Noted
 
+_LOOKS = frozenset(
+    """shape dtype device ndim layout T mT H mH real imag data requires_grad itemsize nbytes is_cpu is_cuda is_meta
+    is_sparse is_sparse_csr is_quantized is_nested is_mkldnn is_mps is_mtia is_xpu is_xla grad grad_fn is_leaf
+    retains_grad names""".split()
+)
+"""Attributes of tensors that follow from shape, dtype and device, or that stand-ins answer by themselves."""
+_MEMORY = frozenset(
+    """stride is_contiguous storage_offset data_ptr storage untyped_storage storage_type is_set_to is_shared is_pinned
+    is_conj is_neg has_names dim_order __dir__ __sizeof__ __class__ __dict__ __hash__ __reduce_ex__""".split()
+)
+"""What is asked of a tensor's memory, or of what is kept beside its numbers."""
+_CONSTANTS = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo)
 _SPACES = ("_parameters", "_buffers", "_modules")
 
 
@@ -48,6 +60,15 @@ class _TorchObjects(FrameworkObjects):
     def own(self, item: Any) -> bool:
         return item.__class__ is TraceTensor
 
+    def answers(self, item: Any, name: str) -> bool:
+        if name in _LOOKS:
+            return True
+        found = class_attribute(torch.Tensor, name)
+        return callable(found) and name not in _MEMORY and (not name.startswith("_") or name.endswith("__"))
+
+    def constant(self, item: Any) -> bool:
+        return isinstance(item, _CONSTANTS)
+
     def sizes(self, item: Any, asked: list[int]) -> Any:
         if type(item) is int:
             return traced(item, asked)
@@ -75,7 +96,7 @@ class _TorchObjects(FrameworkObjects):
             self.watched(item)
             and name != "training"
             and not name.startswith("__")
-            and not hasattr(type(item), name)
+            and class_attribute(type(item), name) is ABSENT
             and type(item).__setattr__ is torch.nn.Module.__setattr__
             and not any(name in item.__dict__[space] for space in _SPACES)
         )

@@ -161,7 +161,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
             else:
                 result = run(*given, **named)
     except Refused as refusal:
-        return str(refusal)
+        return refusal.args[0]  # type: ignore[no-any-return]
     except NeedsValue:
         return _looping(cell, recorders) or _INSTEAD.get(cell.name if cell.operator else "", _READS)
     except RecursionError:  # the program's own depth: says nothing about the cell

@@ -18,6 +18,7 @@ from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.making import CREATING
 from gluonjit.engines.torch.records import ASKED, NotOneNode
 from gluonjit.hybrid.capture.cell import KEY
+from gluonjit.hybrid.capture.guards.facts import ABSENT, class_attribute
 from gluonjit.hybrid.capture.outlining.entering import MadeCall
 from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, WEIGHT, FrameworkFunctions, is_among
 from gluonjit.hybrid.run.state import LOCAL
@@ -113,7 +114,7 @@ class _Torch(FrameworkFunctions):
 
     def part(self, owner: Any, name: str) -> str:
         space = owner.__dict__
-        if name in space or hasattr(type(owner), name) or "_modules" not in space:
+        if name in space or class_attribute(type(owner), name) is not ABSENT or "_modules" not in space:
             return ""
         if isinstance(space["_parameters"].get(name), torch.nn.Parameter):
             return WEIGHT

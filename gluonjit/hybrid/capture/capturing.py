@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from gluonjit.graph import Kind, Record, Value
+from gluonjit.hybrid.capture.guards.variants import look_at_libraries
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import FULL, Batch
 from gluonjit.hybrid.run.engine import Engine
@@ -48,7 +49,21 @@ def outermost_batch(engine: Engine, options: Options) -> Batch:
         batch = open_batch(engine, options)
     if batch.failed >= 0:
         batch.number_anew()
+    look_at_libraries(batch.records)
     return batch
+
+
+def run_eagerly(cell: Any, reason: str, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Runs a call that asks what only computed arrays can answer, with these; later ones of its model begin so."""
+    state = LOCAL.state
+    cell.asked[:] = [reason]
+    if state.batch is not None:
+        state.batch.report.unbatched[cell.name] = reason
+    state.run_eagerly(1)
+    try:
+        return run(*args, **kwargs)
+    finally:
+        state.run_eagerly(-1)
 
 
 def sampled(batch: Batch, run: Callable[..., Any], *args: Any) -> Any:

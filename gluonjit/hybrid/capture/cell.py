@@ -45,6 +45,7 @@ class BatchedCell:
         self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children alone
         self.by_number = ""  # why calls with other numbers of children run apart, if they do
         self.expanded: dict[Any, str] = {}
+        self.asked: list[str] = []  # why calls of its model run eagerly: shared by all cells of a model
         self.met = False  # whether a call of it has been traced, be it forgotten
         self.lookup: Any = None
         self.keys: Any = None  # by what C has found calls of it, in any batch

@@ -16,6 +16,7 @@ from types import CodeType, FunctionType
 from typing import Any, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from gluonjit.hybrid.capture.guards.facts import class_attribute
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import plain_source, replacing, source_of
@@ -120,7 +121,7 @@ def _runs_a_sample(function: Any, owner: Any, is_part: IsPart, met: set[str]) ->
         if not isinstance(part.value, ast.Name) or part.value.id != own or part.attr in met:
             continue
         met.add(part.attr)
-        method = getattr(type(owner), part.attr, None)
+        method = class_attribute(type(owner), part.attr)
         if is_user_function(method):
             computes = _runs_a_sample(method, owner, is_part, met) or computes
         else:

@@ -9,6 +9,7 @@ from typing import Any
 from gluonjit.compiled import FAST
 from gluonjit.errors import StateError
 from gluonjit.graph.recorder import Record
+from gluonjit.hybrid.capture.guards.variants import NEVER
 
 EVERY = 1000
 _SHARE = 0.003
@@ -44,17 +45,9 @@ class Again:
 AGAIN = Again()
 
 
-class _Never:
-    """The guards of a stale trace."""
-
-    def hold(self) -> bool:
-        """Tells whether a call matches: never."""
-        return False
-
-
 def changed(name: str, difference: str, record: Record) -> StateError:
     """Returns the error for a call that now differs from its trace; its record is no longer found."""
-    record.guards = _Never()
+    record.guards = NEVER
     return StateError(
         f"{name}: a call that was traced before now does something else: {difference}. It depends on something "
         "that gluonjit does not see; results since that changed may be wrong. Pass it as an argument, or expand "

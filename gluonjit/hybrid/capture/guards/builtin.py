@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from abc import ABCMeta
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gluonjit.hybrid.capture.guards.facts import class_attribute
-from gluonjit.hybrid.capture.guards.owners import LIBRARY, is_user_function, owner_of_module
+from gluonjit.hybrid.capture.guards.owners import LIBRARY, is_user_class, is_user_function, owner_of_module
 
 BUILTIN = (
     BuiltinFunctionType,
@@ -112,6 +113,20 @@ def _next(follower: Any, item: Any, *default: Any) -> Any:
     return follower.call(method, item) if is_user_function(method) else next(follower.whole(item), *default)
 
 
+def _isinstance(follower: Any, item: Any, kinds: Any) -> bool:
+    known = follower.kind_of(item).__mro__
+    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+        if isinstance(kind, ABCMeta) and kind not in known and (is_user_class(kind) or is_user_class(known[0])):
+            follower.refuse(f"it asks whether a {known[0].__name__} is registered as a {kind.__name__}")
+    return isinstance(item, kinds)
+
+
+def _id(follower: Any, item: Any) -> None:
+    if follower.known.own(item):
+        follower.asks(f"id({follower.name_of(item)})")
+    follower.refuse("it calls id(), which differs from run to run")
+
+
 SPECIAL: dict[Any, Callable[..., Any]] = {
     getattr: _getattr,
     hasattr: _hasattr,
@@ -120,7 +135,9 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     iter: _iter,
     next: _next,
     len: lambda follower, item: follower.size(item),
-    isinstance: lambda follower, item, kinds: isinstance(item, kinds),
+    isinstance: _isinstance,
+    id: _id,
+    hash: lambda follower, item: follower.key(item) or hash(follower.whole(item)),
     issubclass: lambda follower, kind, kinds: issubclass(kind, kinds),
     callable: lambda follower, item: callable(item),
 }

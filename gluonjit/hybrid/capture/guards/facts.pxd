@@ -14,11 +14,14 @@ cdef extern from "Python.h":
     PyObject *_PyType_Lookup(PyTypeObject *kind, object name)
     bint PyCell_Check(object)
     PyObject *PyCell_GET(object)
+    bint PyFunction_Check(object)
+    PyObject *PyFunction_GetCode(object)
+    object PyObject_GenericGetDict(object, void *)
     int Py_EnterRecursiveCall(const char *where) except *
     void Py_LeaveRecursiveCall()
 
 cpdef enum:
-    ENTRY, ITEM, SIZE, CELL, CLASS, DEFAULTS, CONTENTS, SLOT
+    ENTRY, ITEM, SIZE, CELL, CLASS, DEFAULTS, CONTENTS, SLOT, KIND, CODE, OF_LIBRARY
 
 
 @cython.final

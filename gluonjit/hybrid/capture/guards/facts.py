@@ -14,15 +14,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gluonjit.replaced import STANDING
+
 try:
     import cython
 except ImportError:
     from gluonjit import standin as cython
 
 if not cython.compiled:
-    ENTRY, ITEM, SIZE, CELL, CLASS, DEFAULTS, CONTENTS, SLOT = range(8)
+    ENTRY, ITEM, SIZE, CELL, CLASS, DEFAULTS, CONTENTS, SLOT, KIND, CODE, OF_LIBRARY = range(11)
 """Ways to look something up: an entry of a dict, an item of a list, how many there are, what a closure's cell holds, an
-attribute of a class or its bases, a function's defaults, all that is in a container, a slot of an object."""
+attribute of a class or its bases, a function's defaults, all that is in a container, a slot of an object, its class
+(while its attributes are in the same dict), a function's code, an attribute of a library's module or class."""
 
 
 class _Absent:
@@ -126,12 +129,30 @@ def read_at(way: cython.int, container: Any, key: Any) -> Any:
         return getattr(container, key)
     if way == CONTENTS:
         return contents(container)
+    if way == KIND:
+        return type(container) if key is None or _namespace(container) is key else ABSENT
+    if way == CODE:
+        standing = STANDING.get(id(container.__code__))
+        return container.__code__ if standing is None else standing[1]
+    if way == OF_LIBRARY:
+        if isinstance(container, type):
+            return class_attribute(container, key)
+        return read_at(ENTRY, container, key)
     if way != SLOT:
         raise TypeError(f"there is no way {way} to look something up")
     try:
         return key.__get__(container, type(container))
     except AttributeError:
         return ABSENT
+
+
+@cython.cfunc
+def _namespace(item):
+    """The dict of an object that has one."""
+    if cython.compiled:
+        return PyObject_GenericGetDict(item, cython.NULL)
+    else:
+        return object.__getattribute__(item, "__dict__")
 
 
 class Fact(NamedTuple):
@@ -157,7 +178,7 @@ class Guards:
         for fact in facts:
             if not isinstance(fact, tuple) or len(fact) != 4 or not isinstance(fact[0], int):
                 raise TypeError(f"Guards: a fact is (way, container, key, found), not {fact!r:.40}")
-            checked.append((fact[0] if 0 <= fact[0] <= SLOT else -1, *fact[1:]))
+            checked.append((fact[0] if 0 <= fact[0] <= OF_LIBRARY else -1, *fact[1:]))
         self._facts = tuple(checked)
         self._versions = array("q", bytes(8 * len(checked)))
 
@@ -180,13 +201,21 @@ def _hold(guards: Any) -> cython.int:
             version: cython.longlong = version_of(container)
             if version and version == versions[k]:
                 continue
+            if fact[0] == CODE and PyFunction_Check(container) and PyFunction_GetCode(container) == _pointer(fact[3]):
+                continue
         now = read_at(fact[0], container, fact[2])
         if now is fact[3]:
-            if cython.compiled and (fact[0] == ENTRY or fact[0] == CLASS):  # nothing has run since
+            if cython.compiled and fact[0] in (ENTRY, CLASS, OF_LIBRARY):  # nothing has run since
                 versions[k] = version_of(container)
         elif not alike(now, fact[3]):
             return 0
     return 1
+
+
+@cython.cfunc
+@cython.inline
+def _pointer(item) -> cython.pointer(PyObject):
+    return cython.cast(cython.pointer(PyObject), item)
 
 
 _HELD = ("_parameters", "_buffers", "_modules")
@@ -243,10 +272,11 @@ def _addresses(owner, room: cython_array, kept) -> cython.Py_ssize_t:
     while pending:
         part = pending.pop()
         attributes: dict = part.__dict__
-        if at + 1 > most:
+        if at + 2 > most:
             return -1
         found[at] = _address(part)
-        at += 1
+        found[at + 1] = _address(type(part))
+        at += 2
         for name, item in attributes.items():
             if at + _SLACK > most:
                 return -1

@@ -11,6 +11,9 @@ CLASS: int
 DEFAULTS: int
 CONTENTS: int
 SLOT: int
+KIND: int
+CODE: int
+OF_LIBRARY: int
 ABSENT: Any
 
 def is_plain(value: Any) -> bool: ...

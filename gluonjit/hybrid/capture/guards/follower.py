@@ -8,6 +8,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -25,7 +26,7 @@ from gluonjit.hybrid.capture.guards.builtin import (
     is_hashable,
     is_trusted,
 )
-from gluonjit.hybrid.capture.guards.facts import CELL, DEFAULTS, ENTRY, class_attribute, read_at
+from gluonjit.hybrid.capture.guards.facts import CELL, CODE, DEFAULTS, ENTRY, OF_LIBRARY, class_attribute, read_at
 from gluonjit.hybrid.capture.guards.interrupts import (
     PASSED,
     interrupts,
@@ -40,17 +41,20 @@ from gluonjit.hybrid.capture.guards.owners import (
     STANDARD,
     USER,
     is_generated,
+    is_steady,
     is_user_function,
+    names_of,
     owner_of,
     owner_of_module,
     wraps_users,
 )
-from gluonjit.hybrid.capture.guards.reading import Reader
+from gluonjit.hybrid.capture.guards.reading import MOST_ITEMS, Reader
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sizes import LINEAR, TracedSize, note, plain, traced
-from gluonjit.hybrid.capture.guards.sources import is_twin, twin_of
+from gluonjit.hybrid.capture.guards.sources import is_twin, line, twin_of
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.replaced import code_of
 
 
 class _Within:
@@ -190,20 +194,27 @@ class Follower(Reader):
                 return self.call(method, now, value)
             if isinstance(now, (list, dict, set, bytearray, np.ndarray)) or isinstance(now, deque):
                 self.writable(now, None)
-            self.whole(value)
+            self.operand(value)
+        self.operand(now) if type(now) is Decimal else None
         if TracedSize in (now.__class__, value.__class__):
             return self.binary(name, now, value)
         return self.new(CHANGES[name](now, value))
 
     def binary(self, name: str, left: Any, right: Any) -> Any:
         """left + right, and the like"""
-        self.whole(left)
-        self.whole(right)
+        self.operand(left)
+        self.operand(right)
         if TracedSize in (left.__class__, right.__class__):
             arrays = self.known.array(left) or self.known.array(right)
             if not arrays and not (name in LINEAR and {left.__class__, right.__class__} == {int, TracedSize}):
                 return self.new(BINARY[name](self.compared(left), self.compared(right)))
         return self.new(BINARY[name](left, right))
+
+    def operand(self, item: Any) -> Any:
+        """The operand of arithmetic."""
+        if type(item) is Decimal:
+            self.refuse(f"{line()} computes with {self.name_of(item)}, a Decimal, by a context: convert it to a float")
+        return self.whole(item)
 
     def compared(self, item: Any) -> Any:
         """The operand of a comparison, or of what else the program may decide by."""
@@ -243,7 +254,10 @@ class Follower(Reader):
         if kind is CellFunction:
             return self.call(function.function, *args, **kwargs)
         if kind is functools.partial:
-            return self.call(function.func, *function.args, *args, **{**function.keywords, **kwargs})
+            func, first, keywords = [self.get(function, name) for name in ("func", "args", "keywords")]
+            if not self.is_made(function):
+                self._contents(keywords, len(keywords), MOST_ITEMS)
+            return self.call(func, *first, *args, **{**keywords, **kwargs})
         if isinstance(function, functools._lru_cache_wrapper):
             self.refuse(f"it calls {function.__name__}, whose results are cached (lru_cache)")
         if isinstance(function, type):
@@ -252,12 +266,15 @@ class Follower(Reader):
             return self._builtin(function, args, kwargs)
         method = class_attribute(kind, "__call__")
         if is_user_function(method):
-            return self.call(self.get(function, "__call__"), *args, **kwargs)
+            self._class_fact(self.kind_of(function), "__call__", method)
+            return self.call(method, function, *args, **kwargs)
         if self.known.block(function):
             if not self.known.watched(function) and not self.is_made(function):
                 self.state_of(function)
             return function(*args, **kwargs)
         if owner_of_module(kind.__module__) == LIBRARY:
+            if not self.is_made(function) and not is_steady(function):
+                self.whole(function)
             return self._native(function, args, kwargs)
         if isinstance(function, (operator.itemgetter, operator.attrgetter, operator.methodcaller)):
             return self.picked(function, *args)
@@ -276,7 +293,26 @@ class Follower(Reader):
             return self.followed(function, args)(*args, **kwargs)
         if owner == STANDARD and not pure.is_pure(function):
             self.refuse(f"it calls {function.__module__}.{function.__name__}, which gluonjit does not know")
+        if function not in self.known.instead:
+            self.of_library(function)
+            if owner == LIBRARY and not args and not kwargs and function not in self.known.modes:
+                return self._answer(function)
         return self._native(self.known.instead.get(function, function), args, kwargs)
+
+    def _answer(self, function: Any) -> Any:
+        """What a library's function gives without arguments: an array that it makes, or an answer that may change."""
+        found = self._native(function, (), {})
+        if not self.known.array(found) and not self.known.constant(found):
+            self.refuse(
+                f"{line()} asks {function.__module__}.{function.__name__}(), and nothing tells when its answer "
+                "changes: call it before, and pass the answer as an argument"
+            )
+        return found
+
+    def of_library(self, function: Any) -> None:
+        """Notes which functions a library's function calls: they are others where somebody patches them."""
+        for space, name, found in names_of(function) if type(function) is FunctionType else ():
+            self.fact(OF_LIBRARY, space, name, found, name)
 
     def followed(self, function: Any, args: Any = ()) -> FunctionType:
         """Returns the twin of a function; its outside values count as read."""
@@ -293,7 +329,8 @@ class Follower(Reader):
             if notice is not None:
                 watch(notice)
         self._twins[id(function)] = function, twin
-        code = function.__code__
+        code = code_of(function)
+        self.fact(CODE, function, None, code, f"{function.__name__}.__code__")
         for name, cell in zip(code.co_freevars, function.__closure__ or ()):
             if name != "__class__":
                 found = read_at(CELL, cell, None)
@@ -321,7 +358,7 @@ class Follower(Reader):
         """Calls a function that is known to only return a result."""
         if self.known.modes and is_hashable(function) and function in self.known.modes:
             self.asks_mode = True
-        self.whole((args, kwargs.values()) if not kwargs else (args, tuple(kwargs.values())))
+        self.whole((args, tuple(kwargs.values())))
         operates = self.known.operates(function)
         if not operates:
             note((*args, *kwargs.values()), self.asked)
@@ -339,7 +376,7 @@ class Follower(Reader):
     def _make(self, kind: type, args: Any, kwargs: Any) -> Any:
         """Creates an object of a class."""
         if kind is type and len(args) == 1:
-            return type(plain(args[0]))
+            return self.type(args[0])
         effect = pure.effect_of(kind)
         if effect:
             self.refuse(f"{effect} ({kind.__name__})")
@@ -376,6 +413,8 @@ class Follower(Reader):
         if owner is not None and not isinstance(owner, (ModuleType, type)):
             return self._method(owner, name, function, args, kwargs)
         if pure.is_pure(function) or is_trusted(function, owner):
+            if not args and not kwargs and not isinstance(owner, type) and function not in self.known.modes:
+                return self._answer(function)
             return self._native(self.known.instead.get(function, function), args, kwargs)
         self.refuse(f"it calls {name}, which gluonjit does not know")
 
@@ -386,7 +425,8 @@ class Follower(Reader):
             if name.rstrip("_") in self.known.flags and not self.known.own(owner):
                 self.refuse(f"it sets {self.name_of(owner)}.{name.rstrip('_')}")
             return self._native(function, args, kwargs)
-        if isinstance(owner, pure.IMMUTABLE):
+        if isinstance(owner, (*pure.IMMUTABLE, *pure.CONSTANT)) or self.known.constant(owner):
+            self.operand(owner)
             note((owner,), self.asked)
             return self._native(function, args, kwargs)
         if isinstance(owner, pure.FRESH):

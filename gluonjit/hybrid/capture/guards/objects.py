@@ -10,6 +10,15 @@ class Refused(BaseException):
     """The reason why a call is not a node; it passes the program's handlers for `Exception`."""
 
 
+class Eagerly(str):
+    """The reason why a call runs eagerly, and all that it calls: it asks what only the arrays themselves can answer."""
+
+    __slots__ = ()
+
+
+OWN_ARRAY = "an argument is a {}, an array of the program's own class, which says itself what functions do with it"
+
+
 class FrameworkObjects:
     """The engine's knowledge of objects that a program uses. An engine derives from this class.
 
@@ -32,6 +41,14 @@ class FrameworkObjects:
     def own(self, item: Any) -> bool:
         """Tells whether this array stands for a value of the trace."""
         raise NotImplementedError
+
+    def answers(self, item: Any, name: str) -> bool:
+        """True if this attribute of an array follows from its place in a program, or is an operator on it."""
+        return True
+
+    def constant(self, item: Any) -> bool:
+        """True of an object that never changes, such as a dtype."""
+        return False
 
     def sizes(self, item: Any, asked: list[int]) -> Any:
         """Returns what an array of the trace gives; a size, or several, as ones that note what is asked of them."""

@@ -76,6 +76,30 @@ def wraps_users(function: Any) -> bool:
     return type(inner) is not FunctionType or is_user_function(inner)
 
 
+def is_steady(item: Any) -> bool:
+    """True of a constant of a library: a module, a class, a function, or what is called like one."""
+    if isinstance(item, (ModuleType, type, FunctionType, BuiltinFunctionType)):
+        return True
+    return callable(item) and owner_of_module(type(item).__module__) == LIBRARY
+
+
+@cache
+def _names_in(code: CodeType, namespace: str) -> tuple[tuple[dict[str, Any], str], ...]:
+    space = sys.modules[namespace].__dict__
+    modules = [space[name] for name in code.co_names if isinstance(space.get(name), ModuleType)]
+    spaces = [space, *[module.__dict__ for module in modules if not is_user_module(module)]]
+    return tuple([(each, name) for each in spaces for name in code.co_names if name in each])
+
+
+def names_of(function: FunctionType) -> list[tuple[dict[str, Any], str, Any]]:
+    """Returns the functions and classes that a library's function names: where each is, its name, and itself."""
+    namespace = function.__module__
+    if getattr(sys.modules.get(namespace), "__dict__", None) is not function.__globals__:
+        return []
+    found = [(space, name, space.get(name)) for space, name in _names_in(function.__code__, namespace)]
+    return [each for each in found if is_steady(each[2]) and not isinstance(each[2], ModuleType)]
+
+
 def is_generated(function: Any) -> bool:
     """Tells whether the standard library generated a function for a dataclass."""
     return (

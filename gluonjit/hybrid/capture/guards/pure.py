@@ -7,12 +7,19 @@ import collections
 import contextlib
 import copy
 import dataclasses
+import datetime
 import decimal
 import fractions
 import functools
+import pathlib
+import re
 import types
 import typing
+import uuid
+import weakref
 from typing import Any
+
+import numpy as np
 
 FRESH = (
     list,
@@ -44,7 +51,6 @@ EFFECTS = {
     "locals": "it calls locals()",
     "vars": "it calls vars()",
     "dir": "it calls dir()",
-    "id": "it calls id(), which differs from run to run",
     "__import__": "it imports",
     "breakpoint": "it stops at a breakpoint",
 }
@@ -107,7 +113,63 @@ _READING = {
 READING = {kind: frozenset(names.split()) for kind, names in _READING.items()}
 """Methods of containers that only read."""
 
+METHODS = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    staticmethod,
+    classmethod,
+    type,
+)
+"""Classes of what a class has that makes a method, or is itself."""
+
+PARTS = (types.MemberDescriptorType, type(vars(collections.namedtuple("_Named", "item"))["item"]))
+"""Classes of what gives a part of a tuple by its name."""
+
+READABLE = (
+    types.FunctionType,
+    types.MethodType,
+    types.CodeType,
+    types.CellType,
+    type,
+    functools.partial,
+    BaseException,
+    np.ndarray,
+    collections.defaultdict,
+    collections.deque,
+)
+"""Classes in C whose attributes may be read again and compared."""
+
+CONSTANT = (
+    np.generic,
+    np.dtype,
+    np.finfo,
+    np.iinfo,
+    fractions.Fraction,
+    decimal.Decimal,
+    datetime.date,
+    datetime.timedelta,
+    pathlib.PurePath,
+    re.Pattern,
+    re.Match,
+    uuid.UUID,
+    type(NotImplemented),
+)
+"""Classes of objects that never change."""
+
 IMMUTABLE = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset, range, slice, type(Ellipsis))
+
+
+_PLAIN = ("builtins", "collections", "functools", "numpy")
+"""Modules of which classes in C have attributes like any other."""
+
+
+def has_plain_attributes(kind: type) -> bool:
+    """True if attributes of objects are those of their dict and their class: a thread's own state is in neither."""
+    of = next(base for base in kind.__mro__ if "__getattribute__" in base.__dict__)
+    return of.__module__ in _PLAIN and not issubclass(of, weakref.ProxyTypes)
 
 
 def reads_only(container: Any, name: str) -> bool:

@@ -155,7 +155,10 @@ class Rewriter(ast.NodeTransformer):
         return ast.copy_location(call("binary", operator, self.visit(node.left), self.visit(node.right)), node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
-        node.operand = self.truth(node.operand) if isinstance(node.op, ast.Not) else self.whole(node.operand)
+        if isinstance(node.op, ast.Not):
+            node.operand = self.truth(node.operand)
+        elif not isinstance(node.operand, ast.Constant):
+            node.operand = ast.copy_location(call("operand", self.visit(node.operand)), node)
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
@@ -169,7 +172,11 @@ class Rewriter(ast.NodeTransformer):
                 found = ast.UnaryOp(ast.Not(), found)
             return ast.copy_location(found, node)
         if all(isinstance(operator, (ast.Is, ast.IsNot)) for operator in node.ops):
-            return self.generic_visit(node)
+            sides = [node.left, *node.comparators]
+            if len(node.ops) > 1 or any(isinstance(side, ast.Constant) for side in sides):
+                return self.generic_visit(node)
+            found = call("same", *map(self.visit, sides))
+            return ast.copy_location(found if isinstance(node.ops[0], ast.Is) else ast.UnaryOp(ast.Not(), found), node)
         if len(node.ops) == 1:
             name = ast.Constant(type(node.ops[0]).__name__)
             return ast.copy_location(

@@ -61,6 +61,14 @@ def is_twin(code: CodeType) -> bool:
     return _rewritten.get(id(code)) is code
 
 
+def line() -> str:
+    """Names the line of the program that is being followed."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and not is_twin(frame.f_code):
+        frame = frame.f_back
+    return "it" if frame is None else f"line {frame.f_lineno} of {frame.f_code.co_name}"
+
+
 def twin_of(function: FunctionType, hidden: Any) -> FunctionType:
     """Returns the twin of a function, which passes its reads and writes to `hidden`. Raises Unfollowable."""
     code = code_of(function)

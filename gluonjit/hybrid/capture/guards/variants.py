@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from gluonjit.graph.kinds import Kind
 from gluonjit.graph.recorder import Record
-from gluonjit.hybrid.capture.guards.facts import CLASS, Fact, Guards
+from gluonjit.hybrid.capture.guards.facts import CLASS, CODE, KIND, OF_LIBRARY, Fact, Guards, read_at
 
 MOST_VARIANTS = 16
+_STEADY = (CLASS, CODE, KIND, OF_LIBRARY)
 
 
 class Variant(NamedTuple):
-    """One trace of a signature: `guards` is None if it reads nothing that may change.
+    """One trace of a signature: `guards` is None if it reads nothing that may change; `libraries` likewise.
 
     key: what its kind is found by in its cell; kept: objects whose addresses are part of what is watched.
     """
@@ -24,10 +25,59 @@ class Variant(NamedTuple):
     facts: tuple[Fact, ...]
     kept: tuple[Any, ...]
     traced: Any  # what the engine has traced, to compare with
+    libraries: Any = None
 
     def holds(self) -> bool:
         """Tells whether a trace would give the same now."""
-        return self.guards is None or bool(self.guards.hold())
+        return all([guards is None or guards.hold() for guards in (self.guards, self.libraries)])
+
+
+class _Libraries:
+    """What traces have found in libraries, which somebody may patch: looked at once a sample, for all traces."""
+
+    def __init__(self) -> None:
+        self._facts: dict[Any, tuple[int, Any, Any, Any]] = {}
+        self._guards: Any = None
+
+    def note(self, facts: Sequence[Fact]) -> None:
+        """Watches what facts are about."""
+        for fact in facts:
+            place = (id(fact.container), fact.key)
+            if place not in self._facts:
+                self._facts[place] = fact[:4]
+                self._guards = None
+
+    def patched(self) -> bool:
+        """True if something is another than when it was last asked."""
+        if self._guards is None:
+            self._guards = Guards([*self._facts.values()])
+        if self._guards.hold():
+            return False
+        for place, (way, container, key, _) in self._facts.items():
+            self._facts[place] = way, container, key, read_at(way, container, key)
+        self._guards = None
+        return True
+
+
+LIBRARIES = _Libraries()
+
+
+class _Never:
+    """The guards of a stale trace."""
+
+    def hold(self) -> bool:
+        """False: no call matches."""
+        return False
+
+
+NEVER = _Never()
+
+
+def look_at_libraries(records: Mapping[Any, Record]) -> None:
+    """Begins a sample: where a library was patched, no record is found before its variant was looked at."""
+    if LIBRARIES.patched():
+        for record in records.values():
+            record.guards = NEVER
 
 
 class Noted:
@@ -48,12 +98,15 @@ class Noted:
 
     def steady(self, *steady: type) -> bool:
         """Tells whether only functions of classes, which modules names stand for, and `steady` objects were read."""
-        return all(fact.way == CLASS or isinstance(fact.found, (ModuleType, *steady)) for fact in self.facts)
+        return all(fact.way in _STEADY or isinstance(fact.found, (ModuleType, *steady)) for fact in self.facts)
 
     def variant(self, key: Any) -> Variant:
         """The variant, the kind of which is found by this key."""
-        guards = Guards([fact[:4] for fact in self.facts]) if self.facts else None
-        return Variant(key, guards, self.facts, self.kept, self.traced)
+        libraries = [fact for fact in self.facts if fact.way == OF_LIBRARY]
+        LIBRARIES.note(libraries)
+        own = [fact for fact in self.facts if fact.way != OF_LIBRARY]
+        guards, others = [Guards([fact[:4] for fact in facts]) if facts else None for facts in (own, libraries)]
+        return Variant(key, guards, self.facts, self.kept, self.traced, others)
 
 
 def variant_key(wanted: Any, number: int) -> Any:

@@ -6,6 +6,7 @@ import ast
 from types import FunctionType
 from typing import Any
 
+from gluonjit.hybrid.capture.guards.facts import class_attribute
 from gluonjit.hybrid.capture.guards.sources import plain_source
 from gluonjit.hybrid.capture.outlining.known import FunctionNames
 
@@ -62,7 +63,7 @@ class Effects:
         if scope.calls_method(node) and isinstance(node.func, ast.Attribute):
             return isinstance(node.func.value, ast.Call) and scope.calls_operator(node.func.value)
         name = scope.own_name(node.func)
-        if name and isinstance(getattr(type(scope.owner), name, None), FunctionType):
+        if name and isinstance(class_attribute(type(scope.owner), name), FunctionType):
             called.add(name)
             return True
         return False
@@ -70,7 +71,7 @@ class Effects:
     def _method(self, name: str) -> set[str] | None:
         """Returns the methods that a method calls if it is clean whenever they are; else None."""
         if name not in self._seen:
-            self._seen[name] = self._look(getattr(type(self.scope.owner), name, None))
+            self._seen[name] = self._look(class_attribute(type(self.scope.owner), name))
         return self._seen[name]
 
     def _look(self, function: Any) -> set[str] | None:

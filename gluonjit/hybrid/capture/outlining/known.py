@@ -100,7 +100,7 @@ class FunctionNames:
         if not isinstance(node, ast.Attribute):
             return None
         base = self.value(node.value)
-        return getattr(base, node.attr, None) if isinstance(base, ModuleType) else None
+        return vars(base).get(node.attr) if isinstance(base, ModuleType) else None
 
     def own_name(self, node: ast.AST) -> str:
         """The name of an attribute of the model itself; "" for any other expression."""

@@ -154,6 +154,7 @@ class _Outermost(OutermostCalls):
 
     def opened(self, owner: gluon.Block, cell: Cell) -> Batch:
         batch = outermost_batch(engine_of(self.engine), cell.options)
+        batch.asking = cell
         _note_parameters(batch, owner)
         return batch
 
@@ -171,6 +172,7 @@ _NO_NAMES: dict[str, Any] = {}  # that blocks are called with
 def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...], _: dict[str, Any]) -> Any:
     """A call inside of no other: a node, or else a sample, which may be captured again by what it was before."""
     batch = outermost_batch(engine_of("mxnet"), cell.options)
+    batch.asking = cell
     if cell.is_node and not asked_for(block, batch):
         return _node(block, cell, args)
     key = None if cell.reuse is None else cell.reuse(*args)
@@ -232,7 +234,11 @@ def _lazy(arg: Any) -> Any:
         value = leaf(batch, arg)
     except Empty:
         return arg
-    return wrap_concrete(value, arg) if kind is NDArray else wrap_np_concrete(value, arg)
+    if kind is NDArray:
+        return wrap_concrete(value, arg)
+    found = wrap_np_concrete(value, arg)
+    found.__dict__ = arg.__dict__  # type: ignore[misc]  # what the program has set, and sets
+    return found
 
 
 def call_recurrent(self: Any, inputs: Any, states: Any = None, *args: Any, **kwargs: Any) -> Any:

@@ -12,6 +12,7 @@ from mxnet.ndarray import NDArray
 from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet import hooked
+from gluonjit.engines.mxnet.blocks import blocks_of
 from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.computing import concrete, plain
 from gluonjit.engines.mxnet.dynamic import disable, enable, restructured
@@ -22,6 +23,7 @@ from gluonjit.errors import OptionError
 from gluonjit.graph.modes import is_recorded, is_training, mode_of
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.entrances import install
+from gluonjit.hybrid.capture.outlining.questions import answer
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.choose.pacing import close
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
@@ -109,6 +111,7 @@ def hybridize(original: Any) -> Any:
             enable(self, kwargs)
             if not isinstance(self, gluon.HybridBlock):
                 install(self, KEY, _is_part, _CALLED)
+            answer(blocks_of(self))
         else:
             disable(self)
             if kwargs or args or not active:

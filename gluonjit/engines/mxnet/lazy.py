@@ -16,7 +16,7 @@ from mxnet.ndarray import NDArray, empty, op
 from mxnet.ndarray.ndarray import indexing_key_expand_implicit_axes
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.mxnet.aliases import DETACHED, ViewCall, is_view, noted, seen
+from gluonjit.engines.mxnet.aliases import DETACHED, Owned, ViewCall, is_view, noted, seen
 from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.computing import concrete, created, is_there, own, plain, read, waits
 from gluonjit.engines.mxnet.cutting import cut_out, referred
@@ -29,6 +29,7 @@ from gluonjit.engines.mxnet.replacing import replaces
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
 from gluonjit.graph.slices import sliced
+from gluonjit.hybrid.capture.outlining.questions import ANSWERS
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 _new = object.__new__
@@ -208,6 +209,14 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
     def T(self) -> Any:
         """Captures NDArray.T."""
         return op.transpose(self) if len(self._v.spec.shape) > 1 else self
+
+
+def own_of(array: Any) -> Any:
+    """The program's own array that a lazy one stands for, or None."""
+    return array._c if array._c is not None and array._v.base.__class__ is Owned else None
+
+
+ANSWERS[LazyArray] = NDArray, own_of
 
 
 def reshaped(array: NDArray, *shape: Any, **kwargs: Any) -> Any:

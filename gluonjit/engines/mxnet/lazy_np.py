@@ -16,12 +16,13 @@ from gluonjit.engines.mxnet.cutting import cut_out, referred
 from gluonjit.engines.mxnet.decided import as_decided
 from gluonjit.engines.mxnet.indexing import coordinates, rows_at, rows_where
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, detached, taken, wrap
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, detached, own_of, taken, wrap
 from gluonjit.engines.mxnet.operands import owned
 from gluonjit.engines.mxnet.rules.symbols import operator_handle
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
 from gluonjit.graph.slices import sliced
+from gluonjit.hybrid.capture.outlining.questions import ANSWERS
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 _new = object.__new__
@@ -101,6 +102,9 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
         array = wrap(self._v)
         array._c = None if self._c is None else self._c.as_nd_ndarray()
         return noted(array, self, CLASSIC)
+
+
+ANSWERS[LazyNumpy] = ndarray, own_of
 
 
 def wrap_np(value: Value) -> LazyNumpy:

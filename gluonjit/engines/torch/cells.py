@@ -339,13 +339,14 @@ def as_lazy(arg: Any) -> Any:
     if arg.__class__ is not torch.Tensor or batch is None:
         return arg
     if may_be_known(arg):
-        return as_known(arg)
-    try:
-        value = leaf(batch, arg)
-    except NotAnOperand:
-        return arg
-    found: Any = wrap(value)
-    found._c = arg
+        found: Any = as_known(arg)
+    else:
+        try:
+            value = leaf(batch, arg)
+        except NotAnOperand:
+            return arg
+        found = wrap(value)
+        found._c = arg
     found.__dict__ = arg.__dict__  # what the program attaches to one is attached to the other
     return found
 

@@ -38,6 +38,7 @@ from gluonjit.hybrid.capture.guards.objects import Eagerly
 from gluonjit.hybrid.capture.guards.variants import look_at_libraries
 from gluonjit.hybrid.capture.outermost import OutermostCalls
 from gluonjit.hybrid.capture.outlining.outlines import place
+from gluonjit.hybrid.capture.outlining.questions import answer
 from gluonjit.hybrid.capture.reusing import reused
 from gluonjit.hybrid.choose.kept import BlockDescription, recall
 from gluonjit.hybrid.choose.pacing import paces_for
@@ -65,6 +66,7 @@ def enable(module: Any, options: dict[str, Any]) -> None:
     engine.check(f"gluonjit.hybridize({type(module).__name__}, dynamic_batch=True)", chosen)
     disable(module)
     install(module, KEY, _is_part, _CALLED)
+    answer(module.modules())
     paces, asked = paces_for(chosen), list[str]()
     recall(paces, chosen, engine, lambda: map(_described, module.named_modules()))
     for name, inner in module.named_modules():
@@ -242,6 +244,7 @@ def _outermost(module: Any, cell: Cell) -> tuple[Batch, _Noted]:
             changes.look_again(batch)
             batch.own.hooked = not batch.own.hooked
         look_at_libraries(batch.records)
+        batch.asking = cell
     noted = batch.noted.get(id(module))
     if noted is None:
         noted = _noted(batch, module, cell)

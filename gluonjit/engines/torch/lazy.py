@@ -6,6 +6,7 @@ captured. Slicing along axis 0 makes references to rows, not nodes.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from math import prod
 from typing import Any
@@ -20,6 +21,8 @@ from gluonjit.engines.torch.operands import Key, concrete, current, in_memory, l
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
 from gluonjit.graph.slices import picked, sliced
+from gluonjit.hybrid.capture.guards.owners import USER, owner_of
+from gluonjit.hybrid.capture.outlining.questions import ANSWERS, note_question
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
@@ -47,6 +50,19 @@ def _read(lazy: LazyTensor, lent: bool = False) -> Any:
         batch.report.reads["flushed" if waiting and found is None else "answered"] += 1
         if found is not None:
             return found
+    return concrete(lazy)
+
+
+def own_of(lazy: LazyTensor) -> Any:
+    """The program's own tensor that a lazy one stands for, or None."""
+    return lazy._c if lazy._c is not None and lazy._v.base is lazy._c else None
+
+
+def _in_memory(lazy: LazyTensor, question: str) -> Any:
+    """The computed tensor, of which the program asks what depends on how it came about."""
+    frame = sys._getframe(2)
+    if own_of(lazy) is None and owner_of(frame.f_code, frame.f_globals) == USER:
+        note_question(f"{question} of a tensor")
     return concrete(lazy)
 
 
@@ -241,6 +257,23 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
             return bool(self._c.is_inference())
         return torch.is_inference_mode_enabled() and not value.taped
 
+    @property
+    def _version(self) -> Any:
+        """Counts the writes to an input; of another tensor, those to where it is."""
+        return _in_memory(self, "_version")._version
+
+    def stride(self, *dim: int) -> Any:
+        """Stands in for torch.Tensor.stride."""
+        return _in_memory(self, "stride()").stride(*dim)
+
+    def storage_offset(self) -> Any:
+        """Stands in for torch.Tensor.storage_offset."""
+        return _in_memory(self, "storage_offset()").storage_offset()
+
+    def is_contiguous(self, **kwargs: Any) -> bool:
+        """Stands in for torch.Tensor.is_contiguous."""
+        return bool(_in_memory(self, "is_contiguous()").is_contiguous(**kwargs))
+
     def get_device(self) -> int:
         """Stands in for torch.Tensor.get_device."""
         index = self.device.index
@@ -369,6 +402,7 @@ def wrap(value: Value) -> LazyTensor:
     return tensor
 
 
+ANSWERS[LazyTensor] = torch.Tensor, own_of
 make = wrap
 if FAST is not None:  # takes one that has ended if there is one of this look
     wrap = FAST.tensor

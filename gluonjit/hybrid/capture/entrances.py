@@ -20,6 +20,7 @@ from gluonjit.hybrid.capture.guards.facts import class_attribute
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import plain_source, replacing, source_of
+from gluonjit.hybrid.capture.outlining.questions import asking
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.replaced import code_of, stands_for
 
@@ -67,7 +68,7 @@ def _install(function: FunctionType, owner: Any, key: str, is_part: IsPart) -> N
     name = f"{function.__module__}.{function.__qualname__} {id(function)}"
     try:
         node, around = source_of(function)
-        new = copy.copy(cast(ast.FunctionDef, node))
+        new = copy.copy(cast(ast.FunctionDef, asking(node, function)))
         new.body = [*asks(new, key, name), *new.body]
         made = replacing(function, new, around)
         stands_for(made, function.__code__)

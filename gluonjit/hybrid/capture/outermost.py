@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from gluonjit.hybrid.capture.arguments import LentArguments
-from gluonjit.hybrid.capture.capturing import sampled
+from gluonjit.hybrid.capture.capturing import run_eagerly, sampled
 from gluonjit.hybrid.capture.outlining.known import FrameworkFunctions
 from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.choose.pacing import begin, note_order
@@ -68,6 +68,8 @@ class OutermostCalls:
 
     def entered(self, owner: Any, cell: Any, method: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Runs a method of a model that was called from outside of samples."""
+        if cell.asked:
+            return run_eagerly(cell, cell.asked[0], method, owner, *args, **kwargs)
         captured = partial(self._captured, method)
         if cell.chooses and (cell.paces.named or not LOCAL.state.explicit):
             return self.paced(method, captured, owner, cell, args, kwargs)

@@ -67,6 +67,7 @@ class Batch(BatchRoom):
         self.engine = engine
         self.options = options
         self.explicit = explicit
+        self.asking: Any = None  # the cell of the outermost call
         self.report = report
         self.thread = threading.get_ident()
         self.task: Any = None  # the task of asyncio that opened it

@@ -26,7 +26,16 @@ from gluonjit.hybrid.capture.guards.builtin import (
     is_hashable,
     is_trusted,
 )
-from gluonjit.hybrid.capture.guards.facts import CELL, CODE, DEFAULTS, ENTRY, OF_LIBRARY, class_attribute, read_at
+from gluonjit.hybrid.capture.guards.facts import (
+    ABSENT,
+    CELL,
+    CODE,
+    DEFAULTS,
+    ENTRY,
+    OF_LIBRARY,
+    class_attribute,
+    read_at,
+)
 from gluonjit.hybrid.capture.guards.interrupts import (
     PASSED,
     interrupts,
@@ -177,6 +186,8 @@ class Follower(Reader):
 
     def writable(self, item: Any, name: str | None) -> Any:
         """Returns the object, if it may be written to."""
+        if name is not None and self.known.own(item) and class_attribute(type(item), name) is ABSENT:
+            self.asks(f"{self.name_of(item)}.{name}, which it sets")
         if self.is_made(item) or (self.known.array(item) and (name is None or self.known.own(item))):
             return item
         if name is not None and (id(item), name) not in self.read and self.known.settable(item, name):

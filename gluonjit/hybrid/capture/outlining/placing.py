@@ -13,6 +13,7 @@ from gluonjit.hybrid.capture.guards.sources import deep_copy, give_source, repla
 from gluonjit.hybrid.capture.outlining.blocks import Outliner
 from gluonjit.hybrid.capture.outlining.expressions import PREFIX, Block
 from gluonjit.hybrid.capture.outlining.known import FrameworkFunctions, FunctionNames, helpers_in, loads, stores
+from gluonjit.hybrid.capture.outlining.questions import asking
 from gluonjit.replaced import code_of, stands_for
 
 _CELLS = f"{PREFIX}cells"
@@ -63,6 +64,7 @@ def outlined(function: FunctionType, owner: Any, known: FrameworkFunctions, ente
     if not function.__code__.co_argcount:
         raise Unfollowable("it has no argument that is the model")
     scope = FunctionNames(function, owner, known)
+    node = asking(node, function)
     _check(node, scope)
     maker = Outliner(scope)
     body = maker.statements(deep_copy(node.body))

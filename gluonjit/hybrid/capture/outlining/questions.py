@@ -1,0 +1,201 @@
+"""Questions of a program's own code that arrays answer by who they are, where the program runs on lazy ones.
+
+`type(x)`, `x.__class__`, `id(x)` and `x is y` cannot be overridden: in methods of a model, and in functions that these
+name, they are replaced by calls that answer for the array that a lazy one stands for.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from opcode import opmap
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+from weakref import WeakSet
+
+from gluonjit.hybrid.capture.guards.objects import Eagerly
+from gluonjit.hybrid.capture.guards.owners import is_user_function, is_user_module
+from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
+from gluonjit.hybrid.capture.guards.scopes import FUNCTIONS, Scope
+from gluonjit.hybrid.capture.guards.sources import deep_copy, replacing, source_of
+from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.replaced import code_of, stands_for
+
+ANSWERS: dict[type, tuple[type, Callable[[Any], Any]]] = {}
+"""Classes of lazy arrays, each with that of what they stand for, and what gives the program's own array or None."""
+_NAME = "__gluonjit_asks__"
+_NAMES = {"type", "id", "__class__"}
+_seen: WeakSet[FunctionType] = WeakSet()
+
+
+def note_question(question: str) -> None:
+    """Lets later calls of the model that is being called run eagerly: only their arrays could answer for certain."""
+    batch = LOCAL.state.batch
+    if batch is None or LOCAL.state.trace is not None or not LOCAL.state.inside:
+        return
+    asking = batch.asking
+    if asking is not None and not asking.asked:
+        reason = Eagerly(
+            f"it asks for {question}, which only the array itself could answer: pass what it decides as an argument"
+        )
+        asking.asked[:] = [reason]
+        batch.report.unbatched[asking.name] = reason
+
+
+def _own(item: Any) -> Any:
+    answer = ANSWERS.get(item.__class__)
+    found = None if answer is None else answer[1](item)
+    return item if found is None else found
+
+
+class _Asked:
+    """What a program's code asks, of lazy arrays among others."""
+
+    @staticmethod
+    def type_of(item: Any) -> type:
+        """type(item)"""
+        answer = ANSWERS.get(item.__class__)
+        return type(item) if answer is None else answer[0]
+
+    @staticmethod
+    def class_of(item: Any) -> type:
+        """item.__class__"""
+        answer = ANSWERS.get(item.__class__)
+        return item.__class__ if answer is None else answer[0]
+
+    @staticmethod
+    def id_of(item: Any) -> int:
+        """id(item)"""
+        if item.__class__ in ANSWERS:
+            note_question("the id() of an array")
+        return id(_own(item))
+
+    @staticmethod
+    def same(left: Any, right: Any) -> bool:
+        """left is right"""
+        if left is right:
+            return True
+        one, other = left.__class__, right.__class__
+        if one in ANSWERS or other in ANSWERS:
+            if issubclass(one, _arrays()) and issubclass(other, _arrays()):
+                note_question("whether one array is another")
+            return _own(left) is _own(right)
+        return False
+
+
+def _arrays() -> tuple[type, ...]:
+    return tuple([own for own, _ in ANSWERS.values()])
+
+
+class _Asking(ast.NodeTransformer):
+    """Replaces the questions of one function."""
+
+    def __init__(self, node: Any, code: CodeType) -> None:
+        self.asks = False
+        self._bound = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+        for inner in ast.walk(node):
+            self._bound |= Scope(inner).bound if isinstance(inner, FUNCTIONS) else set()
+        named = [*node.args.posonlyargs, *node.args.args]
+        self._own = named[0].arg if named else None
+
+    def _asked(self, name: str, node: ast.AST, *args: ast.expr) -> Any:
+        self.asks = True
+        method = ast.Attribute(ast.Name(_NAME, ast.Load()), name, ast.Load())
+        made = ast.Call(method, list(args), [])
+        for part in ast.walk(made):
+            if not hasattr(part, "lineno"):
+                ast.copy_location(part, node)
+        return made
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        """type(x), id(x)"""
+        self.generic_visit(node)
+        func = node.func
+        if not isinstance(func, ast.Name) or func.id not in ("type", "id") or func.id in self._bound:
+            return node
+        plain = len(node.args) == 1 and not node.keywords and not isinstance(node.args[0], ast.Starred)
+        name = "type_of" if func.id == "type" else "id_of"
+        return self._asked(name, node, node.args[0]) if plain and not self._is_own(node.args[0]) else node
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        """x.__class__"""
+        self.generic_visit(node)
+        asked = node.attr == "__class__" and isinstance(node.ctx, ast.Load) and not self._is_own(node.value)
+        return self._asked("class_of", node, node.value) if asked else node
+
+    def visit_Compare(self, node: ast.Compare) -> Any:
+        """x is y"""
+        self.generic_visit(node)
+        if len(node.ops) != 1 or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+            return node
+        sides = [node.left, node.comparators[0]]
+        if any(isinstance(side, ast.Constant) or self._is_own(side) or _is_asked(side) for side in sides):
+            return node
+        found = self._asked("same", node, *sides)
+        return found if isinstance(node.ops[0], ast.Is) else ast.copy_location(ast.UnaryOp(ast.Not(), found), node)
+
+    def _is_own(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Name) and node.id == self._own
+
+
+def _is_asked(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("type_of", "class_of")
+    )
+
+
+def asking(node: Any, function: FunctionType) -> Any:
+    """Returns the source of a function with its questions replaced; itself where it has none."""
+    if not _may_ask(function.__code__):
+        return node
+    maker = _Asking(node, function.__code__)
+    made = maker.visit(deep_copy(node))
+    if maker.asks:
+        function.__globals__.setdefault(_NAME, _Asked)
+    return made if maker.asks else node
+
+
+def _may_ask(code: CodeType) -> bool:
+    if not _NAMES.isdisjoint(code.co_names) or opmap["IS_OP"] in code.co_code[::2]:
+        return True
+    return any(_may_ask(part) for part in code.co_consts if isinstance(part, CodeType))
+
+
+def _named_by(function: FunctionType) -> Iterator[Any]:
+    """What a function names: globals, what modules of the program's have, and variables of functions around it."""
+    names, space = code_of(function).co_names, function.__globals__
+    for name in names:
+        item = space.get(name)
+        yield item
+        if isinstance(item, ModuleType) and is_user_module(item):
+            yield from [vars(item).get(other) for other in names]
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # it is empty
+            yield cell.cell_contents
+
+
+def answer(parts: Iterable[Any]) -> None:
+    """Replaces the questions in the methods of the classes of these models, and in the functions that these name."""
+    pending = [item for part in parts for base in type(part).__mro__ for item in vars(base).values()]
+    while pending:
+        function = pending.pop()
+        function = getattr(function, "function", function)  # of a cell
+        if not is_user_function(function) or function in _seen:
+            continue
+        _seen.add(function)
+        pending += _named_by(function)
+        if function.__code__ is not code_of(function) or not _may_ask(function.__code__):
+            continue
+        try:
+            node, around = source_of(function)
+            made = asking(node, function)
+            if made is not node:
+                original = function.__code__
+                code = replacing(function, made, around)
+                stands_for(code, original)
+                function.__code__ = code
+        except (Unfollowable, ValueError):  # it has no source, or variables that another code would not have
+            continue

@@ -228,8 +228,8 @@ def _new_leaf(batch: Batch, tensor: Any, version: int, mode: str) -> tuple[Value
     elif not taped and spec.bytes <= batch.options.copy_inputs:
         payload = _copied(tensor, version)
         key = ("copied", id(payload))
-    elif tensor.is_leaf and spec.bytes <= batch.options.copy_inputs:  # to which `tensor.data` writes uncounted
-        payload = _copied(tensor, version)
+    elif tensor.__class__ is torch.Tensor and tensor.is_leaf and spec.bytes <= batch.options.copy_inputs:
+        payload = _copied(tensor, version)  # `tensor.data` writes to it uncounted
         payload.taped = True
         key = ("copied", id(payload), spec.mode)
     else:

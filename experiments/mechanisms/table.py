@@ -87,12 +87,6 @@ MECHANISMS = (
         _torch("normalizing", "statistics", "waiting"),
         returns={_T + "dynamic:normalized": None},
     ),
-    Mechanism(
-        "checks of distributions",
-        _torch("assumed"),
-        returns={_T + "engine:assumed": None},
-        empties={_T + "assumed:EXPANDED": ""},
-    ),
     Mechanism("empty parts", _torch("nothing"), returns={_T + "ops:empty_from": None, _T + "indexing:empty_of": None}),
     Mechanism(
         "index by a computed number",

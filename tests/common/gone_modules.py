@@ -28,6 +28,7 @@ class Gone:
 
 
 GONE: tuple[Gone, ...] = (
+    Gone("engines/torch/assumed", ("assumed _as_is _error _computed",)),
     Gone("engines/torch/ctc", ("ctc_loss _numbers",)),
     Gone("analysis/structures", ("by_structure _Capture _mixed",)),
     Gone(

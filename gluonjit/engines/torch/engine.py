@@ -13,7 +13,6 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.torch import like
 from gluonjit.engines.torch.aliases import DETACHING
 from gluonjit.engines.torch.arrays import VERSIONS, clear_looks
-from gluonjit.engines.torch.assumed import assumed
 from gluonjit.engines.torch.buffers import Account
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, expand, open_batch
@@ -107,10 +106,6 @@ class TorchEngine(Adapter):
     def decided(self, lazy: Any) -> Any:
         """The numbers of a pending tensor, to be read, if nothing that waits must run for them; else None."""
         return decided(lazy)
-
-    def assumed(self, lazy: Any) -> bool | None:
-        """The truth value of a pending tensor with which a check of PyTorch's own goes on; None for other readers."""
-        return assumed(lazy)
 
     def renew(self, lazy: Any) -> None:
         """Finds the value of a view anew."""

@@ -312,8 +312,7 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
         return numbers.copy() if copy else numbers
 
     def __bool__(self) -> bool:
-        found: bool | None = _engine().assumed(self)
-        return bool(_read(self)) if found is None else found
+        return bool(_read(self))
 
     def __float__(self) -> float:
         return float(_read(self))

@@ -10,7 +10,6 @@ import torch
 from gluonjit.engines.torch.accumulating import accumulated
 from gluonjit.engines.torch.aliases import DATA, VIEWING, linked
 from gluonjit.engines.torch.arrays import FLOATS
-from gluonjit.engines.torch.assumed import EXPANDED
 from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.caught import RAISING, caught
 from gluonjit.engines.torch.cell import Cell
@@ -64,8 +63,6 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         if target.__class__ is LazyTensor:
             return write_now(func, target, args, kwargs)
         return run_now(func, args if state.paused else read_decided(args), kwargs)
-    if func in EXPANDED:
-        return EXPANDED[func](*args, **kwargs)
     if func in MAKING and state.inside and args[0].__class__ is LazyTensor:
         found = made(func, args, kwargs)
         if found is not None:

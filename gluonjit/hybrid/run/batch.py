@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
@@ -97,7 +97,6 @@ class Batch(BatchRoom):
         self.tables: dict[Any, Any] = {}
         self.signatures: Any = None if FAST is None else FAST.Signatures()  # the records, as C finds them
         self.created: dict[Any, Any] = {}
-        self.due: list[Callable[[], None]] = []  # checks of what has been captured, which raise once it has run
         self.looks: dict[Any, Any] = {}  # what the models look like that were called, by address
         self.reused: dict[Any, Any] = {}  # what recordings of calls need to know of this graph
         self.room = 1.0

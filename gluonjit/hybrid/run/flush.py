@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -37,15 +37,13 @@ from gluonjit.hybrid.run.state import LOCAL, State
 class _Held(NamedTuple):
     """Contents of a batch when its flush began.
 
-    captured: in which way; samples: how many, and their numbers; carried: those that use what ran before; due: checks
-    of what it computes.
+    captured: in which way; samples: how many, and their numbers; carried: those that use what ran before.
     """
 
     captured: Setting
     samples: int
     numbers: range
     carried: set[int]
-    due: list[Callable[[], None]]
 
 
 class FlushingBatch(Batch):
@@ -81,7 +79,7 @@ class FlushingBatch(Batch):
 
     def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None) -> None:
         report, times, planner = self.report, {"capture": capture}, None
-        paused, held, checking = LOCAL.state.paused, None, False
+        paused, held = LOCAL.state.paused, None
         try:
             held = self._start_over(graph)
             with RUNNING:
@@ -94,9 +92,6 @@ class FlushingBatch(Batch):
                 options = self._run_options()
                 with self.engine.running():
                     history = self._run(graph, plan, held.samples, provenance, options, times)
-                checking = True  # of what the program asked for, whose errors are its own
-                for check in held.due:
-                    check()
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
             self.sample = 0  # the minibatch is lost
@@ -106,7 +101,7 @@ class FlushingBatch(Batch):
                 self.samples = 0
             MINIBATCH.ran(self, bool(held and held.carried), None)
             MINIBATCH.end()
-            said = error if checking else of_library(error)
+            said = of_library(error)
             if said is not error:
                 raise said from error
             raise
@@ -126,14 +121,14 @@ class FlushingBatch(Batch):
 
     def _start_over(self, graph: Graph) -> _Held:
         """Begins an empty graph; this one is complete."""
-        captured, samples, carried, due = self.setting, self.samples, self.carried, self.due
+        captured, samples, carried = self.setting, self.samples, self.carried
         self.reset()
         for record in graph.records.values():
             record.complete()
         self.samples = 0
         if carried:
             self.carried = set()
-        return _Held(captured, samples, range(self.sample - samples, self.sample), carried, due)
+        return _Held(captured, samples, range(self.sample - samples, self.sample), carried)
 
     def _plan(self, graph: Graph, planner: Planner, held: _Held) -> Plan:
         """Plans what was captured, and tells the report and the stretch how the plan was chosen."""

@@ -61,6 +61,10 @@ def tree(cell: Any, words: Any) -> Any:
     return nodes[-1]
 
 
+def beside(cell: Any, words: Any) -> Any:
+    return each(cell, words) + cell.two(words).sum()
+
+
 def whole(cell: Any, words: Any) -> Any:
     return cell(words)
 
@@ -188,6 +192,12 @@ FAULTS = [
         "tanh.default",
         pair(lambda c, x: c.one(x).tanh()),
         emitted("tanh.default", after(lambda y: Slope.apply(y, 0.5))),
+    ),
+    Fault(
+        "a lost history",
+        "sin.default",
+        (lambda c, x: c.one(x).sin(), beside),
+        emitted("sin.default", after(torch.Tensor.detach)),
     ),
     Fault(
         "a weight's gradient doubled",

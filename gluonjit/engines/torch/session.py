@@ -89,6 +89,7 @@ class Session(ArraySession):
         self.check = StepCheck(plan, self.arrays, report, self.provenance, options.check, NODES)
         fused.steps.stops = self.check.stops(fused.steps.begun)
         if self.tape is not None:
+            self.tape.check = self.check
             self.tape.fused = fused
         graphs = fused.steps.others
         if graphs:
@@ -423,8 +424,8 @@ class Session(ArraySession):
         self._indices = Session._indices
         if self.tape is not None:
             joined_history(self.tape, self._chunks)
-            if self.check.owes(self.tape.entries):
-                self.tape.check = self.check
+            if not self.check.owes(self.tape.entries):
+                self.tape.check = None
         elif self._fused is not None:
             self._fused.steps.done()
         if self.statistics is not None:

@@ -26,12 +26,13 @@ from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces, program_of
 from gluonjit.engines.torch.written import modified
 from gluonjit.graph import line_of, user_line
+from gluonjit.graph.kinds import ENOUGH
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.explain.provenance import Provenance
-from gluonjit.hybrid.run.check import StepCheck, entry_of, replace_step
+from gluonjit.hybrid.run.check import StepCheck, distrust, entry_of, replace_step
 from gluonjit.hybrid.run.reach import Reach, Route, part_of, route, rows_at
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.rows.running import row_flags
@@ -139,6 +140,8 @@ class Tape:
         consts = [self.constant(tensor) for tensor in program.consts]
         with torch.enable_grad():
             results = run_step(step, given, consts, besides)
+            if learned or any([tensor.requires_grad for tensor in consts]):
+                results = self._with_history(number, results, given, consts)
         recorded = [(k, result) for k, result in enumerate(results) if result.requires_grad]
         if recorded:
             weights = [tensor for tensor in consts if tensor.requires_grad]
@@ -146,6 +149,28 @@ class Tape:
             for place in [step.places[k] for k, _ in recorded]:
                 self._learned[place.arena][place.begin : place.end] = True
         return results
+
+    def _with_history(self, number: int, results: list[Any], given: list[Any], consts: list[Any]) -> list[Any]:
+        """The results of a step; one by one, where a program's have no history though they have one so."""
+        step = self.plan.steps[number]
+        checks = step.kind.program.checks
+        lost = [k for k, result in enumerate(results) if result.is_floating_point() and not result.requires_grad]
+        if (
+            not lost
+            or not program_of(step.kind).learns
+            or checks is None
+            or self.check is None
+            or not self.check.left(number, "history")
+        ):
+            return results
+        checks.compared["history"] = ENOUGH
+        alone: list[Any] = NODES.compute(step, given, consts)
+        if not any([alone[k].requires_grad for k in lost]):
+            return results
+        names = ", ".join(dict.fromkeys([op.name for op in step.kind.call.ops]))
+        text = f"a result of {names} has no gradient batched, and one for one sample (on {step.kind.operands})"
+        distrust(checks, self.report, step.kind, text)
+        return alone
 
     def drop(self, number: int) -> None:
         """Forgets a step that was recorded last."""

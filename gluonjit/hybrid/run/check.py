@@ -18,7 +18,7 @@ from gluonjit.analysis.again import clear_plans
 from gluonjit.analysis.operands import rows_read
 from gluonjit.analysis.plan import Plan, Step
 from gluonjit.errors import RuleWarning
-from gluonjit.graph import Checks, Kind, Record, line_of
+from gluonjit.graph import Checks, Kind, Line, Record, line_of
 from gluonjit.graph.kinds import ENOUGH
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Node, Provenance
@@ -340,13 +340,8 @@ class StepCheck:
         operator = self._operator(number, ran in BACKWARD.values())
         where = ", in C" if ran in (ROWS, BACKWARD[ROWS]) else ""
         text = f"{apart.what} of {operator} is {_shown(apart)}{where}: {self._provenance.describe(record, node)}"
-        checks.distrusted = text
-        self._report.distrusted[kind.name] = text
         self._distrusted = True
-        clear_plans()  # they know which steps run in C
-        line = line_of(record.origins[node])
-        place = (line.file, line.number) if line is not None else ("<unknown>", 0)
-        warnings.warn_explicit(f"{text}. {_REPORT}", RuleWarning, *place)
+        distrust(checks, self._report, kind, text, line_of(record.origins[node]))
 
     def _operator(self, number: int, backward: bool) -> str:
         """The first operator of a step's program that differs where it is run without what follows; else all."""
@@ -401,6 +396,14 @@ def replace_step(entries: list[Any], number: int, fresh: Sequence[Any]) -> None:
         before, after = [[part] if part.steps else [] for part in parts]
         fresh = [*before, *fresh, *after]
     entries[k : k + 1] = fresh
+
+
+def distrust(checks: Checks, report: Counts, kind: Kind, text: str, line: Line | None = None) -> None:
+    """Notes and tells what is wrong with a program, which does not run any more."""
+    checks.distrusted = report.distrusted[kind.name] = text
+    clear_plans()  # they know which steps run in C
+    place = (line.file, line.number) if line is not None else ("<unknown>", 0)
+    warnings.warn_explicit(f"{text}. {_REPORT}", RuleWarning, *place)
 
 
 _REPORT = (

@@ -49,7 +49,7 @@ def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool
     """mxnet.ndarray.register._imperative_invoke: every operator call of the program passes here."""
     state = LOCAL.state
     if state.paused:
-        return hooked.original_invoke(handle, arrays, keys, vals, out, is_np, as_list)
+        return hooked.invoke_original(handle, arrays, keys, vals, out, is_np, as_list)
     if out is not None:
         name, _ = operator_call(handle, 0, (), ())
         if name.endswith("update"):  # an optimizer's, which writes to its state too
@@ -59,7 +59,7 @@ def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool
             if isinstance(found, Lazy) and found._c is None and found._v.spec is out._v.spec:
                 becomes(out, found._v)
                 return out
-        return hooked.original_invoke(handle, arrays, keys, vals, _written(out), is_np, as_list)
+        return hooked.invoke_original(handle, arrays, keys, vals, _written(out), is_np, as_list)
     if state.trace is not None:
         name, attrs = operator_call(handle, len(arrays), keys, vals)
         values = state.trace.record_in(state.mode, name, attrs, arrays)
@@ -67,7 +67,7 @@ def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool
         return results if as_list or len(results) > 1 else results[0]
     if state.inside or is_pending(arrays):
         return capture_op(handle, arrays, keys, vals, is_np, as_list)
-    return hooked.original_invoke(handle, arrays, keys, vals, out, is_np, as_list)
+    return hooked.invoke_original(handle, arrays, keys, vals, out, is_np, as_list)
 
 
 def verify(op_name: str, func_name: str, arrays: Any, out: Any) -> None:

@@ -14,11 +14,11 @@ from mxnet.numpy import ndarray
 from gluonjit.engines.mxnet import hooked
 from gluonjit.engines.mxnet.blocks import blocks_of
 from gluonjit.engines.mxnet.cell import Cell
-from gluonjit.engines.mxnet.computing import concrete, plain
+from gluonjit.engines.mxnet.computing import concrete, own, plain
 from gluonjit.engines.mxnet.dynamic import disable, enable, restructured
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray
 from gluonjit.engines.mxnet.semantics import note_semantics
-from gluonjit.engines.mxnet.writes import before_write
+from gluonjit.engines.mxnet.writes import before_variable, before_write
 from gluonjit.errors import OptionError
 from gluonjit.graph.modes import is_recorded, is_training, mode_of
 from gluonjit.hybrid.capture.cell import KEY
@@ -41,6 +41,26 @@ def set_training(train_mode: bool) -> bool:
     before: bool = hooked.original_set_training(train_mode)
     LOCAL.state.mode = mode_of(is_recorded(LOCAL.state.mode), train_mode)
     return before
+
+
+def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> None:
+    """autograd.mark_variables: results have memory of their own before they are variables, or gradients of some."""
+    listed = [variables] if isinstance(variables, NDArray) else variables
+    for array in listed:
+        before_variable(array)
+    marked = [own(array, False) if isinstance(array, Lazy) else array for array in listed]
+    gradients = [gradients] if isinstance(gradients, NDArray) else gradients
+    given = [own(array, False) if isinstance(array, Lazy) else array for array in gradients]
+    hooked.original_mark_variables(marked, given, grad_reqs)
+
+
+def attaching(original: Any) -> Any:
+    @wraps(original)
+    def attach_grad(self: NDArray, *args: Any, **kwargs: Any) -> None:
+        before_variable(self)
+        original(self, *args, **kwargs)
+
+    return attach_grad
 
 
 def get_index(self: NDArray, key: tuple[Any, ...]) -> Any:

@@ -41,6 +41,9 @@ original_enter_np_array: Any = mxnet.util._NumpyArrayScope.__enter__
 original_exit_np_array: Any = mxnet.util._NumpyArrayScope.__exit__
 original_set_recording: Any = autograd.set_recording
 original_set_training: Any = autograd.set_training
+original_attach_grad: Any = NDArray.attach_grad
+original_numpy_attach_grad: Any = ndarray.attach_grad
+original_mark_variables: Any = autograd.mark_variables
 original_backward: Any = autograd.backward
 original_array_backward: Any = NDArray.backward
 original_grad: Any = autograd.grad
@@ -72,11 +75,31 @@ def slice_rows(array: NDArray, begin: int, end: int) -> NDArray:
     return NDArray(handle)
 
 
+def _handle(name: str) -> int:
+    handle = ctypes.c_void_p()
+    check_call(_LIB.NNGetOpHandle(name.encode(), ctypes.byref(handle)))
+    return int(handle.value or 0)
+
+
+# In inference oneDNN lays their weights out anew where they lie. Of a view that is the memory of the whole arena.
+_LAYING_OUT = {_handle(name) for name in ("Convolution", "Deconvolution", "FullyConnected")}
+_COPY = _handle("_copy")
+
+
+def invoke_original(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool, as_list: bool) -> Any:
+    """Calls an operator of the program as MXNet does, on results that are views of what their batch has computed."""
+    if handle in _LAYING_OUT and len(arrays) > 1 and hasattr(arrays[1], "_v"):
+        arrays = [arrays[0], original_invoke(_COPY, [arrays[1]], [], [], None, is_np, False), *arrays[2:]]
+    return original_invoke(handle, arrays, keys, vals, out, is_np, as_list)
+
+
 def run_operator(handle: int, arrays: Sequence[Any], attrs: Attrs) -> list[NDArray]:
     """Results of an operator, with MXNet's semantics of shapes as they are now.
 
     The same as `original_invoke`, whose `ctypes.cast` leaves a cycle for Python's collector with every result.
     """
+    if handle in _LAYING_OUT:
+        arrays = [arrays[0], *run_operator(_COPY, arrays[1:2], ()), *arrays[2:]]
     count, results, stypes = ctypes.c_int(0), ctypes.POINTER(NDArrayHandle)(), ctypes.POINTER(ctypes.c_int)()
     check_call(
         _LIB.MXImperativeInvokeEx(

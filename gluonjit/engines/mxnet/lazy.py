@@ -26,6 +26,7 @@ from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import owned
 from gluonjit.engines.mxnet.replacing import replaces
+from gluonjit.engines.mxnet.writes import before_variable
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
 from gluonjit.graph.slices import sliced
@@ -138,6 +139,7 @@ class Lazy(_Silent):  # type: ignore[misc]
 
     def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
         """Stands in for NDArray.attach_grad; computes the array, which is a leaf of later captures."""
+        before_variable(self)
         with UNCAPTURED:  # the array for the gradient is no part of the program
             own(self).attach_grad(grad_req, *(() if stype is None else (stype,)))
 

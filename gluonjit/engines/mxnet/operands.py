@@ -9,7 +9,7 @@ from mxnet.ndarray import NDArray
 from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.aliases import Owned, is_stale, renew
 from gluonjit.engines.mxnet.arrays import spec_of
-from gluonjit.engines.mxnet.history import History, has_history
+from gluonjit.engines.mxnet.history import History, has_history, is_learned
 from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, slice_rows
 from gluonjit.engines.mxnet.lookups import host_rows
 from gluonjit.engines.mxnet.modes import as_captured
@@ -90,20 +90,25 @@ def leaf(batch: Batch, array: NDArray) -> Value:
     """A concrete array: equal when it is the same object, or for one-dimensional integers the same number."""
     known = batch.imports.get(id(array))
     taped = is_recorded(LOCAL.state.mode)
-    if known is not None and (known[1].taped or not taped or known[1].spec.dtype in _INTEGERS):
+    if known is not None and (known[1].taped or not taped or _is_numbers(known[1].spec, array, taped)):
         return known[1]
     spec = spec_of(array)
     if not spec.bytes:
         raise Empty()
     if array.__class__ in SHARED and spec.bytes <= batch.options.copy_inputs and not has_history(array):
         return _copied(batch, array, spec)
-    if spec.dtype in _INTEGERS and len(spec.shape) == 1:
+    if _is_numbers(spec, array, taped):
         value = host_rows(batch, array, spec.dtype, spec.device)
     else:
         key = id(array) if known is None else ("recorded", id(array))  # after a use without recording
         value = Value(batch.graph.add_leaf(key, array, spec, taped).base, 0, spec, batch.graph, taped, array)
     batch.imports[id(array)] = (array, value)
     return value
+
+
+def _is_numbers(spec: Spec, array: NDArray, taped: bool) -> bool:
+    """True if an array counts by its numbers, as indices do: no gradient is to reach it."""
+    return spec.dtype in _INTEGERS and len(spec.shape) == 1 and not (taped and is_learned(array))
 
 
 def _copied(batch: Batch, array: NDArray, spec: Spec) -> Value:

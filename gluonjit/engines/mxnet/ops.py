@@ -11,7 +11,7 @@ from mxnet.ndarray.sparse import BaseSparseNDArray
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.computing import concrete, created, own, waits
 from gluonjit.engines.mxnet.decided import as_decided
-from gluonjit.engines.mxnet.hooked import Attrs, current_mode, original_invoke
+from gluonjit.engines.mxnet.hooked import Attrs, current_mode, invoke_original, original_invoke
 from gluonjit.engines.mxnet.indexing import by_numbers
 from gluonjit.engines.mxnet.inference import infer, operator_call
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap, wrap_created
@@ -67,13 +67,15 @@ def capture_op(
         return register._imperative_invoke(*numbered, [], [], None, is_np, as_list)
     sparse = next((array for array in arrays if isinstance(array, BaseSparseNDArray)), None)
     if sparse is not None:
-        batch.report.alone[name] = f"an operand is a {type(sparse).__name__}, which has no dense rows"
+        batch.report.alone[name] = (
+            f"an operand is a {type(sparse).__name__}, which has no dense rows; x.tostype('default') has"
+        )
         refuse(f"{name} runs when it is called")
-        return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
+        return invoke_original(handle, arrays, keys, vals, None, is_np, as_list)
     weights = _weights(batch, name, arrays)
     if len(weights) == len(arrays):
         refuse(f"{name} of parameters alone runs when it is called")
-        return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
+        return invoke_original(handle, arrays, keys, vals, None, is_np, as_list)
     found = _looked_up(batch, name, arrays, attrs, weights, state.mode)
     if found is None and not weights:
         found = by_numbers(batch, name, arrays, attrs, wrap)
@@ -95,7 +97,7 @@ def capture_op(
         else:
             constant = is_recorded(state.mode)
             arrays = [as_decided(array, constant) for array in arrays]
-        return original_invoke(handle, arrays, keys, vals, None, is_np, as_list)
+        return invoke_original(handle, arrays, keys, vals, None, is_np, as_list)
     if FAST is not None:
         kept = _way(results[0], values) if record is None else record if _takes(record, values) else None
         if kept is not None:

@@ -214,6 +214,9 @@ def join(spec: Spec, arrays: Sequence[Any], out: Any) -> Any:
 # (in MXNet without batching too: `Pooling(x[2:4])`).
 _COPIED = {"Pooling"}
 
+# These add to the gradient of their weight. With oneDNN Deconvolution fails where the weight is not a variable itself.
+ADDING = {"FullyConnected", "Deconvolution"}
+
 
 class Built(NamedTuple):
     """A batched program; one with `poly` takes operands of any number of rows, equal for all in one node."""
@@ -274,8 +277,7 @@ def _build(trace: Trace, poly: bool) -> Built:
     program.may_fail = may_fail
     program.enters = let_in(trace)
     program.adds = [
-        all(op.name == "FullyConnected" for op in trace.ops if position in op.inputs)
-        for position, _ in trace.constants()
+        all(op.name in ADDING for op in trace.ops if position in op.inputs) for position, _ in trace.constants()
     ]
     return Built(program, outs, rows, pure, poly)
 

@@ -19,6 +19,7 @@ from mxnet.ndarray import NDArray
 from mxnet.ndarray.sparse import BaseSparseNDArray
 
 from gluonjit.engines.mxnet.refusals import refuse_recorded, refuse_variable
+from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue
@@ -80,6 +81,17 @@ def _address(array: NDArray) -> int:
     found = ctypes.c_void_p()
     check_call(_LIB.MXNDArrayGetData(array.handle, ctypes.byref(found)))
     return found.value or 0
+
+
+def before_variable(array: NDArray) -> None:
+    """Runs the recorded calls that have read an array before it becomes a variable: they give it no gradient."""
+    state = LOCAL.state
+    if (
+        state.batch is not None
+        and is_recorded(state.mode)
+        and (hasattr(array, "_v") or id(array) in state.batch.imports)
+    ):
+        state.flush("an array that captured calls have read became a variable")
 
 
 def before_write(array: Any) -> None:

@@ -12,8 +12,7 @@ _REASONS = {
     "sums over the whole batch": "all_finite multi_all_finite multi_sum_sq _histogram",
     "mixes its rows": "khatri_rao _contrib_count_sketch _contrib_index_array",
     "works on sparse storage": """
-        _sparse_retain _square_sum cast_storage _contrib_SparseEmbedding
-        _scatter_elemwise_div _scatter_plus_scalar _scatter_minus_scalar""",
+        _square_sum _contrib_SparseEmbedding _scatter_elemwise_div _scatter_plus_scalar _scatter_minus_scalar""",
     "is a detector whose anchors are not per sample": """
         _contrib_MultiBoxPrior _contrib_MultiBoxTarget _contrib_MultiBoxDetection _contrib_MultiProposal
         _contrib_Proposal _contrib_box_iou _contrib_box_encode _contrib_box_decode""",
@@ -41,6 +40,7 @@ _UNSIZED = {
     "the number of its results depends on values": """
         _contrib_boolean_mask _contrib_getnnz _npx_nonzero _npi_unique _npi_bincount _npi_delete
         _npi_insert_scalar _npi_insert_slice _npi_insert_tensor _npi_diag_indices_from""",
+    "its result is kept in sparse storage, which no batch has": "cast_storage _sparse_retain",
 }
 
 _STATEFUL = {

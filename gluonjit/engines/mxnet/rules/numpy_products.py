@@ -112,12 +112,10 @@ def _arranged(value: Val, reference: Val, order: Sequence[int], shape: Shape) ->
 
 def einsum(call: OperatorCall) -> list[Val]:
     """One more letter for the samples, in every operand that has them and in the result."""
-    text = call.attrs.text("subscripts", "").replace(" ", "")
+    text = _spelled(call.attrs.text("subscripts", "").replace(" ", ""), call.inputs)
     terms, arrow, result = text.partition("->")
     if "." in text or any(value.poly for value in call.inputs):
-        raise NotBatchable("einsum with an ellipsis or rows of varying length")
-    if any(len(set(term)) < len(term) for term in terms.split(",")):
-        raise NotBatchable("einsum along a diagonal, of which MXNet's own gradient is wrong")
+        raise NotBatchable("einsum with an ellipsis that broadcasts, or rows of varying length")
     if not arrow:
         result = "".join(sorted(letter for letter in set(terms) - {","} if terms.count(letter) == 1))
     letter = next(letter for letter in string.ascii_letters if letter not in text)
@@ -125,9 +123,41 @@ def einsum(call: OperatorCall) -> list[Val]:
     if len(parts) != len(call.inputs):
         raise NotBatchable(f"einsum {text} of {len(call.inputs)} operands")
     batched = [part if value.shared else letter + part for part, value in zip(parts, call.inputs)]
-    symbols = [value.sym if value.shared else convert(value, STACK).sym for value in call.inputs]
+    stacked = [value if value.shared else convert(value, STACK) for value in call.inputs]
+    symbols = [_on_diagonals(value.sym, part, value.shape) for part, value in zip(parts, stacked)]
     subscripts = f"{','.join(batched)}->{letter}{result}"
     return call.deliver(call.same(symbols, subscripts=subscripts), STACK)
+
+
+def _spelled(text: str, inputs: Sequence[Val]) -> str:
+    """Subscripts with letters for an ellipsis, if it stands for the same axes in every operand that has one."""
+    terms = text.partition("->")[0].split(",")
+    counts = [value.ndim - len(term) + 3 for term, value in zip(terms, inputs)]
+    shapes = {
+        value.shape[(at := term.index("...")) : at + count]
+        for term, value, count in zip(terms, inputs, counts)
+        if "..." in term and count >= 0
+    }
+    if len(shapes) != 1:
+        return text
+    free = [letter for letter in string.ascii_uppercase if letter not in text]
+    spelled, arrow, result = text.replace("...", "".join(free[: len(shapes.pop())])).partition("->")
+    if not arrow:  # the axes of the ellipsis come first
+        found = [letter for letter in sorted({*spelled} - {","}) if spelled.count(letter) == 1 or letter in free]
+        result = "".join(sorted(found, key=lambda letter: letter not in free))
+    return f"{spelled}->{result}"
+
+
+def _on_diagonals(symbol: mx.sym.Symbol, part: str, shape: Shape) -> mx.sym.Symbol:
+    """An operand of which a letter that comes twice reads a diagonal: MXNet's gradient is not written beside that."""
+    mask: mx.sym.Symbol | None = None
+    for at, letter in enumerate(part):
+        if letter in part[:at]:
+            first, sizes = part.index(letter), [1] * len(part)
+            sizes[first] = sizes[at] = shape[at]
+            ones = apply("Reshape", [apply("_eye", [], {"N": shape[at]})], {"shape": tuple(sizes)})
+            mask = ones if mask is None else apply("_npi_multiply", [mask, ones], {})
+    return symbol if mask is None else apply("_npi_where", [mask, symbol, apply("zeros_like", [symbol], {})], {})
 
 
 def solve(call: OperatorCall) -> list[Val]:

@@ -74,7 +74,7 @@ class Rule:
     random    draws random numbers, so equal calls are not equal values
     stateful  changes something beyond its outputs, or runs the user's code
     writes    writes into its operands, so it runs at once, on the arrays themselves
-    unsized   the shape of its result depends on numbers, so it runs at once
+    unsized   the shape of its result depends on numbers, or its storage is sparse, so it runs at once
     may_fail  may raise when it runs, depending on numbers; set by the table in `failing`
     notes     a remark for the printed table
     trained   draws in training only, unless its mode is "always"

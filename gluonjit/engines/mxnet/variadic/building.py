@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import mxnet as mx
 
-from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Built, lay_out, segment_sum, split_group, stored
+from gluonjit.engines.mxnet.program import (
+    ADDING,
+    OWNERS,
+    SEGMENTS,
+    Batched,
+    Built,
+    lay_out,
+    segment_sum,
+    split_group,
+    stored,
+)
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
 from gluonjit.engines.mxnet.rules.symbols import apply
@@ -46,9 +56,7 @@ def build_variadic(variadic: Variadic, roles: Roles, trace: Trace) -> Built:
     outputs, rows = lay_out([(final.shape, final.dtype, final.layout) for final in finals], trace.device)
     program = Batched([final.sym for final in finals], names, consts, (OWNERS, SEGMENTS))
     program.may_fail = may_fail
-    program.adds = [
-        all(op.name == "FullyConnected" for op in variadic.ops if number in op.inputs) for number in numbers
-    ]
+    program.adds = [all(op.name in ADDING for op in variadic.ops if number in op.inputs) for number in numbers]
     return Built(program, outputs, rows, True, False)
 
 

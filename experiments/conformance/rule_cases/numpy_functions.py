@@ -156,7 +156,8 @@ for subscripts, operands in (("ij,jk->ik", (x(2, 3), x(3, 4))), ("ij,jk", (x(2, 
 case("_npi_einsum", {"subscripts": "ii->i", "num_args": 1}, x(3, 3))
 case("_npi_einsum", {"subscripts": "iji,jj", "num_args": 2}, x(3, 2, 3), x(2, 2))
 case("_npi_einsum", {"subscripts": "...ii->...i", "num_args": 1}, x(2, 3, 3))
-case("_npi_einsum", {"subscripts": "...i,i->...", "num_args": 2}, x(2, 3), x(3), alone=True)
+case("_npi_einsum", {"subscripts": "...i,i->...", "num_args": 2}, x(2, 3), x(3))
+case("_npi_einsum", {"subscripts": "...i,...i->...", "num_args": 2}, x(2, 3), x(1, 3), alone=True)
 case("_npi_solve", None, Arg((3, 3), spd=True), x(3, 2), fixed=True)
 for batch in ((), (2,)):
     case("_npi_cholesky", None, Arg((*batch, 3, 3), spd=True), poly=bool(batch), fixed=not batch)

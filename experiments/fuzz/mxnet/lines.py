@@ -24,6 +24,7 @@ nd._internal._hypot_scalar({x}, scalar=0.7) * 0.5
 nd.Dropout({x}, p=0)
 nd.amp_cast({x}.astype("float32"), dtype="float32").astype("{x.dtype}") * 0.8
 nd.contrib.div_sqrt_dim({x})
+nd.cast_storage({x}, "row_sparse").tostype("default") * 0.7
 """,
     "jump": """
 nd.maximum({x}, 0.1)

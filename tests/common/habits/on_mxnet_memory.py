@@ -103,20 +103,6 @@ def a_transposed_filter_is_computed(t: Any) -> None:
     used(t, body, learns=False)  # MXNet does not go backward through it
 
 
-@habit("mxnet")
-def a_transposed_filter_learns_sample_by_sample(t: Any) -> None:
-    class Net(t.Net):
-        def setup(self) -> None:
-            self.up = mx.gluon.nn.Conv2DTranspose(8, SIZE, in_channels=8)
-
-        def body(self, F: Any, x: Any) -> Any:
-            return self.out(self.up(picture(self.inner(x))).mean(axis=(2, 3)).reshape((2, 4)))
-
-    net = t.net(net=Net)
-    for x in t.inputs(rows=2):
-        t.minibatch(net, [x])
-
-
 @habit("mxnet", forms=("module", "whole"))
 def a_dense_weight_is_what_a_layer_gives(t: Any) -> None:
     def body(h: Any, x: Any, w: Any) -> Any:

@@ -87,12 +87,6 @@ MECHANISMS = (
         _torch("normalizing", "statistics", "waiting"),
         returns={_T + "dynamic:normalized": None},
     ),
-    Mechanism("empty parts", _torch("nothing"), returns={_T + "ops:empty_from": None, _T + "indexing:empty_of": None}),
-    Mechanism(
-        "index by a computed number",
-        _torch("pending_places"),
-        returns={_T + "indexing:at_place": None, _T + "following:at_place": None},
-    ),
     Mechanism(
         "writes into rows by known numbers",
         _torch("segments"),

@@ -28,6 +28,10 @@ class Gone:
 
 
 GONE: tuple[Gone, ...] = (
+    Gone(
+        "engines/torch/nothing",
+        ("Nothing empty_of empty_from _zeros _learning _sources _origin _given _used _reached",),
+    ),
     Gone("engines/torch/assumed", ("assumed _as_is _error _computed",)),
     Gone("engines/torch/ctc", ("ctc_loss _numbers",)),
     Gone("analysis/structures", ("by_structure _Capture _mixed",)),

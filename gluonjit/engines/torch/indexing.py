@@ -18,7 +18,6 @@ from gluonjit.engines.torch.decided import decided
 from gluonjit.engines.torch.known import known
 from gluonjit.engines.torch.lazy import LazyTensor, as_known, noted, waits, wrap
 from gluonjit.engines.torch.lookups import entries, table_of, wholes
-from gluonjit.engines.torch.nothing import empty_of
 from gluonjit.engines.torch.operands import Key
 from gluonjit.engines.torch.pending_places import at_place
 from gluonjit.engines.torch.references import value_to_slice
@@ -102,8 +101,6 @@ def index(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return None
     if not any(part.__class__ is torch.Tensor for part in key):
         return _view(batch, tensor, value, key, _has_tensor(given))
-    if not all(part.numel() for part in key if part.__class__ is torch.Tensor):
-        return empty_of(value, key)
     found = _rows(batch, value, key)
     return captured_operator(torch.Tensor.__getitem__, (tensor, key)) if found is None else found
 

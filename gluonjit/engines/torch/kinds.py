@@ -46,7 +46,7 @@ _INSTEAD = {
 _ALIASES = "it returns a view of an argument: a write to the return value is a write to the argument"
 _SHARED = "its results share memory: a write to one is a write to the other"
 _OVERWRITES = "it writes over what its backward pass needs"
-EMPTY = "it returns a tensor without elements"
+EMPTY = "it returns a tensor without elements: leave out empty parts by an if, as sizes are known"
 _LONG, _COUNTS = 64, 3  # operators of a trace, and different numbers of them in traces that differ in sizes
 
 

@@ -17,12 +17,10 @@ from gluonjit.engines.torch.cells import capture, cell_of, open_batch
 from gluonjit.engines.torch.decided import read_decided
 from gluonjit.engines.torch.doors import SORTS, admit
 from gluonjit.engines.torch.indexing import index, select, select_where
-from gluonjit.engines.torch.kinds import EMPTY
 from gluonjit.engines.torch.known import CHEAP, computed
 from gluonjit.engines.torch.lazy import LazyTensor, take_anew, waits
 from gluonjit.engines.torch.looks import VIEWED, viewed
 from gluonjit.engines.torch.making import MAKING, cast, enter, made, only_made
-from gluonjit.engines.torch.nothing import empty_from
 from gluonjit.engines.torch.observing import OBSERVING, observe
 from gluonjit.engines.torch.operands import concrete, is_made, share
 from gluonjit.engines.torch.packed import PACKING
@@ -32,7 +30,7 @@ from gluonjit.engines.torch.references import REFERENCES, keep_shown
 from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
 from gluonjit.engines.torch.targets import target_of
 from gluonjit.engines.torch.writes import concrete_item, lay_eagerly, lent, opened, write, write_now
-from gluonjit.hybrid.capture.structure import items_of, map_structure
+from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue
@@ -147,10 +145,6 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             if not one.numel() and one.requires_grad:
                 found = found + one.sum()  # from which backward gives zeros
         return found
-    if str(why) == EMPTY or not all([item.numel() for item in items_of(args, torch.Tensor)]):
-        empty = empty_from(batch, func, args, kwargs)
-        if empty is not None:
-            return empty
     numbers = _of_python(args, kwargs)
     if numbers is not None:
         return _found(func, name, *numbers)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import gluonjit
+from gluonjit.compiled import ROWS
 from gluonjit.errors import RuleWarning
 from gluonjit.rows import derivative, slopes
 
@@ -49,6 +50,8 @@ def apart(one: Ran, other: Ran) -> float:
 
 def assert_found(fault: Fault, run: Callable[..., Ran], patch: pytest.MonkeyPatch) -> None:
     """Run a program eagerly and batched, with the fault and without: `run(program, **options)`."""
+    if fault.fused and ROWS is None:
+        pytest.skip("steps run in C only where that was built")
     expected = run(fault.program)
     without = {} if fault.fused else {"without": ("fused",)}
     assert apart(run(fault.program, check="never", **without), expected) < 1e-4

@@ -63,7 +63,7 @@ def _serve(pipe: Any, mechanism: Mechanism | None) -> None:
 
 
 class _Work:
-    """What the process does."""
+    """Commands that the process runs."""
 
     def __init__(self, mechanism: Mechanism | None) -> None:
         from experiments.coverage.collection import collection

@@ -8,7 +8,7 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 import pytest
-from mxnet import gluon, nd
+from mxnet import autograd, gluon, nd
 from support import assert_close
 
 GIVEN: dict[str, tuple[Callable[..., Any], dict[str, tuple[int, ...]], list[tuple[int, ...]]]] = {
@@ -113,3 +113,37 @@ def test_results_of_a_batch_as_weights(operator: Any, read: bool) -> None:
     net.hybridize(dynamic_batch=True, granularity="op")
     for result, other in zip(run(), wanted):
         assert_close(result, other, "a result, or a weight")
+
+
+@pytest.mark.parametrize("sizes", [(6,), (6, 6, 6), (6, 4, 6, 4)], ids=str)
+@pytest.mark.parametrize("granularity", ["op", "cell"])
+def test_transposed_convolutions_train(granularity: str, sizes: tuple[int, ...]) -> None:
+    """MXNet trains them by one call a backward pass: what it adds to, or a view of a weight, fails."""
+
+    class Block(gluon.Block):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = gluon.nn.Conv2DTranspose(8, 3, in_channels=4)
+            self.scale = self.params.get("scale", shape=(1,))
+
+        def forward(self, x: Any) -> Any:
+            return (self.inner(x * self.scale.data()) ** 2).sum()
+
+    net = Block()
+    mx.random.seed(1)
+    net.initialize(mx.init.Uniform(0.3))
+    samples = [nd.array(np.random.RandomState(seed).randn(1, 4, size, size)) for seed, size in enumerate(sizes)]
+    parameters = [*net.collect_params().values()]
+    wanted: list[Any] = [0.0] * len(parameters)
+    for sample in samples:
+        with autograd.record():
+            loss = net(sample)
+        loss.backward()
+        wanted = [before + parameter.grad().asnumpy() for before, parameter in zip(wanted, parameters)]
+    net.hybridize(dynamic_batch=True, granularity=granularity)
+    for _ in range(2):
+        with autograd.record():
+            total = nd.add_n(*[net(sample) for sample in samples])
+        total.backward()
+        for parameter, other in zip(parameters, wanted):
+            assert_close(parameter.grad().asnumpy(), other, parameter.name)

@@ -88,7 +88,7 @@ _COPY = _handle("_copy")
 
 def invoke_original(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool, as_list: bool) -> Any:
     """Calls an operator of the program as MXNet does, on results that are views of what their batch has computed."""
-    if handle in _LAYING_OUT and len(arrays) > 1 and hasattr(arrays[1], "_v"):
+    if handle in _LAYING_OUT and len(arrays) > 1 and hasattr(arrays[1], "_v") and not autograd.is_training():
         arrays = [arrays[0], original_invoke(_COPY, [arrays[1]], [], [], None, is_np, False), *arrays[2:]]
     return original_invoke(handle, arrays, keys, vals, out, is_np, as_list)
 
@@ -98,7 +98,7 @@ def run_operator(handle: int, arrays: Sequence[Any], attrs: Attrs) -> list[NDArr
 
     The same as `original_invoke`, whose `ctypes.cast` leaves a cycle for Python's collector with every result.
     """
-    if handle in _LAYING_OUT:
+    if handle in _LAYING_OUT and not autograd.is_training():
         arrays = [arrays[0], *run_operator(_COPY, arrays[1:2], ()), *arrays[2:]]
     count, results, stypes = ctypes.c_int(0), ctypes.POINTER(NDArrayHandle)(), ctypes.POINTER(ctypes.c_int)()
     check_call(

@@ -4,7 +4,7 @@ Importing gluonjit imports no framework. When a framework is imported, before or
 its functions, and no others, to capture calls and run them together. Of `mxnet`:
 
     mxnet: set_np_shape
-    mxnet.autograd: backward, grad, set_recording, set_training
+    mxnet.autograd: backward, grad, mark_variables, set_recording, set_training
     mxnet.gluon.block.Block: __call__, hybridize, register_child, register_forward_hook, register_forward_pre_hook
     mxnet.gluon.block.HybridBlock: _clear_cached_op, export, hybridize
     mxnet.gluon.parameter.Parameter: _finish_deferred_init, _init_impl, cast, grad_req, initialize, reset_ctx
@@ -15,7 +15,7 @@ its functions, and no others, to capture calls and run them together. Of `mxnet`
     mxnet.gluon.utils.HookHandle: detach
     mxnet.ndarray: from_dlpack, from_numpy, to_dlpack_for_write
     mxnet.ndarray.ndarray: from_dlpack, from_numpy, to_dlpack_for_write
-    mxnet.ndarray.ndarray.NDArray: __setitem__, _get_index_nd, backward, reshape
+    mxnet.ndarray.ndarray.NDArray: __setitem__, _get_index_nd, attach_grad, backward, reshape
     mxnet.ndarray.numpy._api_internal: tensordot, zeros
     mxnet.ndarray.register: _imperative_invoke, _verify_all_legacy_ndarrays, _verify_all_np_ndarrays
     mxnet.numpy.ndarray: __setitem__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -12,89 +12,20 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.known import LIKE
 from gluonjit.engines.torch.lazy import LazyTensor, noted
 from gluonjit.engines.torch.operands import Key
+from gluonjit.engines.torch.view_steps import PathStep, frozen, step_of
 from gluonjit.graph import Spec
 from gluonjit.graph.references import keys_of
 
 _MOST = 4096
 
 
-class Slice(NamedTuple):
-    """A slice that can be looked up in Python 3.9, too."""
-
-    start: Any
-    stop: Any
-    step: Any
-
-
-class ViewCall(NamedTuple):
-    """A call of a function that returns a view of its first argument; output: which result is the view.
-
-    learning: whether gradients were recorded then.
-    """
-
-    func: Any
-    args: tuple[Any, ...]
-    kwargs: tuple[tuple[str, Any], ...]
-    output: int | None
-    learning: bool
-
-    def of(self, tensor: Any) -> Any:
-        """The view of a tensor."""
-        args = _opened(self.args)
-        with torch.set_grad_enabled(self.learning):
-            found = self.func(tensor, *args, **{name: _opened(value) for name, value in self.kwargs})
-        return found if self.output is None else found[self.output]
-
-
-def path_of(key: Any) -> tuple[ViewCall, ...]:
+def path_of(key: Any) -> tuple[PathStep, ...]:
     """The steps to a view, of what LazyTensor has in `_k`: a step, a key of `[]`, or (what comes before, the last)."""
-    return tuple([item if item.__class__ is ViewCall else _indexing(item, True) for item in keys_of(key)])
+    return tuple([item if item.__class__ is PathStep else _indexing(item, True) for item in keys_of(key)])
 
 
-def _indexing(key: Any, learning: bool) -> ViewCall:
-    return ViewCall(torch.Tensor.__getitem__, (frozen(key.key if key.__class__ is Key else key),), (), None, learning)
-
-
-def step_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: int | None) -> ViewCall | None:
-    """The step of a call; None if an argument is more than a constant."""
-    try:
-        step = ViewCall(
-            func,
-            frozen(args[1:]),
-            tuple([(name, frozen(value)) for name, value in kwargs.items()]),
-            output,
-            torch.is_grad_enabled(),
-        )
-        hash(step)
-    except TypeError:
-        return None
-    return step
-
-
-def steps_of(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None, parts: int
-) -> tuple[ViewCall, ...] | None:
-    """Finds the steps of a call to each of this many results, or to the only one (-1); None if there are none."""
-    steps = [step_of(func, args, kwargs or {}, part) for part in (range(parts) if parts >= 0 else (None,))]
-    found = tuple([step for step in steps if step is not None])
-    return found if len(found) == len(steps) else None
-
-
-def frozen(value: Any) -> Any:
-    """Returns an argument that can be looked up. Raises TypeError for a tensor."""
-    if value.__class__ is slice:
-        return Slice(frozen(value.start), frozen(value.stop), frozen(value.step))
-    if value.__class__ in (tuple, list, torch.Size):
-        return tuple([frozen(item) for item in value])
-    if isinstance(value, torch.Tensor):
-        raise TypeError
-    return value
-
-
-def _opened(value: Any) -> Any:
-    if value.__class__ is Slice:
-        return slice(*value)
-    return tuple([_opened(item) for item in value]) if value.__class__ is tuple else value
+def _indexing(key: Any, learning: bool) -> PathStep:
+    return PathStep(torch.Tensor.__getitem__, (frozen(key.key if key.__class__ is Key else key),), (), None, learning)
 
 
 _METHODS = (
@@ -112,8 +43,8 @@ VIEWING: set[Any] = {
 DATA: Any = torch.Tensor.data.__get__
 """The step from a tensor to its `data`."""
 DETACHING = {
-    "data": ViewCall(DATA, (), (), None, True),
-    "detach": ViewCall(torch.Tensor.detach, (), (), None, True),
+    "data": PathStep(DATA, (), (), None, True),
+    "detach": PathStep(torch.Tensor.detach, (), (), None, True),
 }
 """The steps from a tensor to one without its history."""
 
@@ -150,7 +81,7 @@ def dummy(spec: Spec, taped: bool) -> Any:
 _known: OrderedDict[Any, bool] = OrderedDict()
 
 
-def is_alias(spec: Spec, path: tuple[ViewCall, ...]) -> bool:
+def is_alias(spec: Spec, path: tuple[PathStep, ...]) -> bool:
     """Tells whether what these steps give of a tensor shares its memory."""
     key = (spec, path)
     found = _known.get(key)

@@ -16,7 +16,6 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch import announced, aside, changes, doors, dynamic, hooked, observing
-from gluonjit.engines.torch.aliases import steps_of
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import DOORS, LAID_OUT, captured_lookup, lay, leaf_laid, rebuild
 from gluonjit.engines.torch.doors import handled
@@ -26,6 +25,7 @@ from gluonjit.engines.torch.making import CREATING
 from gluonjit.engines.torch.operands import NotAnOperand, value_of
 from gluonjit.engines.torch.reading import KEEPING, is_inference, of_computed
 from gluonjit.engines.torch.records import record_again
+from gluonjit.engines.torch.view_steps import steps_of
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.fast import configure
 from gluonjit.hybrid.run.engine import register as register_engine

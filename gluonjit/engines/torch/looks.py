@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gluonjit.engines.torch.aliases import ViewCall, is_alias, path_of, step_of
+from gluonjit.engines.torch.aliases import is_alias, path_of
 from gluonjit.engines.torch.lazy import UNSEEN, wrap
 from gluonjit.engines.torch.operands import is_input, is_made
+from gluonjit.engines.torch.view_steps import PathStep, step_of
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -23,7 +24,7 @@ MOVING = {"resize_", "resize_as_", "set_"}
 
 
 class Moved(NamedTuple):
-    """As `_k` of a tensor that is no view: what it was when it had been written to `count` times, `before` it moved."""
+    """The `_k` of a tensor that is no view: what it was when it had been written to `count` times, `before` it moved."""
 
     count: Any
     before: Any
@@ -69,7 +70,7 @@ def _hide(lazy: Any) -> None:
     lazy._k = Moved(lazy._n, hidden)
 
 
-def base_of(lazy: Any) -> tuple[Any, tuple[ViewCall, ...]]:
+def base_of(lazy: Any) -> tuple[Any, tuple[PathStep, ...]]:
     """Finds the base of a lazy tensor that is a view, and the path to it; otherwise the tensor itself."""
     base = _base_now(lazy)
     if base is None:

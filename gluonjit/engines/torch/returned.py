@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.aliases import ViewCall, frozen
 from gluonjit.engines.torch.effects import PLAIN
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.structure import Constant
 from gluonjit.engines.torch.traced_tensors import TraceTensor
+from gluonjit.engines.torch.view_steps import PathStep, frozen
 from gluonjit.hybrid.capture.guards.sizes import plain as plain_number
 from gluonjit.hybrid.capture.structure import ResultPlace, items_of, map_structure
 
@@ -68,13 +68,13 @@ class ReturnedTensors:
         self._tensors.append(item)
         return found
 
-    def _view_of(self, view: Any) -> tuple[int, tuple[ViewCall, ...]]:
+    def _view_of(self, view: Any) -> tuple[int, tuple[PathStep, ...]]:
         """Finds which other result this one shows, and the steps from that to it. Raises UnknownResult."""
         try:
             named = [tuple([(name, frozen(item)) for name, item in step.named.items()]) for step in view.path]
         except TypeError:
             raise UnknownResult("a view by the numbers of a tensor, and the tensor that it shows") from None
-        steps = [ViewCall(step.func, (), each, step.output, view.learning) for step, each in zip(view.path, named)]
+        steps = [PathStep(step.func, (), each, step.output, view.learning) for step, each in zip(view.path, named)]
         return self._met[id(view.base)], tuple(steps)
 
     def share_memory(self, apart: bool) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from gluonjit.engines.torch.aliases import DATA, ViewCall, dummy
+from gluonjit.engines.torch.aliases import DATA, dummy
 from gluonjit.engines.torch.arrays import spec_of
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
@@ -30,6 +30,7 @@ from gluonjit.engines.torch.records import NotOneNode, noting
 from gluonjit.engines.torch.replacing import replaced
 from gluonjit.engines.torch.targets import WRITES
 from gluonjit.engines.torch.traced_tensors import TraceTensor
+from gluonjit.engines.torch.view_steps import PathStep
 from gluonjit.graph import Value
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.capture.structure import map_structure
@@ -117,7 +118,7 @@ def _captured(
     func: Any,
     name: str,
     base: Any,
-    path: tuple[ViewCall, ...],
+    path: tuple[PathStep, ...],
     target: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
@@ -174,7 +175,7 @@ def _by_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _constant(
-    batch: Batch, func: Any, base: Any, path: tuple[ViewCall, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    batch: Batch, func: Any, base: Any, path: tuple[PathStep, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> bool:
     """A write of constants to all of a tensor, as `zero_` does: it needs no node."""
     if "out" in kwargs or (torch.is_grad_enabled() is False and base._v.taped):
@@ -193,7 +194,7 @@ def _constant(
     return True
 
 
-def _writer(func: Any, path: tuple[ViewCall, ...], by_out: bool, quiet: bool, taped: bool) -> Callable[..., Any]:
+def _writer(func: Any, path: tuple[PathStep, ...], by_out: bool, quiet: bool, taped: bool) -> Callable[..., Any]:
     """Makes a function that gives a tensor after a write to a view of it."""
 
     def write(base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

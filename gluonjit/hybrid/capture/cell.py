@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from types import FunctionType
 from typing import Any, TypeVar
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 from gluonjit.graph import Kind
-from gluonjit.hybrid.capture.entrances import asked
 from gluonjit.hybrid.capture.guards.variants import Variant
 from gluonjit.hybrid.capture.reuse import Recordings
 from gluonjit.hybrid.choose.pacing import Paces
@@ -18,6 +18,9 @@ from gluonjit.program.trace import Trace
 
 KEY = "_gluonjit"
 """A dynamically batched model keeps its cell in its own __dict__, so that copies and pickles take it along."""
+
+ENTRANCES: WeakValueDictionary[str, FunctionType] = WeakValueDictionary()
+"""Methods that run a sample when they are called from outside of one, by the name by which their code asks."""
 
 _cells: WeakSet[BatchedCell] = WeakSet()
 _Own = TypeVar("_Own", bound="BatchedCell")
@@ -82,7 +85,10 @@ class BatchedCell:
 
     def entrance(self, owner: Any, name: str) -> Any:
         """Returns what calls a method of the model as a sample, for the code of that method; None if it is to go on."""
-        method = asked(name)
+        state = LOCAL.state
+        if state.inside or state.paused or state.trace is not None:
+            return None
+        method = ENTRANCES.get(name)
         return None if method is None else partial(self.enters, owner, self, method)
 
     def entries(self) -> int:

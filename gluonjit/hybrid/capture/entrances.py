@@ -14,14 +14,14 @@ import textwrap
 from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any, cast
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakKeyDictionary
 
+from gluonjit.hybrid.capture.cell import ENTRANCES
 from gluonjit.hybrid.capture.guards.facts import class_attribute
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import plain_source, replacing, source_of
 from gluonjit.hybrid.capture.outlining.questions import asking
-from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.replaced import code_of, stands_for
 
 IsPart = Callable[[Any, str], bool]
@@ -34,13 +34,6 @@ _OF_TRAINING = frozenset(
 )
 
 _names: WeakKeyDictionary[FunctionType, str] = WeakKeyDictionary()  # of those that are entrances, by what they ask
-_functions: WeakValueDictionary[str, FunctionType] = WeakValueDictionary()
-
-
-def asked(name: str) -> FunctionType | None:
-    """Returns the method whose code asks by this name whether it is to run as a sample; None inside of one."""
-    state = LOCAL.state
-    return None if state.inside or state.paused or state.trace is not None else _functions.get(name)
 
 
 def install(owner: Any, key: str, is_part: IsPart, besides: frozenset[str]) -> None:
@@ -75,7 +68,7 @@ def _install(function: FunctionType, owner: Any, key: str, is_part: IsPart) -> N
         function.__code__ = made
     except (Unfollowable, ValueError):  # variables of its own that another code would not have
         return
-    _names[function], _functions[name] = name, function
+    _names[function], ENTRANCES[name] = name, function
 
 
 def entrance_of(function: FunctionType) -> str:

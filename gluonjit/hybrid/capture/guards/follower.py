@@ -311,7 +311,7 @@ class Follower(Reader):
         return self._native(self.known.instead.get(function, function), args, kwargs)
 
     def _answer(self, function: Any) -> Any:
-        """What a library's function gives without arguments: an array that it makes, or an answer that may change."""
+        """Calls a library's function without arguments: an array that it makes, or an answer that may change."""
         found = self._native(function, (), {})
         if not self.known.array(found) and not self.known.constant(found):
             self.refuse(

@@ -33,7 +33,7 @@ class Variant(NamedTuple):
 
 
 class _Libraries:
-    """What traces have found in libraries, which somebody may patch: looked at once a sample, for all traces."""
+    """Facts that traces have found in libraries, which somebody may patch: compared once a sample, for all traces."""
 
     def __init__(self) -> None:
         self._facts: dict[Any, tuple[int, Any, Any, Any]] = {}

@@ -50,7 +50,7 @@ def _own(item: Any) -> Any:
 
 
 class _Asked:
-    """What a program's code asks, of lazy arrays among others."""
+    """Answers to a program's questions, of lazy arrays among others."""
 
     @staticmethod
     def type_of(item: Any) -> type:
@@ -165,7 +165,7 @@ def _may_ask(code: CodeType) -> bool:
 
 
 def _named_by(function: FunctionType) -> Iterator[Any]:
-    """What a function names: globals, what modules of the program's have, and variables of functions around it."""
+    """Lists the objects that a function names: globals, what modules of the program's have, and variables of functions around it."""
     names, space = code_of(function).co_names, function.__globals__
     for name in names:
         item = space.get(name)

@@ -1,0 +1,77 @@
+"""Calls of functions that return a view of their first argument, as steps that can be looked up."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+
+class Slice(NamedTuple):
+    """A slice that can be looked up in Python 3.9, too."""
+
+    start: Any
+    stop: Any
+    step: Any
+
+
+class PathStep(NamedTuple):
+    """A call of a function that returns a view of its first argument; output: which result is the view.
+
+    learning: whether gradients were recorded then.
+    """
+
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...]
+    output: int | None
+    learning: bool
+
+    def of(self, tensor: Any) -> Any:
+        """The view of a tensor."""
+        args = _opened(self.args)
+        with torch.set_grad_enabled(self.learning):
+            found = self.func(tensor, *args, **{name: _opened(value) for name, value in self.kwargs})
+        return found if self.output is None else found[self.output]
+
+
+def step_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: int | None) -> PathStep | None:
+    """The step of a call; None if an argument is more than a constant."""
+    try:
+        step = PathStep(
+            func,
+            frozen(args[1:]),
+            tuple([(name, frozen(value)) for name, value in kwargs.items()]),
+            output,
+            torch.is_grad_enabled(),
+        )
+        hash(step)
+    except TypeError:
+        return None
+    return step
+
+
+def steps_of(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None, parts: int
+) -> tuple[PathStep, ...] | None:
+    """Finds the steps of a call to each of this many results, or to the only one (-1); None if there are none."""
+    steps = [step_of(func, args, kwargs or {}, part) for part in (range(parts) if parts >= 0 else (None,))]
+    found = tuple([step for step in steps if step is not None])
+    return found if len(found) == len(steps) else None
+
+
+def frozen(value: Any) -> Any:
+    """Returns an argument that can be looked up. Raises TypeError for a tensor."""
+    if value.__class__ is slice:
+        return Slice(frozen(value.start), frozen(value.stop), frozen(value.step))
+    if value.__class__ in (tuple, list, torch.Size):
+        return tuple([frozen(item) for item in value])
+    if isinstance(value, torch.Tensor):
+        raise TypeError
+    return value
+
+
+def _opened(value: Any) -> Any:
+    if value.__class__ is Slice:
+        return slice(*value)
+    return tuple([_opened(item) for item in value]) if value.__class__ is tuple else value

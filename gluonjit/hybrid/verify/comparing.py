@@ -16,7 +16,7 @@ import numpy as np
 from gluonjit.errors import GluonJITError, ReuseError, VerifyError
 from gluonjit.hybrid.capture.reuse import Recordings
 from gluonjit.hybrid.explain.report import Report
-from gluonjit.hybrid.options import AUTO
+from gluonjit.hybrid.options import AUTO, NEVER
 from gluonjit.hybrid.run.scope import explain
 from gluonjit.hybrid.verify.leftovers import Leftovers
 from gluonjit.hybrid.verify.verification import (
@@ -124,11 +124,12 @@ def as_nodes(cells: Sequence[Any]) -> Iterator[None]:
     """Returns a context in which calls are nodes wherever possible, if the options leave the choice open.
 
     The batch may be captured otherwise at first, operator by operator, while it is the calls that are traced and kept.
+    Programs are not compared at first use, which would replace the numbers that are to be compared here.
     """
     before = [(cell, cell.options) for cell in cells]
     for cell, options in before:
-        if options.granularity == AUTO:
-            cell.options = replace(options, granularity="cell")
+        granularity = "cell" if options.granularity == AUTO else options.granularity
+        cell.options = replace(options, granularity=granularity, check=NEVER)
     try:
         yield
     finally:

@@ -176,7 +176,7 @@ def test_a_weight_of_classes_that_learns_is_refused(loss: Callable[..., Any], gr
             self.weight = nn.Parameter(torch.rand(4))
 
         def forward(self, x: Any) -> Any:
-            return loss(x * 2, torch.tensor([1, 0, 3]), weight=self.weight * 1)
+            return loss(x * 2, torch.tensor([1, 0, 3]), weight=self.weight)
 
     net = Loss()
     gluonjit.hybridize(net, dynamic_batch=True, granularity=granularity)

@@ -117,7 +117,7 @@ class Tracer(KnownNumbers, Writes):
         if not self._stays(named.get("device")):
             raise NeedsValue
         if self.learns and (fixed := named.get(NOT_LEARNED.get(func, ""))) is not None:
-            if self.learns_at(self._position(fixed)) is not False:
+            if self.learns_at(self._position(fixed)):
                 raise NeedsValue  # PyTorch refuses it
         if self.learns and func.overloadpacket in _WITHOUT_GRADIENT:
             named = {key: self._apart(value) for key, value in named.items()}

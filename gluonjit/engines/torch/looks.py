@@ -24,7 +24,7 @@ MOVING = {"resize_", "resize_as_", "set_"}
 
 
 class Moved(NamedTuple):
-    """The `_k` of a tensor that is no view: what it was when it had been written to `count` times, `before` it moved."""
+    """The `_k` of a tensor that is no view: its state `before` it moved, and its `count` of writes then."""
 
     count: Any
     before: Any

@@ -165,7 +165,7 @@ def _may_ask(code: CodeType) -> bool:
 
 
 def _named_by(function: FunctionType) -> Iterator[Any]:
-    """Lists the objects that a function names: globals, what modules of the program's have, and variables of functions around it."""
+    """Lists the objects that a function names: globals, entries of user modules, variables of outer functions."""
     names, space = code_of(function).co_names, function.__globals__
     for name in names:
         item = space.get(name)

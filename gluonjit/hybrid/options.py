@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
@@ -83,6 +84,7 @@ class Options:
 
         Raises OptionError for an unknown name or an unusable value.
         """
+        changes = {name: _current(call, name, value) for name, value in changes.items()}
         for name, value in changes.items():
             refusal = _gone(name, value) or (_unknown(name, value) if name not in _RULES else "")
             if refusal:
@@ -119,18 +121,25 @@ def _gone(name: str, value: Any) -> str:
         names = [one for one in value if one in _GONE_SWITCHES] if _is_names(value) else []
         listed = ", ".join(map(repr, names))
         return f"without={value!r}: {listed} was removed, as no program gained from it: leave it out" if names else ""
-    said = _GONE.get(name) or (_GONE.get((name, value)) if isinstance(value, str) else None)
-    return f"{name}={value!r} was removed, {said}" if said else ""
+    return f"{name}={value!r} was removed, {_GONE[name]}" if name in _GONE else ""
 
 
 _GONE_SWITCHES = {"sums", "identities", "zeros", "activations", "splits"}
 
 
-_GONE: dict[str | tuple[str, str], str] = {
+_GONE = {
     "executor": "as every plan runs step by step: leave it out",
-    ("granularity", "graph"): 'as no program gained from it: type granularity="cell", or leave it out',
 }
-"""Removed options, by name, and values of options, by both; with the reason, and what to type."""
+"""Removed options; with the reason, and what to type."""
+
+
+def _current(call: str, name: str, value: Any) -> Any:
+    """Returns a value, or what a removed one of equal results stands for, with a warning."""
+    if name == "granularity" and isinstance(value, str) and value == "graph":
+        text = f'{call}: granularity="graph" was removed, as no program gained from it: type granularity="cell"'
+        warnings.warn(f"{text}, which runs now, or leave it out", FutureWarning, stacklevel=2)
+        return "cell"
+    return value
 
 
 def near_option(name: str) -> str:

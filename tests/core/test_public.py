@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -35,9 +36,10 @@ def test_the_snapshot_is_what_is_public() -> None:
 
 
 def refusal(entry: str) -> str:
-    """The message of the error for something that is gone; "" where nothing is raised."""
+    """The message of the error or warning for something that is gone; "" where nothing is said."""
     sort, _, name = entry.partition(" ")
     try:
+        warnings.simplefilter("error", FutureWarning)
         if sort == "option":
             gluonjit.Options().updated("hybridize()", {name: None})
         elif sort == "value":
@@ -50,7 +52,7 @@ def refusal(entry: str) -> str:
         elif sort in ("key", "method"):
             owner = gluonjit.Report() if sort == "key" else getattr(gluonjit, name.split(".")[0])
             getattr(owner, name.split(".")[-1])
-    except (errors.OptionError, AttributeError, TypeError) as error:
+    except (errors.OptionError, AttributeError, TypeError, FutureWarning) as error:
         return str(error)
     return ""
 

@@ -187,7 +187,7 @@ LIKE_IT: list[tuple[dict[str, Any], str]] = [
     ({"schedular": "greedy"}, "type hybridize(dynamic_batch=True, scheduler='greedy')"),
     ({"flush_at": 8}, "type hybridize(dynamic_batch=True, flush_at=8)"),
     ({"dynamic_batch": True, "schedular": "greedy"}, "did you mean scheduler='greedy'?"),
-    ({"dynamic_batch": True, "speed": 3}, "unknown option 'speed'; the options are check_finite, "),
+    ({"dynamic_batch": True, "speed": 3}, "unknown option 'speed'; the options are check, check_finite, "),
 ]  # fmt: skip
 
 

@@ -95,7 +95,6 @@ INDEXING: dict[str, Callable[..., Any]] = {
     "negative rows": lambda net, words, tags, h, lp: h[-1 - tags % len(h)] * 2,
     "rows by a list": lambda net, words, tags, h, lp: h[[0, -1, 0]] * 2,
     "rows by a mask": lambda net, words, tags, h, lp: h[tags > 1].sum(0),
-    "no rows": lambda net, words, tags, h, lp: h[tags[:0]].sum(0) + h[0],
     "rows of a table": lambda net, words, tags, h, lp: h[tags.unsqueeze(0).expand(2, -1) % len(h)] * 2,
     "index_select": lambda net, words, tags, h, lp: h.index_select(0, tags % len(h)),
     "an entry": lambda net, words, tags, h, lp: lp[0, tags[0]],
@@ -149,6 +148,16 @@ def put(h: Any, numbers: Any) -> Any:
 @pytest.mark.parametrize("sharing", [True, False])
 def test_indexing_by_known_numbers_runs_nothing(name: str, sharing: bool) -> None:
     assert_one_flush(Body(INDEXING[name]), sentences(), sharing=sharing)
+
+
+def assert_as_eagerly(net: Any, samples: list[Any]) -> None:
+    own = gluonjit.hybridize(copy.deepcopy(net), dynamic_batch=True, **FIXED)
+    for _ in range(2):
+        assert_minibatch_as_eagerly(net, own, samples, lambda net, sample: net(*sample))
+
+
+def test_no_rows_are_as_eagerly() -> None:
+    assert_as_eagerly(Body(lambda net, words, tags, h, lp: h[tags[:0]].sum(0) + h[0]), sentences())
 
 
 NUMPY: dict[str, Callable[..., Any]] = {
@@ -371,7 +380,7 @@ def test_means_of_any_number_of_rows_run_at_once() -> None:
 
 def test_graphs_without_edges() -> None:
     samples = [*graphs(3), (torch.tensor([1, 2]), torch.zeros((2, 0), dtype=torch.int64)), *graphs(2)]
-    assert_one_flush(Graphs(INTO["index_add"]), samples)
+    assert_as_eagerly(Graphs(INTO["index_add"]), samples)
 
 
 def test_a_crf_that_indexes_by_its_tags() -> None:

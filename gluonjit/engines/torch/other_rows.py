@@ -15,18 +15,20 @@ from gluonjit.engines.torch.layers import is_layer
 from gluonjit.engines.torch.without_gradients import signatures_of
 from gluonjit.graph import Kind, Spec, Work
 from gluonjit.graph.kinds import outputs_of
+from gluonjit.hybrid.capture.guards.facts import OF_LIBRARY, Fact
 from gluonjit.program.sizes import NotDerivable, at_lengths, line_through
 from gluonjit.program.trace import MalformedTrace, Trace
 
 
 class TracedCall(NamedTuple):
-    """A call that was traced, and has read nothing of Python's state: its number of rows, and its kind's key.
+    """A call that was traced: its number of rows, its kind's key, and what it has read, of libraries alone.
 
     The kind itself may be exchanged when calls with other numbers are met.
     """
 
     rows: int
     key: Any
+    facts: tuple[Fact, ...]
 
 
 def without_rows(wanted: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -48,11 +50,14 @@ def _rows_of(call: Call) -> int:
 def note_traced(call: Call, wanted: tuple[Any, ...], key: Any, kind: Kind) -> None:
     """Remembers where the kind of an operator or a layer is that may be one for any number of rows."""
     rows = _rows_of(call) if call.cell.operator or is_layer(call.owner) else 0
-    if not rows or not kind.pure or kind.apart or kind.lone or kind.split or call.noted.facts or call.noted.asked:
+    if not rows or not kind.pure or kind.apart or kind.lone or kind.split or call.noted.asked:
         return
+    if any(fact.way != OF_LIBRARY for fact in call.noted.facts):
+        return  # other calls may find other values there
     known = call.cell.by_rows.setdefault(without_rows(wanted), [])
+    known[:] = [each for each in known if all([fact.holds() for fact in each.facts])]
     if len(known) < 2 and all(each.rows != rows for each in known):
-        known.append(TracedCall(rows, key))
+        known.append(TracedCall(rows, key, call.noted.facts))
 
 
 def of_other_rows(call: Call, wanted: tuple[Any, ...]) -> Kind | None:
@@ -60,14 +65,16 @@ def of_other_rows(call: Call, wanted: tuple[Any, ...]) -> Kind | None:
     rows = _rows_of(call) if call.cell.by_rows else 0
     for signature in signatures_of(call.cell, wanted) if rows else ():
         known = call.cell.by_rows.get(without_rows(signature), ())
-        kind = _between(call, rows, *known) if len(known) == 2 else None
+        read = [fact for each in known for fact in each.facts]
+        kind = _between(call, rows, *known) if len(known) == 2 and all([fact.holds() for fact in read]) else None
         if kind is not None:
+            call.noted.facts = tuple({(id(fact.container), fact.key): fact for fact in read}.values())
             return kind
     return None
 
 
 def _between(call: Call, rows: int, one_call: TracedCall, other_call: TracedCall) -> Kind | None:
-    (first, one), (second, two) = one_call, other_call
+    (first, one, _), (second, two, _) = one_call, other_call
     kind, other = (call.cell.kinds.get(key) for key in (one, two))
     if kind is None or other is None or kind.family is not other.family or kind.children != other.children:
         return None

@@ -30,7 +30,10 @@ def computed(item: Any, lending: bool = False) -> Any:
     def of(part: Any) -> Any:
         if part.__class__ is not LazyTensor:
             return part
-        return engine_of("torch").lent(part) if lending else share(part)  # type: ignore[attr-defined]
+        found = engine_of("torch").lent(part) if lending else share(part)  # type: ignore[attr-defined]
+        if part.__dict__:
+            found.__dict__ = part.__dict__  # what the program attaches to one is attached to the other
+        return found
 
     return map_structure(item, of)
 

@@ -62,6 +62,29 @@ def a_list_is_attached_and_appended_to(t: Any) -> None:
 
 
 @habit("torch", forms=FORMS)
+def the_next_module_reads_what_is_attached(t: Any) -> None:
+    class Reader(torch.nn.Module):
+        def forward(self, h: Any) -> Any:
+            return h * h.scale + h.mask
+
+    class Part(t.Part):
+        def body(self, F: Any, x: Any) -> Any:
+            h = F.tanh(self.layer(x))
+            h.scale, h.mask = 3.0, h > 0
+            return h
+
+    class Net(t.Net):
+        def body(self, F: Any, x: Any) -> Any:
+            return self.reader(self.inner(x))
+
+    net = t.net(Part, Net, hybridize=False)
+    net.reader = Reader()
+    t.hybridize(net)
+    t.minibatch(net, label="first")
+    t.minibatch(net, label="second")
+
+
+@habit("torch", forms=FORMS)
 def an_input_gets_an_attribute(t: Any) -> None:
     def body(self: Any, F: Any, x: Any) -> Any:
         x.seen = x.dim()
@@ -100,6 +123,7 @@ def what_casts_nothing_gives_the_tensor_itself(t: Any) -> None:
         h = self.layer(x)
         return h if h.float() is h and h.to(h.dtype) is h and h.view(h.shape) is not h else h * 0
 
+    t.minibatch(t.net(), label="a net that asks nothing")  # as what asks who an array is runs eagerly
     attached(t, body, lambda h, x: None)
 
 

@@ -187,7 +187,7 @@ class Follower(Reader):
     def writable(self, item: Any, name: str | None) -> Any:
         """Returns the object, if it may be written to."""
         if name is not None and self.known.own(item) and class_attribute(type(item), name) is ABSENT:
-            self.asks(f"{self.name_of(item)}.{name}, which it sets")
+            self.refuse(f"{line()} sets {name!r} of an array: return it as a result of its own")
         if self.is_made(item) or (self.known.array(item) and (name is None or self.known.own(item))):
             return item
         if name is not None and (id(item), name) not in self.read and self.known.settable(item, name):

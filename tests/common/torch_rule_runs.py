@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch_rule_cases import Arg, Case
+from torch_rule_cases import CASES, Arg, Case
 from torch_support import assert_near
 
 from gluonjit.engines.torch.arrays import name_of_device, name_of_dtype
@@ -18,6 +18,9 @@ from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall,
 
 seed = torch.default_generator.manual_seed
 """What `torch.manual_seed` does on the host; for devices that are not there yet it keeps a traceback, a millisecond."""
+
+NAMES = {op: [each.name for each in operator_named(op)._schema.arguments] for op in {test.op for test in CASES}}
+"""The arguments of operators; read here, as a module that reads a schema while it runs is no node."""
 
 
 def arguments(test: Case) -> list[Arg]:
@@ -38,8 +41,10 @@ def with_tensors(test: Case, tensors: Sequence[Any], listed: type) -> dict[str, 
             return listed([placed(item) for item in value])
         return next(left) if isinstance(value, Arg) else value
 
-    names = [argument.name for argument in operator_named(test.op)._schema.arguments]
-    return {**dict(zip(names, map(placed, test.args))), **{name: placed(value) for name, value in test.kwargs.items()}}
+    return {
+        **dict(zip(NAMES[test.op], map(placed, test.args))),
+        **{name: placed(value) for name, value in test.kwargs.items()},
+    }
 
 
 def run_one(test: Case, tensors: Sequence[Any]) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -142,6 +143,15 @@ def state(net: Any) -> dict[str, Any]:
     return {name: item.detach().clone() if isinstance(item, torch.Tensor) else item for name, item in found.items()}
 
 
+@pytest.fixture
+def double() -> Iterator[None]:
+    """Computes in float64: terms of the gradients of keys cancel out, which leaves noise of float32."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_values_gradients_and_attributes_are_those_of_eager_execution(kind: Any, training: bool) -> None:
@@ -161,7 +171,7 @@ def test_values_gradients_and_attributes_are_those_of_eager_execution(kind: Any,
         (expected, slopes, left), (actual, steep, there) = found
         assert_close(actual, expected, "results")
         for name, gradient in slopes.items():
-            assert_close(steep[name], gradient, name, 1e-4)
+            assert_close(steep[name], gradient, name)
         assert left.keys() == there.keys()
         for name, item in left.items():
             if isinstance(item, torch.Tensor):

@@ -65,11 +65,11 @@ def chosen(engine: str) -> Framework:
 
 
 def test_programs_agree(engine: str) -> None:
-    """Batched and eager runs of 40 cases; enough of them are compared, and enough of their nodes batched."""
-    findings = fuzz(Setting(SEED, range(40), quiet=True, engine=engine, without=UNMENDED))
+    """Batched and eager runs of 42 cases; enough of them are compared, and enough of their nodes batched."""
+    findings = fuzz(Setting(SEED, range(42), quiet=True, engine=engine, without=UNMENDED))
     assert [(failure.case, failure.message) for failure in findings.failures] == []
     # Most of these in PyTorch go backward twice through what was before the batch, which frees it (docs/torch.md).
-    assert findings.cases == 40 and findings.discarded < {"mxnet": 0.05, "torch": 0.1}[engine] * 40
+    assert findings.cases == 42 and findings.discarded < {"mxnet": 0.05, "torch": 0.1}[engine] * 42
     assert len(findings.counts.operators) >= 90
     # Writes, and cells with side effects or with state that changes, take what they call apart. On MXNet a write to a
     # captured array runs what waits, which is a third of what runs alone (0.72 without habits, 0.65 with them).
@@ -101,11 +101,11 @@ def test_a_case_follows_from_its_numbers(chosen: Framework) -> None:
 
 
 def test_programs_of_a_seed_stay_the_same() -> None:
-    """What earlier runs have found can be run again by its numbers."""
+    """What earlier runs have found can be run again by its numbers, until what is drawn from changes."""
     chosen = framework("mxnet")
     judge = Judge(chosen)
     text = "".join(judge.render(draw(chosen.choices, SEED, number)).text for number in range(20))
-    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "a5de93ad9449024a"
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "daf3f0fb992857b7"
 
 
 def test_an_engine_is_fuzzed_without_the_other_framework(engine: str) -> None:

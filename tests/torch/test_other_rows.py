@@ -89,3 +89,19 @@ def test_other_numbers_of_rows_are_not_traced(name: str, way: str, monkeypatch: 
 def test_what_is_not_row_by_row_is_as_eagerly(name: str, way: str) -> None:
     gluonjit.clear_caches()
     assert_as_eagerly(ACROSS_ROWS[name], way)
+
+
+@pytest.mark.parametrize("when", range(4))
+def test_a_patch_of_a_library_is_noticed_by_calls_that_were_not_traced(
+    when: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gluonjit.clear_caches()
+    torch.manual_seed(0)
+    net, plain = Net(ROW_BY_ROW["a layer"]), F.linear
+    own = gluonjit.hybridize(copy.deepcopy(net), dynamic_batch=True, scheduler="depth", **WAYS["layers"])
+    for number, rows in enumerate([[2, 3], [4, 7], [7, 11, 4], [4, 5, 8]]):
+        if number == when:
+            monkeypatch.setattr(F, "linear", lambda x, weight, bias=None: plain(x, weight, bias) * 2)
+        assert_minibatch_as_eagerly(net, own, [torch.randn(n, SIZE) for n in rows])
+    monkeypatch.undo()
+    assert_minibatch_as_eagerly(net, own, [torch.randn(n, SIZE) for n in (4, 5, 8, 12)])

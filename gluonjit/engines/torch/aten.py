@@ -10,7 +10,7 @@ import torch
 
 from gluonjit.engines.torch.hooked import above, run_backward
 from gluonjit.engines.torch.rules.table import RANDOM, rule_of
-from gluonjit.hybrid.capture.structure import items_of
+from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.program.trace import NeedsValue
 
 _NORMS = {"native_batch_norm.default", "cudnn_batch_norm.default", "miopen_batch_norm.default"}
@@ -135,6 +135,10 @@ NOT_LEARNED = {
 _LACKING: dict[tuple[Any, ...], bool] = {}
 
 
+def _copied(item: Any) -> Any:
+    return item.clone() if isinstance(item, torch.Tensor) else item
+
+
 def lacks_derivative(func: Any, named: dict[str, Any], name: str) -> bool:
     """True if PyTorch refuses to go backward to an argument of an operator; tensors are any of its shapes."""
     key = func, name, *named
@@ -143,8 +147,10 @@ def lacks_derivative(func: Any, named: dict[str, Any], name: str) -> bool:
         leaf = torch.ones_like(named[name], requires_grad=True)
         try:
             with above(), torch.inference_mode(False), torch.enable_grad():
-                given = leaf.view_as(leaf).clone() if func._schema.is_mutable else leaf
-                result = func(**{**named, name: given})
+                mutable = func._schema.is_mutable
+                given = leaf.view_as(leaf).clone() if mutable else leaf
+                others = map_structure(named, _copied) if mutable else named  # traces know numbers by these tensors
+                result = func(**{**others, name: given})
                 listed = [item for item in items_of(result, torch.Tensor) if item.requires_grad][:1]
                 run_backward(tuple(listed), tuple(map(torch.ones_like, listed)), False, False, (leaf,), True, False)
             found = False

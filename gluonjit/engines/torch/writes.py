@@ -257,7 +257,7 @@ def write_now(func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, A
     _count(base)
     if target is not base:
         target._n = base._n
-    if name in _RESHAPING:
+    if name in _RESHAPING or tuple(memory.shape) != target._v.spec.shape:  # as `out=` of another size has it
         target._v = _apart(target._v, memory)
         if target is not base:  # by its memory alone
             target._b = target._k = target._n = None

@@ -58,12 +58,11 @@ def own_of(lazy: LazyTensor) -> Any:
     return lazy._c if lazy._c is not None and lazy._v.base is lazy._c else None
 
 
-def _in_memory(lazy: LazyTensor, question: str) -> Any:
-    """The computed tensor, of which the program asks what depends on how it came about."""
+def _note_asked(lazy: LazyTensor, question: str) -> None:
+    """Notes that the program asks a tensor what depends on how it came about."""
     frame = sys._getframe(2)
     if own_of(lazy) is None and owner_of(frame.f_code, frame.f_globals) == USER:
         note_question(f"{question} of a tensor")
-    return concrete(lazy)
 
 
 class _NoSigns:
@@ -260,19 +259,23 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
     @property
     def _version(self) -> Any:
         """Counts the writes to an input; of another tensor, those to where it is."""
-        return _in_memory(self, "_version")._version
+        _note_asked(self, "_version")
+        return concrete(self)._version
 
     def stride(self, *dim: int) -> Any:
         """Stands in for torch.Tensor.stride."""
-        return _in_memory(self, "stride()").stride(*dim)
+        _note_asked(self, "stride()")
+        return LazyTensor.__torch_function__(torch.Tensor.stride, (LazyTensor,), (self, *dim))
 
     def storage_offset(self) -> Any:
         """Stands in for torch.Tensor.storage_offset."""
-        return _in_memory(self, "storage_offset()").storage_offset()
+        _note_asked(self, "storage_offset()")
+        return LazyTensor.__torch_function__(torch.Tensor.storage_offset, (LazyTensor,), (self,))
 
     def is_contiguous(self, **kwargs: Any) -> bool:
         """Stands in for torch.Tensor.is_contiguous."""
-        return bool(_in_memory(self, "is_contiguous()").is_contiguous(**kwargs))
+        _note_asked(self, "is_contiguous()")
+        return bool(LazyTensor.__torch_function__(torch.Tensor.is_contiguous, (LazyTensor,), (self,), kwargs))
 
     def get_device(self) -> int:
         """Stands in for torch.Tensor.get_device."""

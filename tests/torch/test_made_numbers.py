@@ -82,7 +82,8 @@ def _compare(body: Body, lengths: tuple[int, ...]) -> Any:
     for results in (found, wanted):
         sum(result.square().sum() for result in results).backward()
     for one, other in zip(lazy.parameters(), net.parameters()):
-        assert_near(one.grad, other.grad)
+        scale = float(other.grad.abs().max())  # thousands, beside which small ones are rounded
+        assert_near(one.grad, other.grad, rtol=1.3e-6, atol=max(1e-5, 1e-7 * scale))
     return batch.report
 
 

@@ -1,1 +1,1 @@
-"""What each mechanism of the library gives: the programs of the collection without it."""
+"""Measures the library without each of its mechanisms, on the programs of the collection."""

@@ -50,16 +50,16 @@ class LentArguments:
     __slots__ = ("_lent", "_own", "args")
 
     def __init__(self, args: Sequence[Any], lazy: Callable[[Any], Any], bare: Container[type] = ()) -> None:
-        own: dict[int, Any] = {}
+        stood_for: dict[int, Any] = {}
 
         def lend(item: Any) -> Any:
             found = lazy(item)
             if found is not item:
-                own[id(found)] = item
+                stood_for[id(found)] = item
             return found
 
         self.args = [arg if arg.__class__ in bare else mapped(arg, lend) for arg in args]
-        self._own = own
+        self._own = stood_for
         self._lent: list[_Lent] = []
         for own, copy in zip(args, self.args):
             if copy is not own and isinstance(own, (list, tuple, dict)):

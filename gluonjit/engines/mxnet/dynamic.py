@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from typing import Any, Optional
+from weakref import WeakKeyDictionary, WeakSet, ref
 
 from mxnet import gluon
 
 from gluonjit.engines.mxnet.blocks import blocks_of
 from gluonjit.engines.mxnet.cell import Cell, any_lazy
 from gluonjit.engines.mxnet.following import is_hybrid
+from gluonjit.graph.graph import Graph
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.choose.kept import BlockDescription, recall
 from gluonjit.hybrid.choose.pacing import paces_for
@@ -17,8 +18,8 @@ from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
 
-_Flush = tuple[int, int]
-"""A batch and the number of its flush."""
+_Flush = Optional["ref[Graph]"]
+"""What a batch has captured since its last flush."""
 
 _automatic: WeakKeyDictionary[gluon.Block, Cell] = WeakKeyDictionary()
 _parts: WeakSet[gluon.Block] = WeakSet()  # blocks inside automatic cells
@@ -66,7 +67,7 @@ def automatic_cell(block: gluon.HybridBlock, args: tuple[Any, ...]) -> Cell | No
     if not (batch is not None and batch.explicit) and not any_lazy(args):
         return None
     cell = _automatic.get(block)
-    here = (id(batch), 0 if batch is None else batch.report.flushes)
+    here = None if batch is None else ref(batch.graph)
     if cell is None:
         cell = _automatic[block] = Cell(block.name or type(block).__name__, LOCAL.state.options)
         cell.is_node = _is_kept(type(block), here)

@@ -8,6 +8,7 @@ of them is present once, and left out otherwise; its operands then count as read
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 from gluonjit.analysis.sums import SumKind
@@ -79,15 +80,10 @@ class _Making:
         self.common: _Places = {}
         self.copies: dict[int, list[_Places]] = {}
         self.sums: dict[tuple[Spec, int], Kind] = {}
-        families: dict[int, Kind] = {}
-        for number, of in enumerate(trace.kinds):
-            kind = of.made(families.get(of.family))
-            families.setdefault(of.family, kind)
-            self.graph.records[number] = Record(kind, of.mode, 0.0)
+        for number, (kind, mode, _) in enumerate(trace.kinds):
+            self.graph.records[number] = Record(kind, mode, 0.0)
             if kind.sum_of > 1 and len(kind.operands) == 1:
                 self.sums[kind.outputs[0].spec, kind.sum_of] = kind
-        self.events: list[list[int]] = trace.events.tolist()
-        self.bases: list[int] = trace.bases.tolist()
 
     def found(self) -> Restored:
         """All that was made."""
@@ -95,7 +91,7 @@ class _Making:
 
     def all(self) -> None:
         """Adds everything as it was captured."""
-        for number, (kind, sample, _) in enumerate(self.events):
+        for number, (kind, sample, *_) in enumerate(self.trace.events):
             if kind < 0:
                 self._add_input(number, self.common)
             else:
@@ -105,54 +101,48 @@ class _Making:
 
     def of(self, samples: list[int]) -> None:
         """Adds what belongs to no sample, that of these samples, and what joins them."""
-        self.owners, self.calls, self.readers, self.inputs = _owners(self.trace, self.events, self.bases)
+        self.owners, self.calls, self.readers, self.inputs = _owners(self.trace)
         for number in self.calls.get(_COMMON, ()):
             self._copy(number, self.common, NO_SAMPLE)
         for position, sample in enumerate(samples):
             own: _Places = {}
             for number in self.calls[sample]:
-                self._copy(number, own, position if self.events[number][1] >= 0 else NO_SAMPLE)
+                self._copy(number, own, position if self.trace.events[number][1] >= 0 else NO_SAMPLE)
             self.copies.setdefault(sample, []).append(own)
         for number in self.calls.get(_JOINT, ()):
             self._join(number)
 
-    def _sum_kind(self, spec: Spec, count: int) -> Kind:
-        """Returns the kind that adds up `count` arrays of this spec, given as one operand of all their rows."""
-        known = self.sums.get((spec, count))
+    def _sum_kind(self, spec: Spec, terms: int) -> Kind:
+        """Returns the kind that adds up this many arrays of this spec, given as one operand of all their rows."""
+        known = self.sums.get((spec, terms))
         if known is None:
-            operand = intern_spec((count * spec.rows, *spec.row_shape), spec.dtype, spec.device, "rows")
-            work = Work(2, float(count * spec.rows), operand.bytes + spec.bytes)
+            operand = intern_spec((terms * spec.rows, *spec.row_shape), spec.dtype, spec.device, "rows")
+            work = Work(2, float(terms * spec.rows), operand.bytes + spec.bytes)
             outputs = (Output(spec, 0),)
-            known = Kind(f"add_n of {count}", (operand,), outputs, spec.rows, BatchedProgram(), sum_of=count, work=work)
-            self.sums[spec, count] = known
+            known = Kind(f"add_n of {terms}", (operand,), outputs, spec.rows, BatchedProgram(), sum_of=terms, work=work)
+            self.sums[spec, terms] = known
         return known
 
     def _add_input(self, number: int, places: _Places) -> None:
-        kind, table, _ = self.events[number]
-        spec, graph = self.trace.specs[~kind], self.graph
+        kind, table, *_ = self.trace.events[number]
+        spec, graph = self.trace.inputs[~kind], self.graph
         if table < 0:
             graph.leaves[len(graph.leaves)] = Leaf(graph.rows, spec, None, False)
         else:
             entries = graph.entries((table, spec), spec)
             entries[len(entries)] = graph.rows
-        self._place(number, places, graph.rows)
+        self._place(number, places, count(graph.rows))
         graph.rows += spec.rows
         self.makers += [None] * spec.rows
 
-    def _place(self, number: int, places: _Places, base: int) -> None:
+    def _place(self, number: int, places: _Places, rows: Iterable[int]) -> None:
         """Notes where the rows of an event lie."""
-        begin, end = self.bases[number : number + 2]
-        places.update(zip(range(begin, end), range(base, base + end - begin)))
-
-    def _read(self, number: int) -> list[int]:
-        begin, end = self.trace.firsts[number : number + 2]
-        rows: list[int] = self.trace.operands[begin:end].tolist()
-        return rows
+        places.update(zip(range(*self.trace.bases[number : number + 2]), rows))
 
     def _copy(self, number: int, own: _Places, sample: int) -> None:
-        kind, _, live = self.events[number]
-        rows = [self._at(row, own) for row in self._read(number)]
-        self._place(number, own, self._add(self.graph.records[kind], rows, sample, live))
+        kind, _, live, read = self.trace.events[number]
+        rows = [self._at(row, own) for row in read]
+        self._place(number, own, count(self._add(self.graph.records[kind], rows, sample, live)))
 
     def _at(self, row: int, own: _Places) -> int:
         """Finds a row; an input that is new lies with who alone reads it."""
@@ -190,8 +180,8 @@ class _Making:
 
     def _join(self, number: int) -> None:
         """Adds a node that depends on several samples: a sum over those present, or if possible the node itself."""
-        kind, _, live = self.events[number]
-        record, read = self.graph.records[kind], self._read(number)
+        kind, _, live, read = self.trace.events[number]
+        record = self.graph.records[kind]
         for row in read:
             if row in self.inputs:
                 self._at(row, self.common)
@@ -200,11 +190,10 @@ class _Making:
         if record.kind.sum_of and None not in versions:
             terms = [term for found in versions for term in found or ()]
             if terms:
-                rows = self._sum(record, terms, live)
-                self.common.update(zip(range(self.bases[number], self.bases[number + 1]), rows))
+                self._place(number, self.common, self._sum(record, terms, live))
         elif all(found is not None and len(found) == 1 for found in versions):
             rows = [row for found in versions for term in found or () for row in term]
-            self._place(number, self.common, self._add(record, rows, NO_SAMPLE, live))
+            self._place(number, self.common, count(self._add(record, rows, NO_SAMPLE, live)))
         else:
             for row in read:
                 self._keep([row for term in self._versions([row]) or () for row in term])
@@ -240,7 +229,7 @@ class _Making:
                 self.held += maker[0].values(maker[1])
 
 
-def _owners(trace: BatchTrace, events: list[list[int]], bases: list[int]) -> tuple[Any, ...]:
+def _owners(trace: BatchTrace) -> tuple[Any, ...]:
     """Finds the owner of each row, the calls of each owner, by input who reads it, and by row which input it is.
 
     Calls outside of samples, such as losses, belong to the one sample that they depend on. Raises TraceError if a
@@ -250,20 +239,19 @@ def _owners(trace: BatchTrace, events: list[list[int]], bases: list[int]) -> tup
     calls: dict[int, list[int]] = {}
     readers: dict[int, set[int]] = {}
     inputs: dict[int, int] = {}
-    for number, (kind, owner, _) in enumerate(events):
-        made = range(bases[number], bases[number + 1])
+    for number, (kind, owner, _, read) in enumerate(trace.events):
+        made = range(*trace.bases[number : number + 2])
         if kind < 0:
             inputs.update(dict.fromkeys(made, number))
             rows += [_COMMON] * len(made)
             continue
-        read = trace.operands[trace.firsts[number] : trace.firsts[number + 1]].tolist()
         used = {rows[row] for row in read} - {_COMMON}
         if owner == NO_SAMPLE:
             owner = _JOINT if len(used) > 1 else used.pop() if used else _COMMON
         elif used - {owner}:
             other = "several samples" if min(used) == _JOINT else f"sample {min(used - {owner})}"
             raise TraceError(
-                f"a subset of a trace's samples: in sample {owner} {trace.kinds[kind].fields['name']} uses a result "
+                f"a subset of a trace's samples: in sample {owner} {trace.kinds[kind].kind.name} uses a result "
                 f"of {other}, so no sample can be taken alone. Next: simulate the whole trace, without a batch size."
             )
         calls.setdefault(owner, []).append(number)

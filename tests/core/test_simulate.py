@@ -43,15 +43,15 @@ def chains(*lengths: int) -> tuple[Graph, list[Value]]:
 def path(tmp_path: Path) -> Path:
     graph, kept = chains(2, 4, 3)
     assert len(kept) == 3
-    save_graph(graph, tmp_path / "trace.npz", "cell", sharing=False)
-    return tmp_path / "trace.npz"
+    save_graph(graph, tmp_path / "trace.json.gz", "cell", sharing=False)
+    return tmp_path / "trace.json.gz"
 
 
 def rows(path: Path, *arguments: str) -> list[dict[str, object]]:
     output = path.with_name("rows.json")
     assert main(["simulate", str(path), "--json", str(output), *arguments]) == 0
     result = json.loads(output.read_text())
-    assert result["trace"] == "trace.npz"
+    assert result["trace"] == "trace.json.gz"
     found: list[dict[str, object]] = result["rows"]
     return found
 
@@ -158,8 +158,8 @@ def test_random_graphs_are_planned_as_they_were(seed: int, tmp_path: Path) -> No
         graph, values = captured(random_nodes(rng))
         kept = rng.sample(values, rng.randint(1, len(values)))
         del values
-        save_graph(graph, tmp_path / "trace.npz", "cell", sharing=False)
-        trace = read_trace(tmp_path / "trace.npz")
+        save_graph(graph, tmp_path / "trace.json.gz", "cell", sharing=False)
+        trace = read_trace(tmp_path / "trace.json.gz")
         for scheduler in SCHEDULERS:
             found = restored(trace)
             old, new = make_plan(graph, found.sum_kind, scheduler), make_plan(found.graph, found.sum_kind, scheduler)

@@ -53,10 +53,10 @@ def run(tmp_path: Path) -> Run:
         options = {"granularity": "cell", "scheduler": "depth", "sharing": True, **options}
         with autograd.record(), gluonjit.batching(**options) as open_batch:
             total = add([row.loss(net, samples[number]) for number in chosen])
-            open_batch.save_trace(tmp_path / "trace.npz")
+            open_batch.save_trace(tmp_path / "trace.json.gz")
         assert np.isfinite(total.asscalar())
         assert open_batch.report.flushes == 1, "to save a trace runs nothing"
-        return open_batch.report, read_trace(tmp_path / "trace.npz")
+        return open_batch.report, read_trace(tmp_path / "trace.json.gz")
 
     return batch
 
@@ -127,9 +127,9 @@ def test_what_nobody_can_read_is_not_live(tmp_path: Path) -> None:
         kept, lost = net(x), net(x * 2)
         del lost
         gc.collect()
-        batch.save_trace(tmp_path / "trace.npz")
-        trace = read_trace(tmp_path / "trace.npz")
-        assert trace.events[trace.events[:, 0] >= 0, 2].sum() == 1
+        batch.save_trace(tmp_path / "trace.json.gz")
+        trace = read_trace(tmp_path / "trace.json.gz")
+        assert sum(live for kind, _, live, _ in trace.events if kind >= 0) == 1
         again = net(x)  # the calls that were there are found as before
     assert_close(again.asnumpy(), kept.asnumpy(), "a repeated call")
     assert batch.report.nodes == 6 and batch.report.dropped == 6
@@ -142,10 +142,10 @@ def test_a_trace_says_which_sample_a_node_is_of(tmp_path: Path) -> None:
     with gluonjit.batching(sharing=False) as batch:
         results = [net(nd.ones((length, 4))) for length in (1, 2)]
         total = results[0] + results[1]
-        batch.save_trace(tmp_path / "trace.npz")
+        batch.save_trace(tmp_path / "trace.json.gz")
     assert total.shape == (1, 4)
-    trace = read_trace(tmp_path / "trace.npz")
-    found = [trace.events[trace.events[:, 0] == kind, 1].tolist() for kind in range(len(trace.kinds))]
+    trace = read_trace(tmp_path / "trace.json.gz")
+    found = [[event[1] for event in trace.events if event[0] == kind] for kind in range(len(trace.kinds))]
     assert sorted(found) == [[0, 1, 1], [0, 1, 1, -1]], "the additions inside of samples, and the last"
 
 
@@ -154,9 +154,9 @@ def test_a_batch_size_needs_samples_that_stand_alone(tmp_path: Path) -> None:
     with gluonjit.batching(sharing=False) as batch:
         first = net(nd.ones((2, 4)))
         second = net(first)
-        batch.save_trace(tmp_path / "trace.npz")
+        batch.save_trace(tmp_path / "trace.json.gz")
     assert second.shape == (1, 4)
-    trace = read_trace(tmp_path / "trace.npz")
+    trace = read_trace(tmp_path / "trace.json.gz")
     with pytest.raises(TraceError, match=r"in sample 1 .* uses a result of sample 0"):
         restored(trace, [0])
 
@@ -166,9 +166,9 @@ def test_what_joins_samples_without_being_a_sum_is_left_out_of_other_sizes(tmp_p
     net = dense()
     with gluonjit.batching(sharing=False) as batch:
         outputs = nd.concat(*[net(nd.ones((2, 4))) for _ in range(3)], dim=1)
-        batch.save_trace(tmp_path / "trace.npz")
+        batch.save_trace(tmp_path / "trace.json.gz")
     assert outputs.shape == (1, 12)
-    trace = read_trace(tmp_path / "trace.npz")
+    trace = read_trace(tmp_path / "trace.json.gz")
     assert simulated_flush(trace, "depth", MODEL).nodes == 13
     assert simulated_flush(trace, "depth", MODEL, [0, 1]).nodes == 8
 
@@ -189,13 +189,13 @@ def test_there_has_to_be_something_to_save(tmp_path: Path) -> None:
     net = dense()
     with gluonjit.batching() as batch:
         with pytest.raises(TraceError, match="nothing is pending in this batch"):
-            batch.save_trace(tmp_path / "trace.npz")
+            batch.save_trace(tmp_path / "trace.json.gz")
         net(nd.ones((1, 4))).asnumpy()
         with pytest.raises(TraceError, match="before reading any of their values"):
-            batch.save_trace(tmp_path / "trace.npz")
+            batch.save_trace(tmp_path / "trace.json.gz")
         kept = net(nd.ones((1, 4)))
         with pytest.raises(TraceError, match=r"the folder .* does not exist"):
-            batch.save_trace(tmp_path / "none" / "trace.npz")
-        batch.save_trace(str(tmp_path / "trace.npz"))
+            batch.save_trace(tmp_path / "none" / "trace.json.gz")
+        batch.save_trace(str(tmp_path / "trace.json.gz"))
     assert kept.shape == (1, 4)
-    assert [path.name for path in tmp_path.iterdir()] == ["trace.npz"]
+    assert [path.name for path in tmp_path.iterdir()] == ["trace.json.gz"]

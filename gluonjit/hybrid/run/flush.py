@@ -73,7 +73,7 @@ class FlushingBatch(Batch):
     def save_trace(self, path: str | Path) -> None:
         """Writes the captured calls that have not run, for `python -m gluonjit simulate` (see docs/traces.md).
 
-        It is an .npz file, whatever its name. Nothing runs. Raises TraceError if nothing is pending.
+        It is JSON in gzip, whatever its name. Nothing runs. Raises TraceError if nothing is pending.
         """
         save_graph(self.graph, path, self.setting.granularity, self.sharing)
 

@@ -120,9 +120,6 @@ MECHANISMS = (
     Mechanism("values that backward needs, written over", _torch("overwrites", "saved", "written")),
     Mechanism("weights announced and exposed", _torch("announced", "exposed")),
     Mechanism(
-        "functions with a backward of their own", _torch("lone"), returns={_T + "changes:cell_of_function": None}
-    ),
-    Mechanism(
         "errors that a sample catches",
         _torch("caught"),
         returns={_T + "ops:caught": False, _T + "recorder:caught": False},

@@ -28,6 +28,7 @@ class Gone:
 
 
 GONE: tuple[Gone, ...] = (
+    Gone("engines/torch/lone", ("_Context FunctionCall LoneFunction lone_kind cell_of_function",)),
     Gone(
         "engines/torch/nothing",
         ("Nothing empty_of empty_from _zeros _learning _sources _origin _given _used _reached",),

@@ -12,16 +12,15 @@ from torch.autograd.graph import GradientEdge
 
 from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.cell import Cell
-from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.chunks import current_backward, telling
 from gluonjit.engines.torch.history import is_needed_again
 from gluonjit.engines.torch.lazy import LazyTensor, waits
-from gluonjit.engines.torch.lone import cell_of_function
 from gluonjit.engines.torch.operands import current, is_made, share
 from gluonjit.engines.torch.reading import computed
-from gluonjit.engines.torch.records import NotOneNode, is_watched, noting
+from gluonjit.engines.torch.records import is_watched
 from gluonjit.engines.torch.results import outside_of_transforms, refuse_used, settle
 from gluonjit.engines.torch.waiting import write_statistics
+from gluonjit.hybrid.capture.guards.owners import USER, owner_of_module
 from gluonjit.hybrid.choose.pacing import BACKWARD, close, keep_eager
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.run.batch import Batch
@@ -167,6 +166,12 @@ def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
     close()
 
 
+_ITS_OWN = (
+    "its backward pass is the program's own, so that it runs at once, for each sample; written with operators, as "
+    "y + (f(y) - y).detach() for a straight-through estimator, or called once for the minibatch, it is batched"
+)
+
+
 def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
     """torch.autograd.Function.apply: its backward is its own, which a trace would not see."""
     state = LOCAL.state
@@ -174,17 +179,11 @@ def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if state.trace.follower is not None:
             state.trace.follower.refuse(f"it calls {cls.__name__}, whose backward pass is the program's own")
         raise NeedsValue
-    run = hooked.original_function_apply.__get__(None, cls)
-    if not (kwargs or state.paused) and (state.inside or waits(args)):
-        known = cell_of_function(cls)
-        if known is not None:
-            try:
-                return capture(known[0], None, known[1], args, {}, open_batch())
-            except NotOneNode as refusal:
-                why = refusal.with_traceback(None)
-            with noting(open_batch(), cls.__name__, why):
-                return _applied(run, args, kwargs)
-    return _applied(run, args, kwargs)
+    if state.batch is not None and not state.paused and owner_of_module(cls.__module__) == USER and waits(args):
+        state.batch.report.unbatched[cls.__name__] = _ITS_OWN
+    args, kwargs = computed(args), computed(kwargs)
+    with UNCAPTURED:  # what its forward returns has to be there
+        return hooked.original_function_apply.__get__(None, cls)(*args, **kwargs)
 
 
 def variable(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -195,12 +194,6 @@ def variable(cls: Any, *args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and not kwargs and args[0].__class__ is LazyTensor:
         return args[0] if is_made(args[0]) else args[0].detach()
     return torch._C._LegacyVariableBase.__new__(cls, *computed(args), **computed(kwargs))
-
-
-def _applied(run: Any, args: Any, kwargs: Any) -> Any:
-    args, kwargs = computed(args), computed(kwargs)
-    with UNCAPTURED:  # what its forward returns has to be there
-        return run(*args, **kwargs)
 
 
 def enter_saved(self: Any) -> None:

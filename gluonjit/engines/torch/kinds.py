@@ -12,7 +12,6 @@ from gluonjit.engines.torch.arrays import name_of_device
 from gluonjit.engines.torch.cell import RAISED, Call, Cell, TraceFindings
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, constants_of, flags, training_of
 from gluonjit.engines.torch.following import followed
-from gluonjit.engines.torch.lone import FunctionCall, lone_kind
 from gluonjit.engines.torch.program import Lone, build, lay_out, program_of
 from gluonjit.engines.torch.recorder import Tracer, recording
 from gluonjit.engines.torch.returned import ReturnedTensors, UnknownResult, gives_views
@@ -98,8 +97,6 @@ def make_kind(call: Call) -> Kind | str:
     cell, owner, _, args, kwargs, values, batch, noted = call
     if call.run in MADE:
         return MADE[call.run](call)
-    if call.run.__class__ is FunctionCall:
-        return lone_kind(call)
     trace, structure, draws, _ = noted.traced
     specs = list(trace.operands)
     pieces = None
@@ -148,7 +145,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
     outside = Outside(owner)
     try:
         taped = any(value.taped for value in values)
-        follows = not cell.operator or run.__class__ is FunctionCall
+        follows = not cell.operator
         with outside, recording(builder, lambda tensor: id(tensor) in constants or not follows, taped) as recorder:
             recorders.append(recorder)
             recorder.ends_in_loops = follows and not captures_whole()
@@ -169,8 +166,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
     except Exception as error:  # the call itself, run next, raises what the user has to see
         return f"{RAISED} {type(error).__name__}: {str(error).partition(chr(10))[0]}"
     finally:
-        asks = run.__class__ is FunctionCall or any(recorder.asks_mode for recorder in recorders)
-        cell.asks_mode = cell.asks_mode or asks
+        cell.asks_mode = cell.asks_mode or any(recorder.asks_mode for recorder in recorders)
     if outside.drawn:
         return "it draws random numbers in Python"
     if outside.changed or (attributes(owner), training_of(owner), flags(owner)) != before:
@@ -328,6 +324,7 @@ def _kind_of(cell: Cell, trace: Trace, structure: Any, draws: bool) -> Kind | st
             operator=True,
             structure=shape,
             work=work_of(trace, lone.operators),
+            call=trace,
         )
         return kind
     kind = Kind(

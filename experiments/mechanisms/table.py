@@ -75,12 +75,6 @@ MECHANISMS = (
         returns={_T + "records:with_gradients": None},
     ),
     Mechanism("refusals by pattern", _torch("patterns"), returns={_T + "records:refused_before": None}),
-    Mechanism(
-        "packed sequences",
-        _torch("packed"),
-        returns={_T + "dynamic:run_layer": None},
-        empties={_BY_NUMBERS: _T + "packed:PACKING", _T + "recurrent:WHOLE": _T + "packed:PACKING"},
-    ),
     Mechanism("recurrent layers as operators", _torch("recurrent"), empties={_T + "recurrent:WHOLE": ""}),
     Mechanism(
         "BatchNorm in training",

@@ -28,6 +28,7 @@ class Gone:
 
 
 GONE: tuple[Gone, ...] = (
+    Gone("engines/torch/packed", ("pack pad pad_list _filled run_layer _numbers _begins _beside _chosen _recorded",)),
     Gone("engines/torch/lone", ("_Context FunctionCall LoneFunction lone_kind cell_of_function",)),
     Gone(
         "engines/torch/nothing",

@@ -9,7 +9,6 @@ from typing import Any, Callable
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch_support import assert_near
 
 import gluonjit
@@ -30,33 +29,10 @@ class Model(nn.Module):
     def __init__(self, name: str) -> None:
         super().__init__()
         self.inner, self.out = nn.Linear(C, C), nn.Linear(C, 3)
-        self.rnn, self.gru = nn.LSTM(C, C, batch_first=True), nn.GRU(C, C, bidirectional=True)
         self.name = name
 
     def forward(self, x: Any) -> Any:
         return IDIOMS[self.name](self, x)
-
-
-@idiom
-def packed_by_a_list(self: Any, x: Any) -> Any:
-    rows, _ = self.rnn(pack_padded_sequence(x.unsqueeze(0), [len(x)], batch_first=True))
-    padded, lengths = pad_packed_sequence(rows, batch_first=True)
-    return self.out(padded[0]).mean(0) * lengths[0]
-
-
-@idiom
-def packed_by_a_tensor(self: Any, x: Any) -> Any:
-    lengths = torch.tensor([x.size(0)])
-    packed = pack_padded_sequence(x.unsqueeze(0), lengths, batch_first=True, enforce_sorted=False)
-    rows, (h, c) = self.rnn(packed, (torch.zeros(1, 1, C), torch.ones(1, 1, C)))
-    return self.out(pad_packed_sequence(rows, batch_first=True)[0][0]).mean(0) + self.out(h[0, 0] + c[0, 0])
-
-
-@idiom
-def packed_in_part(self: Any, x: Any) -> Any:
-    rows, h = self.gru(pack_padded_sequence(x.unsqueeze(1), [len(x) - 1]))
-    padded, _ = pad_packed_sequence(rows, total_length=len(x))
-    return self.out(padded[:, 0, :C] - padded[:, 0, C:]).mean(0) + self.out(h[0, 0])
 
 
 @idiom

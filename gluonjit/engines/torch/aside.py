@@ -6,10 +6,12 @@ from functools import wraps
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import PackedSequence
 
 from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.reading import computed
+from gluonjit.engines.torch.recurrent import PACKED
 from gluonjit.engines.torch.waiting import write_statistics
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
@@ -24,24 +26,29 @@ def traced_otherwise() -> bool:
     return _tracing() is not None or _modes() > 0
 
 
-NESTED = (
+_NESTED = (
     "without gradients, PyTorch leaves what src_key_padding_mask hides out of the whole encoder, and returns zeros for "
     "it: pass enable_nested_tensor=False to nn.TransformerEncoder to have it batched"
 )
 
 
-def leaves_padding_out(module: Any, args: Any, kwargs: Any) -> bool:
-    """True if PyTorch may run an encoder on nested tensors, as it decides by the mask's values."""
+def why_aside(module: Any, args: Any, kwargs: Any) -> str:
+    """Says why a layer runs by itself, as it decides by numbers; "" for others.
+
+    PyTorch may run an encoder on nested tensors, by the mask's values.
+    """
+    if isinstance(module, torch.nn.RNNBase):
+        return PACKED if any(isinstance(arg, PackedSequence) for arg in (*args, *kwargs.values())) else ""
     if not isinstance(module, torch.nn.TransformerEncoder) or module.training or not module.use_nested_tensor:
-        return False
+        return ""
     mask = args[2] if len(args) > 2 else kwargs.get("src_key_padding_mask")
     learns = torch.is_grad_enabled() and any(weight.requires_grad for weight in module.parameters())
     enabled = torch.backends.mha.get_fastpath_enabled() or LOCAL.state.trace is not None  # which switches it off
-    return mask is not None and not learns and bool(enabled)
+    return _NESTED if mask is not None and not learns and enabled else ""
 
 
-def run_nested(module: Any, args: Any, kwargs: Any) -> Any:
-    """Runs such an encoder on computed tensors."""
+def run_aside(module: Any, args: Any, kwargs: Any) -> Any:
+    """Runs such a layer on computed tensors."""
     given, named = computed(args), {name: computed((value,))[0] for name, value in kwargs.items()}
     with UNCAPTURED:
         return hooked.original_call(module, *given, **named)

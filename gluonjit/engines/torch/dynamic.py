@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch import changes, hooked
-from gluonjit.engines.torch.aside import NESTED, leaves_padding_out, run_nested, traced_otherwise
+from gluonjit.engines.torch.aside import run_aside, traced_otherwise, why_aside
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.effects import parts_of
@@ -22,7 +22,6 @@ from gluonjit.engines.torch.layers import NORM, WHOLE, keeps_statistics
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.normalizing import normalized
 from gluonjit.engines.torch.outlining import KNOWN
-from gluonjit.engines.torch.packed import run_layer
 from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.records import ASKED, NotOneNode, refused_at_once
 from gluonjit.engines.torch.reuse import REUSING
@@ -55,7 +54,6 @@ _Noted = tuple[Any, bool, bool]
 _OWN = frozenset(torch.nn.Module().__dict__)
 _CALL = torch.nn.Module._call_impl
 _PARTS = ("_parameters", "_buffers", "_modules")
-_RECURRENT = torch.nn.RNNBase.__module__
 _CALLED = frozenset(name for base in torch.nn.Module.__mro__ for name in vars(base)) | {"forward"}
 
 
@@ -110,12 +108,9 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             if not state.inside and traced_otherwise():
                 return _aside(hooked.original_call, self, args, kwargs)
             return _captured(self, cell, args, kwargs)
-    elif state.trace is not None and leaves_padding_out(self, args, kwargs):
+    elif state.trace is not None and why_aside(self, args, kwargs):
         raise NeedsValue
     elif state.trace is not None and state.trace.follower is not None and not _hooked(self):
-        found = run_layer(self, args, kwargs)
-        if found is not None:
-            return found
         follower = state.trace.follower  # of a module inside of what is traced
         return follower.call(follower.get(self, "forward"), *args, **kwargs)
     return hooked.original_call(self, *args, **kwargs)
@@ -268,9 +263,10 @@ def _node_or_parts(
         reason = (foreign(batch, args) if batch.foreign else "") or (
             ASKED[0] if passes and batch.fine and cell.lookup is None else ""
         )
-    if leaves_padding_out(module, args, kwargs):
-        found = run_nested(module, args, kwargs)
-        expanded(batch, cell, module, NESTED)
+    aside = why_aside(module, args, kwargs)
+    if aside:
+        found = run_aside(module, args, kwargs)
+        expanded(batch, cell, module, aside)
         return found
     if not reason and cell.refused:
         reason = cell.refused.get((torch.is_grad_enabled(), module.training), "")
@@ -283,10 +279,6 @@ def _node_or_parts(
             reason = refusal.args[0]
     if reason.__class__ is Eagerly:
         return _eagerly(module, cell, args, kwargs, reason)
-    if state.inside and not hooks and module.__class__.__module__ == _RECURRENT:
-        found = run_layer(module, args, kwargs)
-        if found is not None:
-            return found
     if in_sample:
         return _parts(module, args, kwargs, batch, hooks_inside)
     if state.inside:

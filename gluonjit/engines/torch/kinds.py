@@ -14,6 +14,7 @@ from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, constants
 from gluonjit.engines.torch.following import followed
 from gluonjit.engines.torch.program import Lone, build, lay_out, program_of
 from gluonjit.engines.torch.recorder import Tracer, recording
+from gluonjit.engines.torch.recurrent import PACKED
 from gluonjit.engines.torch.returned import ReturnedTensors, UnknownResult, gives_views
 from gluonjit.engines.torch.rules.table import operator_named
 from gluonjit.engines.torch.rules.values import NotBatchable
@@ -40,6 +41,7 @@ _READS = (
 _INSTEAD = {
     "ctc_loss": "it reads lengths, and runs for each sample: return scores from the model, and pass those of all "
     "samples to one ctc_loss, padded by pad_sequence",
+    "_pack_padded_sequence": PACKED,
 }
 """Operators that read numbers, and what to type instead."""
 _ALIASES = "it returns a view of an argument: a write to the return value is a write to the argument"

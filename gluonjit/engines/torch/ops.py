@@ -23,7 +23,6 @@ from gluonjit.engines.torch.looks import VIEWED, viewed
 from gluonjit.engines.torch.making import MAKING, cast, enter, made, only_made
 from gluonjit.engines.torch.observing import OBSERVING, observe
 from gluonjit.engines.torch.operands import concrete, is_made, share
-from gluonjit.engines.torch.packed import PACKING
 from gluonjit.engines.torch.records import NotOneNode, noting
 from gluonjit.engines.torch.recurrent import WHOLE
 from gluonjit.engines.torch.references import REFERENCES, keep_shown
@@ -233,7 +232,6 @@ BY_NUMBERS: dict[Any, Any] = {
     torch.masked_select: select_where,
     torch.mean: mean,
     torch.Tensor.mean: mean,
-    **PACKING,
     **{
         getattr(place, name): put
         for name, put in INTO_ROWS.items()

@@ -13,7 +13,12 @@ import torch
 
 from gluonjit.engines.torch.hooked import autocast
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.program.trace import NeedsValue
 
+PACKED = (
+    "a packed sequence is read by its lengths, for each sample: pass the layer each sequence as it is, as "
+    "rows, state = self.lstm(x), which runs together for sequences of all samples, whatever their lengths"
+)
 _PLACES: dict[str, dict[str, Any]] = {"one_hot": vars(torch.nn.functional)}  # where programs take functions from
 _LAYERS: dict[str, Any] = vars(torch._VF)  # and where layers do
 
@@ -70,6 +75,13 @@ def _one_hot(input: Any, num_classes: int = -1) -> Any:
         return torch.ops.aten.one_hot(input, num_classes)
 
 
+def _packed(*args: Any) -> Any:
+    """Packs sequences, which reads their lengths."""
+    if LOCAL.state.trace is not None:
+        raise NeedsValue
+    return torch._pack_padded_sequence(*args)
+
+
 _ONE_HOT = torch.nn.functional.one_hot
 _ARGUMENTS = 9
 WHOLE: dict[Any, Callable[..., Any]] = {
@@ -84,6 +96,7 @@ WHOLE: dict[Any, Callable[..., Any]] = {
 RECURRENT = frozenset(WHOLE)
 """Those of layers, of which sequences of any length run together."""
 WHOLE[_ONE_HOT] = _one_hot
+WHOLE[torch._pack_padded_sequence] = _packed
 """Functions of PyTorch's, and for each one that can be recorded as one operator."""
 
 

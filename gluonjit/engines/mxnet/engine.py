@@ -8,8 +8,6 @@ from typing import Any
 import mxnet as mx
 from mxnet.ndarray import NDArray
 
-from gluonjit.analysis.costs.measured import Measured, Progress
-from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.arrays import VERSIONS
 from gluonjit.engines.mxnet.bridge import bridged
@@ -27,13 +25,9 @@ from gluonjit.engines.mxnet.session import Session
 from gluonjit.engines.mxnet.sized import clear_sized, sized_count
 from gluonjit.engines.mxnet.verifying import verify
 from gluonjit.engines.mxnet.writes import AddressRanges
-from gluonjit.graph import Kind, Spec, Value
+from gluonjit.graph import Value
 from gluonjit.hybrid.capture.cell import cache_counts
 from gluonjit.hybrid.capture.functions import CellFunction
-from gluonjit.hybrid.explain.counts import Counts
-from gluonjit.hybrid.explain.provenance import Provenance
-from gluonjit.hybrid.explain.report import Report
-from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.calibration import measure
 from gluonjit.hybrid.run.protocol import Adapter
 from gluonjit.hybrid.run.state import LOCAL, settle
@@ -43,42 +37,23 @@ class MXNetEngine(Adapter):
     """MXNet 1.9.1, of which an array that is captured is a lazy NDArray."""
 
     name, title = "mxnet", "MXNet"
+    array, block = NDArray, mx.gluon.Block
     versions = VERSIONS
     reuses = True
-
-    def current_mode(self) -> int:
-        """The mode of this thread."""
-        return current_mode()
-
-    def wait(self) -> None:
-        """Waits for what MXNet's engine has been given."""
-        mx.nd.waitall()
-
-    def sum_kind(self, spec: Spec, count: int) -> Kind:
-        """The kind that adds up `count` arrays of this spec."""
-        return sum_kind(spec, count)
-
-    def account(self) -> AddressRanges:
-        """The memory that calls of an open batch have read, as far as a write has asked for it."""
-        return AddressRanges()
-
-    def session(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> Session:
-        """Makes room for a flush."""
-        return Session(plan, report, options, samples, provenance)
+    current_mode = staticmethod(current_mode)
+    wait = staticmethod(mx.nd.waitall)
+    sum_kind = staticmethod(sum_kind)
+    account = staticmethod(AddressRanges)
+    session = staticmethod(Session)
+    with_history = staticmethod(bridged)
+    waits = staticmethod(any_lazy)
+    verify = staticmethod(verify)
 
     def force(self, value: Value) -> NDArray:
         """The numbers of a value, without history; runs its batch if that has not run."""
         settle(value)
         with as_captured(0):
             return numbers_of(value)
-
-    def with_history(self, value: Value) -> NDArray:
-        """The numbers of a flushed value, so that what is done with them eagerly can be differentiated."""
-        return bridged(value)
-
-    def waits(self, args: Sequence[Any]) -> bool:
-        """Tells whether an argument waits for its batch."""
-        return any_lazy(args)
 
     def call_cell(self, function: CellFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Captures a call of a function declared with `gluonjit.cell`."""
@@ -100,23 +75,9 @@ class MXNetEngine(Adapter):
         run.__wrapped__ = function.function  # type: ignore[attr-defined]  # what a follower goes through
         return capture_cell(cell, owner, run, (*args, " ".join(names), *kwargs.values()))
 
-    def owns(self, array: Any) -> bool:
-        """Tells whether this is an NDArray."""
-        return isinstance(array, NDArray)
-
-    def owns_block(self, net: Any) -> bool:
-        """Tells whether this is a Gluon block."""
-        return isinstance(net, mx.gluon.Block)
-
     def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:
         """Turns dynamic batching of a block on or off."""
         net.hybridize(dynamic_batch=dynamic_batch, **options)
-
-    def verify(
-        self, net: Any, samples: Sequence[Any], loss: Any, rtol: float | None, train_mode: bool, options: dict[str, Any]
-    ) -> Report:
-        """Compares eager and batched execution."""
-        return verify(net, samples, loss, rtol, train_mode, options)
 
     def add_n(self, arrays: Sequence[NDArray]) -> NDArray:
         """The sum of arrays of one shape."""
@@ -124,7 +85,7 @@ class MXNetEngine(Adapter):
             return mx.nd.add_n(*arrays)
         return mx.nd.add_n(*[array.as_nd_ndarray() for array in arrays]).as_np_ndarray()
 
-    def calibrate(self, seconds: float, progress: Progress) -> Measured:
+    def calibrate(self, seconds: float, progress: Any) -> Any:
         """Measures what work costs here."""
         from gluonjit.engines.mxnet.calibration import BENCH  # nobody else needs its programs
 

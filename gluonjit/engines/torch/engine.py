@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from gluonjit.analysis.costs.measured import Measured, Progress
 from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch import like
@@ -35,14 +34,13 @@ from gluonjit.engines.torch.unchanged import check_constants, statistics_of
 from gluonjit.engines.torch.verifying import verify
 from gluonjit.engines.torch.writes import lent, opened, put_data, renew
 from gluonjit.errors import OptionError
-from gluonjit.graph import Kind, Spec, Value
+from gluonjit.graph import Value
 from gluonjit.hybrid.capture.capturing import run_eagerly
 from gluonjit.hybrid.capture.cell import cache_counts
 from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.capture.guards.objects import Eagerly
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
-from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.calibration import measure
 from gluonjit.hybrid.run.protocol import Adapter
@@ -53,12 +51,18 @@ class TorchEngine(Adapter):
     """PyTorch, of which an array that is captured is a lazy tensor."""
 
     name, title = "torch", "PyTorch"
+    array, block = torch.Tensor, torch.nn.Module
     versions = VERSIONS
     reuses = True
-
-    def current_mode(self) -> int:
-        """2 where gradients are recorded on this thread."""
-        return current_mode()
+    current_mode = staticmethod(current_mode)
+    sum_kind = staticmethod(sum_kind)
+    running = staticmethod(plain)
+    decided = staticmethod(decided)
+    renew = staticmethod(renew)
+    put_data = staticmethod(put_data)
+    read_by = staticmethod(read_by)
+    waits = staticmethod(waits)
+    verify = staticmethod(verify)
 
     def wait(self) -> None:
         """Waits for what GPUs have been given."""
@@ -69,10 +73,6 @@ class TorchEngine(Adapter):
         """Tells whether this process may choose how calls run; not if several processes train together."""
         return not (torch.distributed.is_available() and torch.distributed.is_initialized())
 
-    def sum_kind(self, spec: Spec, count: int) -> Kind:
-        """The kind that adds up `count` tensors of this spec."""
-        return sum_kind(spec, count)
-
     def account(self) -> Account:
         """Makes the account of weights, buffers and hooks while a batch is open."""
         return Account(Statistics())
@@ -80,10 +80,6 @@ class TorchEngine(Adapter):
     def owes(self, own: Any) -> bool:
         """Tells whether what was captured runs even where the program cannot read it: it updates statistics."""
         return bool(own.statistics.buffers)
-
-    def running(self) -> plain:
-        """Returns a context in which operators run at once, unrecorded."""
-        return plain()
 
     def session(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> Session:
         """Makes room for a flush."""
@@ -103,14 +99,6 @@ class TorchEngine(Adapter):
         settle(value)
         return numbers_of(value)
 
-    def decided(self, lazy: Any) -> Any:
-        """The numbers of a pending tensor, to be read, if nothing that waits must run for them; else None."""
-        return decided(lazy)
-
-    def renew(self, lazy: Any) -> None:
-        """Finds the value of a view anew."""
-        renew(lazy)
-
     def detaching(self, lazy: Any, name: str) -> Any:
         """The step from a tensor to its `data`, or what `detach` gives, of which views of it are made."""
         base_of(lazy)  # a view that is a copy is the base
@@ -126,10 +114,6 @@ class TorchEngine(Adapter):
         share(lazy)
         return lent(lazy)
 
-    def put_data(self, lazy: Any, value: Any) -> None:
-        """Gives a computed tensor the memory of another, as `tensor.data = value` does."""
-        put_data(lazy, value)
-
     def refused(self, func: Any, args: tuple[Any, ...], error: Exception) -> Exception:
         """The error of a function of PyTorch's that does not take such tensors."""
         return unfit(func, args, {}, error)
@@ -141,19 +125,11 @@ class TorchEngine(Adapter):
         except Exception as error:
             raise self.error_of(func, args, kwargs, error)  # noqa: B904 (it has its cause)
 
-    def read_by(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Runs an operator that C++ calls on a lazy tensor on its numbers. Raises CaptureError if it has a history."""
-        return read_by(func, args, kwargs)
-
     def error_of(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Exception:
         """The error to raise for one in such a call."""
         if LOCAL.state.trace is not None or LOCAL.state.paused:
             return error
         return unfit(func, args, kwargs, error)
-
-    def waits(self, args: Sequence[Any]) -> bool:
-        """Tells whether an argument waits for its batch."""
-        return waits(args)
 
     def call_cell(self, function: CellFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Captures a call of a function declared with `gluonjit.cell`."""
@@ -175,14 +151,6 @@ class TorchEngine(Adapter):
             return run_eagerly(cell, reason, function.function, *given, **named)
         return expand(cell, function.function, args, kwargs, reason, batch)
 
-    def owns(self, array: Any) -> bool:
-        """Tells whether this is a tensor."""
-        return isinstance(array, torch.Tensor)
-
-    def owns_block(self, net: Any) -> bool:
-        """Tells whether this is a module."""
-        return isinstance(net, torch.nn.Module)
-
     def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:
         """Turns dynamic batching of a module on or off."""
         if dynamic_batch:
@@ -192,17 +160,11 @@ class TorchEngine(Adapter):
                 raise OptionError(f"hybridize(dynamic_batch=False) takes no options, but was given {sorted(options)}")
             disable(net)
 
-    def verify(
-        self, net: Any, samples: Sequence[Any], loss: Any, rtol: float | None, train_mode: bool, options: dict[str, Any]
-    ) -> Report:
-        """Compares eager and batched execution."""
-        return verify(net, samples, loss, rtol, train_mode, options)
-
     def add_n(self, arrays: Sequence[Any]) -> Any:
         """The sum of tensors of one shape."""
         return torch.stack(list(arrays)).sum(0)
 
-    def calibrate(self, seconds: float, progress: Progress) -> Measured:
+    def calibrate(self, seconds: float, progress: Any) -> Any:
         """Measures what work costs here."""
         from gluonjit.engines.torch.calibration import BENCH  # nobody else needs its programs
 

@@ -19,9 +19,12 @@ class Engine:
     versions: of the framework; measured costs belong to them.
     reuses: whether the option `reuse` is supported.
     title: the framework's name in sentences.
+    array, block: the classes of its arrays and models.
     """
 
     name: str
+    array: type = object
+    block: Any = ()  # no class: it has no models
     versions: Mapping[str, str] = {}
     reuses = False
 
@@ -41,15 +44,15 @@ class Engine:
     # What is the framework's
 
     def owns(self, array: Any) -> bool:
-        """Tells whether this is an array of the framework."""
-        raise NotImplementedError
+        """True if this is an array of the framework."""
+        return isinstance(array, self.array)
 
     def owns_block(self, net: Any) -> bool:
-        """Tells whether this is a model of the framework."""
-        return False
+        """True if this is a model of the framework."""
+        return isinstance(net, self.block)
 
-    def waits(self, args: Sequence[Any]) -> bool:
-        """Tells whether an argument is a pending array, possibly in lists and tuples."""
+    def waits(self, args: Any, /) -> bool:
+        """True if an argument is a pending array, possibly in lists and tuples."""
         raise NotImplementedError
 
     # Capture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -37,30 +37,17 @@ class VariadicCell(Protocol):
     by_number: str
 
 
-class Maker(Protocol):
+class Maker(NamedTuple):
     """The engine's part of joining."""
 
     dialect: Dialect
-    refusals: tuple[type[Exception], ...]  # what `build` raises if there is no program
+    refused: type[Exception]  # what `build` raises if there is no program
     of_rows: bool  # whether operands with a row for each child are read so
-
-    def is_array(self, item: Any) -> bool:
-        """Tells whether an argument is an operand."""
-
-    def current(self, kind: Kind) -> bool:
-        """Tells whether a call of its signature would still give a kind."""
-
-    def build(self, variadic: Variadic, roles: Roles, trace: Any) -> Any:
-        """The batched program of a variadic one; `trace` is one of those that it was made from."""
-
-    def agrees(self, built: Any, members: Sequence[tuple[Kind, Roles]]) -> bool:
-        """Tells whether the program agrees with the kinds' own programs."""
-
-    def adopt(self, built: Any, kinds: Sequence[Kind]) -> None:
-        """Gives the program the data of the kinds' programs that it replaces."""
-
-    def program(self, built: Any) -> Any:
-        """Returns the program of kinds."""
+    is_array: Callable[[Any], bool]  # whether an argument is an operand
+    build: Callable[[Variadic, Roles, Trace], Any]  # the batched program; from one of the traces that it is made from
+    agrees: Callable[[Any, Sequence[tuple[Kind, Roles]]], bool]  # the program with the kinds' own programs
+    current: Callable[[Kind], bool] = lambda kind: True  # whether a call of its signature would still give a kind
+    adopt: Callable[[Any, Sequence[Kind]], None] = lambda built, kinds: None  # the data of the kinds' programs
 
 
 @dataclass
@@ -162,7 +149,7 @@ def _make_variadic(maker: Maker, joint: Joint) -> list[tuple[TracedKind, Roles]]
     if len({_children(member) for member in joint.members}) < 2 or joint.tries >= _MOST_TRIES:
         return None
     joint.tries += 1
-    refusals: tuple[type[Exception], ...] = (Unlike, *maker.refusals)
+    refusals: tuple[type[Exception], ...] = (Unlike, maker.refused)
     (_, trace, _), roles = max(joint.members, key=_children)
     try:
         variadic = make_variadic(trace, roles, maker.dialect)
@@ -189,7 +176,7 @@ def _children(member: tuple[TracedKind, Roles]) -> int:
 
 def _member(maker: Maker, joint: Joint, traced: TracedKind, roles: Roles) -> Kind:
     """Returns a kind that runs together with the others of a joint."""
-    program = maker.program(joint.built)
+    program = joint.built.program
     kind = replace(traced.kind, program=program, poly=False, children=roles.roles, family=joint.first)
     if joint.first is None:
         joint.first = kind

@@ -101,39 +101,6 @@ class PaceSummary(NamedTuple):
 class Pace:
     """The pace of one phase, training or inference, of one block: all that is known of it."""
 
-    __slots__ = (
-        "again",
-        "batched",
-        "calls",
-        "decided",
-        "doubted",
-        "doubts",
-        "eager",
-        "hopeless",
-        "kept_at",
-        "loops",
-        "lost",
-        "met",
-        "needed",
-        "origin",
-        "pinned",
-        "promising",
-        "seconds",
-        "shapes",
-        "since",
-        "size",
-        "strange",
-        "told",
-        "training",
-        "trials",
-        "turned",
-        "unit",
-        "unlike",
-        "way",
-        "whole",
-        "written",
-    )
-
     def __init__(self, training: bool) -> None:
         self.training = training
         self.seconds = 0.0  # of all stretches

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +15,16 @@ from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.analysis.simulation import Simulated, simulated
 from gluonjit.analysis.trace_file import read_trace
 from gluonjit.errors import TraceError
+from gluonjit.hybrid.explain.listing import aligned
 from gluonjit.writing import write_whole
 
-# Column, field, and how it is shown.
-_COLUMNS = (
-    ("granularity", "granularity", "{}"),
-    ("scheduler", "scheduler", "{}"),
-    ("sharing", "sharing", "{}"),
-    ("batch size", "batch_size", "{}"),
-    ("nodes", "nodes", "{}"),
-    ("launches", "launches", "{}"),
-    ("lower bound", "lower_bound", "{}"),
-    ("critical path", "critical_path", "{}"),
-    ("gathers", "gathers", "{}"),
-    ("gathered kB", "gathered_bytes", "{:.1f}"),
-    ("arenas kB", "arena_bytes", "{:.1f}"),
-    ("analysis ms", "analysis_ms", "{:.2f}"),
-    ("predicted ms", "forward_ms", "{:.2f}"),
-    ("in training ms", "training_ms", "{:.2f}"),
-)
-_TEXT = 3  # columns to the left
+_TITLES = {
+    "gathered_bytes": "gathered kB",
+    "arena_bytes": "arenas kB",
+    "forward_ms": "predicted ms",
+    "training_ms": "in training ms",
+}
+"""Of columns that are not called as their fields are."""
 
 
 def main(
@@ -71,24 +61,20 @@ def main(
 
 def table(rows: Sequence[Simulated]) -> str:
     """The rows as text."""
-    lines = [[name for name, _, _ in _COLUMNS]]
-    lines += [[_shown(getattr(row, field), how) for _, field, how in _COLUMNS] for row in rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
-    return "\n".join(
-        "  ".join(
-            text.ljust(width) if column < _TEXT else text.rjust(width)
-            for column, (text, width) in enumerate(zip(line, widths))
-        ).rstrip()
-        for line in lines
-    )
+    names = [field.name for field in fields(Simulated)]
+    head = [_TITLES.get(name, name.replace("_", " ")) for name in names]
+    lines = aligned([head, *[[_shown(name, getattr(row, name)) for name in names] for row in rows]], range(3))
+    return "\n".join(lines)
 
 
-def _shown(value: Any, how: str) -> str:
+def _shown(name: str, value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "on" if value else "off"
-    return how.format(value / 1e3 if how == "{:.1f}" else value)
+    if name.endswith("bytes"):
+        return f"{value / 1e3:.1f}"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
 
 
 def _failed(why: str, code: int) -> int:

@@ -82,13 +82,17 @@ def main() -> int:
     problems += [*_thread_problems(), *_python_problems(engines)]
     system = f"{platform.system()} {platform.machine()}"
     print(f"gluonjit {gluonjit_version()}, Python {platform.python_version()}, {system}")
-    _print_section("engines", _engine_lines(engines))
-    _print_section("numpy", _numpy_lines(engines))
-    _print_section("capture", _capture_lines())
-    _print_section("steps", _step_lines())
-    _print_section("threads", _thread_lines())
-    _print_section("caches", _cache_lines())
-    _print_section("optional packages", _optional_lines())
+    sections = {
+        "engines": _engine_lines(engines),
+        "numpy": _numpy_lines(engines),
+        "capture": ["in C" if FAST is not None else f"in Python, which is slower: {WHY_NOT}"],
+        "steps": [f"in C ({ROWS.features()})" if ROWS is not None else f"as graphs, which is slower: {WHY_NO_ROWS}"],
+        "threads": _thread_lines(),
+        "caches": _cache_lines(),
+        "optional packages": _optional_lines(),
+    }
+    for title, lines in sections.items():
+        print(f"\n{title}", *lines, sep="\n  ")
     _print_problems(problems)
     installed = [engine for engine in engines if engine.installed and engine.supported]
     return 0 if not installed or any(engine.usable for engine in installed) else 1
@@ -252,14 +256,6 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-def _capture_lines() -> Iterable[str]:
-    yield "in C" if FAST is not None else f"in Python, which is slower: {WHY_NOT}"
-
-
-def _step_lines() -> Iterable[str]:
-    yield f"in C ({ROWS.features()})" if ROWS is not None else f"as graphs, which is slower: {WHY_NO_ROWS}"
-
-
 def _thread_lines() -> Iterable[str]:
     yield f"{os.cpu_count()} cores, {_cores()} of them for this process"
     for name in _THREAD_VARIABLES:
@@ -308,12 +304,6 @@ def _version_of(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _print_section(title: str, lines: Iterable[str]) -> None:
-    print(f"\n{title}")
-    for line in lines:
-        print(f"  {line}")
 
 
 def _print_problems(problems: list[Problem]) -> None:

@@ -94,37 +94,6 @@ def clear_paces() -> None:
 class CallStretch:
     """A stretch of outermost calls of one thread, in one way."""
 
-    __slots__ = (
-        "apart",
-        "calls",
-        "eager",
-        "ended",
-        "explores",
-        "few",
-        "free",
-        "given",
-        "inside",
-        "last",
-        "loses",
-        "marked",
-        "most",
-        "others",
-        "pace",
-        "pause",
-        "pauses",
-        "rate",
-        "seconds",
-        "state",
-        "timed",
-        "took",
-        "traced",
-        "traces",
-        "unlike",
-        "wait",
-        "way",
-        "whole",
-    )
-
     def __init__(self, state: Any, paces: Paces, training: bool, engine: Any) -> None:
         self.pace = pace = paces.phases[training]
         beside = paces.phases[not training]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 
@@ -39,9 +39,19 @@ def unknown(name: str, framework: str, known: Iterable[str]) -> LookupError:
 
 def as_text(rows: Iterable[ListedRule]) -> str:
     """The lines with their columns aligned."""
-    listed = [ListedRule("operator", "kind", "runs", "notes"), *rows]
-    first, second, third = (max(len(row[column]) for row in listed) for column in range(3))
-    return "\n".join(f"{row[0]:{first}}  {row[1]:{second}}  {row[2]:{third}}  {row[3]}" for row in listed)
+    return "\n".join(aligned([ListedRule("operator", "kind", "runs", "notes"), *rows], range(4)))
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Container[int]) -> list[str]:
+    """Lines of columns that are as wide as they must be; the texts of those not named are to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return [
+        "  ".join(
+            text.ljust(width) if column in left else text.rjust(width)
+            for column, (text, width) in enumerate(zip(row, widths))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def as_markdown(rows: Sequence[ListedRule], page: Page) -> str:

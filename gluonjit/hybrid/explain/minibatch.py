@@ -95,15 +95,6 @@ class Minibatch(threading.local):
         while recent and ((first := recent[0][1]) is None or first() is None):
             del recent[0]  # nobody can go back through it any more
 
-    def _goes_on(self, batch: Any, carried: bool) -> bool:
-        """Tells whether a flush belongs to the same minibatch as the last one."""
-        known = any(piece.report is batch.report for piece in self.pieces)
-        return not self.ended and (known or batch.explicit or carried)
-
-    def _with(self, batch: Any) -> list[MinibatchPart]:
-        known = any(piece.report is batch.report for piece in self.pieces)
-        return self.pieces if known else [*self.pieces, MinibatchPart(batch.report, None, ref(batch))]
-
     def came_early(
         self, plan: Plan, samples: int, apart: int, middle: str, line: Line | None, caller: str
     ) -> Early | None:
@@ -127,9 +118,10 @@ class Minibatch(threading.local):
         """Returns the report of the minibatch: all its pieces, and that of an open `batch` with pending calls."""
         pieces = self.pieces
         if batch is not None and not batch.empty:
-            if not self._goes_on(batch, bool(batch.carried)):
+            known = any(piece.report is batch.report for piece in pieces)
+            if self.ended or not (known or batch.explicit or batch.carried):
                 return batch.report  # type: ignore[no-any-return]
-            pieces = self._with(batch)
+            pieces = pieces if known else [*pieces, MinibatchPart(batch.report, None, ref(batch))]
         if not pieces:
             return Report()
         last = pieces[-1].report

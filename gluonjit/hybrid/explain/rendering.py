@@ -7,74 +7,34 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from gluonjit.analysis.plan import Plan
+from gluonjit.hybrid.explain.listing import aligned
 from gluonjit.writing import write_whole
 
 _MOST_STEPS = 40
 
 
-class ReportView(Protocol):
-    """The part of a report that is shown; see `report`."""
-
-    calls: int
-    nodes: int
-    dropped: int
-    launches: int
-    fused: int
-    gathers: int
-    gathered: int
-    flushes: int
-    alone: dict[str, str]
-    unbatched: dict[str, str]
-    by_number: dict[str, str]
-    outlined: dict[str, str]
-    unfused: dict[str, str]
-    checked: int
-    distrusted: dict[str, str]
-    unchecked: dict[str, str]
-    kinds: dict[str, Any]
-    cache: dict[str, int]
-    reuse: Any
-    reads: dict[str, int]
-    ms: dict[str, float]
-    choice: Any
-    ways: list[str]
-    last: Any
-
-    @property
-    def timeline(self) -> list[Any]: ...
-
-    @property
-    def reasons(self) -> dict[str, int]: ...
-
-    @property
-    def shared(self) -> int: ...
-
-    @property
-    def lower_bound(self) -> int: ...
-
-    @property
-    def steps(self) -> list[Any]: ...
-
-    def to_dict(self) -> dict[str, Any]: ...
-
-
+Report = Any
+"""A `report.Report`, which imports this."""
 Table = list[Sequence[Any]]
 _KINDS = ("kind", "calls", "nodes", "launches", "calls per launch")
 _WAYS = ("way", "nodes", "launches", "analysis ms", "execution ms", "predicted ms per sample")
 _STEPS = ("step", "nodes", "launches", "gathered", "ms", "first captured at")
+_NOTES = {
+    "alone": "runs alone",
+    "unbatched": "not one node",
+    "by_number": "one kind per number of children",
+    "outlined": "made from source",
+    "distrusted": "runs one by one",
+    "unchecked": "not compared with its operators",
+}
 
 
-def to_json(report: ReportView) -> str:
-    """The report as JSON."""
-    return json.dumps(report.to_dict())
-
-
-def to_text(report: ReportView) -> str:
+def to_text(report: Report) -> str:
     """The report as tables of text."""
     lines = _summary(report)
     lines += ["", *_aligned(_KINDS, _kind_rows(report))]
@@ -89,7 +49,7 @@ def to_text(report: ReportView) -> str:
     return "\n".join(lines + ([""] if notes else []) + notes)
 
 
-def to_html(report: ReportView) -> str:
+def to_html(report: Report) -> str:
     """The report as a page for notebooks."""
     parts = [f"<p>{escape(line)}</p>" for line in _summary(report)]
     parts.append(_html_table(_KINDS, _kind_rows(report)))
@@ -101,7 +61,7 @@ def to_html(report: ReportView) -> str:
     return "<div>" + "".join(parts) + "</div>"
 
 
-def _chosen(report: ReportView) -> str:
+def _chosen(report: Report) -> str:
     """The line on the choice; empty if there was none."""
     choice = report.choice
     if choice is None or not (choice.estimates or choice.origin):
@@ -109,7 +69,7 @@ def _chosen(report: ReportView) -> str:
     return f"chosen: {choice.setting}" + (f" (kept from {choice.origin})" if choice.origin else "")
 
 
-def _summary(report: ReportView) -> list[str]:
+def _summary(report: Report) -> list[str]:
     head = (
         f"{report.calls} calls, {report.nodes} nodes run ({report.shared} shared, {report.dropped} dropped) in "
         f"{report.launches} launches, {report.fused} of them in C (lower bound {report.lower_bound}), "
@@ -123,10 +83,10 @@ def _summary(report: ReportView) -> list[str]:
     reads = f"read in samples: {answered} known values, {flushed} that had to run"
     lines = [head, f"ms: {times}", cache, *([reused] if reuse.hits or reuse.misses else [])]
     lines += [reads] if any(report.reads.values()) else []
-    return lines + report.ways
+    return [*lines, *report.ways]
 
 
-def _kind_rows(report: ReportView) -> Table:
+def _kind_rows(report: Report) -> Table:
     busiest = sorted(report.kinds.items(), key=lambda item: -item[1].launches)
     return [
         (name, row.calls, row.nodes, row.launches, f"{row.calls / row.launches:.1f}" if row.launches else "")
@@ -134,7 +94,7 @@ def _kind_rows(report: ReportView) -> Table:
     ]
 
 
-def _way_rows(report: ReportView) -> Table:
+def _way_rows(report: Report) -> Table:
     """Lists the cost model's prediction of each way; those that cannot pay have no figures."""
     rows: Table = []
     for way in report.choice.estimates:
@@ -146,22 +106,17 @@ def _way_rows(report: ReportView) -> Table:
     return rows + [(name, "", "", "", "", why) for name, why in report.choice.ruled_out.items()]
 
 
-def _step_rows(report: ReportView) -> Table:
+def _step_rows(report: Report) -> Table:
     return [
         (row.name, row.nodes, row.launches, _size(row.gathered) if row.gathered else "", f"{row.ms:.2f}", row.line)
         for row in report.steps
     ]
 
 
-def _notes(report: ReportView) -> list[str]:
-    notes = [f"runs alone: {name}: {why}" for name, why in report.alone.items()]
-    notes += [f"not one node: {name}: {why}" for name, why in report.unbatched.items()]
-    notes += [f"one kind per number of children: {name}: {why}" for name, why in report.by_number.items()]
-    notes += [f"made from source: {name}: {why}" for name, why in report.outlined.items()]
+def _notes(report: Report) -> list[str]:
+    notes = [f"{said}: {name}: {why}" for of, said in _NOTES.items() for name, why in getattr(report, of).items()]
     for why in dict.fromkeys(report.unfused.values()):
         notes.append(f"not in C: {', '.join(name for name in report.unfused if report.unfused[name] == why)}: {why}")
-    notes += [f"runs one by one: {name}: {why}" for name, why in report.distrusted.items()]
-    notes += [f"not compared with its operators: {name}: {why}" for name, why in report.unchecked.items()]
     notes += [f"not reused, {count} x: {why}" for why, count in report.reuse.refused.items()]
     return notes + [f"flushed {count} x: {reason}" for reason, count in report.reasons.items()]
 
@@ -174,18 +129,8 @@ def _size(count: int) -> str:
 
 
 def _aligned(head: Sequence[str], rows: Table) -> list[str]:
-    """Columns as wide as they must be; numbers to the right."""
-    cells = [head, *[[str(cell) for cell in row] for row in rows]]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
-    last = len(head) - 1
-    return [
-        "  "
-        + "  ".join(
-            text.ljust(width) if (column in (0, last) and head is _STEPS) or not column else text.rjust(width)
-            for column, (text, width) in enumerate(zip(row, widths))
-        ).rstrip()
-        for row in cells
-    ]
+    left = (0, len(head) - 1) if head is _STEPS else (0,)
+    return [f"  {line}" for line in aligned([head, *[[*map(str, row)] for row in rows]], left)]
 
 
 def _html_table(head: Sequence[str], rows: Table) -> str:
@@ -194,7 +139,7 @@ def _html_table(head: Sequence[str], rows: Table) -> str:
     return f"<table><tr>{top}</tr>{body}</table>"
 
 
-def write_trace(report: ReportView, path: Path) -> None:
+def write_trace(report: Report, path: Path) -> None:
     """Writes the timeline in the Trace Event Format."""
     events = [
         {
@@ -211,7 +156,7 @@ def write_trace(report: ReportView, path: Path) -> None:
     write_whole(path, json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}).encode())
 
 
-def write_dot(report: ReportView, path: Path) -> None:
+def write_dot(report: Report, path: Path) -> None:
     """Writes the last flush's steps as boxes; arrows are labelled with the numbers of rows passed."""
     lines = ["digraph steps {", "  node [shape=box];"]
     if report.last is not None:

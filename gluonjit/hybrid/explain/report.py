@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -152,7 +153,7 @@ class Report(Counts):
 
     def to_json(self) -> str:
         """Returns the report as JSON."""
-        return rendering.to_json(self)
+        return json.dumps(self.to_dict())
 
     def to_chrome_trace(self, path: str | Path) -> None:
         """Writes a timeline of the host to a file for chrome://tracing or Perfetto."""

@@ -103,7 +103,7 @@ def trained(net: Any, task: Task, samples: list[Any], steps: int = 4) -> list[An
 
 def read_often(device: Accelerator) -> list[str]:
     """Reads of the device that are not for each program that is made, to compare it, or one call in a thousand."""
-    once = ("checking.py", "form.py", "again.py", "one_by_one.py")
+    once = ("form.py", "again.py", "one_by_one.py")
     return [read for read in device.reads if not any(file in read for file in once)]
 
 

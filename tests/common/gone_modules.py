@@ -28,6 +28,12 @@ class Gone:
 
 
 GONE: tuple[Gone, ...] = (
+    Gone(
+        "engines/torch/variadic/checking",
+        ("agrees on_random_rows _decided_by tolerance_of are_near random_rows _all_alone _alone _together",),
+    ),
+    Gone("engines/mxnet/variadic/checking", ("agrees _random _alone _together _run",)),
+    Gone("engines/torch/ragged/checking", ("undrawn agrees _alone",)),
     Gone("engines/torch/packed", ("pack pad pad_list _filled run_layer _numbers _begins _beside _chosen _recorded",)),
     Gone("engines/torch/lone", ("_Context FunctionCall LoneFunction lone_kind cell_of_function",)),
     Gone(

@@ -71,6 +71,22 @@ def assert_found(fault: Fault, run: Callable[..., Ran], patch: pytest.MonkeyPatc
     assert apart(again, expected) < 1e-4
 
 
+def assert_survived(fault: Fault, run: Callable[..., Ran], patch: pytest.MonkeyPatch, check: str = "first") -> None:
+    """Run a program eagerly, and batched with a fault that raises an error where nodes that run alone raise none."""
+    options = {"check": check} if fault.fused else {"check": check, "without": ("fused",)}
+    expected = run(fault.program)
+    fault.plant(patch)
+    gluonjit.clear_caches()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = run(fault.program, **options)
+    texts = [str(warning.message) for warning in caught if warning.category is RuleWarning]
+    assert apart(found, expected) < 1e-4
+    assert any(fault.operator in text and "raises" in text for text in texts), texts
+    assert found.report.distrusted
+    assert apart(run(fault.program, **options), expected) < 1e-4
+
+
 def other_instruction(module: Any, name: str, op: str, instead: str) -> Callable[[pytest.MonkeyPatch], None]:
     """Plants another instruction into row programs, which `name` of a module makes."""
 

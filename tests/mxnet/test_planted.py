@@ -10,10 +10,10 @@ import mxnet as mx
 import numpy as np
 import pytest
 from mxnet import autograd, gluon
-from planted import Fault, Ran, assert_found, other_instruction, other_slope
+from planted import Fault, Ran, assert_found, assert_survived, other_instruction, other_slope
 
 import gluonjit
-from gluonjit.engines.mxnet import fused_steps, program, segments, variadic
+from gluonjit.engines.mxnet import fused_steps, program, segments, tape
 from gluonjit.engines.mxnet.rules.symbols import apply
 from gluonjit.engines.mxnet.variadic import building
 
@@ -107,22 +107,12 @@ def shifted(x: Any) -> Any:
     return apply("Concat", parts, {"dim": 1, "num_args": 2})
 
 
-def both(*plants: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
-    return lambda patch: [plant(patch) for plant in plants] and None
-
-
-def trusting(patch: pytest.MonkeyPatch) -> None:
-    """Passes over the comparison of programs for any number of children on random numbers."""
-    patch.setattr(variadic, "agrees", lambda *given: True)
-
-
 def summed(change: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPatch], None]:
     """Changes what is added up for a node."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
         total = building.segment_sum
         patch.setattr(building, "segment_sum", lambda rows: change(total(rows)))
-        trusting(patch)
 
     return plant
 
@@ -139,7 +129,6 @@ def owned_by_others(patch: pytest.MonkeyPatch) -> None:
         return [owners, mx.nd.sparse.csr_matrix(order, shape=shape)]
 
     patch.setattr(segments.Segments, "of", wrong)
-    trusting(patch)
 
 
 def child_sum(c: Any, F: Any, x: Any, *h: Any) -> Any:
@@ -237,6 +226,45 @@ FAULTS = [
 ]
 
 
+def refused_once(module: Any, name: str) -> Callable[[pytest.MonkeyPatch], None]:
+    """Plants a function that raises an error where it is first called."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        given, calls = getattr(module, name), []
+
+        def run(*args: Any) -> Any:
+            calls.append(name)
+            if len(calls) == 1:
+                raise mx.base.MXNetError("shapes do not match")
+            return given(*args)
+
+        patch.setattr(module, name, run)
+
+    return plant
+
+
+def refused(children: bool) -> Callable[[pytest.MonkeyPatch], None]:
+    """Plants an error into all programs, or into those for any number of children."""
+
+    def plant(patch: pytest.MonkeyPatch) -> None:
+        given = program.Batched.__call__
+
+        def run(self: Any, *args: Any) -> Any:
+            if (len(args) > 4 and args[4]) or not children:
+                raise mx.base.MXNetError("shapes do not match")
+            return given(self, *args)
+
+        patch.setattr(program.Batched, "__call__", run)
+
+    return plant
+
+
+RAISING = [
+    Fault("an operator", FULLY, pair(lambda c, F, x: F.sin(c.one(x)) * 2), refused(False)),
+    Fault("a sum over children", "add_n", (child_sum, tree), refused(True)),
+]
+
+
 def run(given: Any, **options: Any) -> Ran:
     """A minibatch; eagerly without options."""
     mx.random.seed(0)
@@ -267,3 +295,16 @@ def _fresh() -> Iterator[None]:
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found_at_once(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_found(fault, run, monkeypatch)
+
+
+@pytest.mark.parametrize("check", ["first", "always", "never"])
+@pytest.mark.parametrize("fault", RAISING, ids=lambda fault: fault.name)
+def test_a_program_that_raises_an_error_is_not_used(fault: Fault, check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_survived(fault, run, monkeypatch, check)
+
+
+@pytest.mark.parametrize("check", ["first", "always"])
+def test_one_whose_backward_pass_does_is_not_either(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = pair(lambda c, F, x: F.sin(c.one(x)))
+    fault = Fault("an operator", "sin", program, refused_once(tape, "original_backward"))
+    assert_survived(fault, run, monkeypatch, check)

@@ -14,7 +14,6 @@ from torch.nn import functional as F
 
 import gluonjit
 from gluonjit.engines.torch import kinds
-from gluonjit.engines.torch.ragged import joining
 from gluonjit.engines.torch.ragged.windows import Windows, convolved
 from gluonjit.hybrid.capture.guards.sizes import TracedSize, plain, traced
 from tests.common.torch_support import assert_close
@@ -437,13 +436,6 @@ def test_kinds_are_forgotten_with_the_module_s_attributes() -> None:
         nn.init.constant_(model.out.weight, 0.5)
         nn.init.zeros_(model.out.bias)
     assert_as_eagerly(eager, net, [(each,) for each in tokens(2, 4, 3, 5)])
-
-
-def test_a_program_that_does_not_agree_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joining, "agrees", lambda members: False)
-    eager, net = both(ONE["attention by hand"])
-    report = assert_as_eagerly(eager, net, [(each,) for each in tokens(2, 4, 3)])
-    assert report.kinds["Model"].launches == 3
 
 
 class Shares(nn.Module):

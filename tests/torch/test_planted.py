@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from planted import Fault, Ran, assert_found, other_instruction, other_slope
+from planted import Fault, Ran, assert_found, assert_survived, other_instruction, other_slope
 
 import gluonjit
-from gluonjit.engines.torch import fused_steps, program, variadic
-from gluonjit.engines.torch.ragged import joining, running
+from gluonjit.engines.torch import fused_steps, program
+from gluonjit.engines.torch.ragged import running
 from gluonjit.engines.torch.variadic import building
 
 SIZE = 4
@@ -130,20 +130,6 @@ def before(number: int, change: Callable[[Any], Any]) -> Wrong:
 def stale(function: Callable[..., Any]) -> Callable[..., Any]:
     """Gives what was computed first, of the first node."""
     return lambda *given: (found := function(*given)) * 0 + found[:1].detach()
-
-
-def trusting(*modules: Any) -> Callable[[pytest.MonkeyPatch], None]:
-    """Passes over the comparisons of programs for any number of children, or any length, on random numbers."""
-
-    def plant(patch: pytest.MonkeyPatch) -> None:
-        for module in modules:
-            patch.setattr(module, "agrees", lambda *given: True)
-
-    return plant
-
-
-def both(*plants: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
-    return lambda patch: [plant(patch) for plant in plants] and None
 
 
 def left_out(patch: pytest.MonkeyPatch) -> None:
@@ -294,31 +280,108 @@ FAULTS = [
         "a child left out",
         "add.Tensor",
         (lambda c, x, *h: torch.tanh(c.one(x) + sum(c.two(k) for k in h)), tree),
-        both(left_out, trusting(variadic)),
+        left_out,
     ),
     Fault(
         "children of the next",
         "add.Tensor",
         (lambda c, x, *h: torch.tanh(c.one(x) + sum(c.two(k) for k in h)), tree),
-        both(off_by_one, trusting(variadic)),
+        off_by_one,
     ),
     Fault(
         "padding that counts",
         "_softmax.default",
         (attended, whole),
-        both(needed(running.HOLE, torch.zeros_like), trusting(joining)),
+        needed(running.HOLE, torch.zeros_like),
     ),
     Fault(
         "lengths off by one",
         "mean.dim",
         (lambda c, x: torch.softmax(c.one(x) @ x.t(), -1).mean(0).amax(), whole),
-        both(needed(running.COUNT, lambda n: n + 1), trusting(joining)),
+        needed(running.COUNT, lambda n: n + 1),
     ),
     Fault(
         "a stale product of leaves",
         "addmm.default",
         (lambda c, x, h: torch.tanh(c.one(x) + c.two(h)), chain),
         emitted("addmm.default", stale),
+    ),
+]
+
+
+def refused(*given: Any) -> Any:
+    raise RuntimeError("shapes do not match")
+
+
+class Refusing(torch.autograd.Function):
+    """The same numbers, without a backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        return refused()
+
+
+def of_children(patch: pytest.MonkeyPatch) -> None:
+    """Programs for any number of children raise an error."""
+    given = program.Batched.__call__
+    patch.setattr(program.Batched, "__call__", lambda self, *args: refused() if any(args[3:]) else given(self, *args))
+
+
+def in_c(patch: pytest.MonkeyPatch) -> None:
+    """Steps in C raise an error."""
+
+    def run(self: Any, begin: int, *given: Any) -> Any:
+        self.steps._launches.under_way = begin
+        refused()
+
+    patch.setattr(fused_steps.FusedSteps, "run", run)
+
+
+RAISING = [
+    Fault(
+        "an operator",
+        "tanh.default",
+        pair(lambda c, x: c.one(x).tanh() * 2),
+        emitted("tanh.default", lambda f: refused),
+    ),
+    Fault(
+        "a sum over children",
+        "add.Tensor",
+        (lambda c, x, *h: torch.tanh(c.one(x) + sum(c.two(k) for k in h)), tree),
+        of_children,
+    ),
+    Fault(
+        "lengths",
+        "_softmax.default",
+        (attended, whole),
+        lambda patch: patch.setattr(running.StageRun, "_needed", refused),
+    ),
+    Fault(
+        "a row program",
+        "tanh.default",
+        (lambda c, x, h: torch.tanh(c.one(x) + c.two(h)), chain),
+        in_c,
+        True,
+    ),
+]
+RAISING_BACKWARD = [
+    Fault(
+        "an operator",
+        "tanh.default",
+        pair(lambda c, x: c.one(x).tanh() * 2),
+        emitted("tanh.default", after(Refusing.apply)),
+    ),
+    Fault(
+        "a sum over children",
+        "add.Tensor",
+        (lambda c, x, *h: torch.tanh(c.one(x) + sum(c.two(k) for k in h)), tree),
+        lambda patch: patch.setattr(
+            building, "_segment_sum", lambda *given, total=building._segment_sum: Refusing.apply(total(*given))
+        ),
     ),
 ]
 
@@ -351,3 +414,15 @@ def _fresh() -> Iterator[None]:
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found_at_once(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_found(fault, run, monkeypatch)
+
+
+@pytest.mark.parametrize("check", ["first", "always", "never"])
+@pytest.mark.parametrize("fault", RAISING, ids=lambda fault: fault.name)
+def test_a_program_that_raises_an_error_is_not_used(fault: Fault, check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_survived(fault, run, monkeypatch, check)
+
+
+@pytest.mark.parametrize("check", ["first", "always"])
+@pytest.mark.parametrize("fault", RAISING_BACKWARD, ids=lambda fault: fault.name)
+def test_one_whose_backward_pass_does_is_not_either(fault: Fault, check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_survived(fault, run, monkeypatch, check)

@@ -14,7 +14,7 @@ from gluonjit.engines.mxnet.arrays import context_of, device_of, dtype_name, roo
 from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.hooked import original_backward, run_operator
 from gluonjit.engines.mxnet.modes import as_captured
-from gluonjit.engines.mxnet.program import build, join, program_of
+from gluonjit.engines.mxnet.program import Built, build, join, program_of
 from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
 from gluonjit.engines.mxnet.rules.symbols import operator_handle
 from gluonjit.engines.mxnet.semantics import classic, piece, shapes
@@ -60,44 +60,35 @@ class MXNetNodes:
         with as_captured(0):
             return array.asnumpy()[list(rows)]
 
+    def build(self, trace: Trace) -> Built:
+        """Makes the batched program of a trace."""
+        return build(trace)
+
     def alone(
-        self, kind: Kind, operands: Sequence[Any], mode: int, manner: Manner, heads: Sequence[Any] | None = None
+        self,
+        kind: Kind,
+        operands: Sequence[Any],
+        mode: int,
+        manner: Manner,
+        heads: Sequence[Any] | None = None,
+        together: int = 0,
     ) -> NodeRun:
-        """Runs a node's operators one by one."""
+        """Runs a node's operators one by one, or a kind's program."""
         consts = [_copied(own, manner) for own in kind.call.consts]
         weights = {id(own): leaf for own, leaf in zip(kind.call.consts, consts) if has_history(classic(own))}
         given = [_array(array, spec.dtype, spec.device, manner) for array, spec in zip(operands, kind.operands)]
         call = _widened(kind.call) if manner.exact else kind.call
 
         def run() -> list[Any]:
-            return _run(replace(kind, call=call), given, consts)
-
-        return _differentiated(kind, run, given, weights if heads else {}, mode, heads)
-
-    def prefix(self, kind: Kind, number: int) -> Kind:
-        """Makes the kind of a trace up to one of its operators."""
-        whole: Trace = kind.call
-        trace = whole.part(range(len(whole.operands)), whole.ops[number].outputs, whole.operands)
-        built = build(trace)
-        return Kind(kind.name, trace.operands, built.outputs, built.rows, built.program, poly=built.poly, call=trace)
-
-    def together(self, kind: Kind, nodes: Sequence[Sequence[Any]], mode: int, heads: Sequence[Any] | None) -> NodeRun:
-        """Runs a kind's program for nodes of these operands."""
-        program, count = program_of(kind), len(nodes)
-        stacked = [
-            np.concatenate([np.reshape(array, (spec.rows, *spec.row_shape)) for array in each])
-            for each, spec in zip(zip(*nodes), kind.operands)
-        ]
-        given = [_array(array, spec.dtype, spec.device, PLAINLY) for array, spec in zip(stacked, kind.operands)]
-
-        def run() -> list[Any]:
+            if not together:
+                return _run(replace(kind, call=call), given, consts)
             groups = [[given[position] for (position,) in group] for group in kind.groups]
-            found = [room_for(output.spec, count * output.spec.rows) for output in kind.outputs]
+            found = [room_for(output.spec, together * output.spec.rows) for output in kind.outputs]
             joined = [mx.nd.concat(*arrays, dim=0) if len(arrays) > 1 else arrays[0] for arrays in groups]
-            program(joined, [classic(own).detach() for own in program.consts], count, found)
+            program_of(kind)(joined, consts, together, found)
             return found
 
-        return _differentiated(kind, run, given, {}, mode, heads)
+        return _differentiated(kind, run, given, weights if heads else {}, mode, heads)
 
 
 def _run(kind: Kind, operands: Sequence[Any], consts: Sequence[Any]) -> list[Any]:

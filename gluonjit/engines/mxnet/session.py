@@ -211,11 +211,20 @@ class Session(ArraySession):
             raise
         except Exception as error:
             self._fail(number, error)
+            self.run(number)
 
     def _fail(self, number: int, error: Exception) -> None:
-        """Raises for a step that failed."""
+        """Raises for a step that failed, if its nodes do not run one by one."""
         with as_captured(self.plan.steps[number].mode & TRAINING):
-            raise failed(self.provenance, self.rows, number, error, partial(self._again, number)) from error
+            said = failed(self._check, number, error, partial(self._again, number))
+        if said is not None:
+            raise said from error
+        self._run_otherwise(self._fused.steps.leave(number))
+
+    def _run_otherwise(self, steps: Sequence[int]) -> None:
+        """Prepares for steps that do not run in C."""
+        self._indices.update(_upload(self.plan, steps))
+        self._besides.update(_besides(self.plan, steps))
 
     def run_from(self, number: int) -> int:
         """Runs a step, or all from it on that run in C, at once; returns the number of the next one."""
@@ -288,8 +297,7 @@ class Session(ArraySession):
         if stretch is not None and not self._check.agrees(begin, ROWS):
             stretch, others = None, self._fused.steps.leave(begin)
         if stretch is None:
-            self._indices.update(_upload(self.plan, others))
-            self._besides.update(_besides(self.plan, others))
+            self._run_otherwise(others)
             return 0
         if self.tape is not None:
             self.tape.note_fused(self._fused, stretch)

@@ -1,19 +1,15 @@
-"""Runs the nodes of a failed step one by one (see `gluonjit.hybrid.run.failures`)."""
+"""Says what has failed, as `gluonjit.hybrid.run.failures` does."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.arrays import device_named
-from gluonjit.engines.torch.program import piece, pieces, program_of
-from gluonjit.graph import Record
 from gluonjit.hybrid.capture.structure import map_structure
-from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.run import failures
-from gluonjit.hybrid.run.failures import Rows, gathered, of_framework, refused
+from gluonjit.hybrid.run.check import StepCheck
+from gluonjit.hybrid.run.failures import of_framework, refused
 
 _NEXT = "gluonjit.hybridize(net, dynamic_batch=False) runs the same code eagerly."
 
@@ -44,20 +40,6 @@ def unfit(func: Any, args: Any, kwargs: Any, error: Exception) -> Exception:
     return said
 
 
-def failed(provenance: Provenance, rows: Rows, number: int, error: Exception) -> Exception:
-    """Returns the error of a step that failed: it names the first node that fails when run alone."""
-    alone = partial(_run_alone, provenance, rows)
-    return failures.failed(provenance, number, error, alone, str, _NEXT)
-
-
-def _run_alone(provenance: Provenance, rows: Rows, record: Record, node: int) -> None:
-    """Runs the traced call; for any number of children, whose trace has another number, the batched one."""
-    kind, program = record.kind, program_of(record.kind)
-    operands = pieces(kind.groups, gathered(provenance, rows, record, node))
-    if kind.children:
-        owners = torch.zeros(kind.arity, dtype=torch.int64, device=device_named(kind.operands[0].device))
-        program(operands, program.consts, 1, (owners,))
-    else:
-        listed = [position for group in kind.groups for (position,) in group]
-        single = {position: piece(rows, kind.operands[position], 0) for position, rows in zip(listed, operands)}
-        program.alone([single[position] for position in sorted(single)], program.consts)
+def failed(check: StepCheck, number: int, error: Exception) -> Exception | None:
+    """Returns the error of a step that failed, naming the first node that fails when run alone; None if none does."""
+    return failures.failed(check, number, error, str, _NEXT)

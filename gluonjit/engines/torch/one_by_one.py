@@ -12,7 +12,7 @@ import torch
 from gluonjit.analysis.plan import Step
 from gluonjit.engines.torch.arrays import LEARNABLE, device_named, dtype_named, name_of_dtype
 from gluonjit.engines.torch.hooked import plain, run_backward
-from gluonjit.engines.torch.program import as_rows, build, interpret, join, piece, program_of
+from gluonjit.engines.torch.program import Built, build, interpret, join, piece, program_of
 from gluonjit.graph import Kind, Spec
 from gluonjit.hybrid.run.check import Manner, NodeRun
 from gluonjit.program.trace import Trace
@@ -57,10 +57,21 @@ class TorchNodes:
         dense = dense.detach().resolve_conj().resolve_neg()
         return (dense.float() if dense.dtype is torch.bfloat16 else dense).cpu().numpy().copy()
 
+    def build(self, trace: Trace) -> Built:
+        """Makes the batched program of a trace."""
+        with plain():
+            return build(trace, False)
+
     def alone(
-        self, kind: Kind, operands: Sequence[Any], mode: int, manner: Manner, heads: Sequence[Any] | None = None
+        self,
+        kind: Kind,
+        operands: Sequence[Any],
+        mode: int,
+        manner: Manner,
+        heads: Sequence[Any] | None = None,
+        together: int = 0,
     ) -> NodeRun:
-        """Runs a node's operators one by one."""
+        """Runs a node's operators one by one, or a kind's program."""
         trace: Trace = kind.call
         wide = _WIDE if manner.exact else {}
         with plain(heads is not None):
@@ -70,7 +81,11 @@ class TorchNodes:
             weights = {id(own): leaf for own, leaf in zip(trace.consts, consts) if heads and own.requires_grad}
             for tensor in (*learned, *weights.values()):
                 tensor.requires_grad_()
-            found = interpret(_widened(trace) if manner.exact else trace, given, consts)
+            if together:
+                groups = [given[position] for group in kind.groups for (position,) in group]
+                found = program_of(kind)(groups, consts, together)
+            else:
+                found = interpret(_widened(trace) if manner.exact else trace, given, consts)
             gradients = _gradients(found, heads or (), [*learned, *weights.values()])
         known = dict(zip(map(id, learned), gradients))
         return NodeRun(
@@ -78,32 +93,6 @@ class TorchNodes:
             [known.get(id(tensor)) for tensor in given],
             {key: gradient for key, gradient in zip(weights, gradients[len(learned) :]) if gradient is not None},
         )
-
-    def prefix(self, kind: Kind, number: int) -> Kind:
-        """Makes the kind of a trace up to one of its operators."""
-        whole: Trace = kind.call
-        trace = whole.part(range(len(whole.operands)), whole.ops[number].outputs, whole.operands)
-        with plain():
-            built = build(trace, False)
-        return Kind(kind.name, trace.operands, built.outputs, built.rows, built.program, call=trace)
-
-    def together(self, kind: Kind, nodes: Sequence[Sequence[Any]], mode: int, heads: Sequence[Any] | None) -> NodeRun:
-        """Runs a kind's program for nodes of these operands."""
-        with plain(heads is not None):
-            rows = [
-                torch.cat(
-                    [as_rows(_tensor(of, device_named(spec.device), dtype_named(spec.dtype)), spec) for of in each]
-                )
-                for each, spec in zip(zip(*nodes), kind.operands)
-            ]
-            learned = [tensor for tensor in rows if heads and tensor.is_floating_point()]
-            for tensor in learned:
-                tensor.requires_grad_()
-            given = [rows[position] for group in kind.groups for (position,) in group]
-            found = program_of(kind)(given, program_of(kind).consts, len(nodes))
-            gradients = _gradients(found, heads or (), learned)
-        known = dict(zip(map(id, learned), gradients))
-        return NodeRun([self.numbers_of(tensor) for tensor in found], [known.get(id(tensor)) for tensor in rows])
 
 
 def _tensor(array: Any, device: Any, dtype: Any) -> Any:

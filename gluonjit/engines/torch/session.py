@@ -245,7 +245,16 @@ class Session(ArraySession):
         except GluonJITError:
             raise
         except Exception as error:
-            raise failed(self.provenance, self.rows, number, error) from error
+            self._fail(number, error)
+            self.run(number)
+
+    def _fail(self, number: int, error: Exception) -> None:
+        """Raises for a step that failed, if its nodes do not run one by one."""
+        said = failed(self.check, number, error)
+        if said is not None:
+            raise said from error
+        if self._fused is not None:
+            self._indices.upload(self.plan, self._fused.steps.leave(number))
 
     def run_from(self, number: int) -> int:
         """Runs a step, or all from it on that run in C, at once; returns the number of the next one."""
@@ -257,7 +266,8 @@ class Session(ArraySession):
         except GluonJITError:
             raise
         except Exception as error:
-            raise failed(self.provenance, self.rows, self._fused.steps.under_way, error) from error
+            self._fail(self._fused.steps.under_way, error)
+            return number
         return end if end > number else super().run_from(number)
 
     def _run(self, number: int) -> None:

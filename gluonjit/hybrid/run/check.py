@@ -23,6 +23,7 @@ from gluonjit.graph.kinds import ENOUGH
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Node, Provenance
 from gluonjit.hybrid.options import ALWAYS, NEVER
+from gluonjit.program.trace import Trace
 
 GRAPH, ROWS = "graph", "rows"
 """The ways in which a step runs: by the framework's operators, or in C."""
@@ -70,30 +71,33 @@ class NodeRunner(Protocol):
     def numbers(self, array: Any, rows: Sequence[int]) -> Any:
         """Reads rows of an array."""
 
+    def build(self, trace: Trace) -> Any:
+        """Makes a batched program, as `program`, `outputs`, `rows` and `poly`. Raises an error if there is none."""
+
     def alone(
-        self, kind: Kind, operands: Sequence[Any], mode: int, manner: Manner, heads: Sequence[Any] | None = None
+        self,
+        kind: Kind,
+        operands: Sequence[Any],
+        mode: int,
+        manner: Manner,
+        heads: Sequence[Any] | None = None,
+        together: int = 0,
     ) -> NodeRun:
         """Runs a node's operators one by one, without effect on anything.
 
         heads: gradients of the results, None for those that have none.
+        together: where not 0, the kind's program runs for so many nodes, whose rows come one after the other.
         """
 
     def compute(self, step: Step, operands: Sequence[Any], consts: Sequence[Any], results: Sequence[Any]) -> Any:
         """Computes all nodes of a step one by one, in place of its program."""
 
-    def prefix(self, kind: Kind, number: int) -> Kind:
-        """Makes the kind of a trace up to one of its operators. Raises an error if there is no program of it."""
-
-    def together(self, kind: Kind, nodes: Sequence[Sequence[Any]], mode: int, heads: Sequence[Any] | None) -> NodeRun:
-        """Runs a kind's program for nodes of these operands; rows of one come after those of another."""
-
 
 class _Apart(NamedTuple):
-    """A difference: what differs, the number that the program gave, and that of its operators."""
+    """A difference: what differs, and how."""
 
     what: str
-    found: Any
-    wanted: Any
+    how: str
 
 
 class _Differentiated(NamedTuple):
@@ -121,7 +125,7 @@ class StepCheck:
         option: str,
         runner: NodeRunner,
     ) -> None:
-        self.plan, self.arrays, self._report, self._provenance = plan, arrays, report, provenance
+        self.plan, self.arrays, self._report, self.provenance = plan, arrays, report, provenance
         self.runner = runner
         self._always = option == ALWAYS
         self._never = option == NEVER
@@ -210,7 +214,7 @@ class StepCheck:
     def _nodes(self, number: int, most: int) -> list[Node]:
         """The last node of a step, and one that has other operands; none where they draw at random."""
         step = self.plan.steps[number]
-        nodes = [self._provenance.node(number, k) for k in _spread(step.count)]
+        nodes = [self.provenance.node(number, k) for k in _spread(step.count)]
         if not step.kind.pure:
             return []
         found = nodes[:1]
@@ -235,6 +239,18 @@ class StepCheck:
 
     def _places(self, rows: Sequence[int]) -> tuple[int, list[int]]:
         return int(self.plan.arena[rows[0]]), self.plan.position[list(rows)].tolist()
+
+    def raised(self, number: int, error: Exception) -> bool:
+        """Distrusts a program that has raised an error though its nodes run one by one; True if they are to run so."""
+        checks = self.plan.steps[number].kind.program.checks
+        if checks is None or checks.distrusted or isinstance(error, MemoryError):
+            return False
+        self._distrust(number, checks, _Apart("a run", _raised(error)), GRAPH)
+        return True
+
+    def run_alone(self, record: Record, node: int, mode: int) -> None:
+        """Runs the operators of a node once more, one by one."""
+        self.runner.alone(record.kind, self._operands(record, node), mode, PLAINLY)
 
     # --- backward -----------------------------------------------------------------------------------------------
 
@@ -281,7 +297,10 @@ class StepCheck:
             self._put_off(step, what)
             return None
         self._count(step, what, len(nodes))
-        rows, weight = tape.trial(number, seeds)
+        try:
+            rows, weight = tape.trial(number, seeds)
+        except Exception as error:  # though the traces' own backward passes have run
+            return _Apart("the gradient", _raised(error))
         places, names, found = [], [], []
         for each in nodes:
             for k, (numbers, spec) in enumerate(zip(rows_read(each.record, each.node), each.kind.operands)):
@@ -346,11 +365,11 @@ class StepCheck:
 
     def _distrust(self, number: int, checks: Checks, apart: _Apart, ran: str) -> None:
         """Lets the nodes of a program run one by one from now on, and says so."""
-        record, node = self._provenance.node(number, self.plan.steps[number].count - 1)
+        record, node = self.provenance.node(number, self.plan.steps[number].count - 1)
         kind = record.kind
         operator = self._operator(number, ran in BACKWARD.values())
         where = ", in C" if ran in (ROWS, BACKWARD[ROWS]) else ""
-        text = f"{apart.what} of {operator} is {_shown(apart)}{where}: {self._provenance.describe(record, node)}"
+        text = f"{apart.what} of {operator} {apart.how}{where}: {self.provenance.describe(record, node)}"
         self._distrusted = True
         distrust(checks, self._report, kind, text, line_of(record.origins[node]))
 
@@ -361,11 +380,14 @@ class StepCheck:
         given = [self._operands(record, node) for record, node in nodes if record.kind is kind]
         names: list[str] = [op.name for op in kind.call.ops]
         for k, name in enumerate(names if len(names) > 1 else ()):
+            trace: Trace = kind.call.part(range(len(kind.operands)), kind.call.ops[k].outputs, kind.operands)
             try:
-                if not self._runs_together(self.runner.prefix(kind, k), given, self.plan.steps[number].mode, backward):
-                    return name
+                program, outputs, rows, poly = self.runner.build(trace)
             except Exception:  # it has no batched program by itself
                 continue
+            part = Kind(kind.name, kind.operands, outputs, rows, program, poly=poly, call=trace)
+            if not self._runs_together(part, given, self.plan.steps[number].mode, backward):
+                return name
         return ", ".join(dict.fromkeys(names))
 
     def _runs_together(self, kind: Kind, given: Sequence[Any], mode: int, backward: bool) -> bool:
@@ -373,7 +395,14 @@ class StepCheck:
         heads = [_head(output.spec.shape, 0) for output in kind.outputs] if backward else None
         alone = [self.runner.alone(kind, each, mode, PLAINLY, heads) for each in given]
         stacked = None if heads is None else [np.stack([head] * len(given)) for head in heads]
-        found = self.runner.together(kind, given, mode, stacked)
+        rows = [
+            np.concatenate([np.reshape(array, (spec.rows, *spec.row_shape)) for array in each])
+            for each, spec in zip(zip(*given), kind.operands)
+        ]
+        try:
+            found = self.runner.alone(kind, rows, mode, PLAINLY, stacked, len(given))
+        except Exception:
+            return False
         every = zip(*[[*each.results, *each.gradients] for each in alone])
         for numbers, parts in zip([*found.results, *found.gradients], every):
             if numbers is not None:
@@ -428,13 +457,16 @@ def _head(shape: tuple[int, ...], first: int) -> Any:
     return np.cos(np.arange(prod(shape)) + first).reshape(shape)
 
 
-def _shown(apart: _Apart) -> str:
+def _raised(error: Exception) -> str:
+    return f"raises {type(error).__name__} batched ({str(error).partition(chr(10))[0]}), and nothing for one sample"
+
+
+def _shown(found: Any, wanted: Any) -> str:
     """Both numbers, where they differ most."""
-    _, found, wanted = apart
     if found.shape != wanted.shape:
-        return f"of shape {found.shape} batched, and {wanted.shape} for one sample"
+        return f"is of shape {found.shape} batched, and {wanted.shape} for one sample"
     at = np.unravel_index(int(np.argmax(_distance(found, wanted))), found.shape)
-    return f"{found[at]!s} batched, and {wanted[at]!s} for one sample"
+    return f"is {found[at]!s} batched, and {wanted[at]!s} for one sample"
 
 
 def _rows_of(record: Record, node: int, number: int) -> range:
@@ -495,7 +527,7 @@ def _apart(names: Sequence[str], found: Sequence[Any], run: _Run, eps: float, ti
     like += [run(Manner(False, partial(_moved, draw, eps))) for _ in range(_TRIES)]
     for k in off:
         if not _is_rounding(found[k], expected[k], [each[k] for each in like]):
-            return _Apart(names[k], found[k], expected[k])
+            return _Apart(names[k], _shown(found[k], expected[k]))
     return None
 
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gluonjit.analysis.operands import rows_read
 from gluonjit.errors import CaptureError, FlushError, GluonJITError
-from gluonjit.graph import Record, line_of, raised_at, user_line
+from gluonjit.graph import line_of, raised_at, user_line
 from gluonjit.graph.frames import is_library
-from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.check import StepCheck
 from gluonjit.hybrid.run.state import LOCAL
-
-Rows = Callable[[int, Sequence[int]], Any]
-"""Rows of an arena, by their positions."""
 
 REPORT = (
     "This is a fault of gluonjit, not of the program: please report it, with the program, this message and what "
@@ -108,34 +104,37 @@ def _restored(ours: type[GluonJITError], theirs: type[BaseException], args: tupl
 
 
 def failed(
-    provenance: Provenance,
+    check: StepCheck,
     number: int,
     error: Exception,
-    run: Callable[[Record, int], None],
     reason: Callable[[Exception], str],
     advice: str,
     again: Callable[[], None] | None = None,
-) -> Exception:
-    """Returns the error of a step that failed: its nodes `run` again, one by one, until one of them fails.
+) -> Exception | None:
+    """Returns the error of a step that failed: its nodes run once more, one by one, until one of them fails.
+
+    None where all of them run, and the step has to run so, as its program is at fault.
 
     reason: what an error of the framework's says; advice: what to do next; again: runs the step once more, where the
     framework may tell of an error later than it happens. It tells once: a step that runs now has met an older one.
     """
-    found = _failing(provenance, number, run, reason, advice)
+    found = _failing(check, number, reason, advice)
     if found is not None:
         return found
     if again is not None and _runs(again):
         for earlier in range(number):
-            found = _failing(provenance, earlier, run, reason, advice)
+            found = _failing(check, earlier, reason, advice)
             if found is not None:
                 return found
         return _older(error)
-    step = provenance.plan.steps[number]
+    if check.raised(number, error):
+        return None
+    step = check.plan.steps[number]
     record, nodes = step.parts[0]
     said = reason(error).rstrip(". ")
     text = (
         f"{step.count} calls of {step.kind.name} run together failed, though each runs by itself: {said}. The "
-        f"first is the {provenance.describe(record, int(nodes[0]))}. "
+        f"first is the {check.provenance.describe(record, int(nodes[0]))}. "
         f"{advice if isinstance(error, MemoryError) else REPORT}"
     )
     return both(FlushError, type(error), text)
@@ -157,21 +156,16 @@ def of_library(error: BaseException) -> BaseException:
     return both(FlushError, type(error), f"{type(error).__name__} in {place}: {error}. {REPORT}")
 
 
-def _failing(
-    provenance: Provenance,
-    number: int,
-    run: Callable[[Record, int], None],
-    reason: Callable[[Exception], str],
-    advice: str,
-) -> Exception | None:
+def _failing(check: StepCheck, number: int, reason: Callable[[Exception], str], advice: str) -> Exception | None:
     """Returns the error of the first node of a step that fails when run alone."""
-    for record, nodes in provenance.plan.steps[number].parts:
+    step = check.plan.steps[number]
+    for record, nodes in step.parts:
         for node in nodes.tolist():
             try:
-                run(record, node)
+                check.run_alone(record, node, step.mode)
             except Exception as own:
                 said = reason(own).rstrip(". ")
-                text = f"The {provenance.describe(record, node)}, failed when it ran: {said}. {advice}"
+                text = f"The {check.provenance.describe(record, node)}, failed when it ran: {said}. {advice}"
                 return both(FlushError, type(own), text)
     return None
 
@@ -194,13 +188,3 @@ def _older(error: Exception) -> Exception:
         return type(error)(text)
     except TypeError:  # its class wants more than a text
         return error
-
-
-def gathered(provenance: Provenance, rows: Rows, record: Record, node: int) -> list[Any]:
-    """Returns the operands of one node like those of a step: for each group of its kind the rows of its roles."""
-    plan, given = provenance.plan, rows_read(record, node)
-    found = []
-    for group in record.kind.groups:
-        numbers = [row for role in group for position in role for row in given[position]]
-        found.append(rows(int(plan.arena[numbers[0]]), plan.position[numbers].tolist()))
-    return found

@@ -11,7 +11,6 @@ from mxnet.ndarray import NDArray
 from gluonjit.engines.mxnet.program import Built, current, program_of
 from gluonjit.engines.mxnet.rules.values import NotBatchable
 from gluonjit.engines.mxnet.variadic.building import build_variadic
-from gluonjit.engines.mxnet.variadic.checking import agrees
 from gluonjit.engines.mxnet.variadic.dialect import MXNetDialect
 from gluonjit.graph import Kind
 from gluonjit.hybrid.capture.variadic.joining import Maker, TracedKind
@@ -24,10 +23,6 @@ def _is_array(item: Any) -> bool:
     return isinstance(item, NDArray)
 
 
-def _agrees(built: Built, members: Sequence[tuple[Kind, Any]]) -> bool:
-    return agrees(built, [(kind, roles.roles) for kind, roles in members])
-
-
 def _adopt(built: Built, kinds: Sequence[Kind]) -> None:
     """Makes the program's parameters those of all."""
     built.program.parameters = [pair for kind in kinds for pair in program_of(kind).parameters]
@@ -35,6 +30,6 @@ def _adopt(built: Built, kinds: Sequence[Kind]) -> None:
 
 join = partial(
     join_made,
-    Maker(MXNetDialect(), NotBatchable, False, _is_array, build_variadic, _agrees, current, _adopt),
+    Maker(MXNetDialect(), NotBatchable, False, _is_array, build_variadic, current, _adopt),
 )
 """The kind of a call, which runs together with those of other numbers of children where it is like them."""

@@ -13,7 +13,6 @@ from gluonjit.engines.torch.cell import Call, TraceFindings
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.program import lay_out
 from gluonjit.engines.torch.ragged.building import Stages
-from gluonjit.engines.torch.ragged.checking import agrees, undrawn
 from gluonjit.engines.torch.ragged.deriving import Recipe, SizedCall
 from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.ragged.program import Ragged
@@ -28,8 +27,6 @@ from gluonjit.program.trace import Trace
 
 _KEY = "lengths"
 _MOST = 8  # traces that wait for one like them, forms, and calls of a form by which others are derived
-
-_REFUSED = 16  # forms of a cell in succession, after which no more are tried
 
 
 class _Waiting(NamedTuple):
@@ -75,14 +72,10 @@ class _Found:
 
 @dataclass
 class _Lengths:
-    """The calls of a cell: those that wait for others like them, and the forms found.
-
-    refused: how many forms gave other numbers than the calls do.
-    """
+    """The calls of a cell: those that wait for others like them, and the forms found."""
 
     waiting: list[_Waiting] = field(default_factory=list)
     found: list[_Found] = field(default_factory=list)
-    refused: int = 0
 
 
 def _known(call: Call) -> list[_Found]:
@@ -154,9 +147,7 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
     new = _Waiting(kind, traced, call.noted)
     wider = [each.origin for each in known.found]  # of which sizes that were equal differ now
     for other in [*known.waiting, *wider] if len(known.found) < _MOST else ():
-        if known.refused >= _REFUSED:  # which are made and run in vain
-            break
-        made = _joined(other, new, known)
+        made = _joined(other, new)
         if made is not None:
             found, own = made
             if other in known.waiting:
@@ -186,37 +177,26 @@ def _rest(kind: Kind) -> Kind:
     return kind if kind.split is None else kind.split.rest
 
 
-def _joined(other: _Waiting, new: _Waiting, known: _Lengths) -> tuple[_Found, Kind] | None:
+def _joined(other: _Waiting, new: _Waiting) -> tuple[_Found, Kind] | None:
     """The form of two calls, with the kind of the second; None if they differ in more than sizes, or run together."""
     calls = (other, new)
     if _rest(other.kind).family is _rest(new.kind).family:
         return None
+    before, now = [call.traced.trace for call in calls]
     try:
         with plain():
-            stages, first, own = _members(calls, [call.traced.trace for call in calls])
-            drawn = new.traced.draws or other.traced.draws
-            checked = _members(calls, [undrawn(call.traced.trace) for call in calls])[1:] if drawn else (first, own)
-            if not agrees(checked):
-                known.refused += 1
+            form = Form(before, now)
+            if not form.lengths:
                 return None
+            stages = Stages(form)
+            first = _member(other.kind, before, stages, form.lengths_of(before))
+            own = _member(new.kind, now, stages, form.lengths_of(now), first)
     except (OtherForm, NotBatchable):
         return None
-    known.refused = 0
     found = _Found(stages, first, other)
     for call, kind in zip(calls, (first, own)):
         found.note(call.noted, call.traced, cast(Ragged, kind.program).lengths, kind.structure)
     return found, own
-
-
-def _members(calls: Sequence[_Waiting], traces: Sequence[Trace]) -> tuple[Stages, Kind, Kind]:
-    """The stages of two calls, and their kinds, with these traces. Raises OtherForm and NotBatchable."""
-    (other, new), (before, now) = calls, traces
-    form = Form(before, now)
-    if not form.lengths:
-        raise OtherForm("no size differs")
-    stages = Stages(form)
-    first = _member(other.kind, before, stages, form.lengths_of(before))
-    return stages, first, _member(new.kind, now, stages, form.lengths_of(now), first)
 
 
 def _member(like: Kind, trace: Trace, stages: Stages, lengths: tuple[int, ...], family: Any = None) -> Kind:

@@ -9,7 +9,6 @@ import torch
 
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.variadic.building import build_variadic
-from gluonjit.engines.torch.variadic.checking import agrees
 from gluonjit.engines.torch.variadic.dialect import TorchDialect
 from gluonjit.hybrid.capture.variadic.joining import Maker, TracedKind, join
 
@@ -21,9 +20,5 @@ def is_operand(item: Any) -> bool:
     return isinstance(item, torch.Tensor) and not isinstance(item, torch.nn.Parameter)
 
 
-def _agrees(built: Any, members: Any) -> bool:
-    return agrees(built, members)
-
-
-join_kinds = partial(join, Maker(TorchDialect(), NotBatchable, True, is_operand, build_variadic, _agrees))
+join_kinds = partial(join, Maker(TorchDialect(), NotBatchable, True, is_operand, build_variadic))
 """The kind of a call, which runs together with those of other numbers of children where it is like them."""

@@ -45,7 +45,6 @@ class Maker(NamedTuple):
     of_rows: bool  # whether operands with a row for each child are read so
     is_array: Callable[[Any], bool]  # whether an argument is an operand
     build: Callable[[Variadic, Roles, Trace], Any]  # the batched program; from one of the traces that it is made from
-    agrees: Callable[[Any, Sequence[tuple[Kind, Roles]]], bool]  # the program with the kinds' own programs
     current: Callable[[Kind], bool] = lambda kind: True  # whether a call of its signature would still give a kind
     adopt: Callable[[Any, Sequence[Kind]], None] = lambda built, kinds: None  # the data of the kinds' programs
 
@@ -159,8 +158,6 @@ def _make_variadic(maker: Maker, joint: Joint) -> list[tuple[TracedKind, Roles]]
         if len({_children(member) for member in found}) < 2:
             raise Unlike(_UNLIKE)
         built = maker.build(variadic, roles, trace)
-        if not maker.agrees(built, [(traced.kind, known) for traced, known in found]):
-            raise Unlike("run for any number of children it did not give the same numbers")
     except refusals as refusal:
         joint.reason = str(refusal)
         return None

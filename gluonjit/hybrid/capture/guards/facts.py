@@ -198,24 +198,26 @@ def _hold(guards: Any) -> cython.int:
         fact: tuple = facts[k]
         container = fact[1]
         if cython.compiled:
-            version: cython.longlong = version_of(container)
+            version: cython.longlong = _version(fact[0], container)
             if version and version == versions[k]:
-                continue
-            if fact[0] == CODE and PyFunction_Check(container) and PyFunction_GetCode(container) == _pointer(fact[3]):
                 continue
         now = read_at(fact[0], container, fact[2])
         if now is fact[3]:
-            if cython.compiled and fact[0] in (ENTRY, CLASS, OF_LIBRARY):  # nothing has run since
-                versions[k] = version_of(container)
+            if cython.compiled and fact[0] in (ENTRY, CLASS, OF_LIBRARY, CODE):  # nothing has run since
+                versions[k] = _version(fact[0], container)
         elif not alike(now, fact[3]):
             return 0
     return 1
 
 
 @cython.cfunc
-@cython.inline
-def _pointer(item) -> cython.pointer(PyObject):
-    return cython.cast(cython.pointer(PyObject), item)
+def _version(way: cython.int, container) -> cython.longlong:
+    """What changes with a container, or 0; of a function the address of its code, which is kept while it may hold."""
+    if way != CODE:
+        return version_of(container)
+    if not PyFunction_Check(container):
+        return 0
+    return cython.cast(cython.longlong, cython.cast(cython.p_void, PyFunction_GetCode(container)))
 
 
 _HELD = ("_parameters", "_buffers", "_modules")

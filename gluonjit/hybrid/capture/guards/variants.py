@@ -32,36 +32,6 @@ class Variant(NamedTuple):
         return all([guards is None or guards.hold() for guards in (self.guards, self.libraries)])
 
 
-class _Libraries:
-    """Facts that traces have found in libraries, which somebody may patch: compared once a sample, for all traces."""
-
-    def __init__(self) -> None:
-        self._facts: dict[Any, tuple[int, Any, Any, Any]] = {}
-        self._guards: Any = None
-
-    def note(self, facts: Sequence[Fact]) -> None:
-        """Watches what facts are about."""
-        for fact in facts:
-            place = (id(fact.container), fact.key)
-            if place not in self._facts:
-                self._facts[place] = fact[:4]
-                self._guards = None
-
-    def patched(self) -> bool:
-        """True if something is another than when it was last asked."""
-        if self._guards is None:
-            self._guards = Guards([*self._facts.values()])
-        if self._guards.hold():
-            return False
-        for place, (way, container, key, _) in self._facts.items():
-            self._facts[place] = way, container, key, read_at(way, container, key)
-        self._guards = None
-        return True
-
-
-LIBRARIES = _Libraries()
-
-
 class _Never:
     """The guards of a stale trace."""
 
@@ -73,9 +43,39 @@ class _Never:
 NEVER = _Never()
 
 
+class _Libraries:
+    """Facts that traces have found in libraries, which somebody may patch: compared once a sample, for all traces."""
+
+    def __init__(self) -> None:
+        self._facts: dict[Any, tuple[int, Any, Any, Any]] = {}
+        self.guards: Any = NEVER
+
+    def note(self, facts: Sequence[Fact]) -> None:
+        """Watches what facts are about."""
+        for fact in facts:
+            place = (id(fact.container), fact.key)
+            if place not in self._facts:
+                self._facts[place] = fact[:4]
+                self.guards = NEVER
+
+    def patched(self) -> bool:
+        """True if something is another than when it was last asked."""
+        if self.guards is NEVER:
+            self.guards = Guards([*self._facts.values()])
+        if self.guards.hold():
+            return False
+        for place, (way, container, key, _) in self._facts.items():
+            self._facts[place] = way, container, key, read_at(way, container, key)
+        self.guards = NEVER
+        return True
+
+
+LIBRARIES = _Libraries()
+
+
 def look_at_libraries(records: Mapping[Any, Record]) -> None:
     """Begins a sample: where a library was patched, no record is found before its variant was looked at."""
-    if LIBRARIES.patched():
+    if not LIBRARIES.guards.hold() and LIBRARIES.patched():
         for record in records.values():
             record.guards = NEVER
 

@@ -63,6 +63,15 @@ class Target(NamedTuple):
         return self.parts or ((self.array, self.gradient),)
 
 
+LEARNED_INTEGERS: set[str] = set()
+"""Integer dtypes that variables have had since `import gluonjit`."""
+
+
+def is_learned_integer(array: NDArray) -> bool:
+    """`is_learned` of an array of integers: MXNet takes tens of microseconds to find that there is no history."""
+    return array.grad is not None or (bool(LEARNED_INTEGERS) and is_learned(array))
+
+
 def is_learned(array: NDArray) -> bool:
     """Tells whether gradients go on from an array: it is a variable, or was computed from one under recording."""
     # A variable, and what was used together with one, which counts as one to MXNet, is named so.

@@ -9,7 +9,7 @@ from mxnet.ndarray import NDArray
 from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.aliases import Owned, is_stale, renew
 from gluonjit.engines.mxnet.arrays import spec_of
-from gluonjit.engines.mxnet.history import History, has_history, is_learned
+from gluonjit.engines.mxnet.history import History, has_history, is_learned_integer
 from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, slice_rows
 from gluonjit.engines.mxnet.lookups import host_rows
 from gluonjit.engines.mxnet.modes import as_captured
@@ -108,7 +108,7 @@ def leaf(batch: Batch, array: NDArray) -> Value:
 
 def _is_numbers(spec: Spec, array: NDArray, taped: bool) -> bool:
     """True if an array counts by its numbers, as indices do: no gradient is to reach it."""
-    return spec.dtype in _INTEGERS and len(spec.shape) == 1 and not (taped and is_learned(array))
+    return spec.dtype in _INTEGERS and len(spec.shape) == 1 and not (taped and is_learned_integer(array))
 
 
 def _copied(batch: Batch, array: NDArray, spec: Spec) -> Value:

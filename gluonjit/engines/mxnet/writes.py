@@ -18,6 +18,7 @@ from mxnet.base import _LIB, check_call
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.sparse import BaseSparseNDArray
 
+from gluonjit.engines.mxnet.history import LEARNED_INTEGERS
 from gluonjit.engines.mxnet.refusals import refuse_recorded, refuse_variable
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.run.batch import Batch
@@ -85,6 +86,8 @@ def _address(array: NDArray) -> int:
 
 def before_variable(array: NDArray) -> None:
     """Runs the recorded calls that have read an array before it becomes a variable: they give it no gradient."""
+    if np.dtype(array.dtype).kind in "iu":
+        LEARNED_INTEGERS.add(np.dtype(array.dtype).name)
     state = LOCAL.state
     if (
         state.batch is not None

@@ -127,14 +127,14 @@ def call(self: gluon.Block, *args: Any) -> Any:
             after_forward(self, args, out)
             return out
     if cell is not None:  # not one node: what it calls is captured. Its arrays become lazy, so that slices are rows
-        lent = LentArguments(args, _lazy, (list, tuple, dict))
-        args = tuple(lent.args)
+        lent = _lent(args)
+        args = args if lent is None else tuple(lent.args)
         state.inside += 1
     try:
         for hook in self._forward_pre_hooks.values():
             hook(self, args)
         out = self.forward(*args)
-        if cell is not None:
+        if cell is not None and lent is not None:
             out = lent.returned(out)
         after_forward(self, args, out)
         return out
@@ -189,13 +189,22 @@ def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...], _: dict[st
 def _sample(batch: Batch, block: gluon.Block, args: tuple[Any, ...]) -> Any:
     """Returns what an outermost block gives, whose arrays are lazy there."""
     place(batch, block, KNOWN)
-    lent = LentArguments(args, _lazy, (list, tuple, dict))
-    args = tuple(lent.args)
+    lent = _lent(args)
+    args = args if lent is None else tuple(lent.args)
     for hook in block._forward_pre_hooks.values():
         hook(block, args)
-    out = lent.returned(block.forward(*args))
+    out = block.forward(*args)
+    if lent is not None:
+        out = lent.returned(out)
     after_forward(block, args, out)
     return out
+
+
+def _lent(args: tuple[Any, ...]) -> LentArguments | None:
+    """Makes arrays among the arguments of a block lazy; arrays in lists are computed where they are."""
+    if any([isinstance(arg, NDArray) for arg in args]):
+        return LentArguments(args, _lazy, (list, tuple, dict))
+    return None
 
 
 def after_forward(block: gluon.Block, args: tuple[Any, ...], out: Any) -> None:

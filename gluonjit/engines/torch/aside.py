@@ -32,14 +32,17 @@ _NESTED = (
 )
 
 
+DECIDING = (torch.nn.RNNBase, torch.nn.TransformerEncoder)
+
+
 def why_aside(module: Any, args: Any, kwargs: Any) -> str:
-    """Says why a layer runs by itself, as it decides by numbers; "" for others.
+    """Says why one of the `DECIDING` layers runs by itself, as it decides by numbers; "" if it does not.
 
     PyTorch may run an encoder on nested tensors, by the mask's values.
     """
     if isinstance(module, torch.nn.RNNBase):
         return PACKED if any(isinstance(arg, PackedSequence) for arg in (*args, *kwargs.values())) else ""
-    if not isinstance(module, torch.nn.TransformerEncoder) or module.training or not module.use_nested_tensor:
+    if module.training or not module.use_nested_tensor:
         return ""
     mask = args[2] if len(args) > 2 else kwargs.get("src_key_padding_mask")
     learns = torch.is_grad_enabled() and any(weight.requires_grad for weight in module.parameters())

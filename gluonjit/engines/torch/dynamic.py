@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch import changes, hooked
-from gluonjit.engines.torch.aside import run_aside, traced_otherwise, why_aside
+from gluonjit.engines.torch.aside import DECIDING, run_aside, traced_otherwise, why_aside
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.effects import parts_of
@@ -108,7 +108,7 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             if not state.inside and traced_otherwise():
                 return _aside(hooked.original_call, self, args, kwargs)
             return _captured(self, cell, args, kwargs)
-    elif state.trace is not None and why_aside(self, args, kwargs):
+    elif state.trace is not None and isinstance(self, DECIDING) and why_aside(self, args, kwargs):
         raise NeedsValue
     elif state.trace is not None and state.trace.follower is not None and not _hooked(self):
         follower = state.trace.follower  # of a module inside of what is traced
@@ -263,7 +263,7 @@ def _node_or_parts(
         reason = (foreign(batch, args) if batch.foreign else "") or (
             ASKED[0] if passes and batch.fine and cell.lookup is None else ""
         )
-    aside = why_aside(module, args, kwargs)
+    aside = isinstance(module, DECIDING) and why_aside(module, args, kwargs)
     if aside:
         found = run_aside(module, args, kwargs)
         expanded(batch, cell, module, aside)

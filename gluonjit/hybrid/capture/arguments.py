@@ -50,17 +50,19 @@ class LentArguments:
     __slots__ = ("_lent", "_own", "args")
 
     def __init__(self, args: Sequence[Any], lazy: Callable[[Any], Any], bare: Container[type] = ()) -> None:
-        stood_for: dict[int, Any] = {}
+        self.args = args
+        self._own: dict[int, Any] = {}
+        self._lent: list[_Lent] = []
+        if all([arg.__class__ in bare for arg in args]):
+            return
 
         def lend(item: Any) -> Any:
             found = lazy(item)
             if found is not item:
-                stood_for[id(found)] = item
+                self._own[id(found)] = item
             return found
 
         self.args = [arg if arg.__class__ in bare else mapped(arg, lend) for arg in args]
-        self._own = stood_for
-        self._lent: list[_Lent] = []
         for own, copy in zip(args, self.args):
             if copy is not own and isinstance(own, (list, tuple, dict)):
                 self._note(own, copy)

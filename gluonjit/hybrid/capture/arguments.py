@@ -6,11 +6,11 @@ Lists and dictionaries with arrays are copies; what the program has changed in t
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import is_dataclass
 from typing import Any, NamedTuple
 
 from gluonjit.graph.recorder import mapped
 
+_FIELDS = "__dataclass_fields__"
 _MOST = 64  # lists and dictionaries of a result that are looked through
 
 
@@ -50,38 +50,31 @@ class LentArguments:
     __slots__ = ("_lent", "_own", "args")
 
     def __init__(self, args: Sequence[Any], lazy: Callable[[Any], Any], bare: Container[type] = ()) -> None:
-        self.args = args
         self._own: dict[int, Any] = {}
         self._lent: list[_Lent] = []
-        if all([arg.__class__ in bare for arg in args]):
-            return
+        self.args = [arg if arg.__class__ in bare else mapped(arg, lazy) for arg in args]
+        self._note(args, self.args)
 
-        def lend(item: Any) -> Any:
-            found = lazy(item)
-            if found is not item:
-                self._own[id(found)] = item
-            return found
-
-        self.args = [arg if arg.__class__ in bare else mapped(arg, lend) for arg in args]
-        for own, copy in zip(args, self.args):
-            if copy is not own and isinstance(own, (list, tuple, dict)):
+    def _note(self, before: Sequence[Any], given: Sequence[Any]) -> None:
+        """Notes what stands for arrays, and the lists and dictionaries that were copied, at any depth."""
+        for own, copy in zip(before, given):
+            if own is copy:
+                continue
+            if isinstance(own, (list, dict)):
+                lent = _Lent(own, copy, _items(own), _items(copy))
+                self._lent.append(lent)
+                self._note(lent.before, lent.given)
+            elif isinstance(own, tuple):
                 self._note(own, copy)
-
-    def _note(self, own: Any, copy: Any) -> None:
-        """Notes the lists and dictionaries that were copied, at any depth."""
-        if isinstance(own, (list, dict)):
-            before, given = _items(own), _items(copy)
-            self._lent.append(_Lent(own, copy, before, given))
-        else:
-            before, given = list(own), list(copy)
-        for one, other in zip(before, given):
-            if one is not other and isinstance(one, (list, tuple, dict)):
-                self._note(one, other)
+            else:
+                self._own[id(copy)] = own
 
     def returned(self, result: Any) -> Any:
         """Returns a result with the program's own arrays in the places of those that stood for them."""
         if not self._own or result is None:
             return result
+        if not isinstance(result, (list, tuple, dict)) and not hasattr(result.__class__, _FIELDS):
+            return self._own.get(id(result), result)
         containers: list[Any] = []
         found = self._returned(result, containers)
         for container in containers:  # also what is put into it meanwhile
@@ -105,7 +98,7 @@ class LentArguments:
             parts = [self._returned(part, containers) for part in item]
             if any([new is not part for new, part in zip(parts, item)]):
                 return item._make(parts) if hasattr(item, "_make") else tuple(parts)
-        elif is_dataclass(item) and not isinstance(item, type) and hasattr(item, "__dict__"):
+        elif hasattr(item.__class__, _FIELDS) and hasattr(item, "__dict__"):
             containers.append(vars(item))
         return item
 

@@ -195,10 +195,12 @@ class Steps:
 
     def end(self, begin: int) -> int:
         """The end of the stretch that begins with a step."""
-        end = begin
-        while end in self._in and (end == begin or end not in self.stops):
+        end, stops = begin, self.stops
+        while not stops and end in self._in:
             end += 1
-            if end - 1 in self.stops:
+        while stops and end in self._in and (end == begin or end not in stops):
+            end += 1
+            if end - 1 in stops:
                 break
         return end
 

@@ -34,7 +34,7 @@ from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.entrances import install
 from gluonjit.hybrid.capture.guards.facts import Fingerprint
 from gluonjit.hybrid.capture.guards.objects import Eagerly
-from gluonjit.hybrid.capture.guards.variants import look_at_libraries
+from gluonjit.hybrid.capture.guards.variants import LIBRARIES, look_at_libraries
 from gluonjit.hybrid.capture.outermost import OutermostCalls
 from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.outlining.questions import answer
@@ -238,7 +238,8 @@ def _outermost(module: Any, cell: Cell) -> tuple[Batch, _Noted]:
         if batch.own.hooked is not hooked.hooks_everywhere():
             changes.look_again(batch)
             batch.own.hooked = not batch.own.hooked
-        look_at_libraries(batch.records)
+        if not LIBRARIES.guards.hold():
+            look_at_libraries(batch.records)
         batch.asking = cell
     noted = batch.noted.get(id(module))
     if noted is None:
@@ -263,8 +264,7 @@ def _node_or_parts(
         reason = (foreign(batch, args) if batch.foreign else "") or (
             ASKED[0] if passes and batch.fine and cell.lookup is None else ""
         )
-    aside = isinstance(module, DECIDING) and why_aside(module, args, kwargs)
-    if aside:
+    if isinstance(module, DECIDING) and (aside := why_aside(module, args, kwargs)):
         found = run_aside(module, args, kwargs)
         expanded(batch, cell, module, aside)
         return found

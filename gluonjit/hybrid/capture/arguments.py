@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from gluonjit.graph.recorder import mapped
 
 _FIELDS = "__dataclass_fields__"
+_HOLDING = (list, tuple, dict)
 _MOST = 64  # lists and dictionaries of a result that are looked through
 
 
@@ -60,20 +61,20 @@ class LentArguments:
         for own, copy in zip(before, given):
             if own is copy:
                 continue
-            if isinstance(own, (list, dict)):
-                lent = _Lent(own, copy, _items(own), _items(copy))
-                self._lent.append(lent)
-                self._note(lent.before, lent.given)
+            if not isinstance(own, _HOLDING):
+                self._own[id(copy)] = own
             elif isinstance(own, tuple):
                 self._note(own, copy)
             else:
-                self._own[id(copy)] = own
+                lent = _Lent(own, copy, _items(own), _items(copy))
+                self._lent.append(lent)
+                self._note(lent.before, lent.given)
 
     def returned(self, result: Any) -> Any:
         """Returns a result with the program's own arrays in the places of those that stood for them."""
         if not self._own or result is None:
             return result
-        if not isinstance(result, (list, tuple, dict)) and not hasattr(result.__class__, _FIELDS):
+        if not isinstance(result, _HOLDING) and not hasattr(result.__class__, _FIELDS):
             return self._own.get(id(result), result)
         containers: list[Any] = []
         found = self._returned(result, containers)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from math import prod
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -134,22 +135,43 @@ class StepCheck:
 
     def left(self, number: int, ran: str) -> int:
         """The number of nodes of a step to compare now that it has run so."""
-        checks = self.plan.steps[number].kind.program.checks
+        return self._left(self.plan.steps[number].kind, ran)
+
+    def _left(self, kind: Kind, ran: str) -> int:
+        checks = kind.program.checks
         if checks is None or self._never:
             return 0
         return ENOUGH * (not checks.distrusted) if self._always else checks.left(ran)
+
+    @cached_property
+    def _kinds(self) -> set[Kind]:
+        return set(map(attrgetter("kind"), self.plan.steps))
+
+    def _owing(self, way: str) -> set[Kind]:
+        """The kinds that have run in this way and whose backward pass is still to be compared."""
+        ran = [
+            kind
+            for kind in self._kinds
+            if self._always or (kind.program.checks and way in kind.program.checks.compared)
+        ]
+        return {kind for kind in ran if self._left(kind, BACKWARD[way])}
 
     def stops(self, steps: Iterable[int]) -> set[int]:
         """Selects the steps that are compared when they have run in C, as long as they are: others wait for that."""
         common = self.plan.common
         if self._always or not (self._never or common.checked):
-            self._stops.update([number for number in steps if self.left(number, ROWS)])
+            kinds = {kind for kind in self._kinds if self._left(kind, ROWS)}
+            if kinds:
+                self._stops.update([number for number in steps if self.plan.steps[number].kind in kinds])
             common.checked = not (self._stops or self._always)
         return self._stops
 
     def owes(self, entries: Sequence[Any]) -> bool:
         """Tells whether the backward pass of any step that a tape has noted is still to be compared."""
-        return self._distrusted or any([self.left(number, BACKWARD[way]) for number, way in steps_of(entries)])
+        if self._distrusted:
+            return True
+        owing, steps = {way: self._owing(way) for way in BACKWARD}, self.plan.steps
+        return any(owing.values()) and any([steps[number].kind in owing[way] for number, way in steps_of(entries)])
 
     # --- forward ------------------------------------------------------------------------------------------------
 

@@ -74,8 +74,8 @@ LIBRARIES = _Libraries()
 
 
 def look_at_libraries(records: Mapping[Any, Record]) -> None:
-    """Begins a sample: where a library was patched, no record is found before its variant was looked at."""
-    if not LIBRARIES.guards.hold() and LIBRARIES.patched():
+    """Looks again, where a library may have been patched: no record is found before its variant was looked at."""
+    if LIBRARIES.patched():
         for record in records.values():
             record.guards = NEVER
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Any
 
-from gluonjit.rows.program import Instr, RowProgram, View, Weight
-from gluonjit.rows.slopes import CONSTANT, RULES, unknown
+from gluonjit.rows.program import Instr, NotFusable, RowProgram, View, Weight
+from gluonjit.rows.slopes import CONSTANT, RULES, Form
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class _Deriving:
             assert instr.out is not None
             if instr.out.reg not in self.needs or instr.out.reg not in self.gradients or position in program.stops:
                 continue
-            RULES.get(instr.op, unknown)(self, instr, self.gradient_of(instr.out))
+            self._pass_on(instr, self.gradient_of(instr.out))
         for operand in sorted(self.operands):
             if operand in self.gradients:
                 view = self.gradient_of(View(operand, 0, self.widths[operand]))
@@ -99,17 +100,48 @@ class _Deriving:
         }
         return Derivative(tuple(self.spaces), tuple(self.widths), tuple(self.code), tuple(self.seeds), frozenset(reads))
 
-    # --- what rules use ------------------------------------------------------------------------------------------
-
     def register(self, space: int, width: int) -> View:
         self.spaces.append(space)
         self.widths.append(width)
         return View(len(self.spaces) - 1, 0, width)
 
-    def temporary(self, op: str, a: View, b: View | None = None, width: int | None = None, number: float = 0.0) -> View:
-        """The result of an instruction."""
-        out = self.register(self.spaces[a.reg], a.width if width is None else width)
-        self.code.append(Instr(op, out, a, b, number))
+    def _pass_on(self, instr: Instr, dy: View) -> None:
+        """Adds to the gradients of what an instruction reads, given that of its result."""
+        weight, known = instr.weight, {**instr._asdict(), "y": instr.out, "dy": dy}
+        if instr.op == "GEMM":
+            assert weight is not None
+            self.add(instr.a, Instr("GEMM", a=dy, weight=weight, turned=not instr.turned))
+            if self.learns(weight):
+                a, b = (instr.a, dy) if instr.turned else (dy, instr.a)
+                self.code.append(Instr("GEMM_DW", a=a, b=b, weight=weight))
+            if self.learns(instr.bias):
+                self.code.append(Instr("COLSUM", a=dy, weight=instr.bias))
+            return
+        if instr.op not in RULES:
+            raise NotFusable(f"{instr.op} has no derivative")
+        slope = RULES[instr.op]
+        for target, form in ((instr.a, slope.a), (instr.b, slope.b)):
+            if self.wants(target) and form is None:
+                raise NotFusable(
+                    f"{instr.op} has no derivative by its {'second' if target is instr.b else 'first'} operand"
+                )
+            if self.wants(target) and form:
+                self.add(target, self._instruction(form, known))
+        if slope.weight is not None and self.learns(weight):
+            self.code.append(Instr("COLSUM", a=self._value(slope.weight, known), weight=weight))
+
+    def _instruction(self, form: Form, known: dict[str, Any]) -> Instr:
+        """An instruction of a form; those inside of it give temporary values."""
+        op, *parts = form or ()
+        return Instr(op, None, *[self._value(part, known) for part in parts])
+
+    def _value(self, part: Any, known: dict[str, Any]) -> Any:
+        if not isinstance(part, tuple):
+            return known[part] if isinstance(part, str) else part
+        instr = self._instruction(part, known)
+        assert instr.a is not None
+        out = self.register(self.spaces[instr.a.reg], 1 if instr.op == "SUMW" else instr.a.width)
+        self.code.append(instr._replace(out=out))
         return out
 
     def wants(self, view: View | None) -> bool:

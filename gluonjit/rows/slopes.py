@@ -1,255 +1,65 @@
-"""Slopes: a rule for each instruction, which adds to its operands' gradients from the gradient of its result, `dy`."""
+"""Slopes: for each instruction what it adds to its operands' gradients, in other instructions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from typing import Any, NamedTuple, Optional
 
-from gluonjit.rows.program import Instr, NotFusable, View, Weight
+Form = Optional[tuple[Any, ...]]
+"""An instruction by its `op` and its operands `a` and `b`, number and constant, as far as there are any; each is
+another form, a number, or a name: of what the instruction has (`a`, `b`, `number`, `weight`), of its result (`y`) or of
+the gradient of that (`dy`). Empty for a gradient of 0, None if there is no rule."""
 
 
-class Deriving(Protocol):
-    """The means of a rule: see `gluonjit.rows.derivative`."""
+class Slope(NamedTuple):
+    """The gradients of the operands, and of a constant row whose gradient is the sum of this over all rows."""
 
-    code: list[Instr]
+    a: Form
+    b: Form = None
+    weight: Any = None
 
-    def temporary(self, op: str, a: View, b: View | None = None, width: int | None = None, number: float = 0.0) -> View:
-        """The result of an instruction."""
 
-    def wants(self, view: View | None) -> bool:
-        """Tells whether the gradient of an operand of an instruction is needed."""
-
-    def learns(self, weight: Weight | None) -> bool:
-        """Tells whether the gradient of a constant is needed."""
-
-    def add(self, target: View | None, instr: Instr) -> None:
-        """Adds the result of an instruction (without `out`) to the gradient of a view, if that is needed."""
-
-
-Rule = Callable[[Deriving, Instr, View], None]
-
-
-def _product(to: Deriving, instr: Instr, dy: View) -> None:
-    weight, a = instr.weight, instr.a
-    assert weight is not None and a is not None
-    to.add(a, Instr("GEMM", a=dy, weight=weight, turned=not instr.turned))
-    if to.learns(weight):
-        to.code.append(Instr("GEMM_DW", a=a if instr.turned else dy, b=dy if instr.turned else a, weight=weight))
-    if to.learns(instr.bias):
-        to.code.append(Instr("COLSUM", a=dy, weight=instr.bias))
-
-
-def _by_output(op: str) -> Rule:
-    def rule(to: Deriving, instr: Instr, dy: View) -> None:
-        to.add(instr.a, Instr(op, a=dy, b=instr.out))
-
-    return rule
-
-
-def _by_input(op: str) -> Rule:
-    def rule(to: Deriving, instr: Instr, dy: View) -> None:
-        to.add(instr.a, Instr(op, a=dy, b=instr.a))
-
-    return rule
-
-
-def _passed(op: str = "COPY") -> Rule:
-    def rule(to: Deriving, instr: Instr, dy: View) -> None:
-        to.add(instr.a, Instr(op, a=dy))
-
-    return rule
-
-
-def _scaled_input(factor: str) -> Rule:
-    """dy times a function of the operand."""
-
-    def rule(to: Deriving, instr: Instr, dy: View) -> None:
-        if to.wants(instr.a):
-            assert instr.a is not None
-            to.add(instr.a, Instr("MUL", a=dy, b=to.temporary(factor, instr.a)))
-
-    return rule
-
-
-def _sqrt(to: Deriving, instr: Instr, dy: View) -> None:
-    assert instr.out is not None
-    if to.wants(instr.a):
-        to.add(instr.a, Instr("MULS", a=to.temporary("DIV", dy, instr.out), number=0.5))
-
-
-def _square(to: Deriving, instr: Instr, dy: View) -> None:
-    if to.wants(instr.a):
-        to.add(instr.a, Instr("MULS", a=to.temporary("MUL", dy, instr.a), number=2.0))
-
-
-def _reciprocal(to: Deriving, instr: Instr, dy: View) -> None:
-    """1/a or x/a: -dy y / a."""
-    if to.wants(instr.a):
-        to.add(instr.a, Instr("NEG", a=to.temporary("DIV", to.temporary("MUL", dy, instr.out), instr.a)))
-
-
-def _add(to: Deriving, instr: Instr, dy: View) -> None:
-    to.add(instr.a, Instr("COPY", a=dy))
-    to.add(instr.b, Instr("COPY", a=dy))
-
-
-def _subtract(to: Deriving, instr: Instr, dy: View) -> None:
-    to.add(instr.a, Instr("COPY", a=dy))
-    to.add(instr.b, Instr("NEG", a=dy))
-
-
-def _multiply(to: Deriving, instr: Instr, dy: View) -> None:
-    to.add(instr.a, Instr("MUL", a=dy, b=instr.b))
-    to.add(instr.b, Instr("MUL", a=dy, b=instr.a))
-
-
-def _divide(to: Deriving, instr: Instr, dy: View) -> None:
-    to.add(instr.a, Instr("DIV", a=dy, b=instr.b))
-    if to.wants(instr.b):
-        to.add(instr.b, Instr("NEG", a=to.temporary("DIV", to.temporary("MUL", dy, instr.out), instr.b)))
-
-
-def _x_log_y(to: Deriving, instr: Instr, dy: View) -> None:
-    if to.wants(instr.a):
-        raise NotFusable("XLOGY has no derivative by its first operand")
-    if to.wants(instr.b):
-        to.add(instr.b, Instr("DIV", a=to.temporary("MUL", dy, instr.a), b=instr.b))
-
-
-def _chosen(first: str, other: str, swapped: bool) -> Rule:
-    """Passes the gradient where a comparison of the two operands holds, `other` being its opposite."""
-
-    def rule(to: Deriving, instr: Instr, dy: View) -> None:
-        a, b = (instr.b, instr.a) if swapped else (instr.a, instr.b)
-        assert a is not None
-        for target, comparison in ((instr.a, first), (instr.b, other)):
-            if to.wants(target):
-                to.add(target, Instr("DRELU", a=dy, b=to.temporary(comparison, a, b)))
-
-    return rule
-
-
-def _limited(above: bool) -> Rule:
-    """Passes the gradient where the operand lies on its side of the number, or on it."""
-
-    def rule(to: Deriving, instr: Instr, dy: View) -> None:
-        if to.wants(instr.a):
-            assert instr.a is not None and instr.out is not None
-            first, second = (instr.out, instr.a) if above else (instr.a, instr.out)
-            to.add(instr.a, Instr("DRELU", a=dy, b=to.temporary("GE", first, second)))
-
-    return rule
-
-
-def _added_row(sign: str) -> Rule:
-    """A constant row added or subtracted: `sign` is COPY or NEG."""
-
-    def rule(to: Deriving, instr: Instr, dy: View) -> None:
-        to.add(instr.a, Instr("COPY", a=dy))
-        if to.learns(instr.weight):
-            to.code.append(Instr("COLSUM", a=dy if sign == "COPY" else to.temporary(sign, dy), weight=instr.weight))
-
-    return rule
-
-
-def _multiplied_row(to: Deriving, instr: Instr, dy: View) -> None:
-    to.add(instr.a, Instr("MULV", a=dy, weight=instr.weight))
-    if to.learns(instr.weight):
-        to.code.append(Instr("COLSUM", a=to.temporary("MUL", dy, instr.a), weight=instr.weight))
-
-
-def _by_column(op: str) -> Rule:
-    """ADDW, SUBW: b is one column for all of a's."""
-
-    def rule(to: Deriving, instr: Instr, dy: View) -> None:
-        to.add(instr.a, Instr("COPY", a=dy))
-        if to.wants(instr.b):
-            total = Instr("SUMW", a=dy if op == "ADDW" else to.temporary("NEG", dy))
-            to.add(instr.b, total)
-
-    return rule
-
-
-def _times_column(to: Deriving, instr: Instr, dy: View) -> None:
-    to.add(instr.a, Instr("MULW", a=dy, b=instr.b))
-    if to.wants(instr.b):
-        to.add(instr.b, Instr("SUMW", a=to.temporary("MUL", dy, instr.a)))
-
-
-def _over_column(to: Deriving, instr: Instr, dy: View) -> None:
-    to.add(instr.a, Instr("DIVW", a=dy, b=instr.b))
-    if to.wants(instr.b):
-        assert instr.b is not None
-        total = to.temporary("SUMW", to.temporary("MUL", dy, instr.out), width=1)
-        to.add(instr.b, Instr("NEG", a=to.temporary("DIV", total, instr.b)))
-
-
-def _pick(to: Deriving, instr: Instr, dy: View) -> None:
-    to.add(instr.a, Instr("DPICK", a=dy, b=instr.b))
-
-
-def _log_of_sum(to: Deriving, instr: Instr, dy: View) -> None:
-    """dy exp(a - y)."""
-    if to.wants(instr.a):
-        assert instr.a is not None
-        to.add(instr.a, Instr("MULW", a=to.temporary("EXP", to.temporary("SUBW", instr.a, instr.out)), b=dy))
-
-
-def _none(to: Deriving, instr: Instr, dy: View) -> None:
-    """The result does not change with the operands."""
-
-
-def unknown(to: Deriving, instr: Instr, dy: View) -> None:
-    """Raises NotFusable for an instruction without a rule."""
-    raise NotFusable(f"{instr.op} has no derivative")
-
+_COPY, _NEG, _TIMES_A = ("COPY", "dy"), ("NEG", "dy"), ("MUL", "dy", "a")
+_OVER_A = Slope(("NEG", ("DIV", ("MUL", "dy", "y"), "a")))  # of 1/a, or of x/a
 
 CONSTANT = frozenset({"FILL", "SIGN", "GE", "LT", "WHOLE", "ARGMAX"})
 """Instructions whose result changes with no operand."""
 
-RULES: dict[str, Rule] = {
-    "GEMM": _product,
-    "COPY": _passed(),
-    "NEG": _passed("NEG"),
-    "SPREAD": _passed("SEGSUM"),
-    "SEGSUM": _passed("SPREAD"),
-    "SIGMOID": _by_output("DSIGMOID"),
-    "TANH": _by_output("DTANH"),
-    "RELU": _by_output("DRELU"),
-    "POSITIVE": _by_output("DRELU"),
-    "EXP": _by_output("MUL"),
-    "LOG": _by_input("DIV"),
-    "SQRT": _sqrt,
-    "SQUARE": _square,
-    "ABS": _scaled_input("SIGN"),
-    "RECIPROCAL": _reciprocal,
-    "SOFTRELU": _scaled_input("SIGMOID"),
-    "ADD": _add,
-    "SUB": _subtract,
-    "MUL": _multiply,
-    "DIV": _divide,
-    "XLOGY": _x_log_y,
-    "MAX": _chosen("GE", "LT", False),
-    "MIN": _chosen("GE", "LT", True),
-    "ADDS": _passed(),
-    "MULS": lambda to, instr, dy: to.add(instr.a, Instr("MULS", a=dy, number=instr.number)),
-    "RSUBS": _passed("NEG"),
-    "RDIVS": _reciprocal,
-    "MAXS": _limited(False),
-    "MINS": _limited(True),
-    "ADDV": _added_row("COPY"),
-    "SUBV": _added_row("NEG"),
-    "MULV": _multiplied_row,
-    "SUMW": lambda to, instr, dy: to.add(instr.a, Instr("BCASTW", a=dy)),
-    "BCASTW": _passed("SUMW"),
-    "ADDW": _by_column("ADDW"),
-    "SUBW": _by_column("SUBW"),
-    "MULW": _times_column,
-    "DIVW": _over_column,
-    "LOGSOFTMAX": _by_output("DLOGSOFTMAX"),
-    "SOFTMAX": _by_output("DSOFTMAX"),
-    "PICK": _pick,
-    "LOGSUMEXP": _log_of_sum,
-    **dict.fromkeys(CONSTANT, _none),
+RULES: dict[str, Slope] = {
+    **dict.fromkeys(CONSTANT, Slope((), ())),
+    **dict.fromkeys(("COPY", "ADDS"), Slope(_COPY)),
+    **dict.fromkeys(("NEG", "RSUBS"), Slope(_NEG)),
+    **{op: Slope((f"D{op}", "dy", "y")) for op in ("SIGMOID", "TANH", "RELU", "LOGSOFTMAX", "SOFTMAX")},
+    "POSITIVE": Slope(("DRELU", "dy", "y")),
+    "SPREAD": Slope(("SEGSUM", "dy")),
+    "SEGSUM": Slope(("SPREAD", "dy")),
+    "EXP": Slope(("MUL", "dy", "y")),
+    "LOG": Slope(("DIV", "dy", "a")),
+    "SQRT": Slope(("MULS", ("DIV", "dy", "y"), None, 0.5)),
+    "SQUARE": Slope(("MULS", ("MUL", "dy", "a"), None, 2.0)),
+    "ABS": Slope(("MUL", "dy", ("SIGN", "a"))),
+    "SOFTRELU": Slope(("MUL", "dy", ("SIGMOID", "a"))),
+    "RECIPROCAL": _OVER_A,
+    "RDIVS": _OVER_A,
+    "ADD": Slope(_COPY, _COPY),
+    "SUB": Slope(_COPY, _NEG),
+    "MUL": Slope(("MUL", "dy", "b"), _TIMES_A),
+    "DIV": Slope(("DIV", "dy", "b"), ("NEG", ("DIV", ("MUL", "dy", "y"), "b"))),
+    "XLOGY": Slope(None, ("DIV", _TIMES_A, "b")),
+    "MAX": Slope(("DRELU", "dy", ("GE", "a", "b")), ("DRELU", "dy", ("LT", "a", "b"))),
+    "MIN": Slope(("DRELU", "dy", ("GE", "b", "a")), ("DRELU", "dy", ("LT", "b", "a"))),
+    "MULS": Slope(("MULS", "dy", None, "number")),
+    "MAXS": Slope(("DRELU", "dy", ("GE", "a", "y"))),
+    "MINS": Slope(("DRELU", "dy", ("GE", "y", "a"))),
+    "ADDV": Slope(_COPY, weight="dy"),
+    "SUBV": Slope(_COPY, weight=_NEG),
+    "MULV": Slope(("MULV", "dy", None, 0.0, "weight"), weight=_TIMES_A),
+    "SUMW": Slope(("BCASTW", "dy")),
+    "BCASTW": Slope(("SUMW", "dy")),
+    "ADDW": Slope(_COPY, ("SUMW", "dy")),
+    "SUBW": Slope(_COPY, ("SUMW", _NEG)),
+    "MULW": Slope(("MULW", "dy", "b"), ("SUMW", _TIMES_A)),
+    "DIVW": Slope(("DIVW", "dy", "b"), ("NEG", ("DIV", ("SUMW", ("MUL", "dy", "y")), "b"))),
+    "PICK": Slope(("DPICK", "dy", "b"), ()),
+    "LOGSUMEXP": Slope(("MULW", ("EXP", ("SUBW", "a", "y")), "dy")),
 }
-"""By instruction."""
+"""By instruction; but for GEMM, in `derivative`."""

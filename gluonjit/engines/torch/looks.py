@@ -16,11 +16,11 @@ from gluonjit.engines.torch.view_steps import PathStep, step_of
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
 
-_NAMES = "squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_"
+_NAMES = "squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_"
 VIEWED: dict[Any, Any] = {getattr(torch.Tensor, name): getattr(torch.Tensor, name[:-1]) for name in _NAMES.split()}
 """Methods that change how a tensor looks, and those that give a view of it which looks so."""
-MOVING = {"resize_", "resize_as_", "set_"}
-"""Names of methods after which a tensor may have other memory."""
+MOVING = {"resize_", "resize_as_", "set_", "as_strided_"}
+"""Names of methods after which a tensor may have other memory, or less: earlier views then learn from what is left."""
 
 
 class Moved(NamedTuple):

@@ -195,3 +195,37 @@ def test_a_complex_number_is_not_written_into_whole_ones(granularity: str) -> No
     gluonjit.hybridize(net, dynamic_batch=True, granularity=granularity)
     with pytest.raises(RuntimeError, match="cannot be converted to type int64_t"), torch.no_grad():
         [result.sum().item() for result in [net(torch.rand(3, 4) + 0.1) for _ in range(3)]]
+
+
+def without_gradients(x: Any) -> Any:
+    with torch.no_grad():
+        return x * 3
+
+
+PARTLY: dict[str, Callable[[Any], Any]] = {
+    "detached": lambda x: (x * 2, (x * 3).detach()),
+    "shown without history": lambda x: (y := x * 2, y.detach()),
+    "without gradients": lambda x: (x * 2, without_gradients(x)),
+    "of truths": lambda x: (x * 2, (x > 0.5).float()),
+    "of places": lambda x: tuple(part.float() for part in x.sort()),
+    "made": lambda x: (x * 2, torch.ones(2) * 3),
+    "factors": torch.linalg.lu,
+    "a factor": lambda x: torch.nn.functional.tanhshrink(torch.linalg.lu(x)[0].cummax(0)[0].vsplit([1])[0]),
+    "order": lambda x: x.sort()[1].float() * 2,
+}
+
+
+@GRANULARITIES
+@pytest.mark.parametrize("name", PARTLY)
+def test_each_result_says_whether_it_has_a_history(name: str, granularity: str) -> None:
+    def learning(net: Any) -> list[bool]:
+        results = [net(x) for x in torch.rand(3, 4, 4).requires_grad_()]
+        found = [part for result in results for part in (result if isinstance(result, tuple) else (result,))]
+        before = [flag.requires_grad for part in found for flag in (part, part * 2)]
+        assert [part.detach().clone() for part in found]
+        return before + [part.requires_grad for part in found]
+
+    inner = Program(PARTLY[name])
+    outer = nn.Sequential(Program(lambda x: x), inner)
+    wanted = learning(outer)
+    assert learning(gluonjit.hybridize(outer, dynamic_batch=True, granularity=granularity)) == wanted

@@ -143,3 +143,28 @@ def test_operators_take_such_results(name: str, under: bool) -> None:
         given = samples(lambda draw, n: (numbers(draw, *(1,) * under, n, C),), seed, (3, 7, 3, 2, 5))
         report = assert_as_eagerly(eager, net, given, expand=("Parts",))
     assert report.kinds["pairs"].launches == 1
+
+
+class Shown(nn.Module):
+    """A layer on (1, n, d), with a view of what it gives."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(C, 2, 12, dropout=0.0, batch_first=True)
+
+    def forward(self, x: Any) -> Any:
+        found = self.layer(x)
+        return found, found.transpose(1, 2)
+
+
+def test_calls_of_any_length_that_return_views_run_together() -> None:
+    torch.manual_seed(0)
+    eager = Shown()
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True)
+    for lengths in ((4, 10), (6, 12), (3, 7, 5, 9)):
+        with gluonjit.batching(granularity="cell") as batch:
+            given = samples(lambda draw, n: (numbers(draw, 1, n, C),), 0, lengths)
+            found = [part for (x,) in given for part in net(x)]
+        for one, other in zip(found, [part for (x,) in given for part in eager(x)]):
+            assert_close(one, other, "a result", 1e-4)
+    assert batch.report.kinds["Shown"].launches == 1

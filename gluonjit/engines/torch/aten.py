@@ -160,6 +160,25 @@ def lacks_derivative(func: Any, named: dict[str, Any], name: str) -> bool:
     return found
 
 
+_QUIET: dict[Any, set[int]] = {}
+
+
+def without_history(func: Any, named: dict[str, Any]) -> set[int]:
+    """The results, by number, through which no gradients go, of an operator with several; tensors are any that fit."""
+    found = _QUIET.get(func)
+    if found is None:
+        with above(), torch.inference_mode(False), torch.enable_grad():
+            results = func(**map_structure(named, _learning))
+        found = _QUIET[func] = {k for k, result in enumerate(results) if not result.requires_grad}
+    return found
+
+
+def _learning(item: Any) -> Any:
+    if not isinstance(item, torch.Tensor):
+        return item
+    return item.clone().requires_grad_(item.is_floating_point() or item.is_complex())
+
+
 @cache
 def name_of(func: Any) -> str:
     """The name by which rules know an operator."""

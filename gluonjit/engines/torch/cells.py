@@ -192,10 +192,15 @@ def _lazy_results(structure: Any, results: tuple[Value, ...], values: Sequence[V
     return rebuild(structure, results, values)
 
 
+def without_history(value: Value) -> Value:
+    """Returns the same value, of which no gradients are asked."""
+    return Value(value.rows, value.depth, value.spec, value.graph, False, value)
+
+
 def rebuild(structure: Any, results: tuple[Value, ...], given: Sequence[Any]) -> Any:
     """Makes what a call returns, of the results of its node and its arguments, or their values; sets what it sets."""
     made: dict[int, Any] = {}
-    views: list[tuple[Any, Any]] = []
+    views: list[tuple[Any, int, Any]] = []
 
     def part(place: Any) -> Any:
         if place.__class__ is Constant:
@@ -204,13 +209,14 @@ def rebuild(structure: Any, results: tuple[Value, ...], given: Sequence[Any]) ->
             return wrap(given[~place]) if given[~place].__class__ is Value else given[~place]
         if place.__class__ is ResultPlace and place.view is None:
             return made[place]
-        result = made[int(place)] = wrap(results[place])
-        if place.__class__ is ResultPlace:
-            views.append((result, place.view))
+        base, steps, learns = place.view if place.__class__ is ResultPlace else (None, (), True)
+        result = made[int(place)] = wrap(results[place] if learns else without_history(results[place]))
+        if base is not None:
+            views.append((result, base, steps))
         return result
 
     found = map_structure(structure, part)
-    for view, (base, steps) in views:
+    for view, base, steps in views:
         for step in steps:
             view._b, view._k = made[base], step if view._b is None else (view._k, step)
         view._n = view._b._n

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gluonjit.engines.torch.arrays import device_named
+from gluonjit.engines.torch.arrays import LEARNABLE, device_named
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.rules.examples import Examples
 from gluonjit.engines.torch.rules.table import WITHOUT_HISTORY, batch_op, draws, may_draw, operator_named
@@ -74,7 +74,7 @@ class Program(BatchedProgram):
 
 def _learns(trace: Trace) -> bool:
     """Tells whether gradients can come to any result: not to what is detached, say."""
-    quiet: set[int] = set()
+    quiet = {position for position, (_, dtype) in enumerate(trace.shapes) if dtype not in LEARNABLE}
     for op in trace.ops:
         if op.name in WITHOUT_HISTORY or quiet.issuperset(op.inputs):
             quiet.update(op.outputs)

@@ -19,6 +19,7 @@ from gluonjit.engines.torch.aten import (
     lacks_derivative,
     operator_of,
     split_arguments,
+    without_history,
     without_rule,
 )
 from gluonjit.engines.torch.caught import caught
@@ -165,7 +166,11 @@ class Tracer(KnownNumbers, Writes):
         made = not known.random and (self._made_of_nothing.issuperset(inputs) or known.name in FILLED)
         outputs = [self._new(item if made or item.dtype not in INDICES else torch.zeros_like(item)) for item in listed]
         name = known.name
-        self._pass_on(inputs, [] if name in WITHOUT_HISTORY else outputs)
+        quiet: set[int] = set()
+        if self.learns and type(found) is tuple and not known.random:
+            quiet = without_history(func, {key: stand_in(value) for key, value in named.items()})
+        learning = [position for k, position in enumerate(outputs) if k not in quiet]
+        self._pass_on(inputs, [] if name in WITHOUT_HISTORY else learning)
         self.trace.ops.append(TraceOp(name, attrs, tuple(inputs), tuple(outputs)))
         self.loops.add(name, inputs, outputs)
         self.by_parts = self.by_parts or name == "unbind.int"

@@ -35,9 +35,13 @@ class ReturnedTensors:
         Raises UnknownResult.
         """
         structure = map_structure(result, self._place)
-        views = {
-            self._met[id(tensor)]: self._view_of(tensor) for tensor in self._tensors if id(tensor.base) in self._met
-        }
+        views: dict[int, Any] = {}
+        for tensor in self._tensors:
+            place, learns = self._met[id(tensor)], self._recorder.gives_history(tensor.position)
+            if id(tensor.base) in self._met:
+                views[place] = (*self._view_of(tensor), learns)
+            elif not learns:
+                views[place] = (None, (), False)
         if not views:
             return structure
         return map_structure(

@@ -157,6 +157,11 @@ class Positions(TorchDispatchMode):  # type: ignore[misc]
             self._asked |= self._through.get(position, _NONE)
         return self._status(position)
 
+    def gives_history(self, position: int) -> bool:
+        """False if no gradients go through a position, where they go through others."""
+        quiet = self._may_learn(position) and self._status(position) is False
+        return not quiet or not any(status is not False for status in self._learned.values())
+
     def flags(self) -> Iterator[Fact]:
         """The weights by which decisions went, and whether each learns."""
         for position, tensor in self.trace.consts.items():

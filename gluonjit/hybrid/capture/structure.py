@@ -8,9 +8,9 @@ from typing import Any
 
 
 class ResultPlace(int):
-    """The place of a result that the call returns elsewhere too, or that shows the memory of another result.
+    """The place of a result that the call returns elsewhere too, that shows another's memory, or that has no history.
 
-    view: the place of that other, and which view of it; None of what stands elsewhere.
+    view: the place of that other, and which view of it, as the engine has it; None of what stands elsewhere.
     """
 
     view: Any = None
@@ -23,7 +23,7 @@ class ResultPlace(int):
         return found
 
     def __eq__(self, other: object) -> bool:
-        return int(self) == other and self.view == getattr(other, "view", None)
+        return int.__eq__(self, other) is True and self.view == getattr(other, "view", None)
 
     __hash__ = int.__hash__
 

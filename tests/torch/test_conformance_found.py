@@ -97,6 +97,7 @@ def test_values_and_gradients(name: str, granularity: str) -> None:
     check(function, granularity, *shape)
 
 
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize(
     "function",
     [
@@ -108,13 +109,15 @@ def test_values_and_gradients(name: str, granularity: str) -> None:
         lambda x, **out: torch.count_nonzero(x, 0) if not out else out["out"].copy_(torch.count_nonzero(x, 0)),
     ],
 )
-def test_out_is_written_by_functions_that_give_subclasses_another_tensor(function: Callable[..., Any]) -> None:
+def test_out_is_written_by_functions_that_give_subclasses_another_tensor(
+    function: Callable[..., Any], whole: bool
+) -> None:
     def run(x: Any) -> Any:
-        out = torch.full_like(function(x), 1)
+        out = torch.full(function(x).shape, 1, dtype=function(x).dtype)
         function(x, out=out)
-        return out
+        return out + x.sum()
 
-    check(run, "op", 3, 3, train=False)
+    check(Program(run) if whole else run, "cell" if whole else "op", 3, 3, train=False)
 
 
 def test_a_refused_trace_leaves_the_dispatcher_as_it_was() -> None:

@@ -18,6 +18,7 @@ from gluonjit.hybrid.capture.guards.follower import Follower, follow
 from gluonjit.hybrid.capture.guards.objects import FrameworkObjects
 from gluonjit.hybrid.capture.guards.sizes import traced
 from gluonjit.hybrid.capture.guards.variants import Noted
+from gluonjit.hybrid.capture.structure import items_of
 
 _LOOKS = frozenset(
     """shape dtype device ndim layout T mT H mH real imag data requires_grad itemsize nbytes is_cpu is_cuda is_meta
@@ -59,6 +60,10 @@ class _TorchObjects(FrameworkObjects):
 
     def own(self, item: Any) -> bool:
         return item.__class__ is TraceTensor
+
+    def writes(self, out: Any) -> list[int]:
+        tensors = items_of(out, TraceTensor)
+        return [(tensor if tensor.base is None else tensor.base).writes for tensor in tensors]
 
     def answers(self, item: Any, name: str) -> bool:
         if name in _LOOKS:

@@ -375,7 +375,10 @@ class Follower(Reader):
             note((*args, *kwargs.values()), self.asked)
         given = [self._back(arg) for arg in args]
         named = {name: self._back(arg) for name, arg in kwargs.items()}
+        before = self.known.writes(kwargs.get("out"))
         result = function(*given, **named)
+        if any(map(operator.eq, before, self.known.writes(kwargs.get("out")))):  # it is lost where PyTorch composes it
+            self.refuse(f"out= of {self.name_of(function)} is not written to by operators")
         if operates:
             result = self.known.sizes(result, self.asked)
         if isinstance(result, np.ndarray):

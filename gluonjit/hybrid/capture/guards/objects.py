@@ -42,6 +42,10 @@ class FrameworkObjects:
         """Tells whether this array stands for a value of the trace."""
         raise NotImplementedError
 
+    def writes(self, out: Any) -> list[int]:
+        """Counts the writes to what stands for values of the trace among arrays."""
+        return []
+
     def answers(self, item: Any, name: str) -> bool:
         """True if this attribute of an array follows from its place in a program, or is an operator on it."""
         return True

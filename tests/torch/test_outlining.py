@@ -137,6 +137,15 @@ class WriteAfterView(Net):
         return (h + self.w).sum()
 
 
+class WriteUnread(Net):
+    def forward(self, s: Any) -> Any:
+        h = torch.tanh(self.a(s.x[None])) * 2
+        t = h * 3
+        g = torch.sigmoid(h) + self.b(h)
+        t += 1
+        return (g * h).sum()
+
+
 class WriteInAnArgument(Net):
     def bump(self, h: Any) -> Any:
         h.add_(1.0)
@@ -329,8 +338,9 @@ class Sizes(Net):
 
 
 PROGRAMS = [
-    Recursive, EarlyReturn, Lattice, Pointer, Adversaries, Replaced, WriteAfterView, WriteInAnArgument,
-    WritesToWhatItGave, Logs, Property, Numbers, Super, Private, Closures, Steps, Raises, Generators, Values, Carried,
+    Recursive, EarlyReturn, Lattice, Pointer, Adversaries, Replaced, WriteAfterView, WriteUnread,
+    WriteInAnArgument, WritesToWhatItGave, Logs, Property, Numbers, Super, Private, Closures, Steps, Raises, Generators,
+    Values, Carried,
     Stack, Sizes,
 ]  # fmt: skip
 

@@ -265,7 +265,9 @@ def _is_true(node: ast.AST) -> bool:
 
 def loads(*nodes: ast.AST) -> list[str]:
     """Names that are read or deleted, with repetitions."""
-    return [n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and not _binds(n)]
+    walked = [n for node in nodes for n in ast.walk(node)]
+    changed = [n.target.id for n in walked if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)]
+    return [*changed, *[n.id for n in walked if isinstance(n, ast.Name) and not _binds(n)]]
 
 
 def stores(*nodes: ast.AST) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .rule import Emit, OperatorCall, Rule
+from .rule import Emit, OperatorCall, Rule, rules_of
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Shape, Val, convert, reshape, reshaped, together
 
@@ -108,7 +108,7 @@ def along_axis(key: str = "axis", default: int | None = -1, keeps: bool = True) 
         axis = normal_axis(given, data.ndim)
         operands = together(call.inputs, rows_exact=axis > 0)
         if operands.layout == ROWS:
-            return call.deliver(call.same(operands.symbols, **{key: axis}), ROWS, operands.poly)
+            return call.deliver_of(operands, **{key: axis})
         result = call.same(operands.symbols, **{key: axis + 1})
         if keeps or call.attrs.flag("keepdims"):
             return call.deliver(result, STACK)
@@ -137,18 +137,15 @@ def argmax_channel(call: OperatorCall) -> list[Val]:
     return call.deliver(apply("argmax", [rows.sym], {"axis": 1}), ROWS, rows.poly)
 
 
-_OFF_AXIS_0 = "rows unless axis 0 takes part"
+OFF_AXIS_0 = "rows unless axis 0 takes part"
 
 RULES: dict[str, Rule] = {
-    **{name: Rule("axis", reduction(), notes=_OFF_AXIS_0) for name in ("sum", "mean", "max", "min", "prod")},
-    **{name: Rule("axis", reduction(one_is_itself=False), notes=_OFF_AXIS_0) for name in ("nansum", "nanprod")},
-    "norm": Rule("axis", norm, notes=_OFF_AXIS_0),
-    "moments": Rule("axis", reduction("axes", one_is_itself=False), notes=_OFF_AXIS_0),
-    **{name: Rule("axis", along_axis(default=None, keeps=False), notes=_OFF_AXIS_0) for name in ("argmax", "argmin")},
+    **rules_of("sum mean max min prod", reduction(), "axis", OFF_AXIS_0),
+    **rules_of("nansum nanprod", reduction(one_is_itself=False), "axis", OFF_AXIS_0),
+    "norm": Rule("axis", norm, notes=OFF_AXIS_0),
+    "moments": Rule("axis", reduction("axes", one_is_itself=False), notes=OFF_AXIS_0),
+    **rules_of("argmax argmin", along_axis(default=None, keeps=False), "axis", OFF_AXIS_0),
     "argmax_channel": Rule("row-wise", argmax_channel, notes="argmax over axis 1"),
-    **{
-        name: Rule("axis", along_axis(), notes=_OFF_AXIS_0)
-        for name in ("softmax", "log_softmax", "softmin", "sort", "argsort", "topk")
-    },
-    "pick": Rule("axis", along_axis(keeps=False), notes=_OFF_AXIS_0),
+    **rules_of("softmax log_softmax softmin sort argsort topk", along_axis(), "axis", OFF_AXIS_0),
+    "pick": Rule("axis", along_axis(keeps=False), notes=OFF_AXIS_0),
 }

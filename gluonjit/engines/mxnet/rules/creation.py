@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .rule import OperatorCall, Rule
+from .rule import OperatorCall, Rule, rules_of
 from .symbols import apply
 from .values import SHARED, NotBatchable, Val
 
@@ -24,17 +24,8 @@ def arange_like(call: OperatorCall) -> list[Val]:
     repeat = call.attrs.integer("repeat", 1)
     start, step = call.attrs.number("start", 0.0), call.attrs.number("step", 1.0)
     steps = -(-count // repeat)
-    numbers = apply(
-        "_arange",
-        [],
-        {
-            "start": start,
-            "stop": start + step * (steps - 0.5),
-            "step": step,
-            "repeat": repeat,
-            "dtype": call.outputs[0][1],
-        },
-    )
+    limits = {"start": start, "stop": start + step * (steps - 0.5), "step": step}
+    numbers = apply("_arange", [], {**limits, "repeat": repeat, "dtype": call.outputs[0][1]})
     if steps * repeat != count:
         numbers = apply("slice_axis", [numbers], {"axis": 0, "begin": 0, "end": count})
     return call.deliver(apply("Reshape", [numbers], {"shape": call.shape}), SHARED)
@@ -57,27 +48,12 @@ def _integers(call: OperatorCall, numbers: tuple[int, ...]) -> list[Val]:
 
 
 RULES: dict[str, Rule] = {
-    **{
-        name: Rule("constant", constant)
-        for name in (
-            "_zeros",
-            "_ones",
-            "_full",
-            "_arange",
-            "_eye",
-            "_linspace",
-            "_npi_zeros",
-            "_npi_ones",
-            "_npi_arange",
-            "_npi_eye",
-            "_npi_identity",
-            "_npi_indices",
-            "_npi_logspace",
-            "_npi_hanning",
-            "_npi_hamming",
-            "_npi_blackman",
-        )
-    },
+    **rules_of(
+        """_zeros _ones _full _arange _eye _linspace _npi_zeros _npi_ones _npi_arange _npi_eye _npi_identity
+        _npi_indices _npi_logspace _npi_hanning _npi_hamming _npi_blackman""",
+        constant,
+        "constant",
+    ),
     "_contrib_arange_like": Rule("constant", arange_like, notes="the known shape's numbers"),
     "shape_array": Rule("constant", shape_array, notes="the known shape"),
     "size_array": Rule("constant", size_array, notes="the known size"),

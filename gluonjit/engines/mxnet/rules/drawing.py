@@ -12,8 +12,7 @@ from .values import STACK, NotBatchable, Val, convert, together
 
 def by_parameters(call: OperatorCall) -> list[Val]:
     """One draw, or `shape` of them, for each entry of the parameters; further axes follow behind."""
-    operands = together(call.inputs, rows_exact=True)
-    return call.deliver(call.same(operands.symbols), operands.layout, operands.poly)
+    return call.deliver_of(together(call.inputs, rows_exact=True))
 
 
 def by_distributions(call: OperatorCall) -> list[Val]:
@@ -21,7 +20,7 @@ def by_distributions(call: OperatorCall) -> list[Val]:
     operands = together(call.inputs, rows_exact=all(value.ndim > 1 for value in call.inputs))
     if operands.layout == STACK and call.data.ndim == 1 and call.shape == (1,):
         return call.deliver_each(call.same(operands.symbols), ())
-    return call.deliver(call.same(operands.symbols), operands.layout, operands.poly)
+    return call.deliver_of(operands)
 
 
 def multinomial(call: OperatorCall) -> list[Val]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import mxnet as mx
 
-from .rule import Emit, OperatorCall, Rule
+from .rule import Emit, OperatorCall, Rule, rules_of
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Shape, Together, Val, convert, reshape, spread, together
 
@@ -52,8 +52,7 @@ def _padded(value: Val, ndim: int) -> mx.sym.Symbol:
 
 def broadcast(call: OperatorCall) -> list[Val]:
     """Emits an operator that itself broadcasts its operands."""
-    operands = aligned(call.inputs, call.shape)
-    return call.deliver(call.same(operands.symbols), operands.layout, operands.poly)
+    return call.deliver_of(aligned(call.inputs, call.shape))
 
 
 def equal_shapes(sibling: str | None = None) -> Emit:
@@ -61,8 +60,7 @@ def equal_shapes(sibling: str | None = None) -> Emit:
 
     def emit(call: OperatorCall) -> list[Val]:
         if not any(value.shared for value in call.inputs) or sibling is None:
-            operands = together(call.inputs, rows_exact=True)
-            return call.deliver(call.same(operands.symbols), operands.layout, operands.poly)
+            return call.deliver_of(together(call.inputs, rows_exact=True))
         if any(value.poly for value in call.inputs):
             raise NotBatchable(f"{call.name}: a shared operand has a fixed number of rows, the others vary")
         operands = aligned(call.inputs, call.shape)
@@ -90,8 +88,7 @@ def where(call: OperatorCall) -> list[Val]:
     """Picks between two; the condition has the data's shape, or one entry for each of its rows."""
     condition, left, _right = call.inputs
     if condition.ndim == left.ndim:
-        operands = together(call.inputs, rows_exact=True)
-        return call.deliver(call.same(operands.symbols), operands.layout, operands.poly)
+        return call.deliver_of(together(call.inputs, rows_exact=True))
     if any(value.poly for value in call.inputs) and any(value.shared for value in call.inputs):
         raise NotBatchable("where: a shared operand has a fixed number of rows, the others vary")
     if any(value.poly for value in call.inputs) and not all(value.poly for value in call.inputs):
@@ -129,14 +126,10 @@ def prelu(call: OperatorCall) -> list[Val]:
 def dropout(call: OperatorCall) -> list[Val]:
     """Draws for every element; along `axes` one draw is shared, so those move with the layout."""
     axes = call.attrs.axes("axes") or ()
-    data = call.data
     if not axes:
         return unary(call)
-    positive = sorted(axis % data.ndim for axis in axes)
-    if data.rows and 0 not in positive:
-        return call.deliver(call.same([data.sym], axes=tuple(positive)), ROWS, data.poly)
-    stacked = convert(data, STACK)
-    return call.deliver(call.same([stacked.sym], axes=tuple(axis + 1 for axis in positive)), STACK)
+    found = sorted(axis % call.data.ndim for axis in axes)
+    return call.deliver_along(0 not in found, lambda sym, by: call.same([sym], axes=tuple([at + by for at in found])))
 
 
 def multicast(call: OperatorCall) -> list[Val]:
@@ -153,8 +146,6 @@ def multicast(call: OperatorCall) -> list[Val]:
 
 def first_input(call: OperatorCall) -> list[Val]:
     """The second input only says what the first should look like."""
-    if call.data.shared:
-        return call.deliver(apply("_copy", [call.data.sym], {}), call.data.layout)
     return call.deliver(apply("_copy", [call.data.sym], {}), call.data.layout, call.data.poly)
 
 
@@ -168,39 +159,22 @@ _UNARY = """
     _power_scalar _rpower_scalar _maximum_scalar _minimum_scalar _hypot_scalar
     _equal_scalar _not_equal_scalar _greater_scalar _greater_equal_scalar _lesser_scalar _lesser_equal_scalar
     _logical_and_scalar _logical_or_scalar _logical_xor_scalar
-""".split()
+"""
 
-_SIBLINGS = {
-    "elemwise_add": "broadcast_add",
-    "elemwise_sub": "broadcast_sub",
-    "elemwise_mul": "broadcast_mul",
-    "elemwise_div": "broadcast_div",
-    "_maximum": "broadcast_maximum",
-    "_minimum": "broadcast_minimum",
-    "_power": "broadcast_power",
-    "_mod": "broadcast_mod",
-    "_hypot": "broadcast_hypot",
-    "_equal": "broadcast_equal",
-    "_not_equal": "broadcast_not_equal",
-    "_greater": "broadcast_greater",
-    "_greater_equal": "broadcast_greater_equal",
-    "_lesser": "broadcast_lesser",
-    "_lesser_equal": "broadcast_lesser_equal",
-    "_logical_and": "broadcast_logical_and",
-    "_logical_or": "broadcast_logical_or",
-    "_logical_xor": "broadcast_logical_xor",
+_SIBLINGS = {f"elemwise_{name}": f"broadcast_{name}" for name in ("add", "sub", "mul", "div")}
+_SIBLINGS |= {
+    f"_{name}": f"broadcast_{name}"
+    for name in """maximum minimum power mod hypot equal not_equal greater greater_equal lesser lesser_equal
+    logical_and logical_or logical_xor""".split()
 }
 
 RULES: dict[str, Rule] = {
-    **{name: Rule("elementwise", unary) for name in _UNARY},
+    **rules_of(_UNARY, unary, "elementwise"),
     **{
         name: Rule("elementwise", equal_shapes(sibling), notes=f"{sibling} if an operand is shared")
         for name, sibling in _SIBLINGS.items()
     },
-    **{
-        name: Rule("elementwise", broadcast, notes="stacked if the leading axes differ")
-        for name in sorted(set(_SIBLINGS.values()))
-    },
+    **rules_of(" ".join(sorted(_SIBLINGS.values())), broadcast, "elementwise", "stacked if the leading axes differ"),
     "add_n": Rule("elementwise", add_n, notes="shared operands are added once"),
     "where": Rule("elementwise", where),
     "LeakyReLU": Rule(

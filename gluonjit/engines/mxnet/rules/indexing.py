@@ -9,6 +9,7 @@ from __future__ import annotations
 import mxnet as mx
 
 from .axes import normal_axis
+from .elementwise import unary
 from .rule import OperatorCall, Rule
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Val, convert, reshape, spread, together
@@ -20,10 +21,6 @@ def embedding(call: OperatorCall) -> list[Val]:
     if not table.shared:
         raise NotBatchable("Embedding into a table that is not the same for all samples")
     return call.deliver(call.same([indices.sym, table.sym]), indices.layout, indices.poly)
-
-
-def one_hot(call: OperatorCall) -> list[Val]:
-    return call.deliver(call.same([call.data.sym]), call.data.layout, call.data.poly)
 
 
 def take(call: OperatorCall) -> list[Val]:
@@ -48,12 +45,8 @@ def _take_from_shared(call: OperatorCall, axis: int) -> list[Val]:
 
 
 def _take_same_places(call: OperatorCall, axis: int) -> list[Val]:
-    data, indices = call.inputs
-    if data.rows and axis > 0:
-        return call.deliver(call.same([data.sym, indices.sym], axis=axis), ROWS, data.poly)
-    stacked = convert(data, STACK)
-    found = call.same([stacked.sym, indices.sym], axis=axis + 1)
-    return call.deliver(found, STACK)
+    indices = call.inputs[1].sym
+    return call.deliver_along(axis > 0, lambda sym, by: call.same([sym, indices], axis=axis + by))
 
 
 def _take_by_sample(call: OperatorCall, axis: int) -> list[Val]:
@@ -137,7 +130,7 @@ def unravel_index(call: OperatorCall) -> list[Val]:
 
 RULES: dict[str, Rule] = {
     "Embedding": Rule("row-wise", embedding, notes="one table for all samples"),
-    "one_hot": Rule("elementwise", one_hot),
+    "one_hot": Rule("elementwise", unary),
     "take": Rule(
         "rewritten",
         take,

@@ -8,7 +8,7 @@ from typing import Optional
 import mxnet as mx
 
 from .axes import normal_axis
-from .rule import OperatorCall, Rule
+from .rule import OperatorCall, Rule, rules_of
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Val, convert, together
 
@@ -34,18 +34,13 @@ def joined(call: OperatorCall, values: Sequence[Val], axis: int) -> list[Val]:
 def stack(call: OperatorCall) -> list[Val]:
     axis = normal_axis(call.attrs.integer("axis", 0), call.data.ndim + 1)
     operands = together(call.inputs, rows_exact=axis > 0)
-    shifted = axis if operands.layout == ROWS else axis + 1
-    return call.deliver(call.same(operands.symbols, axis=shifted), operands.layout, operands.poly)
+    return call.deliver_of(operands, axis=axis if operands.layout == ROWS else axis + 1)
 
 
 def split(call: OperatorCall) -> list[Val]:
     """SliceChannel (axis 1 unless said) and split_v2 (axis 0 unless said)."""
-    data = call.data
-    axis = normal_axis(call.attrs.integer("axis", 1 if call.name == "SliceChannel" else 0), data.ndim)
-    if data.rows and axis > 0:
-        return call.deliver(call.same([data.sym], axis=axis), ROWS, data.poly)
-    stacked = convert(data, STACK)
-    return call.deliver(call.same([stacked.sym], axis=axis + 1), STACK)
+    axis = normal_axis(call.attrs.integer("axis", 1 if call.name == "SliceChannel" else 0), call.data.ndim)
+    return call.deliver_along(axis > 0, lambda sym, by: call.same([sym], axis=axis + by))
 
 
 Ends = Sequence[Optional[int]]
@@ -91,12 +86,7 @@ def slice_axis(call: OperatorCall) -> list[Val]:
     begin, end = call.attrs.integer("begin", 0), call.attrs.optional_integer("end", None)
     if axis == 0 and data.rows and takes_all(data.shape[0], data.poly, begin, end, None):
         return call.deliver(data.sym, ROWS, data.poly)
-    if data.rows and axis > 0:
-        return call.deliver(call.same([data.sym], axis=axis), ROWS, data.poly)
-    if data.poly:
-        raise NotBatchable("slice_axis along axis 0 of rows of varying length")
-    stacked = convert(data, STACK)
-    return call.deliver(call.same([stacked.sym], axis=axis + 1), STACK)
+    return call.deliver_along(axis > 0, lambda sym, by: call.same([sym], axis=axis + by))
 
 
 def slice_like(call: OperatorCall) -> list[Val]:
@@ -117,12 +107,8 @@ def parameters(call: OperatorCall) -> list[Val]:
 RULES: dict[str, Rule] = {
     "_rnn_param_concat": Rule("axis", parameters, notes="once for all samples"),
     "Concat": Rule("axis", concat, notes="rows unless along axis 0; shared operands are repeated"),
-    **{
-        name: Rule("axis", stack, notes="rows unless along axis 0; shared operands are repeated")
-        for name in ("stack", "_npi_stack")
-    },
-    "SliceChannel": Rule("axis", split, notes="rows unless along axis 0"),
-    "_split_v2": Rule("axis", split, notes="rows unless along axis 0"),
+    **rules_of("stack _npi_stack", stack, "axis", "rows unless along axis 0; shared operands are repeated"),
+    **rules_of("SliceChannel _split_v2", split, "axis", "rows unless along axis 0"),
     "slice": Rule("axis", slice_, notes="rows if axis 0 is taken whole"),
     "slice_axis": Rule("axis", slice_axis, notes="rows unless along axis 0"),
     "slice_like": Rule("rewritten", slice_like, notes="slice to the known shape"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from .attributes import Attributes
 from .axes import normal_axis
-from .rule import Emit, OperatorCall, Rule, alone
+from .elementwise import unary
+from .rule import Emit, OperatorCall, Rule, alone_of, rules_of
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Val, all_rows, convert, reshape
 
@@ -62,11 +63,6 @@ def padded_batch(attrs: Attributes, learning: bool) -> str | None:
     return "pads the batch" if any((attrs.axes("pad_width") or ())[:2]) else None
 
 
-def resize(call: OperatorCall) -> list[Val]:
-    """BilinearResize2D; with mode `like` the second input gives the size."""
-    return layer(data=len(call.inputs), least=4)(call)
-
-
 def upsample(call: OperatorCall) -> list[Val]:
     bilinear = call.attrs.text("sample_type", "nearest") == "bilinear"
     return layer(data=1 if bilinear else 0, least=4)(call)
@@ -79,10 +75,7 @@ def layer_norm(call: OperatorCall) -> list[Val]:
         raise NotBatchable("LayerNorm: parameters that are not the same for all samples")
     axis = normal_axis(call.attrs.integer("axis", -1), data.ndim)
     symbols = [value.sym for value in parameters]
-    if data.rows and axis > 0:
-        return call.deliver(call.same([data.sym, *symbols], axis=axis), ROWS, data.poly)
-    stacked = convert(data, STACK)
-    return call.deliver(call.same([stacked.sym, *symbols], axis=axis + 1), STACK)
+    return call.deliver_along(axis > 0, lambda sym, by: call.same([sym, *symbols], axis=axis + by))
 
 
 def div_sqrt_dim(call: OperatorCall) -> list[Val]:
@@ -108,51 +101,43 @@ def make_loss(call: OperatorCall) -> list[Val]:
     reason = normalised_over_batch(call.attrs, call.learning)
     if reason:
         raise NotBatchable(f"MakeLoss: {reason}")
-    return call.deliver(call.same([call.data.sym]), call.data.layout, call.data.poly)
-
-
-def _rules(names: str, emit: Emit, kind: str = "row-wise", notes: str = "") -> dict[str, Rule]:
-    return {name: Rule(kind, emit, notes=notes) for name in names.split()}
+    return unary(call)
 
 
 _LOOKS_AT_BATCH = "alone if its gradient is divided by the batch"
-_ROIS: Sequence[str] = (
-    "ROIPooling",
-    "_contrib_ROIAlign",
-    "_contrib_RROIAlign",
-    "_contrib_PSROIPooling",
-    "_contrib_DeformablePSROIPooling",
-)
 
 RULES: dict[str, Rule] = {
-    **_rules(
+    **rules_of(
         "Convolution Convolution_v1 Deconvolution Pooling Pooling_v1",
         layer(1, 3, batch_not_first),
         notes="row by row; alone if the layout does not begin with the batch",
     ),
-    **_rules("_contrib_DeformableConvolution", layer(2, 4, batch_not_first)),
+    **rules_of("_contrib_DeformableConvolution", layer(2, 4, batch_not_first)),
     **{
         name: Rule(
             "row-wise", layer(1, 2, statistics_of_batch), stateful=True, notes="alone in training, and under recording"
         )
         for name in WITH_STATISTICS
     },
-    **_rules("InstanceNorm GroupNorm LRN", layer(1, 3)),
-    **_rules("L2Normalization SoftmaxActivation GridGenerator", layer()),
-    **_rules("Pad", layer(1, 4, padded_batch), notes="row by row; alone if the batch is padded"),
-    **_rules("depth_to_space space_to_depth im2col _contrib_AdaptiveAvgPooling2D", layer(1, 4)),
-    **_rules("col2im", layer(1, 3)),
-    **_rules("Correlation BilinearSampler SpatialTransformer Crop", layer(0)),
-    **_rules("LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput", layer(2, 1)),
-    **_rules("SVMOutput", layer(2)),
+    **rules_of("InstanceNorm GroupNorm LRN", layer(1, 3)),
+    **rules_of("L2Normalization SoftmaxActivation GridGenerator", layer()),
+    **rules_of("Pad", layer(1, 4, padded_batch), notes="row by row; alone if the batch is padded"),
+    **rules_of("depth_to_space space_to_depth im2col _contrib_AdaptiveAvgPooling2D", layer(1, 4)),
+    **rules_of("col2im", layer(1, 3)),
+    **rules_of("Correlation BilinearSampler SpatialTransformer Crop", layer(0)),
+    **rules_of("LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput", layer(2, 1)),
+    **rules_of("SVMOutput", layer(2)),
     "SoftmaxOutput": Rule("row-wise", layer(2, 2, normalised_over_batch), notes=_LOOKS_AT_BATCH),
     "MakeLoss": Rule("elementwise", make_loss, notes=_LOOKS_AT_BATCH),
     "UpSampling": Rule("row-wise", upsample, notes="row by row; with bilinear the weight is the same for all"),
     "_contrib_BilinearResize2D": Rule(
-        "row-wise", resize, notes="row by row; with mode like the second input gives the size"
+        "row-wise", layer(data=0, least=4), notes="row by row; with mode like the second input gives the size"
     ),
     "LayerNorm": Rule("axis", layer_norm, notes="rows unless axis 0 takes part"),
     "_contrib_div_sqrt_dim": Rule("elementwise", div_sqrt_dim),
     "softmax_cross_entropy": Rule("rewritten", softmax_cross_entropy, notes="summed for each sample"),
-    **{name: alone("its regions refer to their image by its place in the batch") for name in _ROIS},
+    **alone_of(
+        "ROIPooling _contrib_ROIAlign _contrib_RROIAlign _contrib_PSROIPooling _contrib_DeformablePSROIPooling",
+        "its regions refer to their image by its place in the batch",
+    ),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .axes import normal_axis
-from .rule import Emit, OperatorCall, Rule
+from .rule import Emit, OperatorCall, Rule, rules_of
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Val, convert, reshape, together
 
@@ -15,12 +15,9 @@ def matrices(core: int = 2, scalar: bool = False) -> Emit:
         if call.attrs.integer("axis", -2) != -2:
             raise NotBatchable(f"{call.name} with matrices on other axes than the last two")
         operands = together(call.inputs, rows_exact=call.data.ndim > core)
-        result = call.same(operands.symbols)
-        if operands.layout == ROWS:
-            return call.deliver(result, ROWS, operands.poly)
-        if scalar and call.data.ndim == core:
-            return call.deliver_each(result, ())
-        return call.deliver(result, STACK)
+        if operands.layout == STACK and scalar and call.data.ndim == core:
+            return call.deliver_each(call.same(operands.symbols), ())
+        return call.deliver_of(operands)
 
     return emit
 
@@ -54,33 +51,17 @@ def diag(call: OperatorCall) -> list[Val]:
     return call.deliver(call.same([stacked.sym], axis1=first + 1, axis2=second + 1), STACK)
 
 
-_LAST_AXES = "stacked, or rows of batches of matrices"
+LAST_AXES = "stacked, or rows of batches of matrices"
 
 RULES: dict[str, Rule] = {
-    **{
-        f"_linalg_{name}": Rule("row-wise", matrices(), notes=_LAST_AXES)
-        for name in (
-            "potrf",
-            "potri",
-            "trmm",
-            "trsm",
-            "syrk",
-            "gelqf",
-            "syevd",
-            "inverse",
-            "extractdiag",
-            "extracttrian",
-        )
-    },
-    **{
-        f"_linalg_{name}": Rule("row-wise", matrices(scalar=True), notes=_LAST_AXES)
-        for name in ("det", "slogdet", "sumlogdiag")
-    },
-    **{f"_linalg_{name}": Rule("row-wise", matrices(core=1), notes=_LAST_AXES) for name in ("makediag", "maketrian")},
+    **rules_of(
+        """_linalg_potrf _linalg_potri _linalg_trmm _linalg_trsm _linalg_syrk _linalg_gelqf _linalg_syevd
+        _linalg_inverse _linalg_extractdiag _linalg_extracttrian _contrib_box_nms _contrib_bipartite_matching""",
+        matrices(),
+        notes=LAST_AXES,
+    ),
+    **rules_of("_linalg_det _linalg_slogdet _linalg_sumlogdiag", matrices(scalar=True), notes=LAST_AXES),
+    **rules_of("_linalg_makediag _linalg_maketrian", matrices(core=1), notes=LAST_AXES),
     "_linalg_gemm": Rule("rewritten", gemm, notes="batch_dot"),
     "diag": Rule("rewritten", diag, notes="axes shifted by the sample axis"),
-    **{
-        name: Rule("row-wise", matrices(), notes=_LAST_AXES)
-        for name in ("_contrib_box_nms", "_contrib_bipartite_matching")
-    },
 }

@@ -7,20 +7,17 @@ of their older siblings.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
-import mxnet as mx
-
 from .attributes import Attributes, literal
-from .axes import along_axis, normal_axis, reduction
+from .axes import OFF_AXIS_0, along_axis, normal_axis, reduction
 from .elementwise import broadcast, unary
 from .joining import joined
-from .linalg import matrices
-from .rule import Emit, OperatorCall, Rule, alone
-from .shapes import broadcast_to_shape, same_elements, squeeze_keeps_rows, transpose, transposed
+from .linalg import LAST_AXES, matrices
+from .rule import Emit, OperatorCall, Rule, alone_of, rules_of
+from .shapes import broadcast_to_shape, over_axes, same_elements, squeeze_keeps_rows, transpose, transposed
 from .symbols import apply
-from .values import ROWS, STACK, NotBatchable, Shape, Val, convert, reshaped
+from .values import STACK, NotBatchable, Shape, Val, convert, reshaped
 
 
 def norm(call: OperatorCall) -> list[Val]:
@@ -79,27 +76,6 @@ def moveaxis(call: OperatorCall) -> list[Val]:
     return transposed(call.data, order, call.outputs[0][1])
 
 
-def over_axes(key: str, default: Sequence[int] | None = None) -> Emit:
-    """An operator that works along given axes and leaves the others alone: rows unless axis 0 is among them."""
-
-    def emit(call: OperatorCall) -> list[Val]:
-        data = call.data
-        given = call.attrs.axes(key) or default
-        if given is None:
-            raise NotBatchable(f"{call.name} over all axes")
-        axes = [normal_axis(axis, data.ndim) for axis in given]
-        if data.rows and 0 not in axes:
-            return call.deliver(call.same([data.sym], **{key: _spelled(axes)}), ROWS, data.poly)
-        shifted = _spelled([axis + 1 for axis in axes])
-        return call.deliver(call.same([convert(data, STACK).sym], **{key: shifted}), STACK)
-
-    return emit
-
-
-def _spelled(axes: Sequence[int]) -> int | tuple[int, ...]:
-    return axes[0] if len(axes) == 1 else tuple(axes)
-
-
 def flip(call: OperatorCall) -> list[Val]:
     axes = call.attrs.axes("axis")
     chosen = range(call.data.ndim) if axes is None else [normal_axis(axis, call.data.ndim) for axis in axes]
@@ -108,10 +84,8 @@ def flip(call: OperatorCall) -> list[Val]:
 
 def pad(call: OperatorCall) -> list[Val]:
     widths = literal(call.attrs.text("pad_width", "()"))
-    data = call.data
-    if data.rows and not any(widths[0]):
-        return call.deliver(call.same([data.sym]), ROWS, data.poly)
-    return call.deliver(call.same([convert(data, STACK).sym], pad_width=((0, 0), *widths)), STACK)
+    made = (tuple(widths), ((0, 0), *widths))
+    return call.deliver_along(not any(widths[0]), lambda sym, by: call.same([sym], pad_width=made[by]))
 
 
 def broadcast_to(call: OperatorCall) -> list[Val]:
@@ -187,13 +161,9 @@ def split_axis(axis: int) -> Emit:
     """hsplit and dsplit: split_v2 along a fixed axis, for hsplit of vectors the only one."""
 
     def emit(call: OperatorCall) -> list[Val]:
-        data = call.data
-        along = min(axis, data.ndim - 1)
+        along = min(axis, call.data.ndim - 1)
         attrs = {key: call.attrs[key] for key in ("indices", "sections", "squeeze_axis") if key in call.attrs}
-        if data.rows and along > 0:
-            return call.deliver(apply("_split_v2", [data.sym], {**attrs, "axis": along}), ROWS, data.poly)
-        stacked: mx.sym.Symbol = convert(data, STACK).sym
-        return call.deliver(apply("_split_v2", [stacked], {**attrs, "axis": along + 1}), STACK)
+        return call.deliver_along(along > 0, lambda sym, by: apply("_split_v2", [sym], {**attrs, "axis": along + by}))
 
     return emit
 
@@ -212,53 +182,41 @@ _UNARY = """absolute negative reciprocal sign rint fix ceil floor trunc sqrt squ
     add_scalar subtract_scalar rsubtract_scalar multiply_scalar true_divide_scalar rtrue_divide_scalar mod_scalar
     rmod_scalar power_scalar rpower_scalar arctan2_scalar rarctan2_scalar
     ldexp_scalar rldexp_scalar lcm_scalar bitwise_and_scalar bitwise_or_scalar bitwise_xor_scalar equal_scalar
-    not_equal_scalar greater_scalar greater_equal_scalar less_scalar less_equal_scalar where_scalar2""".split()
+    not_equal_scalar greater_scalar greater_equal_scalar less_scalar less_equal_scalar where_scalar2"""
 
 _BINARY = """add subtract multiply true_divide mod power copysign arctan2 hypot lcm ldexp bitwise_and bitwise_or
-    bitwise_xor equal not_equal greater greater_equal less less_equal where where_lscalar where_rscalar""".split()
+    bitwise_xor equal not_equal greater greater_equal less less_equal where where_lscalar where_rscalar"""
 
-_OFF_AXIS_0 = "rows unless axis 0 takes part"
 
 RULES: dict[str, Rule] = {
-    **{f"_npi_{name}": Rule("elementwise", unary) for name in _UNARY},
-    **{name: Rule("elementwise", unary) for name in ("_npx_relu", "_npx_sigmoid", "_np_copy")},
-    **{f"_npi_{name}": Rule("elementwise", broadcast, notes="stacked if the leading axes differ") for name in _BINARY},
+    **{f"_npi_{name}": rule for name, rule in rules_of(_UNARY, unary, "elementwise").items()},
+    **rules_of("_npx_relu _npx_sigmoid _np_copy", unary, "elementwise"),
     **{
-        name: Rule("axis", reduction(), notes=_OFF_AXIS_0)
-        for name in (
-            "_np_sum",
-            "_np_prod",
-            "_np_max",
-            "_np_min",
-            "_np_all",
-            "_np_any",
-            "_npi_mean",
-            "_npi_std",
-            "_npi_var",
-        )
+        f"_npi_{name}": rule
+        for name, rule in rules_of(_BINARY, broadcast, "elementwise", "stacked if the leading axes differ").items()
     },
-    "_npi_norm": Rule("axis", norm, notes=_OFF_AXIS_0),
-    **{
-        name: Rule("axis", along_axis(default=None, keeps=False), notes=_OFF_AXIS_0)
-        for name in ("_npi_argmax", "_npi_argmin")
-    },
-    "_np_cumsum": Rule("axis", along_axis(default=None), notes=_OFF_AXIS_0),
-    **{name: Rule("shape", reshape_in_order) for name in ("_np_reshape", "_npx_reshape")},
+    **rules_of(
+        "_np_sum _np_prod _np_max _np_min _np_all _np_any _npi_mean _npi_std _npi_var", reduction(), "axis", OFF_AXIS_0
+    ),
+    "_npi_norm": Rule("axis", norm, notes=OFF_AXIS_0),
+    **rules_of("_npi_argmax _npi_argmin", along_axis(default=None, keeps=False), "axis", OFF_AXIS_0),
+    "_np_cumsum": Rule("axis", along_axis(default=None), notes=OFF_AXIS_0),
+    **rules_of("_np_reshape _npx_reshape", reshape_in_order, "shape"),
     "_np_squeeze": Rule("shape", same_elements(squeeze_keeps_rows)),
-    **{f"_np_atleast_{n}d": Rule("shape", at_least) for n in (1, 2, 3)},
+    **rules_of("_np_atleast_1d _np_atleast_2d _np_atleast_3d", at_least, "shape"),
     "_np_transpose": Rule("shape", transpose, notes="rows if axis 0 stays in front"),
     "_np_moveaxis": Rule("shape", moveaxis, notes="rows if axis 0 stays in front"),
-    "_npi_flip": Rule("axis", flip, notes=_OFF_AXIS_0),
-    "_npi_rot90": Rule("axis", over_axes("axes", (0, 1)), notes=_OFF_AXIS_0),
-    "_np_roll": Rule("axis", over_axes("axis"), notes=_OFF_AXIS_0 + "; alone over all axes"),
-    "_npi_diff": Rule("axis", over_axes("axis", (-1,)), notes=_OFF_AXIS_0),
-    "_npi_pad": Rule("axis", pad, notes=_OFF_AXIS_0),
+    "_npi_flip": Rule("axis", flip, notes=OFF_AXIS_0),
+    "_npi_rot90": Rule("axis", over_axes("axes", (0, 1)), notes=OFF_AXIS_0),
+    "_np_roll": Rule("axis", over_axes("axis"), notes=OFF_AXIS_0 + "; alone over all axes"),
+    "_npi_diff": Rule("axis", over_axes("axis", (-1,)), notes=OFF_AXIS_0),
+    "_npi_pad": Rule("axis", pad, notes=OFF_AXIS_0),
     "_npi_broadcast_to": Rule("rewritten", broadcast_to, notes="the target without the sample axis"),
     "_np_diag": Rule("rewritten", diag, notes="axes shifted by the sample axis"),
     "_np_diagflat": Rule("rewritten", diagflat, notes="a matrix from each sample's flat vector"),
     "_np_diagonal": Rule("rewritten", diagonal, notes="axes shifted by the sample axis"),
     "_np_trace": Rule("rewritten", trace, notes="axes shifted by the sample axis"),
-    "_npi_tril": Rule("row-wise", tril, notes="stacked, or rows of batches of matrices"),
+    "_npi_tril": Rule("row-wise", tril, notes=LAST_AXES),
     "_npi_concatenate": Rule("axis", concatenate, notes="rows unless along axis 0; shared operands are repeated"),
     "_npi_vstack": Rule("axis", stacking(0, 2)),
     "_npi_dstack": Rule("axis", stacking(2, 3)),
@@ -266,28 +224,11 @@ RULES: dict[str, Rule] = {
     "_npi_column_stack": Rule("axis", column_stack),
     "_npi_hsplit": Rule("axis", split_axis(1)),
     "_npi_dsplit": Rule("axis", split_axis(2)),
-    **{
-        name: Rule("row-wise", matrices(), notes="stacked, or rows of batches of matrices")
-        for name in ("_npi_cholesky", "_npi_svd", "_npi_eigh", "_npi_eigvalsh")
-    },
-    **{
-        f"_npi_{name}": alone("draws into a fixed shape, independent of the number of samples", random=True)
-        for name in (
-            "normal",
-            "normal_n",
-            "uniform",
-            "uniform_n",
-            "bernoulli",
-            "choice",
-            "exponential",
-            "gamma",
-            "gumbel",
-            "logistic",
-            "multinomial",
-            "pareto",
-            "rayleigh",
-            "weibull",
-            "powerd",
-        )
-    },
+    **rules_of("_npi_cholesky _npi_svd _npi_eigh _npi_eigvalsh", matrices(), notes=LAST_AXES),
+    **alone_of(
+        """_npi_normal _npi_normal_n _npi_uniform _npi_uniform_n _npi_bernoulli _npi_choice _npi_exponential _npi_gamma
+        _npi_gumbel _npi_logistic _npi_multinomial _npi_pareto _npi_rayleigh _npi_weibull _npi_powerd""",
+        "draws into a fixed shape, independent of the number of samples",
+        random=True,
+    ),
 }

@@ -10,7 +10,7 @@ import mxnet as mx
 
 from .attributes import Attributes
 from .symbols import apply
-from .values import ROWS, STACK, NotBatchable, Shape, Val
+from .values import ROWS, STACK, NotBatchable, Shape, Together, Val, convert
 
 Spec = tuple[Shape, str]
 
@@ -51,6 +51,19 @@ class OperatorCall:
             count = len(self.outputs)
             result = [result] if count == 1 and len(result) == 1 else [result[i] for i in range(count)]
         return [Val(symbol, shape, dtype, layout, poly) for symbol, (shape, dtype) in zip(result, self.outputs)]
+
+    def deliver_of(self, operands: Together, **changes: Any) -> list[Val]:
+        """Delivers this operator on operands in one layout, with some attributes changed."""
+        return self.deliver(self.same(operands.symbols, **changes), operands.layout, operands.poly)
+
+    def deliver_along(self, keeps_rows: bool, make: Callable[[mx.sym.Symbol, int], mx.sym.Symbol]) -> list[Val]:
+        """Delivers on rows if axis 0 takes no part, else on stacks; `make` is told by how much axes are shifted."""
+        data = self.data
+        if data.rows and keeps_rows:
+            return self.deliver(make(data.sym, 0), ROWS, data.poly)
+        if data.poly:
+            raise NotBatchable(f"{self.name} along axis 0 of rows of varying length")
+        return self.deliver(make(convert(data, STACK).sym, 1), STACK)
 
     def deliver_each(self, result: mx.sym.Symbol, natural: Shape) -> list[Val]:
         """Delivers (N, *natural). Classic operators say (1,) where nothing is left: (N,) is its rows."""
@@ -120,3 +133,13 @@ def alone(
         raise NotBatchable(f"{call.name}: {reason}")
 
     return Rule("alone", refuse, reason, random, stateful, writes=writes, unsized=unsized)
+
+
+def rules_of(names: str, emit: Emit, kind: str = "row-wise", notes: str = "") -> dict[str, Rule]:
+    """Makes a row for each of these operators."""
+    return {name: Rule(kind, emit, notes=notes) for name in names.split()}
+
+
+def alone_of(names: str, reason: str, **flags: bool) -> dict[str, Rule]:
+    """Makes a row for each of these operators, which run for each sample alone."""
+    return {name: alone(reason, **flags) for name in names.split()}

@@ -109,15 +109,21 @@ def swap_axes(call: OperatorCall) -> list[Val]:
     return transposed(call.data, order, call.outputs[0][1])
 
 
-def reverse(call: OperatorCall) -> list[Val]:
-    data = call.data
-    axes = [normal_axis(axis, data.ndim) for axis in call.attrs.axes("axis") or ()]
-    if data.rows and 0 not in axes:
-        return call.deliver(call.same([data.sym], axis=tuple(axes)), ROWS, data.poly)
-    if data.poly:
-        raise NotBatchable(f"{call.name} along axis 0 of rows of varying length")
-    stacked = convert(data, STACK)
-    return call.deliver(call.same([stacked.sym], axis=tuple(axis + 1 for axis in axes)), STACK)
+def over_axes(key: str, default: Sequence[int] | None = None) -> Emit:
+    """An operator that works along given axes and leaves the others alone: rows unless axis 0 is among them."""
+
+    def emit(call: OperatorCall) -> list[Val]:
+        given = call.attrs.axes(key) or default
+        if given is None:
+            raise NotBatchable(f"{call.name} over all axes")
+        axes = [normal_axis(axis, call.data.ndim) for axis in given]
+        return call.deliver_along(0 not in axes, lambda sym, by: call.same([sym], **{key: _spelled(axes, by)}))
+
+    return emit
+
+
+def _spelled(axes: Sequence[int], by: int) -> int | tuple[int, ...]:
+    return axes[0] + by if len(axes) == 1 else tuple([axis + by for axis in axes])
 
 
 def tile(call: OperatorCall) -> list[Val]:
@@ -149,10 +155,7 @@ def repeat(call: OperatorCall) -> list[Val]:
         flat = reshaped(data, (math.prod(data.shape),), STACK)
         return call.deliver(call.same([flat.sym], axis=1), STACK)
     axis = normal_axis(given, data.ndim)
-    if data.rows and (axis > 0 or not data.poly):
-        return call.deliver(call.same([data.sym], axis=axis), ROWS, data.poly)
-    stacked = convert(data, STACK)
-    return call.deliver(call.same([stacked.sym], axis=axis + 1), STACK)
+    return call.deliver_along(axis > 0 or not data.poly, lambda sym, by: call.same([sym], axis=axis + by))
 
 
 def broadcast_to(call: OperatorCall) -> list[Val]:
@@ -197,7 +200,7 @@ RULES: dict[str, Rule] = {
     "squeeze": Rule("shape", same_elements(squeeze_keeps_rows)),
     "transpose": Rule("shape", transpose, notes="rows if axis 0 stays in front"),
     "SwapAxis": Rule("shape", swap_axes, notes="rows if axis 0 stays in front"),
-    "reverse": Rule("axis", reverse, notes="rows unless axis 0 takes part"),
+    "reverse": Rule("axis", over_axes("axis", ()), notes="rows unless axis 0 takes part"),
     "tile": Rule("axis", tile, notes="rows unless axis 0 takes part"),
     "repeat": Rule("axis", repeat, notes="rows, which repeat correctly along axis 0 too"),
     "broadcast_to": Rule("rewritten", broadcast_to, notes="the target without the sample axis"),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 from gluonjit.graph.recorder import mapped
+from gluonjit.hybrid.capture.guards.facts import ABSENT, class_attribute
 
 _FIELDS = "__dataclass_fields__"
 _HOLDING = (list, tuple, dict)
@@ -74,7 +75,7 @@ class LentArguments:
         """Returns a result with the program's own arrays in the places of those that stood for them."""
         if not self._own or result is None:
             return result
-        if not isinstance(result, _HOLDING) and not hasattr(result.__class__, _FIELDS):
+        if not isinstance(result, _HOLDING) and class_attribute(result.__class__, _FIELDS) is ABSENT:
             return self._own.get(id(result), result)
         containers: list[Any] = []
         found = self._returned(result, containers)
@@ -99,7 +100,7 @@ class LentArguments:
             parts = [self._returned(part, containers) for part in item]
             if any([new is not part for new, part in zip(parts, item)]):
                 return item._make(parts) if hasattr(item, "_make") else tuple(parts)
-        elif hasattr(item.__class__, _FIELDS) and hasattr(item, "__dict__"):
+        elif class_attribute(item.__class__, _FIELDS) is not ABSENT and hasattr(item, "__dict__"):
             containers.append(vars(item))
         return item
 

@@ -36,6 +36,7 @@ _CLOSELY = 16.0  # times what rounding changes in the trace itself, above which 
 _LOOSELY = 1e4  # rounding errors, below which an operator is not the one that differs
 _SAME = 800.0  # rounding errors, below which numbers are those of the same weights
 _TRIES = 4  # traces on operands that differ by rounding
+_CHECKS = attrgetter("kind.program.checks")
 _NEAR = 8  # nodes, among which one with other operands is looked for
 
 
@@ -135,34 +136,25 @@ class StepCheck:
 
     def left(self, number: int, ran: str) -> int:
         """The number of nodes of a step to compare now that it has run so."""
-        return self._left(self.plan.steps[number].kind, ran)
+        return self._left(self.plan.steps[number].kind.program.checks, ran)
 
-    def _left(self, kind: Kind, ran: str) -> int:
-        checks = kind.program.checks
+    def _left(self, checks: Checks | None, ran: str) -> int:
         if checks is None or self._never:
             return 0
         return ENOUGH * (not checks.distrusted) if self._always else checks.left(ran)
 
     @cached_property
-    def _kinds(self) -> set[Kind]:
-        return set(map(attrgetter("kind"), self.plan.steps))
-
-    def _owing(self, way: str) -> set[Kind]:
-        """The kinds that have run in this way and whose backward pass is still to be compared."""
-        ran = [
-            kind
-            for kind in self._kinds
-            if self._always or (kind.program.checks and way in kind.program.checks.compared)
-        ]
-        return {kind for kind in ran if self._left(kind, BACKWARD[way])}
+    def _checks(self) -> set[Checks]:
+        """Those of the programs of all steps."""
+        return set(map(_CHECKS, self.plan.steps)) - {None}
 
     def stops(self, steps: Iterable[int]) -> set[int]:
         """Selects the steps that are compared when they have run in C, as long as they are: others wait for that."""
         common = self.plan.common
         if self._always or not (self._never or common.checked):
-            kinds = {kind for kind in self._kinds if self._left(kind, ROWS)}
-            if kinds:
-                self._stops.update([number for number in steps if self.plan.steps[number].kind in kinds])
+            owing = {checks for checks in self._checks if self._left(checks, ROWS)}
+            if owing:
+                self._stops.update([number for number in steps if _CHECKS(self.plan.steps[number]) in owing])
             common.checked = not (self._stops or self._always)
         return self._stops
 
@@ -170,8 +162,12 @@ class StepCheck:
         """Tells whether the backward pass of any step that a tape has noted is still to be compared."""
         if self._distrusted:
             return True
-        owing, steps = {way: self._owing(way) for way in BACKWARD}, self.plan.steps
-        return any(owing.values()) and any([steps[number].kind in owing[way] for number, way in steps_of(entries)])
+        ways = [way for way in BACKWARD if any([self._left(checks, BACKWARD[way]) for checks in self._ran(way)])]
+        return bool(ways) and any([way in ways and self.left(n, BACKWARD[way]) for n, way in steps_of(entries)])
+
+    def _ran(self, way: str) -> list[Checks]:
+        """Those of the programs that have run in this way, now or earlier."""
+        return [checks for checks in self._checks if self._always or way in checks.compared]
 
     # --- forward ------------------------------------------------------------------------------------------------
 

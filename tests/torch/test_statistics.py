@@ -574,3 +574,11 @@ def test_a_long_epoch_with_a_step_for_each_minibatch() -> None:
         return found
 
     assert_alike(lambda: Normed(nn.BatchNorm1d(5)), run, 1e-3)
+
+
+@pytest.mark.parametrize("granularity", ["op", "cell"])
+def test_evaluation_runs_together(granularity: str) -> None:
+    report = assert_alike(
+        lambda: Normed(nn.BatchNorm1d(5)).eval(), train(rows(5, 4, 5, 7, 4)), 1e-4, granularity=granularity
+    )
+    assert report.flushes == 1 and not report.unbatched.get("batch_norm")

@@ -168,7 +168,11 @@ def without_history(func: Any, named: dict[str, Any]) -> set[int]:
     found = _QUIET.get(func)
     if found is None:
         with above(), torch.inference_mode(False), torch.enable_grad():
-            results = func(**map_structure(named, _learning))
+            try:
+                results = func(**map_structure(named, _learning))
+            except RuntimeError:  # an argument has no derivative, such as running statistics
+                first = next(name for name, item in named.items() if isinstance(item, torch.Tensor))
+                results = func(**{**named, first: _learning(named[first])})
         found = _QUIET[func] = {k for k, result in enumerate(results) if not result.requires_grad}
     return found
 

@@ -27,16 +27,17 @@ from gluonjit.engines.mxnet.results import Imported
 from gluonjit.engines.mxnet.segments import Segments
 from gluonjit.engines.mxnet.semantics import SHAPES, classic, learned_rows, shapes
 from gluonjit.engines.mxnet.tape import Tape
-from gluonjit.errors import FlushError, GluonJITError
+from gluonjit.errors import FlushError
 from gluonjit.graph import Leaf, Spec
 from gluonjit.graph.modes import TRAINING, is_recorded
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
-from gluonjit.hybrid.run.check import GRAPH, ROWS, StepCheck
+from gluonjit.hybrid.run.check import GRAPH, StepCheck
 from gluonjit.hybrid.run.failures import both
-from gluonjit.hybrid.run.session import ArraySession
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.hybrid.run.stepping import SteppedSession
+from gluonjit.rows.stretches import StepStretch
 
 _FEW = 16  # entries of a table
 _SMALL = 1 << 16  # bytes
@@ -53,7 +54,7 @@ class FlushedValue(NamedTuple):
     position: int
 
 
-class Session(ArraySession):
+class Session(SteppedSession):
     """A flush on MXNet.
 
     Operands are taken from an arena by one index array, and results are written into it: no row is copied
@@ -68,8 +69,11 @@ class Session(ArraySession):
         self.make_room()
         self._copies: dict[Place, NDArray] = {}
         self._fused = FusedSteps(plan, self.arrays, self.tape, options.without, report.unfused)
-        self._check = StepCheck(plan, self.arrays, report, provenance, options.check, NODES)
-        self._fused.steps.stops = self._check.stops(self._fused.steps.begun)
+        self.check = StepCheck(plan, self.arrays, report, provenance, options.check, NODES)
+        if self.tape is not None:
+            self.tape.fused = self._fused
+        self.rows_in_c = self._fused.steps
+        self._fused.steps.stops = self.check.stops(self._fused.steps.begun)
         graphs = self._fused.steps.others
         self._indices = _upload(plan, graphs)
         self._tracked = False
@@ -203,51 +207,30 @@ class Session(ArraySession):
         with as_captured(0):
             rows.copyto(to)
 
-    def run(self, number: int) -> None:
-        """Gathers the operands of a step, runs it, and puts its results into their places."""
-        try:
-            self._run(number)
-        except GluonJITError:
-            raise
-        except Exception as error:
-            self._fail(number, error)
-            self.run(number)
-
-    def _fail(self, number: int, error: Exception) -> None:
-        """Raises for a step that failed, if its nodes do not run one by one."""
+    def error_of(self, number: int, error: Exception) -> Exception | None:
+        """The error of a step that failed."""
         with as_captured(self.plan.steps[number].mode & TRAINING):
-            said = failed(self._check, number, error, partial(self._again, number))
-        if said is not None:
-            raise said from error
-        self._run_otherwise(self._fused.steps.leave(number))
+            return failed(self.check, number, error, partial(self._again, number))
 
-    def _run_otherwise(self, steps: Sequence[int]) -> None:
-        """Prepares for steps that do not run in C."""
+    def prepare(self, steps: Sequence[int]) -> None:
+        """Sends the indices of steps that do not run in C."""
         self._indices.update(_upload(self.plan, steps))
         self._besides.update(_besides(self.plan, steps))
 
-    def run_from(self, number: int) -> int:
-        """Runs a step, or all from it on that run in C, at once; returns the number of the next one."""
-        if self.profile or self.finite is not None or number not in self._fused.steps:
-            return super().run_from(number)
-        end = number
-        try:
-            end += self._run_fused(number, self._fused.steps.end(number))
-        except GluonJITError:
-            raise
-        except Exception as error:
-            self._fail(self._fused.steps.under_way, error)
-        return end if end > number else super().run_from(number)
+    def run_rows(self, begin: int, end: int) -> StepStretch | None:
+        """Runs steps in C."""
+        if any([is_recorded(step.mode) for step in self.plan.steps[begin:end]]):
+            self._track()
+        return self._fused.run(begin, end)
 
     def _again(self, number: int) -> None:
         """Runs a step once more, and waits for it."""
-        self._run(number)
+        self.attempt(number)
         for place in self.plan.steps[number].places:
             self.at(place).wait_to_read()
 
-    def _run(self, number: int) -> None:
-        if self._run_fused(number, number + 1):
-            return
+    def run_graph(self, number: int) -> None:
+        """Gathers the operands of a step, runs it, and puts its results into their places."""
         step = self.plan.steps[number]
         tape = self.tape if is_recorded(step.mode) else None
         if tape is not None:
@@ -272,39 +255,17 @@ class Session(ArraySession):
             else:
                 sizes = tuple([gather.rows for gather in step.gathers])
                 program(operands, consts, step.count, results, self._besides.get(number, ()), sizes)
-            if program.may_fail or self._check.left(number, GRAPH):  # MXNet tells at the first wait
+            if program.may_fail or self.check.left(number, GRAPH):  # MXNet tells at the first wait
                 for result in results:
                     result.wait_to_read()
-            agrees = self._check.agrees(number, GRAPH)
+            agrees = self.check.agrees(number, GRAPH)
             if tape is not None and agrees:
                 tape.note(number, results)
         self.lap(number, "compute", middle)
         if not agrees:
-            self._run(number)
+            self.run_graph(number)
         elif self.finite is not None:
             self.finite.results(number, results)
-
-    def _run_fused(self, begin: int, end: int) -> int:
-        """Runs steps in C, and returns how many have run so: up to one for which that cannot be."""
-        if begin not in self._fused.steps:
-            return 0
-        since = perf_counter()
-        if any([is_recorded(step.mode) for step in self.plan.steps[begin:end]]):
-            self._track()
-        if self.finite is not None:
-            self.finite.weights(begin, program_of(self.plan.steps[begin].kind).consts)
-        stretch, others = self._fused.run(begin, end), [begin]
-        if stretch is not None and not self._check.agrees(begin, ROWS):
-            stretch, others = None, self._fused.steps.leave(begin)
-        if stretch is None:
-            self._run_otherwise(others)
-            return 0
-        if self.tape is not None:
-            self.tape.note_fused(self._fused, stretch)
-        self.laps(stretch, since)
-        if self.finite is not None:
-            self.finite.results(begin, [self.at(place) for place in self.plan.steps[begin].places])
-        return len(stretch.steps)
 
     def _track(self) -> None:
         """Lets the tape decide which arenas get gradients, once all inputs are in place."""
@@ -373,8 +334,8 @@ class Session(ArraySession):
         self._copies = {}
         if self.tape is None:
             self._fused.steps.done()
-        elif self._check.owes(self.tape.entries):
-            self.tape.check = self._check
+        elif self.check.owes(self.tape.entries):
+            self.tape.check = self.check
 
 
 def _entries(table: Any, indices: Sequence[int], context: Any) -> NDArray:

@@ -68,7 +68,8 @@ class Tape(History):
         self.done: set[tuple[int, int]] = set()
         self._finite = finite
         self.entries: list[RecordedStep | StepStretch] = []
-        self._fused: FusedSteps | None = None
+        self.fused: FusedSteps | None = None  # the steps of the flush that run in C
+        self._fused: FusedSteps | None = None  # where backward goes through some
         self._addresses: dict[int | tuple[str, int], int] = {}  # of gradients that MXNet is not writing to
         self._variables: list[NDArray | None] = [None] * len(plan.arenas)
         self._gradients: list[NDArray | None] = [None] * len(plan.arenas)
@@ -202,10 +203,11 @@ class Tape(History):
         results = range(len(kind.outputs))  # all of them are of float32
         return Learning([k for k, learned in enumerate(weights) if learned], results, results if learns else (), learns)
 
-    def note_fused(self, fused: FusedSteps, stretch: StepStretch) -> None:
+    def note_fused(self, stretch: StepStretch) -> None:
         """Remembers steps that ran in C, where rows learn by them."""
-        if fused.marks(stretch):
-            self._fused = fused
+        assert self.fused is not None
+        if self.fused.marks(stretch):
+            self._fused = self.fused
             self.entries.append(stretch)
 
     def learned_at(self, arena: int, rows: Sequence[int]) -> bool:
@@ -430,7 +432,7 @@ class Tape(History):
         self.check = None
         self.arrays = ()
         self.entries = []
-        self._fused = None
+        self.fused = self._fused = None
         self._variables = []
         self._gradients = []
         self._constants = {}

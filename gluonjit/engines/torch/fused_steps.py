@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -31,6 +31,11 @@ class RanFused(NamedTuple):
     def steps(self) -> list[int]:
         """Their numbers."""
         return self.stretch.steps
+
+    @property
+    def took(self) -> Sequence[int]:
+        """The times that they took."""
+        return self.stretch.took
 
     def part(self, begin: int, end: int) -> RanFused:
         """Some of the steps."""

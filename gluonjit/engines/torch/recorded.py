@@ -59,7 +59,12 @@ class RecordedSession(Session):
         if rows.requires_grad:
             self._learned.setdefault(place.arena, {})[place.begin] = rows
 
-    def _run(self, number: int) -> None:
+    def error_of(self, number: int, error: Exception) -> Exception:
+        """The error that was raised."""
+        return error
+
+    def run_graph(self, number: int) -> None:
+        """Runs a step, recorded."""
         step = self.plan.steps[number]
         program = program_of(step.kind)
         with torch.set_grad_enabled(is_recorded(step.mode)):

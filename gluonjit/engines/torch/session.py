@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from contextlib import nullcontext
 from ctypes import memmove
 from itertools import groupby
 from time import perf_counter
@@ -19,7 +18,7 @@ from gluonjit.engines.torch.buffers import as_captured
 from gluonjit.engines.torch.chunks import Chunk, ChunkRows
 from gluonjit.engines.torch.failures import failed
 from gluonjit.engines.torch.finite import FiniteCheck
-from gluonjit.engines.torch.fused_steps import FusedSteps
+from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.history import joined_history
 from gluonjit.engines.torch.hooked import LEARNING
@@ -28,17 +27,16 @@ from gluonjit.engines.torch.inputs import AsItWas
 from gluonjit.engines.torch.one_by_one import NODES, run_step
 from gluonjit.engines.torch.program import as_rows, join, pieces, program_of
 from gluonjit.engines.torch.tape import Tape
-from gluonjit.errors import CaptureError, GluonJITError
+from gluonjit.errors import CaptureError
 from gluonjit.graph import Leaf, Spec
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
-from gluonjit.hybrid.run.check import GRAPH, ROWS, StepCheck
+from gluonjit.hybrid.run.check import GRAPH, StepCheck
 from gluonjit.hybrid.run.failures import both
-from gluonjit.hybrid.run.session import ArraySession
+from gluonjit.hybrid.run.stepping import SteppedSession
 
-_NOW = nullcontext()
 _FEW = 16  # entries of a table
 _SMALL = 1 << 14  # bytes of an arena that may stay as long as some of its rows
 
@@ -51,7 +49,7 @@ class VersionedInput(NamedTuple):
     version: int
 
 
-class Session(ArraySession):
+class Session(SteppedSession):
     """A flush on PyTorch.
 
     Operands are taken from an arena by one index tensor, and results are written into it. Under recording each step is
@@ -86,6 +84,7 @@ class Session(ArraySession):
             self.tape = Tape(report, plan, samples, options.profile, self.finite, self.provenance)
         fused = self._fused = FusedSteps(plan, self.arrays, options.without, report.unfused)
         self.check = StepCheck(plan, self.arrays, report, self.provenance, options.check, NODES)
+        self.rows_in_c = fused.steps
         fused.steps.stops = self.check.stops(fused.steps.begun)
         if self.tape is not None:
             self.tape.check = self.check
@@ -235,41 +234,25 @@ class Session(ArraySession):
             if self.tape is not None and tensor.requires_grad:
                 self.tape.note_input(found[-1].place, tensor)
 
-    def run(self, number: int) -> None:
+    def region(self) -> Any:
+        """A region in which buffers are what they were when calls were captured."""
+        return as_captured(self.snapshots) if self.snapshots else super().region()
+
+    def error_of(self, number: int, error: Exception) -> Exception | None:
+        """The error of a step that failed."""
+        return failed(self.check, number, error)
+
+    def prepare(self, steps: Sequence[int]) -> None:
+        """Sends the indices of steps that do not run in C."""
+        self._indices.upload(self.plan, steps)
+
+    def run_rows(self, begin: int, end: int) -> RanFused | None:
+        """Runs steps in C."""
+        assert self._fused is not None
+        return self._fused.run(begin, end, self.tape)
+
+    def run_graph(self, number: int) -> None:
         """Gathers the operands of a step, runs it, and puts its results into their places."""
-        try:
-            with as_captured(self.snapshots) if self.snapshots else _NOW:
-                if not self._run_fused(number, number + 1):
-                    self._run(number)
-        except GluonJITError:
-            raise
-        except Exception as error:
-            self._fail(number, error)
-            self.run(number)
-
-    def _fail(self, number: int, error: Exception) -> None:
-        """Raises for a step that failed, if its nodes do not run one by one."""
-        said = failed(self.check, number, error)
-        if said is not None:
-            raise said from error
-        if self._fused is not None:
-            self._indices.upload(self.plan, self._fused.steps.leave(number))
-
-    def run_from(self, number: int) -> int:
-        """Runs a step, or all from it on that run in C, at once; returns the number of the next one."""
-        if self._fused is None or self.profile or self.finite is not None or number not in self._fused.steps:
-            return super().run_from(number)
-        try:
-            with as_captured(self.snapshots) if self.snapshots else _NOW:
-                end = number + self._run_fused(number, self._fused.steps.end(number))
-        except GluonJITError:
-            raise
-        except Exception as error:
-            self._fail(self._fused.steps.under_way, error)
-            return number
-        return end if end > number else super().run_from(number)
-
-    def _run(self, number: int) -> None:
         step = self.plan.steps[number]
         tape = self.tape if is_recorded(step.mode) else None
         begin = perf_counter()
@@ -284,30 +267,9 @@ class Session(ArraySession):
         if not self.check.agrees(number, GRAPH):
             if tape is not None:
                 tape.drop(number)
-            self._run(number)
+            self.run_graph(number)
         elif self.finite is not None:
             self.finite.results(number, results)
-
-    def _run_fused(self, begin: int, end: int) -> int:
-        """Runs steps in C, and returns how many have run so: up to one for which that cannot be."""
-        fused = self._fused
-        if fused is None or begin not in fused.steps:
-            return 0
-        since = perf_counter()
-        if self.finite is not None:
-            self.finite.weights(begin, program_of(self.plan.steps[begin].kind).consts)
-        ran, others = fused.run(begin, end, self.tape), [begin]
-        if ran is not None and not self.check.agrees(begin, ROWS):
-            ran, others = None, fused.steps.leave(begin)
-        if ran is None:
-            self._indices.upload(self.plan, others)
-            return 0
-        if self.tape is not None:
-            self.tape.note_fused(ran)
-        self.laps(ran.stretch, since)
-        if self.finite is not None:
-            self.finite.results(begin, [self.at(place) for place in self.plan.steps[begin].places])
-        return len(ran.stretch.steps)
 
     def compute(self, number: int, operands: list[Any], tape: Tape | None) -> list[Any]:
         """The results of a step."""

@@ -45,6 +45,32 @@ def test_what_a_product_needs_is_written_over_by_its_sample(samples: int, granul
     assert net.embed.weight.grad is not None
 
 
+class Remembering(nn.Module):
+    """A memory that each step reads and writes to in place, as a neural Turing machine's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begin, self.key, self.new = nn.Parameter(torch.ones(4, 3)), nn.Linear(3, 3), nn.Linear(3, 3)
+
+    def forward(self, inputs: Any) -> Any:
+        memory, read = self.begin.clone(), torch.zeros(3)
+        for x in inputs:
+            weights = torch.softmax(memory @ self.key(x + read), 0)
+            memory.mul_(1 - torch.outer(weights, self.new(x).sigmoid()))
+            read = weights @ memory
+        return read.sum()
+
+
+@pytest.mark.parametrize("granularity", ["cell", "op"])
+def test_a_memory_that_steps_write_to_while_its_sample_runs_in_parts(granularity: str) -> None:
+    samples = [torch.randn(number, 3) for number in (2, 3)]
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        sum(Remembering()(x) for x in samples).backward()
+    net = gluonjit.hybridize(Remembering(), dynamic_batch=True, granularity=granularity)
+    with pytest.raises(RuntimeError, match=r"the call of .* in sample 1 at .*test_overwritten.py:\d+ in .*\(4, 3\)"):
+        sum(net(x) for x in samples).backward()
+
+
 @pytest.mark.parametrize("granularity", ["cell", "op"])
 def test_an_input_that_learns_is_written_by_its_data(granularity: str) -> None:
     def program(net: Any) -> list[Any]:

@@ -123,6 +123,7 @@ class FlushingBatch(Batch):
         """Begins an empty graph; this one is complete."""
         captured, samples, carried = self.setting, self.samples, self.carried
         self.reset()
+        self.graph.marks += [(0, sample) for _, sample in graph.marks[-1:] if sample is not None]  # which goes on
         for record in graph.records.values():
             record.complete()
         self.samples = 0

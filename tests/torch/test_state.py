@@ -417,3 +417,52 @@ def test_a_constant_that_is_no_number_is_the_same_when_it_is_traced_again(monkey
     with gluonjit.batching(granularity="cell", expand=("Steady",), sharing=False) as batch:
         [net(torch.randn(3)) for _ in range(700)]
     assert batch.report.retraced >= 1
+
+
+class Keeping(nn.Module):
+    """A model that gives its part what the part keeps as attributes."""
+
+    def __init__(self, give: Any) -> None:
+        super().__init__()
+        self.part, self.give = Gated(), give
+
+    def forward(self, x: Any) -> Any:
+        return self.give(self.part, x)
+
+
+class Gated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.state, self.kept = nn.Linear(3, 3), torch.ones(2, 3), [torch.ones(2, 3) * 2]
+        self.register_buffer("buffer", torch.full((2, 3), 0.5))
+
+    def forward(self, x: Any, h: Any) -> Any:
+        return torch.tanh(self.linear(x) + h) * h
+
+
+GIVEN: dict[str, Any] = {
+    "an attribute": lambda part, x: part(x, part.state),
+    "first": lambda part, x: part(part.state, x),
+    "twice": lambda part, x: part(part.state, part.state) * x,
+    "by name": lambda part, x: part(h=x, x=part.state),
+    "a buffer": lambda part, x: part(part.buffer, part.state) * x,
+    "from a list": lambda part, x: part(part.kept[0], x),
+    "in turn": lambda part, x: part(part(x, part.state), part(part.state, x)),
+}
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("name", GIVEN)
+def test_a_module_is_given_what_it_keeps(name: str, inside: bool) -> None:
+    torch.manual_seed(0)
+    eager = Keeping(GIVEN[name])
+    net = copy.deepcopy(eager)
+    gluonjit.hybridize(net if inside else net.part, dynamic_batch=True)
+    inputs = [torch.randn(2, 3) for _ in range(3)]
+    for step in range(4):
+        for model in (eager, net):
+            model.zero_grad()
+            sum((k + 1) * model(x).sum() for k, x in enumerate(inputs)).backward()
+        assert_near(net.part.linear.weight.grad, eager.part.linear.weight.grad)
+        for model in (eager, net):
+            model.part.state = inputs[0] if step % 2 else torch.full((2, 3), float(step))

@@ -65,6 +65,11 @@ def is_written(tensor: Any) -> bool:
     return known is not None and known() is tensor
 
 
+def passes_as_constant(batch: Batch, arg: Any) -> bool:
+    """True of an argument that is a part of what a call does, and no operand: a weight or a buffer."""
+    return (id(arg) in batch.parameters or isinstance(arg, torch.nn.Parameter)) and is_constant(batch, arg)
+
+
 def is_constant(batch: Batch, tensor: Any) -> bool:
     """Tells whether a weight, or a buffer, is the same in all calls of this batch that wait to run."""
     if tensor.requires_grad or isinstance(tensor, torch.nn.Parameter):

@@ -12,7 +12,7 @@ import torch
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.arrays import spec_of
-from gluonjit.engines.torch.buffers import is_constant
+from gluonjit.engines.torch.buffers import passes_as_constant
 from gluonjit.engines.torch.cell import Call, Cell
 from gluonjit.engines.torch.hooked import autocast, current_mode
 from gluonjit.engines.torch.known import known, may_be_known
@@ -251,10 +251,9 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
     elif isinstance(arg, torch.Tensor):
         if is_user_class(kind):
             raise NotOneNode(Eagerly(OWN_ARRAY.format(kind.__name__)))
-        if kind is not LazyTensor and (isinstance(arg, torch.nn.Parameter) or id(arg) in batch.parameters):
-            if is_constant(batch, arg):
-                signature.append(("constant", id(arg)))
-                return
+        if kind is not LazyTensor and passes_as_constant(batch, arg):
+            signature.append(("constant", id(arg)))
+            return
         modes = signature[0].laid if kind is torch.Tensor else None
         try:
             value, spec = leaf_laid(batch, arg, modes or _NO_MODES, len(values))

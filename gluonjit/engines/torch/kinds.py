@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.arrays import name_of_device
+from gluonjit.engines.torch.buffers import passes_as_constant
 from gluonjit.engines.torch.cell import RAISED, Call, Cell, TraceFindings
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, constants_of, flags, training_of
 from gluonjit.engines.torch.following import followed
@@ -156,7 +157,7 @@ def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
             recorder.by_parts = any(isinstance(arg, (list, tuple, dict)) for arg in (*args, *kwargs.values()))
             placeholders = recorder.placeholders()
             stand_ins = iter(placeholders)
-            given, named = map_structure((args, kwargs), lambda item: _stand_in(item, stand_ins, constants))
+            given, named = map_structure((args, kwargs), lambda item: _stand_in(item, stand_ins, batch))
             if follows:
                 result = followed(recorder, owner, run, given, named, noted)
             else:
@@ -296,8 +297,8 @@ def _operands(args: Any, kwargs: Any) -> int:
     return len(found)
 
 
-def _stand_in(item: Any, stand_ins: Any, constants: dict[int, Any]) -> Any:
-    return next(stand_ins) if isinstance(item, torch.Tensor) and id(item) not in constants else item
+def _stand_in(item: Any, stand_ins: Any, batch: Batch) -> Any:
+    return next(stand_ins) if isinstance(item, torch.Tensor) and not passes_as_constant(batch, item) else item
 
 
 def structure_of(structure: Any, results: Sequence[int]) -> Any:

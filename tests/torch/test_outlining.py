@@ -340,8 +340,7 @@ class Sizes(Net):
 PROGRAMS = [
     Recursive, EarlyReturn, Lattice, Pointer, Adversaries, Replaced, WriteAfterView, WriteUnread,
     WriteInAnArgument, WritesToWhatItGave, Logs, Property, Numbers, Super, Private, Closures, Steps, Raises, Generators,
-    Values, Carried,
-    Stack, Sizes,
+    Values, Carried, Stack, Sizes,
 ]  # fmt: skip
 
 
@@ -697,3 +696,36 @@ def test_lines_name_functions_as_they_were_written() -> None:
     sum(net(sample) for sample in samples()).backward()
     shown = [row.line for row in gluonjit.explain().steps]
     assert any(line.endswith("in Recursive.encode") for line in shown) and not any("around" in line for line in shown)
+
+
+class Asks(Net):
+    """Asks for its input itself after a read, up to which no call is traced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: dict[Any, int] = {}
+        self.first: list[Any] = []
+
+    def forward(self, x: Any) -> Any:
+        h = torch.tanh(self.a(x)) * 2
+        if float(h.detach().sum()) > 1e9:
+            return h.sum()
+        self.log.append((self.known.get(x, -1), x in self.known, self.first[0] is x, {x: 7}[x]))
+        self.log.append((int((x == x).sum()), int((x == self.first[0]).sum())))
+        self.known[x] = len(self.known)
+        x.add_(1)
+        self.log.append(self.known[x])
+        return (torch.sigmoid(h) * self.b(h)).sum()
+
+
+@pytest.mark.parametrize("granularity", ["auto", "cell", "op"])
+def test_an_input_is_found_where_it_is_a_key_and_is_itself(granularity: str) -> None:
+    logs = []
+    for net in both(Asks, granularity=granularity):
+        inputs = [torch.randn(SIZE) for _ in range(3)]
+        net.first, net.known = [inputs[1]], {inputs[2]: 5}
+        with torch.no_grad():
+            for _ in range(2):
+                assert all(torch.isfinite(result) for result in [net(x) for x in inputs])
+        logs.append((net.log, [net.known[x] for x in inputs]))
+    assert logs[0] == logs[1]

@@ -88,7 +88,7 @@ def build() -> None:
     """Puts doors in place of methods of lazy tensors."""
     assert FAST is not None
     LazyTensor.__torch_function__ = staticmethod(FAST.main_door())  # type: ignore[method-assign]
-    plain = torch.empty(1)
+    plain, equal = torch.empty(1), LazyTensor.__eq__
     probe = hooked.make_subclass(_Probe, plain)
     for name in _SIGNS:
         method, turned = getattr(torch.Tensor, f"__{name}__"), getattr(torch.Tensor, f"__r{name}__")
@@ -99,6 +99,7 @@ def build() -> None:
     _put("__rpow__", probe, (1.0,), _asked(power, plain, (probe,)), power)
     for name in (*_COMPARED, "neg", "abs"):
         _put(f"__{name}__", probe, (probe,) if name in _COMPARED else ())
+    LazyTensor._equal, LazyTensor.__eq__ = LazyTensor.__eq__, equal  # type: ignore[method-assign]
     for name in _METHODS:
         method = getattr(torch.Tensor, name)
         if isinstance(method, MethodDescriptorType):  # PyTorch's own, which is what it calls __torch_function__ with

@@ -22,7 +22,7 @@ from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
 from gluonjit.graph.slices import picked, sliced
 from gluonjit.hybrid.capture.guards.owners import USER, owner_of
-from gluonjit.hybrid.capture.outlining.questions import ANSWERS, note_question
+from gluonjit.hybrid.capture.outlining.questions import ANSWERS, compares, note_question
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
@@ -332,7 +332,15 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
     def __format__(self, spec: str) -> str:
         return format(concrete(self), spec)
 
-    __hash__ = object.__hash__
+    def __hash__(self) -> int:
+        own = own_of(self)
+        return object.__hash__(self) if own is None else hash(own)
+
+    def __eq__(self, other: Any) -> Any:
+        looked_for = other.__class__ is torch.Tensor and own_of(self) is other and not compares(sys._getframe(1))
+        return looked_for or self._equal(other)
+
+    _equal = torch.Tensor.__eq__
 
     def __reduce_ex__(self, proto: Any) -> Any:
         return concrete(self).__reduce_ex__(proto)

@@ -91,8 +91,9 @@ def renew(lazy: Any) -> None:
 
 
 def _apart(value: Value, computed: Any) -> Value:
-    """Returns the value of an existing tensor that is not part of a graph."""
-    return Value(value.rows, 0, spec_of(computed), None, bool(computed.requires_grad), None)
+    """Returns the value of an existing tensor that is not part of a graph: still that of an input, if it is one."""
+    own = computed if value.base is computed and not value.depth else None
+    return Value(value.rows, 0, spec_of(computed), None, bool(computed.requires_grad), own)
 
 
 # --- as a node -------------------------------------------------------------------------------------------------------

@@ -43,6 +43,11 @@ def note_question(question: str) -> None:
         batch.report.unbatched[asking.name] = reason
 
 
+def compares(frame: Any) -> bool:
+    """True where code compares by itself; a dictionary, set or list that it asks looks for an equal object."""
+    return bool(frame.f_code.co_code[frame.f_lasti] == opmap["COMPARE_OP"])
+
+
 def _own(item: Any) -> Any:
     answer = ANSWERS.get(item.__class__)
     found = None if answer is None else answer[1](item)
@@ -149,9 +154,10 @@ def _is_asked(node: ast.AST) -> bool:
 
 def asking(node: Any, function: FunctionType) -> Any:
     """Returns the source of a function with its questions replaced; itself where it has none."""
-    if not _may_ask(function.__code__):
+    code = code_of(function)  # the program's own, also where its questions are replaced by now
+    if not _may_ask(code):
         return node
-    maker = _Asking(node, function.__code__)
+    maker = _Asking(node, code)
     made = maker.visit(deep_copy(node))
     if maker.asks:
         function.__globals__.setdefault(_NAME, _Asked)

@@ -10,7 +10,7 @@ static PyObject *noted(PyObject *batch, PyObject *module) {
     if (place == NULL) return NULL;
     found = PyDict_GetItemWithError(known, place);
     Py_DECREF(place);
-    return found != NULL && PyTuple_CheckExact(found) && PyTuple_GET_SIZE(found) == 3 &&
+    return found != NULL && PyTuple_CheckExact(found) && PyTuple_GET_SIZE(found) == 4 &&
                    PyTuple_GET_ITEM(found, 1) == Py_False
                ? found
                : NULL;

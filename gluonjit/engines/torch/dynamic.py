@@ -48,7 +48,8 @@ from gluonjit.program.trace import NeedsValue
 _automatic: WeakKeyDictionary[Any, tuple[Cell, dict[str, Any]]] = WeakKeyDictionary()
 _stateless: dict[Any, Cell] = {}
 _MOST = 1024
-_Noted = tuple[Any, bool, bool]
+_Noted = tuple[Any, bool, bool, bool]
+_SPECIAL = (*DECIDING, NORM)
 _OWN = frozenset(torch.nn.Module().__dict__)
 _CALL = torch.nn.Module._call_impl
 _PARTS = ("_parameters", "_buffers", "_modules")
@@ -249,9 +250,13 @@ def _node_or_parts(
 ) -> Any:
     """Captures a call as one node, or what it calls; an outermost call that is not in a sample is one."""
     state = LOCAL.state
-    _, hooks_inside, passes = noted
+    _, hooks_inside, passes, special = noted
     hooks = hooks_inside or module._forward_hooks or module._forward_pre_hooks
-    if keeps_statistics(module) and any([id(buffer) in batch.own.versions for buffer in module._buffers.values()]):
+    if (
+        special
+        and keeps_statistics(module)
+        and any([id(buffer) in batch.own.versions for buffer in module._buffers.values()])
+    ):
         batch.flush("running statistics are written to", "sample")  # of which PyTorch keeps no count
     if hooks:
         reason = "it has forward hooks, which must run for each call"
@@ -259,7 +264,7 @@ def _node_or_parts(
         reason = (foreign(batch, args) if batch.foreign else "") or (
             ASKED[0] if passes and batch.fine and cell.lookup is None else ""
         )
-    if isinstance(module, DECIDING) and (aside := why_aside(module, args, kwargs)):
+    if special and isinstance(module, DECIDING) and (aside := why_aside(module, args, kwargs)):
         found = run_aside(module, args, kwargs)
         expanded(batch, cell, module, aside)
         return found
@@ -345,7 +350,8 @@ def _hooked(module: Any) -> bool:
 def _noted(batch: Batch, module: Any, cell: Cell) -> _Noted:
     """Lets the batch know this module, once: its parameters and buffers, and whether anything in it has hooks.
 
-    The last is whether its calls run as they are, with PyTorch's own `__call__`, where operators are the nodes.
+    The last two: whether its calls run as they are, with PyTorch's own `__call__`, where operators are the nodes;
+    whether its class has calls that run otherwise.
     """
     if cell.known is None or not cell.known[0].holds(module):
         inside = parts_of(module)
@@ -356,5 +362,5 @@ def _noted(batch: Batch, module: Any, cell: Cell) -> _Noted:
     batch.parameters.update(own)
     hooked_inside = hooked_inside or hooked.hooks_everywhere()
     passes = not (hooked_inside or isinstance(module, (*WHOLE, NORM))) and type(module)._call_impl is _CALL
-    found = batch.noted[id(module)] = (module, hooked_inside, passes)
+    found = batch.noted[id(module)] = (module, hooked_inside, passes, isinstance(module, _SPECIAL))
     return found

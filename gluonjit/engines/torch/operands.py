@@ -84,7 +84,8 @@ def current(lazy: Any) -> Value:
 
 def concrete(lazy: Any) -> Any:
     """The computed tensor of a lazy one, with its history; runs what is pending."""
-    current(lazy)
+    if lazy._b is not None:
+        current(lazy)
     if lazy._c is None:
         if LOCAL.state.trace is not None:
             raise NeedsValue

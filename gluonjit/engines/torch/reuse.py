@@ -109,7 +109,7 @@ class _PyTorch(Reusing):
 
     def why_not(self, net: Any) -> str:
         """Names hooks, which run for each call."""
-        _, hooks, _ = LOCAL.state.batch.noted.get(id(net), (net, True, False))  # type: ignore[union-attr]
+        hooks = LOCAL.state.batch.noted.get(id(net), (net, True))[1]  # type: ignore[union-attr]
         return "a module in it has hooks, which run for each call" if hooks else ""
 
     def key_of(self, array: Any) -> Any:

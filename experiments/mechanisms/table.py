@@ -77,6 +77,11 @@ MECHANISMS = (
     Mechanism("refusals by pattern", _torch("patterns"), returns={_T + "records:refused_before": None}),
     Mechanism("recurrent layers as operators", _torch("recurrent"), empties={_T + "recurrent:WHOLE": ""}),
     Mechanism(
+        "BatchNorm in training",
+        _torch("normalizing", "statistics", "waiting"),
+        returns={_T + "dynamic:normalized": None},
+    ),
+    Mechanism(
         "writes into rows by known numbers",
         _torch("segments"),
         returns={_T + "ops:in_place_of": ()},

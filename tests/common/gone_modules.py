@@ -28,13 +28,6 @@ class Gone:
 
 
 GONE: tuple[Gone, ...] = (
-    Gone("engines/torch/normalizing", ("normalized batch_norm_by_itself _captured _fit _cell_of _node _otherwise",)),
-    Gone(
-        "engines/torch/statistics",
-        ("Normalized Statistics _graph_of _mix may_wait _is_own _uses _uses_alone",),
-        "engines/torch/",
-    ),
-    Gone("engines/torch/waiting", ("Running write_statistics _unwatched",)),
     Gone(
         "engines/torch/variadic/checking",
         ("agrees on_random_rows _decided_by tolerance_of are_near random_rows _all_alone _alone _together",),

@@ -138,14 +138,16 @@ class Normed(nn.Module):
         return self.last(self.norm(self.first(x)).tanh())
 
 
-def test_batch_norm_in_training_and_batched_in_evaluation() -> None:
+def test_batch_norm_is_batched_in_training_and_in_evaluation() -> None:
     rows = [torch.arange(4.0 * number).reshape(number, 4).sin() for number in (3, 4, 5)]
 
     def train(net: Any) -> Any:
         sum(net(x).logsumexp(-1).sum() for x in rows).backward()
         return gradients(net), net.state_dict()
 
-    assert_alike(train, Normed, 1e-4)
+    report = assert_alike(train, Normed, 1e-4)
+    assert report.flushes == 1
+    assert report.kinds["batch_norm"].launches == 1
     report = assert_alike(lambda net: train(net.eval()), Normed)
     assert report.kinds["Normed"].launches == 1
 

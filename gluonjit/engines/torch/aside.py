@@ -12,6 +12,7 @@ from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.recurrent import PACKED
+from gluonjit.engines.torch.waiting import write_statistics
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 from gluonjit.program.trace import NeedsValue
@@ -122,6 +123,7 @@ def _script_by_itself(original: Any, script: Any, args: Any, kwargs: Any) -> Any
     state = LOCAL.state
     if state.trace is not None:
         raise NeedsValue
+    write_statistics()
     if not _holds_lazy((args, kwargs)):
         return original(script, *args, **kwargs)
     if state.batch is not None:

@@ -28,12 +28,13 @@ class Account:
     uses them; snapshots: buffers by address, as they were then; hooked: whether there were hooks for all modules;
     looked: for cells that are look-ups, after how many changes their modules have last been looked at; changed: how
     often the modules of cells have changed between their calls; exposed: weights of which the program has asked for the
-    memory.
+    memory; statistics: `statistics.Statistics`, running ones that calls update which wait.
     """
 
-    __slots__ = ("changed", "exposed", "hooked", "looked", "snapshots", "versions")
+    __slots__ = ("changed", "exposed", "hooked", "looked", "snapshots", "statistics", "versions")
 
-    def __init__(self) -> None:
+    def __init__(self, statistics: Any) -> None:
+        self.statistics = statistics
         self.versions: dict[int, tuple[Any, int, int]] = {}
         self.snapshots: dict[int, Held] = {}
         self.exposed: Exposed = taken_over()

@@ -23,6 +23,7 @@ from gluonjit.engines.torch.operands import NotAnOperand, current, leaf, value_o
 from gluonjit.engines.torch.records import ASKED, NotOneNode, looks_of, record_of, trace_again
 from gluonjit.engines.torch.recurrent import RECURRENT
 from gluonjit.engines.torch.structure import Constant, Written
+from gluonjit.engines.torch.waiting import WAITING, Running
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.graph.entries import entries_at
 from gluonjit.hybrid.capture.arguments import LentArguments
@@ -249,6 +250,8 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
     elif arg is owner:
         signature.append(arg)
     elif isinstance(arg, torch.Tensor):
+        if kind is Running:
+            raise NotOneNode(WAITING)
         if is_user_class(kind):
             raise NotOneNode(Eagerly(OWN_ARRAY.format(kind.__name__)))
         if kind is not LazyTensor and passes_as_constant(batch, arg):

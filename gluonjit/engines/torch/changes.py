@@ -19,6 +19,7 @@ from gluonjit.engines.torch.operands import current, is_made, share
 from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.records import is_watched
 from gluonjit.engines.torch.results import outside_of_transforms, refuse_used, settle
+from gluonjit.engines.torch.waiting import write_statistics
 from gluonjit.hybrid.capture.guards.owners import USER, owner_of_module
 from gluonjit.hybrid.choose.pacing import BACKWARD, close, keep_eager
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
@@ -81,6 +82,8 @@ parameter_grad = property(hooked.GRAD.__get__, _set_gradient, doc=hooked.GRAD.__
 def setattr_(self: Any, name: str, value: Any) -> None:
     """torch.nn.Module.__setattr__: later calls of a cell with this module may do something else than earlier ones."""
     state = LOCAL.state
+    if name == "training" and state.trace is None:
+        write_statistics()  # which are read in evaluation, by calls that were traced before
     if state.batch is not None and state.trace is None:
         parts = isinstance(value, (torch.nn.Module, torch.nn.Parameter)) or name in self.__dict__.get("_buffers", ())
         if parts or name == "training":

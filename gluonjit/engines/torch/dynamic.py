@@ -20,11 +20,13 @@ from gluonjit.engines.torch.effects import parts_of
 from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.layers import NORM, WHOLE, keeps_statistics
 from gluonjit.engines.torch.lazy import waits
+from gluonjit.engines.torch.normalizing import normalized
 from gluonjit.engines.torch.outlining import KNOWN
 from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.records import ASKED, NotOneNode, refused_at_once
 from gluonjit.engines.torch.reuse import REUSING
 from gluonjit.engines.torch.unrolling import LOOPS, UNROLLED
+from gluonjit.engines.torch.waiting import write_statistics
 from gluonjit.graph import is_own
 from gluonjit.hybrid.capture.arguments import LentArguments
 from gluonjit.hybrid.capture.capturing import run_eagerly, sampled
@@ -155,6 +157,7 @@ def _versions(module: Any) -> list[int]:
 def _aside(run: Any, module: Any, args: Any, kwargs: Any) -> Any:
     """Calls as without batching, because something else traces the call."""
     given, named = computed((args, kwargs))
+    write_statistics()
     with UNCAPTURED:
         return run(module, *given, **named)
 
@@ -252,12 +255,10 @@ def _node_or_parts(
     state = LOCAL.state
     _, hooks_inside, passes, special = noted
     hooks = hooks_inside or module._forward_hooks or module._forward_pre_hooks
-    if (
-        special
-        and keeps_statistics(module)
-        and any([id(buffer) in batch.own.versions for buffer in module._buffers.values()])
-    ):
-        batch.flush("running statistics are written to", "sample")  # of which PyTorch keeps no count
+    if special and state.inside and not hooks and keeps_statistics(module):
+        found = normalized(module, args, kwargs)
+        if found is not None:
+            return found
     if hooks:
         reason = "it has forward hooks, which must run for each call"
     else:
@@ -291,6 +292,7 @@ def _node_or_parts(
 def _eagerly(module: Any, cell: Cell, args: Any, kwargs: Any, reason: str) -> Any:
     """Calls a module with computed tensors, and captures nothing."""
     given, named = computed((args, kwargs))
+    write_statistics()
     return run_eagerly(cell, reason, hooked.original_call, module, *given, **named)
 
 

@@ -29,7 +29,8 @@ from gluonjit.engines.torch.recorded import gradients_again
 from gluonjit.engines.torch.records import NotOneNode
 from gluonjit.engines.torch.results import numbers_of, settle
 from gluonjit.engines.torch.session import Session
-from gluonjit.engines.torch.unchanged import check_constants
+from gluonjit.engines.torch.statistics import Statistics
+from gluonjit.engines.torch.unchanged import check_constants, statistics_of
 from gluonjit.engines.torch.verifying import verify
 from gluonjit.engines.torch.writes import lent, opened, put_data, renew
 from gluonjit.errors import OptionError
@@ -56,7 +57,6 @@ class TorchEngine(Adapter):
     current_mode = staticmethod(current_mode)
     sum_kind = staticmethod(sum_kind)
     running = staticmethod(plain)
-    account = staticmethod(Account)
     decided = staticmethod(decided)
     renew = staticmethod(renew)
     put_data = staticmethod(put_data)
@@ -73,6 +73,14 @@ class TorchEngine(Adapter):
         """Tells whether this process may choose how calls run; not if several processes train together."""
         return not (torch.distributed.is_available() and torch.distributed.is_initialized())
 
+    def account(self) -> Account:
+        """Makes the account of weights, buffers and hooks while a batch is open."""
+        return Account(Statistics())
+
+    def owes(self, own: Any) -> bool:
+        """Tells whether what was captured runs even where the program cannot read it: it updates statistics."""
+        return bool(own.statistics.buffers)
+
     def session(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> Session:
         """Makes room for a flush."""
         snapshots, lost = check_constants(report, plan)
@@ -83,6 +91,7 @@ class TorchEngine(Adapter):
             session.snapshots = snapshots
         if lost:
             session.lost = lost
+        session.statistics = statistics_of(report)
         return session
 
     def force(self, value: Value) -> Any:

@@ -43,8 +43,6 @@ _INSTEAD = {
     "ctc_loss": "it reads lengths, and runs for each sample: return scores from the model, and pass those of all "
     "samples to one ctc_loss, padded by pad_sequence",
     "_pack_padded_sequence": PACKED,
-    "batch_norm": "it updates running statistics, sample after sample, and runs at once: nn.GroupNorm, or a BatchNorm "
-    "with track_running_stats=False, normalizes by the sample alone, and runs together",
 }
 """Operators that read numbers, and what to type instead."""
 _ALIASES = "it returns a view of an argument: a write to the return value is a write to the argument"

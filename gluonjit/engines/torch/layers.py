@@ -15,8 +15,12 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 
 def keeps_statistics(module: Any) -> bool:
-    """True if a call of a module updates running statistics."""
-    return isinstance(module, NORM) and module.training and module.track_running_stats
+    """Tells whether a call of a module updates running statistics: what is captured is inside of its `forward`."""
+    return isinstance(module, NORM) and module.training and module.track_running_stats and _is_norm(module)
+
+
+def _is_norm(module: Any) -> bool:
+    return type(module).forward is NORM.forward and is_plain(module)
 
 
 def is_layer(module: Any) -> bool:

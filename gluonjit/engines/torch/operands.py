@@ -14,6 +14,7 @@ from gluonjit.engines.torch.hooked import above, plain
 from gluonjit.engines.torch.lookups import host_rows
 from gluonjit.engines.torch.targets import WRITES
 from gluonjit.engines.torch.traced_tensors import TraceTensor
+from gluonjit.engines.torch.waiting import WAITING, Running
 from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.references import keys_of
 from gluonjit.graph.values import MODES
@@ -196,6 +197,8 @@ def _new_leaf(batch: Batch, tensor: Any, version: int, mode: str) -> tuple[Value
     """The value of a tensor, and what is remembered of it."""
     if is_functorch_wrapped_tensor(tensor) or forward_ad._current_level >= 0:
         raise NotAnOperand("an argument is a tensor of torch.func, or forward-mode differentiation is on")
+    if tensor.__class__ is Running:
+        raise NotAnOperand(WAITING)
     if tensor.__class__ is TraceTensor or tensor.layout is not torch.strided:
         raise NotAnOperand(f"an argument is a {type(tensor).__name__}, which has no rows in a batch")
     look = look_of(tensor)

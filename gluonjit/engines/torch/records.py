@@ -28,6 +28,7 @@ from gluonjit.engines.torch.patterns import note_record, note_refusal, refused_b
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.ragged.joining import derived_kind, join_lengths, of_other_lengths
 from gluonjit.engines.torch.unrolling import LOOPS, UNROLLED, never
+from gluonjit.engines.torch.waiting import WAITING
 from gluonjit.engines.torch.without_gradients import signatures_of, with_gradients
 from gluonjit.graph import Kind, Record, Spec
 from gluonjit.hybrid.capture.capturing import room_of
@@ -127,6 +128,8 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
             return made
         kind = cell.kinds[variant.key] = made
     assert variant is not None
+    if _waits(batch, kind):
+        raise NotOneNode(WAITING)
     record = _put(batch, key, kind, variant, None if cell.operator else (wanted, owner))
     if not cell.operator:
         note_record(call, record, new)
@@ -141,7 +144,7 @@ def record_again(batch: Batch, cell: Cell, owner: Any, key: tuple[Any, ...]) -> 
     if cell.operator:
         variant = holding(cell.variants.get((batch.options.without, None, *key), ()))
         kind = None if variant is None else cell.kinds.get(variant.key)
-        if kind is None or variant is None:
+        if kind is None or variant is None or _waits(batch, kind):
             return None
         batch.report.cache["hits"] += 1
         return _put(batch, key, kind, variant, None), key
@@ -170,6 +173,12 @@ def _put(batch: Batch, key: tuple[Any, ...], kind: Kind, variant: Variant, found
     return record
 
 
+def _waits(batch: Batch, kind: Kind) -> bool:
+    """Tells whether calls of a kind read running statistics that calls update which wait."""
+    buffers = batch.own.statistics.buffers
+    return bool(buffers) and any([id(tensor) in buffers for tensor in weights_of(kind)])
+
+
 def signature_of(batch: Batch, record: Record) -> tuple[Any, Any]:
     """Returns what finds a record's kind in another batch: the signature as its cell has it, and whose call it is."""
     found = batch.reused[record]
@@ -188,7 +197,7 @@ def found_again(batch: Batch, wanted: tuple[Any, ...], owner: Any) -> Record | N
         return None
     variant = holding(cell.variants.get(wanted, ()))
     kind = None if variant is None else cell.kinds.get(variant.key)
-    if variant is None or kind is None:
+    if variant is None or kind is None or _waits(batch, kind):
         return None
     batch.report.cache["hits"] += 1
     for pattern in cell.patterns.values():

@@ -56,6 +56,7 @@ class Session(SteppedSession):
     recorded by itself; `Tape` goes backward through them, as one function of PyTorch's autograd.
     """
 
+    statistics: Any = None  # `statistics.Statistics`, to be written when the steps have run
     snapshots: Sequence[Held] = ()  # buffers that were written to before this
     lost: Sequence[tuple[Place, CaptureError]] = ()  # rows of tensors that were written to before this
     tape: Tape | None
@@ -399,3 +400,5 @@ class Session(SteppedSession):
                 self.tape.check = None
         elif self._fused is not None:
             self._fused.steps.done()
+        if self.statistics is not None:
+            self.statistics.write()

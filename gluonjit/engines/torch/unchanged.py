@@ -25,11 +25,7 @@ def check_constants(report: Counts, plan: Plan) -> tuple[list[Held], list[tuple[
     """
     found: list[Held] = []
     lost: list[tuple[Place, CaptureError]] = []
-    state = LOCAL.state
-    for batch in (*state.explicit, state.batch):
-        if batch is None or batch.report is not report:
-            continue
-        own = batch.own
+    for own in _accounts(report):
         versions, snapshots, own.versions, own.snapshots = own.versions, own.snapshots, {}, {}
         exposed = own.exposed
         own.exposed = kept(exposed, [tensor for tensor, _, _ in versions.values()]) if exposed else exposed
@@ -50,6 +46,20 @@ def check_constants(report: Counts, plan: Plan) -> tuple[list[Held], list[tuple[
                     raise error
                 lost += [(place, error) for place in looked]
     return found, lost
+
+
+def statistics_of(report: Counts) -> Any:
+    """The running statistics that calls update of the batch that is run next; None where there are none."""
+    for own in _accounts(report):
+        if own.statistics.buffers:
+            return own.statistics
+    return None
+
+
+def _accounts(report: Counts) -> list[Any]:
+    """The account of the batch that is run next."""
+    state = LOCAL.state
+    return [batch.own for batch in (*state.explicit, state.batch) if batch is not None and batch.report is report]
 
 
 def _written_weight(tensor: Any) -> CaptureError:

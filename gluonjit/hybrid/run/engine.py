@@ -69,6 +69,10 @@ class Engine:
         """Returns the engine's own data for an open batch: `Batch.own` until the batch is closed."""
         return None
 
+    def owes(self, own: Any) -> bool:
+        """Tells whether captured calls run although an exception ends their region: `own` says what else they do."""
+        return False
+
     def check(self, call: str, options: Options) -> None:
         """Raises OptionError if the engine does not support an option; `call` is the user's call."""
         if options.reuse is not None and not self.reuses:

@@ -49,7 +49,9 @@ def batching(**options: Any) -> Iterator[FlushingBatch]:
     try:
         yield batch
     except BaseException as error:
-        if all(other.task == batch.task for other in state.explicit):
+        if batch.engine.owes(batch.own):
+            batch.flush("batching() ended with an exception, and calls write to more than their results")
+        elif all(other.task == batch.task for other in state.explicit):
             batch.discard(f"batching() ended with {type(error).__name__}: {error}")
         else:  # it may hold what other tasks have captured
             batch.flush("the end of batching() in one of several tasks")

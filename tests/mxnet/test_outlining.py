@@ -189,3 +189,36 @@ def test_the_blocks_own_code_comes_back() -> None:
     calls(net)
     assert seen[0] is not code
     assert Own.encode.__code__ is code
+
+
+class Asks(gluon.Block):
+    """Asks for its input itself after a read, up to which no call is traced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense, self.log = nn.Dense(3, in_units=3), []
+        self.known: dict[Any, int] = {}
+
+    def forward(self, x: Any) -> Any:
+        if self.dense(x).sum().asscalar() > 1e9:
+            return x
+        self.log.append((self.known.get(x, -1), x in self.known, {x: 7}[x], int((x == x).sum().asscalar())))
+        self.known[x] = len(self.known)
+        x += 1
+        self.log.append(self.known[x])
+        return self.dense(x)
+
+
+@pytest.mark.parametrize("granularity", ["auto", "cell", "op"])
+def test_an_input_is_found_where_it_is_a_key(granularity: str) -> None:
+    logs = []
+    for batched in (False, True):
+        net = Asks()
+        net.initialize()
+        net.hybridize(**({"dynamic_batch": True, "granularity": granularity} if batched else {}))
+        inputs = [nd.random.normal(shape=(2, 3)) for _ in range(3)]
+        net.known = {inputs[2]: 5}
+        for _ in range(2):
+            assert all(result.shape == (2, 3) for result in [net(x) for x in inputs])
+        logs.append((net.log, [net.known[x] for x in inputs]))
+    assert logs[0] == logs[1]

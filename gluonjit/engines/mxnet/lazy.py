@@ -30,7 +30,7 @@ from gluonjit.engines.mxnet.writes import before_variable
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
 from gluonjit.graph.slices import sliced
-from gluonjit.hybrid.capture.outlining.questions import ANSWERS
+from gluonjit.hybrid.capture.outlining.questions import ANSWERS, is_sought
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 _new = object.__new__
@@ -56,6 +56,13 @@ class Lazy(_Silent):  # type: ignore[misc]
 
         def __del__(self) -> None:
             """Nothing to free here: the computed array frees itself."""
+
+    def __hash__(self) -> int:
+        own = own_of(self)
+        return object.__hash__(self) if own is None else hash(own)
+
+    def __eq__(self, other: Any) -> Any:
+        return is_sought(self, other) or super().__eq__(other)
 
     @property
     def handle(self) -> Any:

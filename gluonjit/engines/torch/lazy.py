@@ -22,7 +22,7 @@ from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
 from gluonjit.graph.slices import picked, sliced
 from gluonjit.hybrid.capture.guards.owners import USER, owner_of
-from gluonjit.hybrid.capture.outlining.questions import ANSWERS, compares, note_question
+from gluonjit.hybrid.capture.outlining.questions import ANSWERS, is_sought, note_question
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
@@ -337,8 +337,7 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
         return object.__hash__(self) if own is None else hash(own)
 
     def __eq__(self, other: Any) -> Any:
-        looked_for = other.__class__ is torch.Tensor and own_of(self) is other and not compares(sys._getframe(1))
-        return looked_for or self._equal(other)
+        return is_sought(self, other) or self._equal(other)
 
     _equal = torch.Tensor.__eq__
 

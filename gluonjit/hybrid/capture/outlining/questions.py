@@ -7,6 +7,7 @@ name, they are replaced by calls that answer for the array that a lazy one stand
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from opcode import opmap
@@ -43,15 +44,19 @@ def note_question(question: str) -> None:
         batch.report.unbatched[asking.name] = reason
 
 
-def compares(frame: Any) -> bool:
-    """True where code compares by itself; a dictionary, set or list that it asks looks for an equal object."""
-    return bool(frame.f_code.co_code[frame.f_lasti] == opmap["COMPARE_OP"])
-
-
 def _own(item: Any) -> Any:
     answer = ANSWERS.get(item.__class__)
     found = None if answer is None else answer[1](item)
     return item if found is None else found
+
+
+def is_sought(lazy: Any, other: Any) -> bool:
+    """True where a dictionary, set or list that code asks comes upon the array that it looks for, and no `==` asks."""
+    own = _own(lazy)
+    if own is lazy or own is not _own(other):
+        return False
+    frame = sys._getframe(2)
+    return frame.f_code.co_code[frame.f_lasti] != opmap["COMPARE_OP"]
 
 
 class _Asked:

@@ -6,7 +6,7 @@ one step after the other. `flat/placing.py` defines steps and their gathers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -189,3 +189,21 @@ def arena_bytes(plan: Plan) -> int:
 def row_bytes(spec: Spec) -> int:
     """Bytes of one row."""
     return spec.bytes // spec.rows if spec.rows else 0
+
+
+def node_operands(
+    step: Step, rows: Sequence[Any], piece: Callable[[Any, Spec, int], Any]
+) -> Iterator[tuple[Any, list[Any]]]:
+    """The nodes of a step, each with its operands, which `piece` cuts out of the rows of all, given by role."""
+    begun = [0] * len(rows)
+    for record, nodes in step.parts:
+        kind = record.kind
+        roles = [role for group in kind.groups for role in group]
+        for _ in range(len(nodes)):
+            given: dict[int, Any] = {}
+            for k, role in enumerate(roles):
+                for position in role:
+                    spec = kind.operands[position]
+                    given[position] = piece(rows[k], spec, begun[k])
+                    begun[k] += spec.rows
+            yield kind, [given[k] for k in range(len(given))]

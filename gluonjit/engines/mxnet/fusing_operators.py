@@ -8,41 +8,45 @@ from math import prod
 
 from gluonjit.engines.mxnet.fusing_values import Anything, Beside, Const, Folded, Group, RowMatrix, row_in, rows_in
 from gluonjit.engines.mxnet.rules.attributes import Attributes
-from gluonjit.rows.program import CHILD, COMMUTATIVE, NODE, Builder, NotFusable
+from gluonjit.rows.program import CHILD, COMMUTATIVE, NODE, Builder, NotFusable, View
+
+Emit = Callable[..., Anything]
 
 
-def _unary(op: str, builder: Builder, attrs: Attributes, a: Anything) -> Anything:
-    a = rows_in(a)
-    return RowMatrix(builder.emit(op, a.view), a.dims)
+def _each(make: Callable[[Builder, View, Attributes], View]) -> Emit:
+    """An operator on the elements of one array."""
+
+    def emit(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
+        a = rows_in(a)
+        return RowMatrix(make(builder, a.view, attrs), a.dims)
+
+    return emit
 
 
-def _softsign(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
-    a = rows_in(a)
-    return RowMatrix(builder.emit("DIV", a.view, builder.with_number("ADD", builder.emit("ABS", a.view), 1.0)), a.dims)
+def _unary(op: str) -> Emit:
+    return _each(lambda builder, a, attrs: builder.emit(op, a))
 
 
-def _rsqrt(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
-    a = rows_in(a)
-    return RowMatrix(builder.emit("RECIPROCAL", builder.emit("SQRT", a.view)), a.dims)
+def _limited(op: str, name: str) -> Emit:
+    return _each(lambda builder, a, attrs: builder.emit(op, a, number=attrs.number(name, 0.0)))
 
 
-def _limited(op: str, name: str, builder: Builder, attrs: Attributes, a: Anything) -> Anything:
-    a = rows_in(a)
-    return RowMatrix(builder.emit(op, a.view, number=attrs.number(name, 0.0)), a.dims)
-
-
-def _filled(number: float, builder: Builder, attrs: Attributes, a: Anything) -> Anything:
-    a = rows_in(a)
-    return RowMatrix(builder.filled(a.view, number), a.dims)
+def _filled(number: float) -> Emit:
+    return _each(lambda builder, a, attrs: builder.filled(a, number))
 
 
 def _clip(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
-    return _limited("MINS", "a_max", builder, attrs, _limited("MAXS", "a_min", builder, attrs, a))
+    return _limited("MINS", "a_max")(builder, attrs, _limited("MAXS", "a_min")(builder, attrs, a))
 
 
-def _scalar(op: str, builder: Builder, attrs: Attributes, a: Anything) -> Anything:
-    a = rows_in(a)
-    return RowMatrix(builder.with_number(op, a.view, attrs.number("scalar", 1.0 if op == "DIV" else 0.0)), a.dims)
+def _scalar(op: str) -> Emit:
+    default = 1.0 if op == "DIV" else 0.0
+    return _each(lambda builder, a, attrs: builder.with_number(op, a, attrs.number("scalar", default)))
+
+
+_softsign = _each(
+    lambda builder, a, attrs: builder.emit("DIV", a, builder.with_number("ADD", builder.emit("ABS", a), 1.0))
+)
 
 
 def _binary(op: str, builder: Builder, attrs: Attributes, a: Anything, b: Anything) -> Anything:
@@ -87,7 +91,7 @@ def _activation(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
         return _softsign(builder, attrs, a)
     if kind not in _ACTIVATIONS:
         raise NotFusable(f"Activation {kind}")
-    return _unary(_ACTIVATIONS[kind], builder, attrs, a)
+    return _unary(_ACTIVATIONS[kind])(builder, attrs, a)
 
 
 def _slice_axis(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
@@ -222,11 +226,6 @@ def _same(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
     return rows_in(a)
 
 
-def _stop(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
-    a = rows_in(a)
-    return RowMatrix(builder.stop(a.view), a.dims)
-
-
 _BINARY = {
     "ADD": ("elemwise_add", "broadcast_add", "_npi_add"),
     "SUB": ("elemwise_sub", "broadcast_sub", "_npi_subtract"),
@@ -256,17 +255,17 @@ _SCALAR = {
     "RDIV": ("_rdiv_scalar", "_npi_rtrue_divide_scalar"),
 }
 
-OPERATORS: dict[str, Callable[..., Anything]] = {
+OPERATORS: dict[str, Emit] = {
     **{name: partial(_binary, op) for op, names in _BINARY.items() for name in names},
-    **{name: partial(_unary, op) for op, names in _UNARY.items() for name in names},
-    **{name: partial(_scalar, op) for op, names in _SCALAR.items() for name in names},
-    **{name: partial(_limited, "MAXS", "scalar") for name in ("_maximum_scalar", "_npi_maximum_scalar")},
-    **{name: partial(_limited, "MINS", "scalar") for name in ("_minimum_scalar", "_npi_minimum_scalar")},
-    "ones_like": partial(_filled, 1.0),
-    "zeros_like": partial(_filled, 0.0),
+    **{name: _unary(op) for op, names in _UNARY.items() for name in names},
+    **{name: _scalar(op) for op, names in _SCALAR.items() for name in names},
+    **dict.fromkeys(("_maximum_scalar", "_npi_maximum_scalar"), _limited("MAXS", "scalar")),
+    **dict.fromkeys(("_minimum_scalar", "_npi_minimum_scalar"), _limited("MINS", "scalar")),
+    "ones_like": _filled(1.0),
+    "zeros_like": _filled(0.0),
     "clip": _clip,
     "softsign": _softsign,
-    "rsqrt": _rsqrt,
+    "rsqrt": _each(lambda builder, a, attrs: builder.emit("RECIPROCAL", builder.emit("SQRT", a))),
     "add_n": _add_n,
     "FullyConnected": _fully_connected,
     "Activation": _activation,
@@ -285,6 +284,6 @@ OPERATORS: dict[str, Callable[..., Anything]] = {
     "argmax": _argmax,
     "identity": _same,
     "_copy": _same,
-    "BlockGrad": _stop,
+    "BlockGrad": _each(lambda builder, a, attrs: builder.stop(a)),
 }
 """By operator: instructions for rows; what else they may be told raises NotFusable."""

@@ -297,7 +297,7 @@ def _sliced(array: LazyArray, key: Any) -> Any:
     if any(isinstance(part, bool) for part in parts):
         return plain(array)[key]
     if not is_basic(parts):
-        return _picked(array, key)
+        return picked(array, key, wrap, op)
     cuts, result = basic_index(parts, array.shape)
     if 0 in result:
         return concrete(array)[key]
@@ -311,21 +311,25 @@ def _called(name: str, *arrays: Any, **attrs: Any) -> Any:
     return getattr(op, name)(*arrays, **attrs)
 
 
-def _picked(array: LazyArray, key: Any) -> Any:
-    """Indexing by arrays, as NDArray does it: an index array made on the host, then one operator."""
+def picked(array: Any, key: Any, wrapped: Any, ops: Any) -> Any:
+    """Indexing by arrays, as NDArray does it: an index array made on the host, then one of these operators."""
+    numpy = ops is not op
     key = tuple(map(as_decided, key)) if key.__class__ is tuple else as_decided(key)
     found = rows_at(array, key)
     if found is not None:
-        return wrap(found)
+        return wrapped(found)
     known = coordinates(array, key)
     if known is not None:
-        return op.gather_nd(array, known)
+        return ops.gather_nd(array, known.as_np_ndarray() if numpy else known)
     parts = key if isinstance(key, tuple) else (key,)
     indices, new_axes = array._get_index_nd(indexing_key_expand_implicit_axes(parts, array.shape)[0])
     if not isinstance(indices, NDArray):
-        return NDArray.__getitem__(array, parts)
-    picked = op.gather_nd(array, indices)
-    shape = list(picked.shape)
+        if not numpy:
+            return NDArray.__getitem__(array, parts)
+        with UNCAPTURED:
+            indices = ops.stack(*[part.as_np_ndarray() for part in indices])
+    gathered = ops.gather_nd(array, indices.as_np_ndarray() if numpy else indices)
+    shape = list(gathered.shape)
     for axis in new_axes:
         shape.insert(axis, 1)
-    return picked if len(shape) == len(picked.shape) else picked.reshape(tuple(shape))
+    return gathered if len(shape) == len(gathered.shape) else gathered.reshape(tuple(shape))

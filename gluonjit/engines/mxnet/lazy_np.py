@@ -6,24 +6,23 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from mxnet.ndarray import NDArray, indexing_key_expand_implicit_axes, register
+from mxnet.ndarray import NDArray, register
 from mxnet.ndarray.numpy import _internal as npi
 from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet.aliases import CLASSIC, NUMPY, ViewCall, is_view, noted, seen
 from gluonjit.engines.mxnet.computing import plain, waits
 from gluonjit.engines.mxnet.cutting import cut_out, referred
-from gluonjit.engines.mxnet.decided import as_decided
-from gluonjit.engines.mxnet.indexing import coordinates, rows_at, rows_where
+from gluonjit.engines.mxnet.indexing import rows_where
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, detached, own_of, taken, wrap
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, detached, own_of, picked, taken, wrap
 from gluonjit.engines.mxnet.operands import owned
 from gluonjit.engines.mxnet.rules.symbols import operator_handle
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
 from gluonjit.graph.slices import sliced
 from gluonjit.hybrid.capture.outlining.questions import ANSWERS
-from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
+from gluonjit.hybrid.run.state import LOCAL
 
 _new = object.__new__
 
@@ -162,30 +161,9 @@ def _sliced(array: LazyNumpy, key: Any) -> Any:
     shape = array.shape
     parts = expanded(key if isinstance(key, tuple) else (key,), len(shape))
     if not is_basic(parts):
-        return _picked(array, key)
+        return picked(array, key, wrap_np, npi)
     cuts, target = basic_index(parts, shape)
     if 0 in target:
         return plain(array)[key]
     sliced = array if cuts is None else cut_out(array, cuts, wrap_np, _call)
     return sliced if sliced.shape == target else sliced.reshape(target)
-
-
-def _picked(array: LazyNumpy, key: Any) -> Any:
-    """Indexing by arrays: an index array made on the host, then one operator."""
-    key = tuple(map(as_decided, key)) if key.__class__ is tuple else as_decided(key)
-    found = rows_at(array, key)
-    if found is not None:
-        return wrap_np(found)
-    known = coordinates(array, key)
-    if known is not None:
-        return npi.gather_nd(array, known.as_np_ndarray())
-    parts = key if isinstance(key, tuple) else (key,)
-    indices, new_axes = array._get_index_nd(indexing_key_expand_implicit_axes(parts, array.shape)[0])
-    if not isinstance(indices, NDArray):
-        with UNCAPTURED:
-            indices = npi.stack(*[part.as_np_ndarray() for part in indices])
-    picked = npi.gather_nd(array, indices.as_np_ndarray())
-    shape = list(picked.shape)
-    for axis in new_axes:
-        shape.insert(axis, 1)
-    return picked if len(shape) == len(picked.shape) else picked.reshape(tuple(shape))

@@ -9,7 +9,7 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 
-from gluonjit.analysis.plan import Step
+from gluonjit.analysis.plan import Step, node_operands
 from gluonjit.engines.mxnet.arrays import context_of, device_of, dtype_name, room_for
 from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.hooked import original_backward, run_operator
@@ -17,7 +17,7 @@ from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.program import Built, build, join, program_of
 from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
 from gluonjit.engines.mxnet.rules.symbols import operator_handle
-from gluonjit.engines.mxnet.semantics import classic, piece, shapes
+from gluonjit.engines.mxnet.semantics import classic, learned_rows, piece, shapes
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import RECORDING, TRAINING
 from gluonjit.hybrid.run.check import PLAINLY, Manner, NodeRun
@@ -34,24 +34,12 @@ class MXNetNodes:
     def compute(self, step: Step, operands: Sequence[Any], consts: Sequence[Any], results: Sequence[Any]) -> None:
         """Computes a step's nodes into `results`, from their traces; operands are the groups of the step's kind."""
         leaves = {id(own): classic(leaf) for own, leaf in zip(program_of(step.kind).consts, consts)}
-        begun = [
-            [rows.shape[0] // len(group) * k for k in range(len(group))]
-            for group, rows in zip(step.kind.groups, operands)
-        ]
+        roles = [part for group, rows in zip(step.kind.groups, operands) for part in _parts(rows, len(group))]
         parts: list[list[Any]] = [[] for _ in results]
-        for record, nodes in step.parts:
-            kind = record.kind
+        for kind, given in node_operands(step, roles, piece):
             own = [leaves.get(id(array), array) for array in kind.call.consts]
-            for _ in range(len(nodes)):
-                taken: dict[int, Any] = {}
-                for number, group in enumerate(kind.groups):
-                    for k, role in enumerate(group):
-                        for position in role:
-                            spec = kind.operands[position]
-                            taken[position] = piece(operands[number], spec, begun[number][k])
-                            begun[number][k] += spec.rows
-                for listed, array in zip(parts, _run(kind, [taken[k] for k in range(len(taken))], own)):
-                    listed.append(array)
+            for listed, array in zip(parts, _run(kind, given, own)):
+                listed.append(array)
         for output, listed, result in zip(step.kind.outputs, parts, results):
             join(output.spec, listed, result)
 
@@ -89,6 +77,12 @@ class MXNetNodes:
             return found
 
         return _differentiated(kind, run, given, weights if heads else {}, mode, heads)
+
+
+def _parts(rows: Any, count: int) -> list[Any]:
+    """Rows in this many equal parts, one after the other."""
+    each = rows.shape[0] // count
+    return [learned_rows(rows, k * each, (k + 1) * each) for k in range(count)]
 
 
 def _run(kind: Kind, operands: Sequence[Any], consts: Sequence[Any]) -> list[Any]:

@@ -15,7 +15,6 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place, Plan, row_bytes
 from gluonjit.engines.mxnet.arrays import address_of, context_of, host_view, room_for, sent
 from gluonjit.engines.mxnet.failures import failed
-from gluonjit.engines.mxnet.finite import FiniteCheck
 from gluonjit.engines.mxnet.fused_steps import FusedSteps
 from gluonjit.engines.mxnet.history import RecordedInput, is_learned
 from gluonjit.engines.mxnet.hooked import slice_rows
@@ -31,6 +30,7 @@ from gluonjit.errors import FlushError
 from gluonjit.graph import Leaf, Spec
 from gluonjit.graph.modes import TRAINING, is_recorded
 from gluonjit.hybrid.explain.counts import Counts
+from gluonjit.hybrid.explain.finite import FiniteCheck
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.check import GRAPH, StepCheck
@@ -63,7 +63,7 @@ class Session(SteppedSession):
 
     def __init__(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> None:
         super().__init__(plan, report, options, provenance)
-        self.finite = FiniteCheck(provenance) if options.check_finite else None
+        self.finite = FiniteCheck(provenance, lambda array: array.asnumpy()) if options.check_finite else None
         taped = is_recorded(LOCAL.state.mode) or any(plan.recorded) or _has_taped_inputs(plan)
         self.tape = Tape(report, plan, samples, options.profile, self.finite) if taped else None
         self.make_room()

@@ -19,7 +19,6 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis.plan import Gather, Place, Plan, Step, row_bytes
 from gluonjit.engines.mxnet.arrays import address_of, context_of, host_view, room_for, sent, view_at
 from gluonjit.engines.mxnet.filling import fill_zero, zeros
-from gluonjit.engines.mxnet.finite import FiniteCheck
 from gluonjit.engines.mxnet.fused_steps import FusedSteps
 from gluonjit.engines.mxnet.history import History, RecordedInput, Seed, Target, has_history
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
@@ -31,6 +30,7 @@ from gluonjit.engines.mxnet.statistics import Statistics
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.explain.counts import Counts
+from gluonjit.hybrid.explain.finite import FiniteCheck
 from gluonjit.hybrid.run.check import StepCheck, entry_of, replace_step
 from gluonjit.rows.running import row_flags
 from gluonjit.rows.stretches import StepStretch

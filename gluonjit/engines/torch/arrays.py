@@ -174,3 +174,9 @@ def meta_of(spec: Spec) -> Any:
             _metas.clear()
         found = _metas[spec] = torch.empty(spec.shape, dtype=dtype_named(spec.dtype), device="meta")
     return found
+
+
+def host_numbers(tensor: Any) -> Any:
+    """The numbers of a tensor on the host, as an array of numpy, which does not know bfloat16."""
+    plain = tensor.detach()
+    return (plain.float() if plain.dtype is torch.bfloat16 else plain).cpu().numpy()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -16,12 +16,18 @@ def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-def _unary(op: str) -> Rule:
+def _each(make: Callable[[Builder, View, Args], View]) -> Rule:
+    """An operator on one tensor, elementwise or along its rows; `make` is given the rest of its arguments, too."""
+
     def emit(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
         a = rows_in(args["self"])
-        return a._replace(view=builder.emit(op, a.view))
+        return a._replace(view=make(builder, a.view, args))
 
     return emit
+
+
+def _unary(op: str) -> Rule:
+    return _each(lambda builder, a, args: builder.emit(op, a))
 
 
 def _binary(op: str) -> Rule:
@@ -68,41 +74,29 @@ def _plain(shape: Shape) -> Shape:
     return tuple([size for size in shape if size != 1])
 
 
-def _reversed_sub(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
-    a, number = rows_in(args["self"]), _number(args["other"])
+def _reversed_sub(builder: Builder, a: View, args: Args) -> View:
+    number = _number(args["other"])
     if number is None or args.get("alpha", 1) != 1:
         raise NotFusable("rsub")
-    return a._replace(view=builder.with_number("RSUB", a.view, number))
+    return builder.with_number("RSUB", a, number)
 
 
-def _power(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
-    a, number = rows_in(args["self"]), _number(args["exponent"])
-    if number != 2.0:
+def _power(builder: Builder, a: View, args: Args) -> View:
+    if _number(args["exponent"]) != 2.0:
         raise NotFusable("a power other than 2")
-    return a._replace(view=builder.emit("SQUARE", a.view))
+    return builder.emit("SQUARE", a)
 
 
-def _silu(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
-    a = rows_in(args["self"])
-    return a._replace(view=builder.emit("MUL", a.view, builder.emit("SIGMOID", a.view)))
-
-
-def _softplus(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+def _softplus(builder: Builder, a: View, args: Args) -> View:
     if args.get("beta", 1) != 1 or args.get("threshold", 20) != 20:
         raise NotFusable("a softplus with another beta")
-    return _unary("SOFTRELU")(builder, args, shapes)
+    return builder.emit("SOFTRELU", a)
 
 
-def _rsqrt(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
-    a = rows_in(args["self"])
-    return a._replace(view=builder.emit("RECIPROCAL", builder.emit("SQRT", a.view)))
-
-
-def _clamp(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
-    a = rows_in(args["self"])
+def _clamp(builder: Builder, a: View, args: Args) -> View:
     for op, limit in (("MAXS", args.get("min")), ("MINS", args.get("max"))):
         if limit is not None:
-            a = a._replace(view=builder.emit(op, a.view, number=float(limit)))
+            a = builder.emit(op, a, number=float(limit))
     return a
 
 
@@ -160,11 +154,10 @@ def _softmax(op: str) -> Rule:
     return emit
 
 
-def _leaky(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+def _leaky(builder: Builder, a: View, args: Args) -> View:
     """Two terms, the second with the slope at 0."""
-    a = rows_in(args["self"])
-    below = builder.with_number("MUL", builder.emit("MINS", a.view), float(args.get("negative_slope", 0.01)))
-    return a._replace(view=builder.emit("ADD", builder.emit("RELU", a.view), below))
+    below = builder.with_number("MUL", builder.emit("MINS", a), float(args.get("negative_slope", 0.01)))
+    return builder.emit("ADD", builder.emit("RELU", a), below)
 
 
 def _dot(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
@@ -198,13 +191,12 @@ def _layer_norm(builder: Builder, args: Args, shapes: Sequence[Shape]) -> list[A
 
 
 def _like(number: float) -> Rule:
-    def emit(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
-        a = rows_in(args["self"])
+    def filled(builder: Builder, a: View, args: Args) -> View:
         if args.get("dtype") is not None:
             raise NotFusable("numbers of another type")
-        return a._replace(view=builder.filled(a.view, number))
+        return builder.filled(a, number)
 
-    return emit
+    return _each(filled)
 
 
 _UNARY = {
@@ -231,14 +223,12 @@ OPERATORS: dict[str, Rule] = {
     **{name: _binary(op) for op, names in _BINARY.items() for name in names},
     **SHAPES,
     **LOSSES,
-    "rsub.Scalar": _reversed_sub,
-    "pow.Tensor_Scalar": _power,
-    "silu.default": _silu,
-    "softplus.default": _softplus,
-    "rsqrt.default": _rsqrt,
-    "clamp.default": _clamp,
-    "clamp_min.default": _clamp,
-    "clamp_max.default": _clamp,
+    "rsub.Scalar": _each(_reversed_sub),
+    "pow.Tensor_Scalar": _each(_power),
+    "silu.default": _each(lambda builder, a, args: builder.emit("MUL", a, builder.emit("SIGMOID", a))),
+    "softplus.default": _each(_softplus),
+    "rsqrt.default": _each(lambda builder, a, args: builder.emit("RECIPROCAL", builder.emit("SQRT", a))),
+    **dict.fromkeys(("clamp.default", "clamp_min.default", "clamp_max.default"), _each(_clamp)),
     "mm.default": _mm,
     "addmm.default": _addmm,
     "linear.default": _linear,
@@ -246,7 +236,7 @@ OPERATORS: dict[str, Rule] = {
     "sum.dim_IntList": _total(False),
     "mean.default": _total(True),
     "mean.dim": _total(True),
-    "leaky_relu.default": _leaky,
+    "leaky_relu.default": _each(_leaky),
     "dot.default": _dot,
     "logsumexp.default": _logsumexp,
     "native_layer_norm.default": _layer_norm,

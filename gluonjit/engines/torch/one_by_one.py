@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from gluonjit.analysis.plan import Step
-from gluonjit.engines.torch.arrays import LEARNABLE, device_named, dtype_named, name_of_dtype
+from gluonjit.analysis.plan import Step, node_operands
+from gluonjit.engines.torch.arrays import LEARNABLE, device_named, dtype_named, host_numbers, name_of_dtype
 from gluonjit.engines.torch.hooked import plain, run_backward
 from gluonjit.engines.torch.program import Built, build, interpret, join, piece, program_of
 from gluonjit.graph import Kind, Spec
@@ -28,22 +28,11 @@ class TorchNodes:
     def compute(self, step: Step, operands: Sequence[Any], consts: Sequence[Any], results: Sequence[Any] = ()) -> Any:
         """Returns the results of all nodes of a step, one by one; operands are those that `pieces` gives."""
         leaves = {id(own): leaf for own, leaf in zip(program_of(step.kind).consts, consts)}
-        begun = [0] * len(operands)
         parts: list[list[Any]] = [[] for _ in step.kind.outputs]
-        for record, nodes in step.parts:
-            kind = record.kind
-            trace: Trace = kind.call
-            own = [leaves.get(id(tensor), tensor) for tensor in trace.consts]
-            for _ in range(len(nodes)):
-                given: dict[int, Any] = {}
-                for k, role in enumerate([role for group in kind.groups for role in group]):
-                    for position in role:
-                        spec = kind.operands[position]
-                        given[position] = piece(operands[k], spec, begun[k])
-                        begun[k] += spec.rows
-                found = interpret(trace, [given[k] for k in range(len(given))], own)
-                for listed, output, result in zip(parts, kind.outputs, found):
-                    listed.append(join(output.spec, [result]))
+        for kind, given in node_operands(step, operands, piece):
+            own = [leaves.get(id(tensor), tensor) for tensor in kind.call.consts]
+            for listed, output, result in zip(parts, kind.outputs, interpret(kind.call, given, own)):
+                listed.append(join(output.spec, [result]))
         return [torch.cat(listed) for listed in parts]
 
     def numbers(self, array: Any, rows: Sequence[int]) -> Any:
@@ -54,8 +43,7 @@ class TorchNodes:
     def numbers_of(tensor: Any) -> Any:
         """Reads a tensor's numbers, into an array of their own."""
         dense = tensor.to_dense() if tensor.layout is not torch.strided else tensor
-        dense = dense.detach().resolve_conj().resolve_neg()
-        return (dense.float() if dense.dtype is torch.bfloat16 else dense).cpu().numpy().copy()
+        return host_numbers(dense.detach().resolve_conj().resolve_neg()).copy()
 
     def build(self, trace: Trace) -> Built:
         """Makes the batched program of a trace."""

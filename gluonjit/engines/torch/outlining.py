@@ -33,31 +33,9 @@ _NOT = set(
     unique_consecutive untyped_storage""".split()
 )
 """Functions and methods that write, draw, read numbers, give no tensor, or make no new one."""
-_NO_PREFIX = (
-    "_",
-    "is_",
-    "new_",
-    "rand",
-    "to_",
-    "has_",
-    "sparse_",
-    "cudnn_",
-    "miopen_",
-    "mkldnn_",
-    "quantized",
-    "fake_",
-)
-_CREATING = {
-    *[CREATING[name] for name in ("tensor", "zeros", "ones", "full", "zeros_like", "ones_like")],
-    torch.tensor,
-    torch.zeros,
-    torch.ones,
-    torch.arange,
-    torch.full,
-    torch.eye,
-    torch.zeros_like,
-    torch.ones_like,
-}
+_NO_PREFIX = tuple("_ is_ new_ rand to_ has_ sparse_ cudnn_ miopen_ mkldnn_ quantized fake_".split())
+_LIKE = "tensor zeros ones full zeros_like ones_like".split()
+_CREATING = {*[CREATING[name] for name in _LIKE], *[getattr(torch, name) for name in [*_LIKE, "arange", "eye"]]}
 _IN_PYTHON = [getattr(torch.nn.functional, name) for name in "sigmoid tanh hardsigmoid hardswish".split()]
 """Functions that call a method, which alone PyTorch lets other classes override."""
 _SPACES = (

@@ -13,11 +13,10 @@ import numpy as np
 import torch
 
 from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place, Plan, row_bytes
-from gluonjit.engines.torch.arrays import device_named, dtype_named, of_bytes, room_for, sent
+from gluonjit.engines.torch.arrays import device_named, dtype_named, host_numbers, of_bytes, room_for, sent
 from gluonjit.engines.torch.buffers import as_captured
 from gluonjit.engines.torch.chunks import Chunk, ChunkRows
 from gluonjit.engines.torch.failures import failed
-from gluonjit.engines.torch.finite import FiniteCheck
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.history import joined_history
@@ -31,6 +30,7 @@ from gluonjit.errors import CaptureError
 from gluonjit.graph import Leaf, Spec
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.explain.counts import Counts
+from gluonjit.hybrid.explain.finite import FiniteCheck
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.check import GRAPH, StepCheck
@@ -70,7 +70,7 @@ class Session(SteppedSession):
     def __init__(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> None:
         super().__init__(plan, report, options, provenance)
         if options.check_finite:
-            self.finite = FiniteCheck(provenance)
+            self.finite = FiniteCheck(provenance, host_numbers)
         self._inputs: dict[Place, list[VersionedInput]] = {}
         self._chunks: dict[Place, Chunk] = {}
         self._arenas: dict[int, Chunk] = {}  # the small ones, as chunks

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gluonjit.engines.torch.arrays import FLOATS, name_of_dtype
+from gluonjit.engines.torch.arrays import FLOATS, host_numbers, name_of_dtype
 from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.hooked import original_setattr
 from gluonjit.engines.torch.lazy import LazyTensor
@@ -61,8 +61,7 @@ def _gradient(tensor: Any) -> Any:
 
 
 def _numbers(tensor: Any) -> Any:
-    plain = (concrete(tensor) if tensor.__class__ is LazyTensor else tensor).detach()
-    return (plain.float() if plain.dtype is torch.bfloat16 else plain).cpu().numpy()
+    return host_numbers(concrete_of(tensor))
 
 
 def _weighted(outputs: Sequence[Any]) -> list[Any]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from gluonjit.analysis.operands import rows_read
-from gluonjit.analysis.plan import Plan
+from gluonjit.analysis.plan import Plan, Step
 from gluonjit.graph import Line, Mark, Record, line_of, sample_at
 
 Node = tuple[Record, int]
@@ -65,28 +65,18 @@ class Provenance:
 
     def user(self, step: int, arena: int, position: int) -> Node:
         """The first node of a step that reads a row of an arena."""
-        wanted = self._rows_at(arena, position)
-        return next(
-            (record, node)
-            for record, nodes in self.plan.steps[step].parts
-            for node in nodes.tolist()
-            if wanted.intersection(_rows_read(record, node))
-        )
+        return next(self._users([self.plan.steps[step]], arena, position))
 
     def first_use(self, arena: int, position: int) -> str:
         """The first captured call that reads a row of an arena, for a message."""
-        wanted = self._rows_at(arena, position)
-        users = [
-            (record.base(node), record, node)
-            for step in self.plan.steps
-            for record, nodes in step.parts
-            for node in nodes.tolist()
-            if wanted.intersection(_rows_read(record, node))
-        ]
+        users = list(self._users(self.plan.steps, arena, position))
         if not users:
             return "program itself, outside of any captured call"
-        _, record, node = min(users, key=lambda user: user[0])
-        return self.describe(record, node)
+        return self.describe(*min(users, key=lambda user: user[0].base(user[1])))
+
+    def _users(self, steps: Sequence[Step], arena: int, position: int) -> Iterator[Node]:
+        wanted = self._rows_at(arena, position)
+        return (node for node in _nodes(steps) if wanted.intersection(_rows_read(*node)))
 
     def _rows_at(self, arena: int, position: int) -> set[int]:
         found: list[int] = np.flatnonzero((self.plan.arena == arena) & (self.plan.position == position)).tolist()
@@ -121,12 +111,14 @@ class Provenance:
         if self._producers is None:
             self._producers = {
                 record.base(node) + offset: (record, node)
-                for step in self.plan.steps
-                for record, nodes in step.parts
-                for node in nodes.tolist()
+                for record, node in _nodes(self.plan.steps)
                 for offset in range(record.kind.rows)
             }
         return self._producers
+
+
+def _nodes(steps: Sequence[Step]) -> Iterator[Node]:
+    return ((record, node) for step in steps for record, nodes in step.parts for node in nodes.tolist())
 
 
 def _rows_read(record: Record, node: int) -> list[int]:

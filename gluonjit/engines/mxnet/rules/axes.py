@@ -65,7 +65,7 @@ def reduction(key: str = "axis", one_is_itself: bool = True) -> Emit:
     return emit
 
 
-_OF_ONE_ITSELF = {"sum", "mean", "max", "min", "prod", "_np_sum", "_npi_mean", "_np_max", "_np_min", "_np_prod"}
+_OF_ONE_ITSELF = frozenset("sum mean max min prod _np_sum _npi_mean _np_max _np_min _np_prod".split())
 
 
 def over_all(call: OperatorCall, key: str, default: int | None = None) -> list[Val] | None:

@@ -17,7 +17,7 @@ from .linalg import LAST_AXES, matrices
 from .rule import Emit, OperatorCall, Rule, alone_of, rules_of
 from .shapes import broadcast_to_shape, over_axes, same_elements, squeeze_keeps_rows, transpose, transposed
 from .symbols import apply
-from .values import STACK, NotBatchable, Shape, Val, convert, reshaped
+from .values import STACK, NotBatchable, Shape, Val, convert, reshaped, with_shape
 
 
 def norm(call: OperatorCall) -> list[Val]:
@@ -53,17 +53,8 @@ def reshape_in_order(call: OperatorCall) -> list[Val]:
 
 def at_least(call: OperatorCall) -> list[Val]:
     """Each input with axes of length 1 put in; in MXNet no gradient comes back through it."""
-    values = [_with_shape(value, shape) for value, (shape, _) in zip(call.inputs, call.outputs)]
+    values = [with_shape(value, shape) for value, (shape, _) in zip(call.inputs, call.outputs)]
     return [value._replace(sym=apply("BlockGrad", [value.sym], {})) for value in values]
-
-
-def _with_shape(value: Val, shape: Shape) -> Val:
-    """The same elements in another shape, shared ones included."""
-    if value.shape == shape:
-        return value
-    if value.shared and shape:
-        return value._replace(sym=apply("Reshape", [value.sym], {"shape": shape}), shape=shape)
-    return reshaped(value, shape)
 
 
 def moveaxis(call: OperatorCall) -> list[Val]:
@@ -126,7 +117,7 @@ def tril(call: OperatorCall) -> list[Val]:
 def concatenate(call: OperatorCall) -> list[Val]:
     given = call.attrs.optional_integer("axis", 0)
     if given is None:
-        return joined(call, [_with_shape(value, (math.prod(value.shape),)) for value in call.inputs], 0)
+        return joined(call, [with_shape(value, (math.prod(value.shape),)) for value in call.inputs], 0)
     return joined(call, call.inputs, normal_axis(given, call.data.ndim))
 
 
@@ -134,7 +125,7 @@ def stacking(axis: int, least: int) -> Emit:
     """vstack, dstack: values with fewer axes get some of length 1 first, then join along one axis."""
 
     def emit(call: OperatorCall) -> list[Val]:
-        return joined(call, [_with_shape(value, _padded(value.shape, least)) for value in call.inputs], axis)
+        return joined(call, [with_shape(value, _padded(value.shape, least)) for value in call.inputs], axis)
 
     return emit
 
@@ -147,13 +138,13 @@ def _padded(shape: Shape, least: int) -> Shape:
 
 
 def hstack(call: OperatorCall) -> list[Val]:
-    values = [_with_shape(value, value.shape or (1,)) for value in call.inputs]
+    values = [with_shape(value, value.shape or (1,)) for value in call.inputs]
     return joined(call, values, 0 if values[0].ndim == 1 else 1)
 
 
 def column_stack(call: OperatorCall) -> list[Val]:
     return joined(
-        call, [value if value.ndim > 1 else _with_shape(value, (math.prod(value.shape), 1)) for value in call.inputs], 1
+        call, [value if value.ndim > 1 else with_shape(value, (math.prod(value.shape), 1)) for value in call.inputs], 1
     )
 
 

@@ -13,7 +13,7 @@ from .elementwise import aligned
 from .linear import contract
 from .rule import OperatorCall, Rule
 from .symbols import apply
-from .values import STACK, NotBatchable, Shape, Val, convert, reshape, reshaped, spread
+from .values import STACK, NotBatchable, Shape, Val, convert, reshape, reshaped, spread, with_shape
 
 
 def dot(call: OperatorCall) -> list[Val]:
@@ -62,10 +62,7 @@ def _matrix(value: Val, last: bool) -> Val:
     """A vector as a matrix of one row, or on the right of one column."""
     if value.ndim > 1:
         return value
-    shape = (*value.shape, 1) if last else (1, *value.shape)
-    if value.shared:
-        return value._replace(sym=apply("Reshape", [value.sym], {"shape": shape}), shape=shape)
-    return reshaped(value, shape, STACK)
+    return with_shape(value, (*value.shape, 1) if last else (1, *value.shape), STACK)
 
 
 def _front(value: Val, ndim: int) -> Shape:

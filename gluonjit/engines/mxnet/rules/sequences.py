@@ -92,10 +92,6 @@ def _whole(call: OperatorCall) -> list[Val]:
     return call.deliver(reshape(last, call.shape[1:]), ROWS, data.poly)
 
 
-def ctc_loss(call: OperatorCall) -> list[Val]:
-    return batch_axes(call, (1, 0, 0, 0), (0, 1))
-
-
 def rnn(call: OperatorCall) -> list[Val]:
     """Fused recurrent layers over equally many steps; between layers nothing may be dropped."""
     if call.attrs.number("p", 0.0) > 0.0:
@@ -105,11 +101,9 @@ def rnn(call: OperatorCall) -> list[Val]:
     return batch_axes(call, (1, -1, 1, 1), (1, 1, 1))
 
 
-def attention(inputs: Sequence[int], output: int) -> Emit:
-    def emit(call: OperatorCall) -> list[Val]:
-        return batch_axes(call, inputs, (output,))
-
-    return emit
+def by_batches(inputs: Sequence[int], *outputs: int) -> Emit:
+    """An operator with all samples' batches along these axes."""
+    return lambda call: batch_axes(call, inputs, outputs)
 
 
 _NOTE = "the samples' batches side by side"
@@ -118,7 +112,7 @@ RULES: dict[str, Rule] = {
     "SequenceMask": Rule("rewritten", sequence(keeps_time=True), notes=_NOTE),
     "SequenceReverse": Rule("rewritten", sequence(keeps_time=True), notes=_NOTE),
     "SequenceLast": Rule("rewritten", sequence(keeps_time=False), notes=_NOTE),
-    "CTCLoss": Rule("rewritten", ctc_loss, notes=_NOTE),
+    "CTCLoss": Rule("rewritten", by_batches((1, 0, 0, 0), 0, 1), notes=_NOTE),
     "RNN": Rule(
         "rewritten",
         rnn,
@@ -127,8 +121,8 @@ RULES: dict[str, Rule] = {
         notes=_NOTE + "; alone with dropout",
         random_if=lambda attrs: attrs.number("p", 0.0) > 0.0,
     ),
-    "_contrib_interleaved_matmul_selfatt_qk": Rule("rewritten", attention((1,), 0), notes=_NOTE),
-    "_contrib_interleaved_matmul_selfatt_valatt": Rule("rewritten", attention((1, 0), 1), notes=_NOTE),
-    "_contrib_interleaved_matmul_encdec_qk": Rule("rewritten", attention((1, 1), 0), notes=_NOTE),
-    "_contrib_interleaved_matmul_encdec_valatt": Rule("rewritten", attention((1, 0), 1), notes=_NOTE),
+    "_contrib_interleaved_matmul_selfatt_qk": Rule("rewritten", by_batches((1,), 0), notes=_NOTE),
+    "_contrib_interleaved_matmul_selfatt_valatt": Rule("rewritten", by_batches((1, 0), 1), notes=_NOTE),
+    "_contrib_interleaved_matmul_encdec_qk": Rule("rewritten", by_batches((1, 1), 0), notes=_NOTE),
+    "_contrib_interleaved_matmul_encdec_valatt": Rule("rewritten", by_batches((1, 0), 1), notes=_NOTE),
 }

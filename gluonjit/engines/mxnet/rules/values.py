@@ -100,6 +100,15 @@ def reshaped(value: Val, shape: Shape, layout: str | None = None) -> Val:
     return Val(reshape(value.sym, rest), shape, value.dtype, layout)
 
 
+def with_shape(value: Val, shape: Shape, layout: str | None = None) -> Val:
+    """The same elements in another shape, shared ones included."""
+    if value.shape == shape:
+        return value
+    if value.shared and shape:
+        return value._replace(sym=apply("Reshape", [value.sym], {"shape": shape}), shape=shape)
+    return reshaped(value, shape, layout)
+
+
 def spread(value: Val, reference: Val) -> Val:
     """A shared value repeated for each sample, as a stack; N is taken from `reference`."""
     if not value.shared:

@@ -38,7 +38,7 @@ def over_samples(call: OperatorCall) -> list[Val]:
     rank, out = len(val.shape), call.outputs[0][0]
     spatial = _RANKS.get(call.name)
     alone = spatial is not None and rank == spatial - 1  # without a leading dimension: one image
-    placed = call.stack(val) if alone else _rows(call, val)
+    placed = call.stack(val) if alone else call.rows(val)
     count = len(call.outputs)
     if call.name == "convolution.default" and _is_plain(call):
         own = [call[each] for each in ("weight", "bias") if call.get(each) is not None]
@@ -114,10 +114,6 @@ def _each_by_itself(rows: Any, *rest: Any) -> tuple[Any, Any, Any]:
     )
 
 
-def _rows(call: OperatorCall, val: Val) -> Val:
-    return call.form(val, ANY if val.lead == ANY else val.shape[0], val.shape[1:])
-
-
 _RANKS: dict[str, Any] = {
     "max_pool2d_with_indices.default": 4,
     "avg_pool2d.default": 4,
@@ -144,4 +140,4 @@ def padded(call: OperatorCall) -> list[Val]:
         raise NotBatchable(f"{call.name}: the rows of a sample are padded")
     placed = call.form(val, ANY, val.shape[1:]) if val.lead == ANY else call.stack(val)
     rest = call.outputs[0][0] if placed.lead == 1 else call.outputs[0][0][1:]
-    return [call.result(call.again({"self": placed}), placed.lead, rest)]
+    return call.results({"self": placed}, placed.lead, rest)

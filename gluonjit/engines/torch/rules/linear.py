@@ -7,16 +7,16 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Val
+from gluonjit.engines.torch.rules.values import NotBatchable, OperatorCall, Val
 
 
 def mm(call: OperatorCall) -> list[Val]:
     """(r, k) @ (k, n): with a weight on the right all rows of all nodes in one product."""
     left, right = call["self"], call["mat2"]
     if right.shared:
-        rows = _rows(call, left)
+        rows = call.rows(left)
         return [call.result(call.emit(torch.mm, [rows, right]), rows.lead, (right.shape[1],))]
-    return [call.stacked(call.emit(torch.matmul, [_whole(call, left), call.stack(right)]))]
+    return call.emitted(torch.matmul, [_whole(call, left), call.stack(right)])
 
 
 def addmm(call: OperatorCall) -> list[Val]:
@@ -24,23 +24,16 @@ def addmm(call: OperatorCall) -> list[Val]:
     bias, left, right = call["self"], call["mat1"], call["mat2"]
     scales = [call.get("beta", 1), call.get("alpha", 1)]
     if right.shared and bias.shared and (len(bias.shape) < 2 or bias.shape[0] == 1) and scales == [1, 1]:
-        rows = _rows(call, left)
+        rows = call.rows(left)
         return [call.result(call.emit(torch.addmm, [bias, rows, right]), rows.lead, (right.shape[1],))]
     product = call.emit(torch.matmul, [_whole(call, left), _whole(call, right)])
     scaled = call.stacked(call.emit(torch.mul, [call.stacked(product)], scales[1]))
     added = bias if bias.shared else call.form(bias, 1, (*(1,) * (2 - len(bias.shape)), *bias.shape))
-    return [call.stacked(call.emit(_plus, [scaled, added], scales[0]))]
+    return call.emitted(_plus, [scaled, added], scales[0])
 
 
 def _plus(product: torch.Tensor, added: torch.Tensor, scale: float) -> torch.Tensor:
     return torch.add(product, added, alpha=scale)
-
-
-def _rows(call: OperatorCall, val: Val) -> Val:
-    """A matrix as rows: those of all nodes."""
-    if val.lead == ANY:
-        return call.form(val, ANY, val.shape[1:])
-    return call.form(val, val.shape[0], val.shape[1:])
 
 
 def _whole(call: OperatorCall, val: Val) -> Val:
@@ -51,10 +44,10 @@ def mv(call: OperatorCall) -> list[Val]:
     """(n, k) @ (k,)."""
     matrix, vector = call["self"], call["vec"]
     if matrix.shared:
-        return [call.stacked(call.emit(_times_transposed, [call.stack(vector), matrix]))]
+        return call.emitted(_times_transposed, [call.stack(vector), matrix])
     if vector.shared:
-        return [call.stacked(call.emit(torch.matmul, [call.stack(matrix), vector]))]
-    return [call.stacked(call.emit(_each_times, [call.stack(matrix), call.stack(vector)]))]
+        return call.emitted(torch.matmul, [call.stack(matrix), vector])
+    return call.emitted(_each_times, [call.stack(matrix), call.stack(vector)])
 
 
 def _times_transposed(vectors: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
@@ -70,7 +63,7 @@ def dot(call: OperatorCall) -> list[Val]:
     left, right = call.vals()
     if call.name == "vdot.default" and "complex" in left.dtype:
         raise NotBatchable(f"{call.name}: it conjugates; type (a.conj() * b).sum()")
-    return [call.stacked(call.emit(_dots, [_whole(call, left), _whole(call, right)]))]
+    return call.emitted(_dots, [_whole(call, left), _whole(call, right)])
 
 
 def _dots(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -79,7 +72,7 @@ def _dots(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 def bmm(call: OperatorCall) -> list[Val]:
     """(b, m, k) @ (b, k, n)."""
-    return [call.stacked(call.emit(torch.matmul, [_whole(call, call["self"]), _whole(call, call["mat2"])]))]
+    return call.emitted(torch.matmul, [_whole(call, call["self"]), _whole(call, call["mat2"])])
 
 
 def baddbmm(call: OperatorCall) -> list[Val]:
@@ -88,7 +81,7 @@ def baddbmm(call: OperatorCall) -> list[Val]:
     if call.get("beta", 1) != 1 or call.get("alpha", 1) != 1 or (not bias.shared and len(bias.shape) != 3):
         raise NotBatchable(f"{call.name}: scaled, or with a bias of another shape")
     product = call.emit(torch.matmul, [_whole(call, call["batch1"]), _whole(call, call["batch2"])])
-    return [call.stacked(call.emit(torch.add, [call.stacked(product), _whole(call, bias)]))]
+    return call.emitted(torch.add, [call.stacked(product), _whole(call, bias)])
 
 
 def trilinear(call: OperatorCall) -> list[Val]:
@@ -106,7 +99,7 @@ def trilinear(call: OperatorCall) -> list[Val]:
         else:
             placed.append(call.form(val, 1, shape))
     dims = tuple([axis + 1 for axis in call["sumdim"]])
-    return [call.stacked(call.emit(_sum_of_products, placed, dims))]
+    return call.emitted(_sum_of_products, placed, dims)
 
 
 def attention(call: OperatorCall) -> list[Val]:
@@ -134,7 +127,7 @@ def _for_each_row(masks: torch.Tensor, rows: int, rest: tuple[int, ...]) -> torc
 
 def distances(call: OperatorCall) -> list[Val]:
     """cdist: between the rows of two matrices of each node."""
-    return [call.stacked(call.again({name: call.spread(call[name]) for name in ("x1", "x2")}))]
+    return call.rerun({name: call.spread(call[name]) for name in ("x1", "x2")})
 
 
 def of_matrices(call: OperatorCall) -> list[Val]:

@@ -30,7 +30,7 @@ def elementwise(call: OperatorCall) -> list[Val]:
     if each.lead == ANY:
         raise NotBatchable(f"{call.name}: it mixes the rows of a sample")
     flat = call.form(each, 1, (prod(whole),))
-    return [call.stacked(call.emit(_total if reduction == SUM else _average, [flat]))]
+    return call.emitted(_total if reduction == SUM else _average, [flat])
 
 
 def _total(flat: torch.Tensor) -> torch.Tensor:

@@ -17,10 +17,10 @@ def picked(call: OperatorCall) -> list[Val]:
     if index.shared:
         placed, back = along(call, val, dim)
         rest = rest_of(placed, val.shape, call.outputs[0][0], back)
-        return [call.result(call.again({"self": placed, "dim": back}), placed.lead, rest)]
+        return call.results({"self": placed, "dim": back}, placed.lead, rest)
     if val.shared and not dim:
-        return [call.stacked(call.emit(_entries, [val, call.stack(index)], call.outputs[0][0]))]
-    return [call.stacked(call.emit(_each_picks, [call.spread(val), call.stack(index)], dim + 1))]
+        return call.emitted(_entries, [val, call.stack(index)], call.outputs[0][0])
+    return call.emitted(_each_picks, [call.spread(val), call.stack(index)], dim + 1)
 
 
 def _each_picks(values: Any, index: Any, dim: int) -> Any:
@@ -53,9 +53,9 @@ def gathered(call: OperatorCall) -> list[Val]:
     dim = axis(len(val.shape), call["dim"])
     if val.lead == index.lead == ANY and dim and val.shape[0] == index.shape[0]:
         placed = {"self": call.form(val, ANY, val.shape[1:]), "index": call.form(index, ANY, index.shape[1:])}
-        return [call.result(call.again({**placed, "dim": dim}), ANY, call.outputs[0][0][1:])]
+        return call.results({**placed, "dim": dim}, ANY, call.outputs[0][0][1:])
     changes = {"self": call.spread(val), "index": call.spread(call["index"]), "dim": dim + 1}
-    return [call.stacked(call.again(changes))]
+    return call.rerun(changes)
 
 
 def embedded(call: OperatorCall) -> list[Val]:
@@ -72,7 +72,7 @@ def embedded(call: OperatorCall) -> list[Val]:
 def classified(call: OperatorCall) -> list[Val]:
     """one_hot: a row of classes for each number, which PyTorch refuses where there is no such class."""
     val = call["self"]
-    return [call.result(call.again({"self": val}), val.lead, (*val.rest, call["num_classes"]))]
+    return call.results({"self": val}, val.lead, (*val.rest, call["num_classes"]))
 
 
 def indexed(call: OperatorCall) -> list[Val]:
@@ -83,7 +83,7 @@ def indexed(call: OperatorCall) -> list[Val]:
         slot = call.emit(_taken, [val, *arrays])
         return [call.result(slot, first.lead, (*first.rest, *val.shape[len(axes) :]))]
     static = (tuple(axes), len(val.shape))
-    return [call.stacked(call.emit(_each_indexed, [call.spread(val), *map(call.spread, arrays)], *static))]
+    return call.emitted(_each_indexed, [call.spread(val), *map(call.spread, arrays)], *static)
 
 
 def _indices(call: OperatorCall) -> tuple[Val, list[int], list[Val]]:
@@ -131,7 +131,7 @@ def put(call: OperatorCall) -> list[Val]:
     placed = [call.spread(item) for item in (val, call["values"], *arrays)]
     shape = torch.broadcast_shapes(*[index.shape for index in arrays])
     static = (len(shape) + len(val.shape) - len(axes), bool(call.get("accumulate", False)))
-    return [call.stacked(call.emit(_each_put, placed, *static))]
+    return call.emitted(_each_put, placed, *static)
 
 
 def _each_put(values: Any, new: Any, *given: Any) -> Any:
@@ -148,7 +148,7 @@ def added(call: OperatorCall) -> list[Val]:
     dim = axis(len(val.shape), call["dim"])
     placed = [call.spread(item) for item in (val, call["index"], source)]
     name = call.name.partition(".")[0]
-    return [call.stacked(call.emit(_each_added, placed, name, dim + 1, call.get("alpha", 1)))]
+    return call.emitted(_each_added, placed, name, dim + 1, call.get("alpha", 1))
 
 
 def _each_added(values: Any, index: Any, source: Any, name: str, dim: int, alpha: Any) -> Any:
@@ -169,7 +169,7 @@ def scattered(call: OperatorCall) -> list[Val]:
     for name in ("self", "index", "src"):
         if isinstance(call.get(name), Val):
             changes[name] = call.spread(call[name])
-    return [call.stacked(call.again(changes))]
+    return call.rerun(changes)
 
 
 def bagged(call: OperatorCall) -> list[Val]:

@@ -6,7 +6,7 @@ import torch
 
 from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Shape, Val, call_operator
 
-_CASTS = {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "where", "addcmul", "addcdiv", "lerp", "rsub"}
+_CASTS = frozenset("add sub mul div pow maximum minimum where addcmul addcdiv lerp rsub".split())
 
 
 def pointwise(call: OperatorCall) -> list[Val]:
@@ -26,10 +26,7 @@ def pointwise(call: OperatorCall) -> list[Val]:
             placed[position] = call.form(val, lead, rest)
         else:
             placed[position] = _broadcast(call, val, shape, lead, rest)
-    args = _replaced(call, placed)
-    count = len(call.outputs)
-    slots = call.again(args, count)
-    return [call.result(slot, lead, rest, k) for k, slot in enumerate((slots,) if count == 1 else slots)]
+    return call.results(_replaced(call, placed), lead, rest)
 
 
 def masked(call: OperatorCall) -> list[Val]:

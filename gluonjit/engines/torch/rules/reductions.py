@@ -20,10 +20,9 @@ def reduced(call: OperatorCall) -> list[Val]:
         placed, back = along(call, val, dims[0])
         given: Any = (back,) if isinstance(call.get("dim"), tuple) else back
         rest = _without(placed.rest, len(placed.rest) + back, call.get("keepdim", False))
-        return _results(call, call.again({"self": placed, "dim": given}, len(call.outputs)), placed, rest)
+        return call.results({"self": placed, "dim": given}, placed.lead, rest)
     placed = call.stack(val)
-    slots = call.again({"self": placed, "dim": tuple([dim + 1 for dim in dims])}, len(call.outputs))
-    return _results(call, slots, placed, call.outputs[0][0])
+    return call.results({"self": placed, "dim": tuple([dim + 1 for dim in dims])}, placed.lead, call.outputs[0][0])
 
 
 def _dims(call: OperatorCall, rank: int) -> list[int] | None:
@@ -44,8 +43,8 @@ def _over_all(call: OperatorCall, val: Val) -> list[Val]:
     flat = call.form(val, 1, (prod(val.shape),))
     over = OVER_ALL.get(call.name)
     if over is not None:  # an operator that knows no dimensions
-        return [call.stacked(call.emit(over, [flat], *_extras(call)))]
-    return [call.stacked(call.again({"self": flat, "dim": (1,) if _takes_several(call) else 1}))]
+        return call.emitted(over, [flat], *_extras(call))
+    return call.rerun({"self": flat, "dim": (1,) if _takes_several(call) else 1})
 
 
 def _takes_several(call: OperatorCall) -> bool:
@@ -61,29 +60,23 @@ def _without(rest: Shape, where: int, keep: bool) -> Shape:
     return (*rest[:where], *((1,) if keep else ()), *rest[where + 1 :])
 
 
-def _results(call: OperatorCall, slots: Any, placed: Val, rest: Shape) -> list[Val]:
-    listed = (slots,) if len(call.outputs) == 1 else slots
-    return [call.result(slot, placed.lead, rest, k) for k, slot in enumerate(listed)]
-
-
 def kept(call: OperatorCall) -> list[Val]:
     """Softmax, cumsum and sort: along one dimension that is kept."""
     val = call["self"]
     if not val.shape:
         raise NotBatchable(f"{call.name}: of a scalar")
     placed, back = along(call, val, call.get("dim", -1))
-    slots = call.again({"self": placed, "dim": back}, len(call.outputs))
     sizes = {shape[len(shape) + back] for shape, _ in call.outputs}
     where = len(placed.rest) + back
     rest = (*placed.rest[:where], sizes.pop(), *placed.rest[where + 1 :])
-    return _results(call, slots, placed, rest)
+    return call.results({"self": placed, "dim": back}, placed.lead, rest)
 
 
 def transformed(call: OperatorCall) -> list[Val]:
     """Fourier transforms along some dimensions."""
     val = call["self"]
     dims = tuple([axis(len(val.shape), dim) + 1 for dim in call["dim"]])
-    return [call.stacked(call.again({"self": call.stack(val), "dim": dims}))]
+    return call.rerun({"self": call.stack(val), "dim": dims})
 
 
 def _sum(flat: Any, dtype: Any = None) -> Any:

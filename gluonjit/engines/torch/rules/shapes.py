@@ -30,7 +30,7 @@ def moved(call: OperatorCall) -> list[Val]:
     change: dict[str, Any] = {"self": val}
     if call.get("memory_format") in _BY_CHANNELS:  # of a sample's own axes; here these lie row by row in any case
         change["memory_format"] = torch.contiguous_format
-    return [call.result(call.again(change), val.lead, val.rest)]
+    return call.results(change, val.lead, val.rest)
 
 
 def axis(rank: int, dim: int) -> int:
@@ -76,7 +76,7 @@ def expanded(call: OperatorCall) -> list[Val]:
     if val.lead == ANY:
         raise NotBatchable(f"{call.name}: it mixes the rows of a sample")
     aligned = call.form(val, 1, (*(1,) * (len(shape) - len(val.shape)), *val.shape))
-    return [call.stacked(call.emit(expand, [aligned], shape))]
+    return call.emitted(expand, [aligned], shape)
 
 
 def expand(tensor: Any, shape: Shape) -> Any:
@@ -109,7 +109,7 @@ def cut(call: OperatorCall) -> list[Val]:
     val = call["self"]
     placed, back = along(call, val, call.get("dim", 0))
     rest = rest_of(placed, val.shape, call.outputs[0][0], back)
-    return [call.result(call.again({"self": placed, "dim": back}), placed.lead, rest)]
+    return call.results({"self": placed, "dim": back}, placed.lead, rest)
 
 
 def cut_list(call: OperatorCall) -> list[Val]:
@@ -158,7 +158,7 @@ def concatenated(call: OperatorCall) -> list[Val]:
         placed = [call.spread(val) for val in vals]
     first = placed[0]
     rest = (*first.rest[: len(first.rest) - back], *shape[dim:])
-    return [call.result(call.again({"tensors": tuple(placed), "dim": -back}), first.lead, rest)]
+    return call.results({"tensors": tuple(placed), "dim": -back}, first.lead, rest)
 
 
 def stacked(call: OperatorCall) -> list[Val]:
@@ -169,14 +169,14 @@ def stacked(call: OperatorCall) -> list[Val]:
     shape = call.outputs[0][0]
     dim = axis(len(shape), call.get("dim", 0))
     placed = [call.spread(val) for val in vals]
-    return [call.stacked(call.again({"tensors": tuple(placed), "dim": dim + 1}))]
+    return call.rerun({"tensors": tuple(placed), "dim": dim + 1})
 
 
 def repeated(call: OperatorCall) -> list[Val]:
     """repeat."""
     val, repeats = call["self"], tuple(call["repeats"])
     aligned = call.form(val, 1, (*(1,) * (len(repeats) - len(val.shape)), *val.shape))
-    return [call.stacked(call.emit(_repeat, [aligned], repeats))]
+    return call.emitted(_repeat, [aligned], repeats)
 
 
 def _repeat(tensor: Any, repeats: Shape) -> Any:
@@ -189,7 +189,7 @@ def flipped(call: OperatorCall) -> list[Val]:
     dims = tuple([axis(len(val.shape), dim) + 1 for dim in call["dims"]])
     if not dims:
         raise NotBatchable(f"{call.name}: along no dimension")
-    return [call.stacked(call.again({"self": call.stack(val), "dims": dims}))]
+    return call.rerun({"self": call.stack(val), "dims": dims})
 
 
 def of_diagonal(call: OperatorCall) -> list[Val]:
@@ -197,11 +197,11 @@ def of_diagonal(call: OperatorCall) -> list[Val]:
     val = call["self"]
     first, second = (axis(len(val.shape), call.get(name, k)) for k, name in enumerate(("dim1", "dim2")))
     changes = {"self": call.stack(val), "offset": call.get("offset", 0), "dim1": first + 1, "dim2": second + 1}
-    return [call.stacked(call.again(changes))]
+    return call.rerun(changes)
 
 
 def diagonal(call: OperatorCall) -> list[Val]:
     """tril and triu: of the last two dimensions of a node's value."""
     val = call["self"]
     placed = call.ending(val, 2)
-    return [call.result(call.again({"self": placed}), placed.lead, placed.rest)]
+    return call.results({"self": placed}, placed.lead, placed.rest)

@@ -94,23 +94,9 @@ _ROWS: list[tuple[Rule, str]] = [
 ]
 RULES: dict[str, Rule] = {name: rule for rule, names in _ROWS for name in names.split()}
 
-FAST.update(
-    {
-        torch.ops.aten.add.Tensor: torch.add,
-        torch.ops.aten.sub.Tensor: torch.sub,
-        torch.ops.aten.mul.Tensor: torch.mul,
-        torch.ops.aten.div.Tensor: torch.div,
-        torch.ops.aten.sigmoid.default: torch.sigmoid,
-        torch.ops.aten.tanh.default: torch.tanh,
-        torch.ops.aten.relu.default: torch.relu,
-        torch.ops.aten.exp.default: torch.exp,
-        torch.ops.aten.abs.default: torch.abs,
-        torch.ops.aten.clone.default: torch.clone,
-        torch.ops.aten.detach.default: torch.detach,
-        torch.ops.aten.t.default: torch.t,
-    }
-)
-
+for _name in "add sub mul div sigmoid tanh relu exp abs clone detach t".split():
+    _operator = getattr(torch.ops.aten, _name)
+    FAST[_operator.Tensor if _name in ("add", "sub", "mul", "div") else _operator.default] = getattr(torch, _name)
 
 _operators: dict[str, Any] = {}
 

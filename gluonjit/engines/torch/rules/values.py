@@ -133,6 +133,10 @@ class OperatorCall:
         """The value as (nodes, *shape)."""
         return self.form(val, 1, val.shape)
 
+    def rows(self, val: Val) -> Val:
+        """The value with its first axis as rows: those of all nodes."""
+        return self.form(val, ANY if val.lead == ANY else val.shape[0], val.shape[1:])
+
     def ending(self, val: Val, axes: int) -> Val:
         """The value so that its last axes are those of one node's value; the first one may stay the rows."""
         shape = val.shape
@@ -166,6 +170,20 @@ class OperatorCall:
     def stacked(self, slot: int, number: int = 0) -> Val:
         """A result as (nodes, *shape)."""
         return self.result(slot, 1, self.outputs[number][0], number)
+
+    def results(self, change: Mapping[str, Any], lead: int | None, rest: Shape) -> list[Val]:
+        """All results, by the operator itself with some arguments changed, each as `lead` rows of `rest` a node."""
+        count = len(self.outputs)
+        slots = self.again(change, count)
+        return [self.result(slot, lead, rest, k) for k, slot in enumerate((slots,) if count == 1 else slots)]
+
+    def emitted(self, function: Callable[..., Any], inputs: Sequence[Val], *static: Any) -> list[Val]:
+        """The only result, by a function of the nodes' values, as (nodes, *shape)."""
+        return [self.stacked(self.emit(function, inputs, *static))]
+
+    def rerun(self, change: Mapping[str, Any]) -> list[Val]:
+        """The only result, by the operator itself with some arguments changed, as (nodes, *shape)."""
+        return [self.stacked(self.again(change))]
 
 
 def call_operator(writer: Writer, func: Any, args: Mapping[str, Any], outputs: int = 1) -> Any:

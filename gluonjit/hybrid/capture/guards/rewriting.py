@@ -15,10 +15,15 @@ class Unfollowable(Exception):
     """The reason why a function cannot be followed."""
 
 
-def call(name: str, *args: ast.expr) -> ast.Call:
-    """A call of one of the follower's methods."""
+def call(name: str, *args: Any) -> ast.Call:
+    """A call of one of the follower's methods, with expressions and constants."""
     method = ast.Attribute(ast.Name(HIDDEN, ast.Load()), name, ast.Load())
-    return ast.Call(method, list(args), [])
+    return ast.Call(method, [arg if isinstance(arg, ast.expr) else ast.Constant(arg) for arg in args], [])
+
+
+def placed(node: ast.expr, name: str, *args: Any) -> ast.Call:
+    """Returns such a call in the place of an expression."""
+    return ast.copy_location(call(name, *args), node)
 
 
 class Rewriter(ast.NodeTransformer):
@@ -81,7 +86,7 @@ class Rewriter(ast.NodeTransformer):
 
     def refuse(self, reason: str) -> None:
         """Refuses the statement being rewritten."""
-        self.before.append(ast.Expr(call("refuse", ast.Constant(reason))))
+        self.before.append(ast.Expr(call("refuse", reason)))
 
     # Names
 
@@ -98,7 +103,7 @@ class Rewriter(ast.NodeTransformer):
         name = self.mangled(node.id)
         where = self.resolved(node.id)
         if isinstance(node.ctx, ast.Load):
-            return ast.copy_location(call("name", ast.Constant(name)), node) if where == "global" else node
+            return placed(node, "name", name) if where == "global" else node
         if where == "global":
             self.refuse(f"it sets the global {name}")
         elif where == "free":
@@ -109,56 +114,49 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         value = self.visit(node.value)
-        name = ast.Constant(self.mangled(node.attr))
+        name = self.mangled(node.attr)
         if isinstance(node.ctx, ast.Load):
-            return ast.copy_location(call("get", value, name), node)
+            return placed(node, "get", value, name)
         node.value = call("writable", value, name)
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
         value = self.visit(node.value)
         if isinstance(node.ctx, ast.Load):
-            return ast.copy_location(call("item", value, self.index(node.slice)), node)
-        node.value = call("writable", value, ast.Constant(None))
+            return placed(node, "item", value, self.index(node.slice))
+        node.value = call("writable", value, None)
         node.slice = self.visit(node.slice)
         return node
 
     def index(self, node: ast.expr) -> ast.expr:
         """Returns the index in brackets, as an expression."""
         if isinstance(node, ast.Slice):
-            parts = [ast.Constant(None) if part is None else self.visit(part) for part in _bounds(node)]
-            return ast.copy_location(call("slice", *parts), node)
+            parts = [None if part is None else self.visit(part) for part in _bounds(node)]
+            return placed(node, "slice", *parts)
         if isinstance(node, ast.Tuple):
             items = [self.index(item) for item in node.elts]
             return ast.copy_location(ast.Tuple(items, ast.Load()), node)
         found: ast.expr = self.visit(node)
         return found
 
-    def whole(self, node: ast.expr) -> ast.expr:
-        """An operand whose content counts."""
-        found = self.visit(node)
-        return found if isinstance(found, ast.Constant) else ast.copy_location(call("whole", found), node)
-
-    def compared(self, node: ast.expr) -> ast.expr:
-        """An operand of a comparison."""
-        found = self.visit(node)
-        return found if isinstance(found, ast.Constant) else ast.copy_location(call("compared", found), node)
+    def operand(self, node: ast.expr, name: str, *args: Any) -> ast.expr:
+        """An operand that a method of the follower looks at, unless it is a constant."""
+        found: ast.expr = self.visit(node)
+        return found if isinstance(found, ast.Constant) else placed(node, name, found, *args)
 
     def truth(self, node: ast.expr) -> ast.expr:
         """Returns an expression tested for truth: an object's attributes do not count."""
-        found = self.visit(node)
-        shallow = ast.Constant(False)
-        return found if isinstance(found, ast.Constant) else ast.copy_location(call("whole", found, shallow), node)
+        return self.operand(node, "whole", False)
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
-        operator = ast.Constant(type(node.op).__name__)
-        return ast.copy_location(call("binary", operator, self.visit(node.left), self.visit(node.right)), node)
+        operator = type(node.op).__name__
+        return placed(node, "binary", operator, self.visit(node.left), self.visit(node.right))
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
         if isinstance(node.op, ast.Not):
             node.operand = self.truth(node.operand)
-        elif not isinstance(node.operand, ast.Constant):
-            node.operand = ast.copy_location(call("operand", self.visit(node.operand)), node)
+        else:
+            node.operand = self.operand(node.operand, "operand")
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
@@ -178,12 +176,10 @@ class Rewriter(ast.NodeTransformer):
             found = call("same", *map(self.visit, sides))
             return ast.copy_location(found if isinstance(node.ops[0], ast.Is) else ast.UnaryOp(ast.Not(), found), node)
         if len(node.ops) == 1:
-            name = ast.Constant(type(node.ops[0]).__name__)
-            return ast.copy_location(
-                call("compare", name, self.visit(node.left), self.visit(node.comparators[0])), node
-            )
-        node.left = self.compared(node.left)
-        node.comparators = [self.compared(comparator) for comparator in node.comparators]
+            name = type(node.ops[0]).__name__
+            return placed(node, "compare", name, self.visit(node.left), self.visit(node.comparators[0]))
+        node.left = self.operand(node.left, "compared")
+        node.comparators = [self.operand(comparator, "compared") for comparator in node.comparators]
         return node
 
     def visit_IfExp(self, node: ast.IfExp) -> Any:
@@ -191,7 +187,7 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
-        node.value = self.whole(node.value)
+        node.value = self.operand(node.value, "whole")
         if node.format_spec is not None:
             node.format_spec = self.visit(node.format_spec)
         return node
@@ -211,7 +207,7 @@ class Rewriter(ast.NodeTransformer):
         if isinstance(node, ast.Dict):  # {**more}
             pairs = zip(node.keys, node.values)
             node.values = [call("iterate", value) if key is None else value for key, value in pairs]
-        return ast.copy_location(call("new", node), node)
+        return placed(node, "new", node)
 
     visit_List = visit_Dict = visit_Set = _made
 
@@ -229,7 +225,7 @@ class Rewriter(ast.NodeTransformer):
             if hasattr(node, field):
                 setattr(node, field, self.visit(getattr(node, field)))
         self.scopes.pop()
-        return ast.copy_location(call("new", node), node)
+        return placed(node, "new", node)
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
 
@@ -296,7 +292,7 @@ class Rewriter(ast.NodeTransformer):
         return self.visit_Assign(ast.copy_location(ast.Assign([node.target], node.value), node))
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
-        operator = ast.Constant(type(node.op).__name__)
+        operator = type(node.op).__name__
         target = node.target
         before: list[ast.stmt] = []
         if isinstance(target, ast.Name):
@@ -304,12 +300,12 @@ class Rewriter(ast.NodeTransformer):
             now: ast.expr = self.visit_Name(ast.Name(target.id, ast.Load()))
         elif isinstance(target, ast.Attribute):
             base = self._kept(self.visit(target.value), before)
-            name = ast.Constant(self.mangled(target.attr))
+            name = self.mangled(target.attr)
             now, target.value = call("get", base, name), call("writable", base, name)
         else:
             base = self._kept(self.visit(target.value), before)
             key = self._kept(self.index(target.slice), before)
-            now, target.value, target.slice = call("item", base, key), call("writable", base, ast.Constant(None)), key
+            now, target.value, target.slice = call("item", base, key), call("writable", base, None), key
         changed = call("change", operator, now, self.visit(node.value))
         return [*before, ast.Assign([target], changed)]
 
@@ -334,14 +330,14 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_Import(self, node: ast.Import) -> Any:
         for alias in node.names:
-            self.before.append(ast.Expr(call("imports", ast.Constant(alias.name), ast.Constant(None))))
+            self.before.append(ast.Expr(call("imports", alias.name, None)))
         return node
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
         if node.level:
             raise Unfollowable("it has a relative import in its body")
         for alias in node.names:
-            self.before.append(ast.Expr(call("imports", ast.Constant(node.module), ast.Constant(alias.name))))
+            self.before.append(ast.Expr(call("imports", node.module, alias.name)))
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> Any:
@@ -351,7 +347,7 @@ class Rewriter(ast.NodeTransformer):
     def visit_Match(self, node: Any) -> Any:
         if any(type(part).__name__ == "MatchClass" for part in ast.walk(node)):
             self.refuse("it matches attributes of classes")
-        node.subject = self.whole(node.subject)
+        node.subject = self.operand(node.subject, "whole")
         for case in node.cases:
             case.guard = None if case.guard is None else self.truth(case.guard)
             case.body = self.statements(case.body)

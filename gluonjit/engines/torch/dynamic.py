@@ -269,13 +269,12 @@ def _node_or_parts(
         found = run_aside(module, args, kwargs)
         expanded(batch, cell, module, aside)
         return found
-    if not reason and cell.refused:
-        reason = cell.refused.get((torch.is_grad_enabled(), module.training), "")
     if not reason:
-        reason = refused_at_once(cell, module, args, kwargs, batch)
-    if not reason:
+        reason = cell.refused.get((torch.is_grad_enabled(), module.training), "") if cell.refused else ""
+        reason = reason or refused_at_once(cell, module, args, kwargs, batch)
         try:
-            return capture(cell, module, module.forward, args, kwargs, batch)
+            if not reason:
+                return capture(cell, module, module.forward, args, kwargs, batch)
         except NotOneNode as refusal:
             reason = refusal.args[0]
     if reason.__class__ is Eagerly:

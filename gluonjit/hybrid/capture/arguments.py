@@ -54,22 +54,26 @@ class LentArguments:
     def __init__(self, args: Sequence[Any], lazy: Callable[[Any], Any], bare: Container[type] = ()) -> None:
         self._own: dict[int, Any] = {}
         self._lent: list[_Lent] = []
-        self.args = [arg if arg.__class__ in bare else mapped(arg, lazy) for arg in args]
-        self._note(args, self.args)
+        self.args: list[Any] = []
+        for arg in args:
+            given = arg if arg.__class__ in bare else mapped(arg, lazy)
+            self.args.append(given)
+            if given is not arg:
+                self._note(arg, given)
 
-    def _note(self, before: Sequence[Any], given: Sequence[Any]) -> None:
-        """Notes what stands for arrays, and the lists and dictionaries that were copied, at any depth."""
-        for own, copy in zip(before, given):
-            if own is copy:
-                continue
-            if not isinstance(own, _HOLDING):
-                self._own[id(copy)] = own
-            elif isinstance(own, tuple):
-                self._note(own, copy)
-            else:
-                lent = _Lent(own, copy, _items(own), _items(copy))
-                self._lent.append(lent)
-                self._note(lent.before, lent.given)
+    def _note(self, own: Any, given: Any) -> None:
+        """Notes what stands for an array, and the lists and dictionaries that were copied, at any depth."""
+        if not isinstance(own, _HOLDING):
+            self._own[id(given)] = own
+            return
+        if isinstance(own, tuple):
+            before, after = [*own], [*given]
+        else:
+            before, after = _items(own), _items(given)
+            self._lent.append(_Lent(own, given, before, after))
+        for one, other in zip(before, after):
+            if one is not other:
+                self._note(one, other)
 
     def returned(self, result: Any) -> Any:
         """Returns a result with the program's own arrays in the places of those that stood for them."""

@@ -29,7 +29,8 @@ class Variant(NamedTuple):
 
     def holds(self) -> bool:
         """Tells whether a trace would give the same now."""
-        return all([guards is None or guards.hold() for guards in (self.guards, self.libraries)])
+        own, libraries = self.guards, self.libraries
+        return (own is None or own.hold()) and (libraries is None or libraries.hold())
 
 
 class _Never:

@@ -113,7 +113,7 @@ def _is_part(block: gluon.Block, name: str) -> bool:
     return isinstance(block.__dict__.get(name), (gluon.Block, gluon.Parameter, gluon.ParameterDict))
 
 
-_FLAGS = set(signature(hooked.original_hybrid_hybridize).parameters)
+_FLAGS = set(signature(gluon.HybridBlock.hybridize).parameters)
 
 
 def hybridize(original: Any) -> Any:
@@ -140,8 +140,9 @@ def hybridize(original: Any) -> Any:
     return hybridize
 
 
-def flushing(original: Any, name: str) -> Any:
+def flushing(original: Any) -> Any:
     """Wraps a function so that everything pending runs before it."""
+    name = original.__qualname__
 
     @wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -158,8 +159,9 @@ def flushing(original: Any, name: str) -> Any:
     return wrapper
 
 
-def replacing(original: Any, name: str) -> Any:
+def replacing(original: Any) -> Any:
     """A method of a Parameter that puts other arrays in the place of those it has, if it has any."""
+    name = original.__qualname__
 
     @wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -6,6 +6,7 @@ If the fast path of capture was built, C handles some calls before Python: here 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import mxnet as mx
@@ -93,16 +94,23 @@ def _address(function: Any) -> int | None:
     return ctypes.cast(function, ctypes.c_void_p).value
 
 
-_from_numpy = shared.noting(hooked.original_from_numpy)
-_from_dlpack = shared.noting(hooked.original_from_dlpack)
-_set_np_shape = changes.noting(hooked.original_set_np_shape)
+Patch = tuple[Any, str, Any]
 
-PATCHES: list[tuple[Any, str, Any]] = [
+
+def wrapped(wrapper: Callable[..., Any], owner: Any, names: str, **options: Any) -> list[Patch]:
+    """Patches that put a wrapper around what is there."""
+    return [(owner, name, wrapper(getattr(owner, name), **options)) for name in names.split()]
+
+
+_set_np_shape = changes.noting(mx.util.set_np_shape)
+_grad_req = gluon.Parameter.grad_req
+
+PATCHES: list[Patch] = [
     (register, "_imperative_invoke", operator_call()),
     (register, "_verify_all_legacy_ndarrays", verify()),
     (gluon.Block, "__call__", block_call()),
-    (gluon.Block, "hybridize", changes.hybridize(hooked.original_block_hybridize)),
-    (gluon.HybridBlock, "hybridize", changes.hybridize(hooked.original_hybrid_hybridize)),
+    *wrapped(changes.hybridize, gluon.Block, "hybridize"),
+    *wrapped(changes.hybridize, gluon.HybridBlock, "hybridize"),
     (register, "_verify_all_np_ndarrays", verify_numpy()),
     (NDArray, "__setitem__", changes.setitem),
     (ndarray, "__setitem__", changes.numpy_setitem),
@@ -111,45 +119,32 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (_api_internal, "tensordot", calls.tensordot),
     (mx, "set_np_shape", _set_np_shape),
     (mx.util, "set_np_shape", _set_np_shape),
-    (mx.util, "_set_np_array", changes.noting(hooked.original_set_np_array)),
-    (mx.util._NumpyArrayScope, "__enter__", changes.noting(hooked.original_enter_np_array)),
-    (mx.util._NumpyArrayScope, "__exit__", changes.noting(hooked.original_exit_np_array)),
+    *wrapped(changes.noting, mx.util, "_set_np_array"),
+    *wrapped(changes.noting, mx.util._NumpyArrayScope, "__enter__ __exit__"),
     (NDArray, "reshape", calls.reshape),
     (rnn_layer._RNNLayer, "__call__", calls.call_recurrent),
-    (mx.ndarray, "from_numpy", _from_numpy),
-    (mx.ndarray.ndarray, "from_numpy", _from_numpy),
-    (mx.ndarray, "from_dlpack", _from_dlpack),
-    (mx.ndarray.ndarray, "from_dlpack", _from_dlpack),
-    (mx.ndarray.ndarray, "to_dlpack_for_write", shared.noting(hooked.original_to_dlpack)),
-    (mx.ndarray, "to_dlpack_for_write", shared.noting(hooked.original_to_dlpack)),
+    *wrapped(shared.noting, mx.ndarray, "from_numpy from_dlpack to_dlpack_for_write"),
+    *wrapped(shared.noting, mx.ndarray.ndarray, "from_numpy from_dlpack to_dlpack_for_write"),
     (autograd, "set_recording", changes.set_recording),
     (autograd, "set_training", changes.set_training),
-    (NDArray, "attach_grad", changes.attaching(hooked.original_attach_grad)),
-    (ndarray, "attach_grad", changes.attaching(hooked.original_numpy_attach_grad)),
+    *wrapped(changes.attaching, NDArray, "attach_grad"),
+    *wrapped(changes.attaching, ndarray, "attach_grad"),
     (autograd, "mark_variables", changes.mark_variables),
     (autograd, "backward", lazy_backward.backward),
     (NDArray, "backward", lazy_backward.backward_of_array),
     (autograd, "grad", lazy_backward.grad),
-    (gluon.Trainer, "step", changes.flushing(hooked.original_trainer_step, "Trainer.step")),
-    (gluon.Trainer, "update", changes.flushing(hooked.original_trainer_update, "Trainer.update")),
-    (gluon.Parameter, "set_data", changes.flushing(hooked.original_set_data, "Parameter.set_data")),
-    (gluon.Parameter, "_finish_deferred_init", changes.initialising(hooked.original_finish_deferred)),
-    (gluon.Parameter, "_init_impl", changes.uncaptured(hooked.original_init_impl)),
-    (gluon.Parameter, "initialize", changes.replacing(hooked.original_initialize, "Parameter.initialize")),
-    (gluon.Parameter, "reset_ctx", changes.replacing(hooked.original_reset_ctx, "Parameter.reset_ctx")),
-    (gluon.Parameter, "cast", changes.replacing(hooked.original_cast, "Parameter.cast")),
-    (
-        gluon.Parameter,
-        "grad_req",
-        hooked.original_grad_req.setter(changes.replacing(hooked.original_grad_req.fset, "grad_req")),
-    ),
+    *wrapped(changes.flushing, gluon.Trainer, "step update"),
+    *wrapped(changes.flushing, gluon.Parameter, "set_data"),
+    *wrapped(changes.initialising, gluon.Parameter, "_finish_deferred_init"),
+    *wrapped(changes.uncaptured, gluon.Parameter, "_init_impl"),
+    *wrapped(changes.replacing, gluon.Parameter, "initialize reset_ctx cast"),
+    (gluon.Parameter, "grad_req", _grad_req.setter(changes.replacing(_grad_req.fset))),
     (gluon.ParameterDict, "zero_grad", changes.zero_grad),
     (gluon.HybridBlock, "export", changes.export),
-    (gluon.HybridBlock, "_clear_cached_op", changes.restructuring(hooked.original_clear_cached_op, own=True)),
-    (gluon.Block, "register_child", changes.forgetting(hooked.original_register_child)),
-    (gluon.Block, "register_forward_hook", changes.restructuring(hooked.original_register_hook)),
-    (gluon.Block, "register_forward_pre_hook", changes.restructuring(hooked.original_register_pre_hook)),
-    (HookHandle, "detach", changes.restructuring(hooked.original_detach_hook)),
+    *wrapped(changes.restructuring, gluon.HybridBlock, "_clear_cached_op", own=True),
+    *wrapped(changes.forgetting, gluon.Block, "register_child"),
+    *wrapped(changes.restructuring, gluon.Block, "register_forward_hook register_forward_pre_hook"),
+    *wrapped(changes.restructuring, HookHandle, "detach"),
 ]
 
 

@@ -6,12 +6,9 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-import mxnet.ndarray.ndarray
-import mxnet.util
 from mxnet import autograd, gluon
 from mxnet.base import _LIB, NDArrayHandle, c_handle_array, c_str_array, check_call
 from mxnet.gluon.rnn import rnn_layer
-from mxnet.gluon.utils import HookHandle
 from mxnet.ndarray import NDArray, register
 from mxnet.ndarray.numpy import _api_internal
 from mxnet.ndarray.sparse import _ndarray_cls
@@ -27,45 +24,20 @@ original_verify: Any = register._verify_all_legacy_ndarrays
 original_verify_numpy: Any = register._verify_all_np_ndarrays
 original_call: Any = gluon.Block.__call__
 original_call_recurrent: Any = rnn_layer._RNNLayer.__call__
-original_block_hybridize: Any = gluon.Block.hybridize
-original_hybrid_hybridize: Any = gluon.HybridBlock.hybridize
 original_get_index: Any = NDArray._get_index_nd
 original_reshape: Any = NDArray.reshape
 original_setitem: Any = NDArray.__setitem__
 original_numpy_setitem: Any = ndarray.__setitem__
 original_zeros: Any = _api_internal.zeros
 original_tensordot: Any = _api_internal.tensordot
-original_set_np_shape: Any = mxnet.util.set_np_shape
-original_set_np_array: Any = mxnet.util._set_np_array
-original_enter_np_array: Any = mxnet.util._NumpyArrayScope.__enter__
-original_exit_np_array: Any = mxnet.util._NumpyArrayScope.__exit__
 original_set_recording: Any = autograd.set_recording
 original_set_training: Any = autograd.set_training
-original_attach_grad: Any = NDArray.attach_grad
-original_numpy_attach_grad: Any = ndarray.attach_grad
 original_mark_variables: Any = autograd.mark_variables
 original_backward: Any = autograd.backward
 original_array_backward: Any = NDArray.backward
 original_grad: Any = autograd.grad
-original_trainer_step: Any = gluon.Trainer.step
-original_trainer_update: Any = gluon.Trainer.update
-original_finish_deferred: Any = gluon.Parameter._finish_deferred_init
-original_init_impl: Any = gluon.Parameter._init_impl
-original_initialize: Any = gluon.Parameter.initialize
-original_reset_ctx: Any = gluon.Parameter.reset_ctx
-original_cast: Any = gluon.Parameter.cast
-original_grad_req: Any = gluon.Parameter.grad_req
 original_zero_grad: Any = gluon.ParameterDict.zero_grad
 original_export: Any = gluon.HybridBlock.export
-original_clear_cached_op: Any = gluon.HybridBlock._clear_cached_op
-original_register_child: Any = gluon.Block.register_child
-original_register_hook: Any = gluon.Block.register_forward_hook
-original_register_pre_hook: Any = gluon.Block.register_forward_pre_hook
-original_detach_hook: Any = HookHandle.detach
-original_from_numpy: Any = mxnet.ndarray.ndarray.from_numpy
-original_from_dlpack: Any = mxnet.ndarray.ndarray.from_dlpack
-original_to_dlpack: Any = mxnet.ndarray.ndarray.to_dlpack_for_write
-original_set_data: Any = gluon.Parameter.set_data
 
 
 def slice_rows(array: NDArray, begin: int, end: int) -> NDArray:

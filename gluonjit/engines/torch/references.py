@@ -139,22 +139,13 @@ def _plus_nothing(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return wrap(copied(value))
 
 
+_OF_ONE = {
+    **{"reshape": _reshape, "unsqueeze": _unsqueeze, "squeeze": _squeeze, "select": _select, "narrow": _narrow},
+    **{"unbind": _unbind, "split": _split},
+}
 REFERENCES: dict[Any, Reference] = {
-    torch.Tensor.reshape: _reshape,
-    torch.reshape: _reshape,
+    **{getattr(place, name): found for name, found in _OF_ONE.items() for place in (torch, torch.Tensor)},
     torch.Tensor.view: _reshape,
-    torch.Tensor.unsqueeze: _unsqueeze,
-    torch.unsqueeze: _unsqueeze,
-    torch.Tensor.squeeze: _squeeze,
-    torch.squeeze: _squeeze,
-    torch.Tensor.select: _select,
-    torch.select: _select,
-    torch.Tensor.narrow: _narrow,
-    torch.narrow: _narrow,
-    torch.Tensor.unbind: _unbind,
-    torch.unbind: _unbind,
-    torch.Tensor.split: _split,
-    torch.split: _split,
     torch.cat: _joiner("rows"),
     torch.concat: _joiner("rows"),
     torch.concatenate: _joiner("rows"),

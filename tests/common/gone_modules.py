@@ -28,6 +28,7 @@ class Gone:
 
 
 GONE: tuple[Gone, ...] = (
+    Gone("engines/torch/pending_places", ("at_place _is_plain",)),
     Gone(
         "engines/torch/variadic/checking",
         ("agrees on_random_rows _decided_by tolerance_of are_near random_rows _all_alone _alone _together",),

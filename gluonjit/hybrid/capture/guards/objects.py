@@ -62,10 +62,6 @@ class FrameworkObjects:
         """Tells whether this is a function of the framework's, which does the same for arrays of any size."""
         return False
 
-    def entry(self, array: Any, key: Any) -> Any:
-        """Returns `array[key]`."""
-        return array[key]
-
     def block(self, item: Any) -> bool:
         """Tells whether this is a module or block, whose calls come back to the follower."""
         return False

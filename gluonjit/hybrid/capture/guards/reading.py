@@ -33,7 +33,7 @@ class Reader(AttributeReader):
         if isinstance(item, tuple) and not is_user_function(class_attribute(type(item), "__getitem__")):
             return self.named(item[key], f"{self.name_of(item)}[{key!r}]") if _is_key(key) else item[key]
         if self.known.array(item):
-            return self.known.entry(item, key)
+            return item[key]
         self.key(key)
         if isinstance(item, SIMPLE) or self.is_free(item):
             new = type(item) is defaultdict and key not in item

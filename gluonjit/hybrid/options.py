@@ -178,12 +178,8 @@ def _one_of(*names: str) -> _Rule:
     return lambda value: isinstance(value, str) and value in names, f"must be one of {', '.join(map(repr, names))}"
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _is_size(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _is_count(value: Any, least: int = 1) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _is_names(value: Any) -> bool:
@@ -215,7 +211,7 @@ _RULES: dict[str, _Rule] = {
         lambda value: _is_names(value) and set(value) <= set(SWITCHES),
         f"must be a tuple of names out of {', '.join(SWITCHES)}",
     ),
-    "copy_inputs": (_is_size, "must be an integer number of bytes, 0 or more"),
+    "copy_inputs": (lambda value: _is_count(value, 0), "must be an integer number of bytes, 0 or more"),
     "reuse": (lambda value: value is None or callable(value), "must be a function of the call's arguments, or None"),
     "outline": _FLAG,
     "check_reuse": (lambda value: value is None or _is_count(value), "must be an integer of at least 1, or None"),

@@ -25,7 +25,7 @@ from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 from gluonjit.hybrid.verify.comparing import Mode
 from gluonjit.hybrid.verify.leftovers import Framework
-from gluonjit.hybrid.verify.verification import Log, Loss, RunOutcome, called
+from gluonjit.hybrid.verify.verification import Log, Loss, Patch, RunOutcome, called
 from gluonjit.hybrid.verify.verifying import Verifying
 
 
@@ -111,8 +111,7 @@ class _Verifying(Verifying):
         """Sums with weights that are all different: a plain sum has no gradient through a softmax."""
         return [self.unlogged(partial(_weighted_sum, array)) for array in outputs if np.dtype(array.dtype).kind == "f"]
 
-    @contextmanager
-    def watching(self, log: Log, on: Callable[[], bool]) -> Iterator[None]:
+    def watching(self, log: Log, on: Callable[[], bool]) -> list[Patch]:
         """Logs calls of HybridBlocks, and of operators outside of them."""
         invoke, call = register._imperative_invoke, gluon.Block.__call__
 
@@ -129,11 +128,7 @@ class _Verifying(Verifying):
                 return log.call(self.name, args, lambda: call(self, *args))
             return call(self, *args)
 
-        register._imperative_invoke, gluon.Block.__call__ = watched_invoke, watched_call
-        try:
-            yield
-        finally:
-            register._imperative_invoke, gluon.Block.__call__ = invoke, call
+        return [(register, "_imperative_invoke", watched_invoke), (gluon.Block, "__call__", watched_call)]
 
     @contextmanager
     def kept_gradients(self, net: gluon.Block, samples: Sequence[Any]) -> Iterator[None]:

@@ -19,7 +19,7 @@ from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 from gluonjit.hybrid.verify.comparing import Mode
 from gluonjit.hybrid.verify.leftovers import Framework
-from gluonjit.hybrid.verify.verification import Log, Loss, RunOutcome, called
+from gluonjit.hybrid.verify.verification import Log, Loss, Patch, RunOutcome, called
 from gluonjit.hybrid.verify.verifying import Verifying
 
 _Module = torch.nn.Module
@@ -119,8 +119,7 @@ class _Verifying(Verifying):
             known = [[_numbers(tensor) for tensor in tensors] for tensors in outputs]
             return RunOutcome(known, {name: _numbers(_gradient(tensor)) for name, tensor in targets.items()})
 
-    @contextmanager
-    def watching(self, log: Log, on: Callable[[], bool]) -> Iterator[None]:
+    def watching(self, log: Log, on: Callable[[], bool]) -> list[Patch]:
         """Logs calls of modules."""
         call = _Module.__call__
 
@@ -129,11 +128,7 @@ class _Verifying(Verifying):
                 return log.call(type(self).__name__, (args, kwargs), lambda: call(self, *args, **kwargs))
             return call(self, *args, **kwargs)
 
-        _Module.__call__ = watched_call
-        try:
-            yield
-        finally:
-            _Module.__call__ = call
+        return [(_Module, "__call__", watched_call)]
 
     @contextmanager
     def kept_gradients(self, net: Any, samples: Sequence[Any]) -> Iterator[None]:

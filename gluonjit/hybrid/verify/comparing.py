@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, redirect_stdout
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
@@ -29,6 +29,7 @@ from gluonjit.hybrid.verify.verification import (
     first_result,
     largest,
     pairs,
+    swapped,
 )
 
 ABSENT = object()
@@ -119,46 +120,29 @@ def compared(runs: Runs, rtol: float | None, train_mode: bool, present: bool) ->
         runs.left.restore()
 
 
-@contextmanager
-def as_nodes(cells: Sequence[Any]) -> Iterator[None]:
+def as_nodes(cells: Sequence[Any]) -> AbstractContextManager[None]:
     """Returns a context in which calls are nodes wherever possible, if the options leave the choice open.
 
     The batch may be captured otherwise at first, operator by operator, while it is the calls that are traced and kept.
     Programs are not compared at first use, which would replace the numbers that are to be compared here.
     """
-    before = [(cell, cell.options) for cell in cells]
-    for cell, options in before:
-        granularity = "cell" if options.granularity == AUTO else options.granularity
-        cell.options = replace(options, granularity=granularity, check=NEVER)
-    try:
-        yield
-    finally:
-        for cell, options in before:
-            cell.options = options
+    patches = []
+    for cell in cells:
+        granularity = "cell" if cell.options.granularity == AUTO else cell.options.granularity
+        patches.append((cell, "options", replace(cell.options, granularity=granularity, check=NEVER)))
+    return swapped(patches)
 
 
 def run_reusing(cell: Any, run: Callable[[], RunOutcome]) -> RunOutcome:
     """A batched run; if calls may be reused, all of them are, and each is compared with its recording."""
     if cell.reuse is None:
         return run()
-    before, cell.recordings = cell.recordings, Recordings(1)
     try:
-        run()
-        return run()
+        with swapped([(cell, "recordings", Recordings(1))]):
+            run()
+            return run()
     except ReuseError as error:
         raise VerifyError(f"verify(): {error}") from error
-    finally:
-        cell.recordings = before
-
-
-@contextmanager
-def run_whole(cell: Any) -> Iterator[None]:
-    """Returns a context in which no call is reused: calls that do not run cannot be watched."""
-    reuse, cell.reuse = cell.reuse, None
-    try:
-        yield
-    finally:
-        cell.reuse = reuse
 
 
 def _compare(runs: Runs, eager: RunOutcome, left: StateAfter, rtol: float | None) -> Report:

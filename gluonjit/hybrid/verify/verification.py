@@ -17,6 +17,8 @@ from gluonjit.hybrid.choose.pacing import BATCHED
 
 Loss = Callable[[Any, Any], Any]
 Witness = Callable[[], Any]
+Patch = tuple[Any, str, Any]
+"""An owner, the name of its attribute, and another value."""
 
 TOLERANCES = {"float16": 1e-2, "float64": 1e-9}
 USUAL = 1e-5
@@ -122,6 +124,19 @@ def _are_arguments(net: Any, samples: Sequence[Any]) -> bool:
             ) from None
         return False
     return True
+
+
+@contextmanager
+def swapped(patches: Sequence[Patch]) -> Iterator[None]:
+    """Returns a context in which attributes have other values."""
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
+    try:
+        for owner, name, value in patches:
+            setattr(owner, name, value)
+        yield
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from gluonjit.hybrid.capture.cell import KEY
@@ -12,9 +12,9 @@ from gluonjit.hybrid.capture.outlining.outlines import AS_WRITTEN
 from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
-from gluonjit.hybrid.verify.comparing import Mode, Runs, compared, run_reusing, run_whole
+from gluonjit.hybrid.verify.comparing import Mode, Runs, compared, run_reusing
 from gluonjit.hybrid.verify.leftovers import Framework, Leftovers
-from gluonjit.hybrid.verify.verification import CallEvent, Log, Loss, RunOutcome, Witness, batched_with
+from gluonjit.hybrid.verify.verification import CallEvent, Log, Loss, Patch, RunOutcome, Witness, batched_with, swapped
 
 
 class Verifying:
@@ -35,8 +35,8 @@ class Verifying:
         """Runs a model and goes back from losses: on its own weights, in a mode, with the samples numbered in a log."""
         raise NotImplementedError
 
-    def watching(self, log: Log, on: Callable[[], bool]) -> AbstractContextManager[None]:
-        """Returns a context in which the framework's own calls are logged, where `on` says so."""
+    def watching(self, log: Log, on: Callable[[], bool]) -> list[Patch]:
+        """Functions that log the framework's own calls, where `on` says so, in the place of the framework's."""
         raise NotImplementedError
 
     def kept_gradients(self, net: Any, samples: Sequence[Any]) -> AbstractContextManager[None]:
@@ -76,7 +76,8 @@ class Verifying:
 
         def watched(probing: bool, eager: bool, witness: Witness | None, mode: Mode) -> list[CallEvent]:
             log = Log(self.framework.array, self.probed if probing else lambda array: (array, None), witness)
-            with AS_WRITTEN, self._observed(log), run_whole(net.__dict__[KEY]):
+            whole = (net.__dict__[KEY], "reuse", None)  # calls that do not run cannot be watched
+            with AS_WRITTEN, swapped([*self._observing(log), whole]):
                 self.run(net, samples, loss, log, eager, mode)
             return log.events
 
@@ -90,9 +91,8 @@ class Verifying:
             runs = Runs(run, watched, numbers, self.gradient, self.off, left, forget, cells, promised)
             return compared(runs, rtol, train_mode, self.trains(net, train_mode))
 
-    @contextmanager
-    def _observed(self, log: Log) -> Iterator[None]:
-        """Logs calls of declared cells, and the framework's own, on this thread."""
+    def _observing(self, log: Log) -> list[Patch]:
+        """Functions that log calls of declared cells, and the framework's own, on this thread."""
         thread, function = LOCAL.state, CellFunction.__call__
 
         def on() -> bool:
@@ -103,17 +103,9 @@ class Verifying:
                 return log.call(cell.name, (args, kwargs), lambda: function(cell, *args, **kwargs))
             return function(cell, *args, **kwargs)
 
-        with self.watching(log, on):
-            CellFunction.__call__ = watched_function  # type: ignore[method-assign,assignment]
-            try:
-                yield
-            finally:
-                CellFunction.__call__ = function  # type: ignore[method-assign]
+        return [*self.watching(log, on), (CellFunction, "__call__", watched_function)]
 
     def unlogged(self, run: Callable[[], Any]) -> Any:
         """Runs what is no part of the program."""
-        before, self.silent = self.silent, True
-        try:
+        with swapped([(self, "silent", True)]):
             return run()
-        finally:
-            self.silent = before

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .rule import Rule, alone
+from .rule import Rule, alone, alone_of
 
 _REASONS = {
     "sets entries by indices, which would have to name the sample too": "_scatter_set_nd fill_element_0index",
@@ -69,13 +69,18 @@ _RANDOM = """
     _image_random_flip_left_right _image_random_flip_top_bottom _image_random_brightness _image_random_contrast
     _image_random_saturation _image_random_hue _image_random_color_jitter _image_random_lighting"""
 
+
+def _of(reasons: dict[str, str], **flags: bool) -> dict[str, Rule]:
+    return {name: alone(reason, **flags) for reason, names in reasons.items() for name in names.split()}
+
+
 RULES: dict[str, Rule] = {
-    **{name: alone(reason) for reason, names in _REASONS.items() for name in names.split()},
-    **{name: alone(reason, unsized=True) for reason, names in _UNSIZED.items() for name in names.split()},
-    **{name: alone(reason, stateful=True) for reason, names in _STATEFUL.items() for name in names.split()},
-    **{name: alone(reason, stateful=True, writes=True) for reason, names in _WRITES.items() for name in names.split()},
-    **{name: alone("draws once per image", random=True) for name in _RANDOM.split()},
-    **{name: alone("draws neighbours in a sparse graph", random=True) for name in _SAMPLES_OF_GRAPHS.split()},
+    **_of(_REASONS),
+    **_of(_UNSIZED, unsized=True),
+    **_of(_STATEFUL, stateful=True),
+    **_of(_WRITES, stateful=True, writes=True),
+    **alone_of(_RANDOM, "draws once per image", random=True),
+    **alone_of(_SAMPLES_OF_GRAPHS, "draws neighbours in a sparse graph", random=True),
 }
 
 _NO_RULE = {

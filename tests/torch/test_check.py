@@ -179,3 +179,21 @@ def test_the_option_takes_three_words() -> None:
     with pytest.raises(OptionError, match="check='often', but it must be one of 'first', 'always', 'never'"):
         gluonjit.Options().updated("hybridize()", {"check": "often"})
     assert gluonjit.Options(check="never").leave_the_way_open
+
+
+def test_unwritten_memory_is_neither_shared_nor_compared() -> None:
+    class Unwritten(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one = torch.nn.Parameter(torch.ones(()))
+
+        def forward(self, x: Any) -> Any:
+            y = x * self.one
+            return torch.empty_like(y), torch.empty_like(y)
+
+    net = gluonjit.hybridize(Unwritten(), dynamic_batch=True, granularity="op")
+    with torch.no_grad(), gluonjit.batching(granularity="op") as batch:
+        found = [part for x in torch.rand(4, 3) for part in net(x)]
+    assert [part.detach().shape for part in found] == [(3,)] * 8
+    assert batch.report.kinds["empty_like"].nodes == 8
+    assert batch.report.checked == 1  # the products

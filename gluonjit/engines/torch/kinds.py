@@ -17,7 +17,7 @@ from gluonjit.engines.torch.program import Lone, build, lay_out, program_of
 from gluonjit.engines.torch.recorder import Tracer, recording
 from gluonjit.engines.torch.recurrent import PACKED
 from gluonjit.engines.torch.returned import ReturnedTensors, UnknownResult, gives_views
-from gluonjit.engines.torch.rules.table import operator_named
+from gluonjit.engines.torch.rules.table import UNWRITTEN, operator_named
 from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.structure import Written
 from gluonjit.engines.torch.unrolling import LOOPS
@@ -311,6 +311,7 @@ def _kind_of(cell: Cell, trace: Trace, structure: Any, draws: bool) -> Kind | st
     shape = structure_of(structure, trace.results)
     if not trace.operands:
         return ALL_CONSTANT
+    draws = draws or (cell.operator and not UNWRITTEN.isdisjoint([op.name for op in trace.ops]))  # what nobody compares
     try:
         built = build(trace, len(trace.ops) < _LONG or not captures_whole())
     except NotBatchable as refusal:

@@ -16,12 +16,8 @@ RANDOM = torch.Tag.nondeterministic_seeded
 DETACH = "detach.default"
 FILLED = {name for kind in ("zeros", "ones", "full") for name in (f"{kind}_like.default", f"new_{kind}.default")}
 """Operators whose results have the same numbers, whatever they are given of its shape."""
-WITHOUT_HISTORY = {
-    DETACH,
-    *[f"{name}_like.default" for name in ("empty", "rand", "randn")],
-    "new_empty.default",
-    *FILLED,
-}
+UNWRITTEN = {"empty_like.default", "new_empty.default"}
+WITHOUT_HISTORY = {DETACH, "rand_like.default", "randn_like.default", *UNWRITTEN, *FILLED}
 """Operators whose results require no gradients, whatever they are given."""
 
 _ROWS: list[tuple[Rule, str]] = [

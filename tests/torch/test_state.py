@@ -21,8 +21,8 @@ from torch import nn
 from torch_support import assert_near
 
 import gluonjit
-from gluonjit.errors import StateError
-from gluonjit.hybrid.capture.guards.again import AGAIN
+from gluonjit.errors import CaptureError, StateError
+from gluonjit.hybrid.capture.guards.again import AGAIN, Again
 from gluonjit.hybrid.capture.guards.variants import Noted
 
 TABLE: dict[str, float] = {"scale": 1.0}
@@ -417,6 +417,31 @@ def test_a_constant_that_is_no_number_is_the_same_when_it_is_traced_again(monkey
     with gluonjit.batching(granularity="cell", expand=("Steady",), sharing=False) as batch:
         [net(torch.randn(3)) for _ in range(700)]
     assert batch.report.retraced >= 1
+
+
+def test_a_buffer_that_was_written_to_is_the_same_when_it_is_traced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Steady()
+    net.cell.register_buffer("scale", torch.ones(3))
+    net.cell.body = lambda self, F, x: x * self.scale
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="cell", expand=("Steady",))
+    with gluonjit.batching(granularity="cell", expand=("Steady",)):
+        first = [net(torch.ones(3)) for _ in range(3)]
+        net.cell.scale.fill_(2.0)
+        with pytest.raises(CaptureError, match="was written to"):
+            first[0].item()
+    monkeypatch.setattr(AGAIN, "resting", 0.0)
+    monkeypatch.setattr(AGAIN, "found", 0)
+    with gluonjit.batching(granularity="cell", expand=("Steady",), sharing=False) as batch:
+        found = [net(torch.ones(3)) for _ in range(700)]
+    assert batch.report.retraced >= 1
+    assert len({result.item() for result in found}) == 1
+
+
+def test_what_a_trace_finds_it_finds_twice() -> None:
+    """The collector may have closed a generator of the program's meanwhile."""
+    answers = ["another call", ""]
+    assert Again().timed(lambda: answers.pop(0)) == ""
+    assert Again().timed(lambda: "another call") == "another call"
 
 
 class Keeping(nn.Module):

@@ -132,20 +132,23 @@ def make_kind(call: Call) -> Kind | str:
     return made if pieces is None else split_kind(trace.operands, made, pieces.kept, products)
 
 
-def _traced(call: Call) -> TraceFindings | str:
-    """Traces what a call does, or says why it cannot be one node. Raises ResultWithoutTensors."""
+def _traced(call: Call, known: Sequence[Any] = ()) -> TraceFindings | str:
+    """Traces what a call does, or says why it cannot be one node. Raises ResultWithoutTensors.
+
+    known: tensors that are constants, be they written to between calls.
+    """
     recorders: list[Tracer] = []
     try:
-        return _trace(call, recorders)
+        return _trace(call, recorders, {id(tensor) for tensor in known})
     finally:
         for recorder in recorders:
             recorder.close()
 
 
-def _trace(call: Call, recorders: list[Tracer]) -> TraceFindings | str:
+def _trace(call: Call, recorders: list[Tracer], known: set[int]) -> TraceFindings | str:
     cell, owner, run, args, kwargs, values, batch, noted = call
     builder = TraceBuilder(noted.specs or [value.spec for value in values])  # which may lie otherwise
-    constants = constants_of(owner, args, kwargs, batch)
+    constants = known.union(constants_of(owner, args, kwargs, batch))
     before = attributes(owner), training_of(owner), flags(owner)
     outside = Outside(owner)
     try:
@@ -254,7 +257,7 @@ def _looping(cell: Cell, recorders: list[Tracer]) -> str:
 def difference(call: Call, before: TraceFindings) -> str:
     """Says what a call does otherwise than when it was traced; "" where that is the same."""
     try:
-        found = _traced(call)
+        found = _traced(call, before.trace.consts)
     except ResultWithoutTensors as plain:
         return f"it returns {plain.structure!r}"
     if isinstance(found, str):

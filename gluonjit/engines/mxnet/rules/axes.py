@@ -52,7 +52,7 @@ def reduction(key: str = "axis", one_is_itself: bool = True) -> Emit:
         if data.poly:
             raise NotBatchable(f"{call.name} over axis 0 of rows of varying length")
         one_row = data.rows and data.shape[0] == 1
-        alone = axes == (0,) and call.name in _OF_ONE_ITSELF and call.outputs[0][1] == data.dtype
+        alone = axes == (0,) and call.name in _OF_ONE_ITSELF and call.dtype == data.dtype
         if one_row and (alone or (one_is_itself and len(axes) > 1)):
             result = data.sym if alone else call.same([data.sym], **{**changes, key: axes[1:]})
             if keepdims:
@@ -126,7 +126,7 @@ def norm(call: OperatorCall) -> list[Val]:
         raise NotBatchable("norm over all elements of rows of varying length")
     flat = reshaped(data, (math.prod(data.shape),), STACK)
     result = call.same([flat.sym], axis=1, keepdims=False)
-    return [_unflattened(result, call.shape, call.outputs[0][1])]
+    return [_unflattened(result, call.shape, call.dtype)]
 
 
 def argmax_channel(call: OperatorCall) -> list[Val]:

@@ -25,7 +25,7 @@ def arange_like(call: OperatorCall) -> list[Val]:
     start, step = call.attrs.number("start", 0.0), call.attrs.number("step", 1.0)
     steps = -(-count // repeat)
     limits = {"start": start, "stop": start + step * (steps - 0.5), "step": step}
-    numbers = apply("_arange", [], {**limits, "repeat": repeat, "dtype": call.outputs[0][1]})
+    numbers = apply("_arange", [], {**limits, "repeat": repeat, "dtype": call.dtype})
     if steps * repeat != count:
         numbers = apply("slice_axis", [numbers], {"axis": 0, "begin": 0, "end": count})
     return call.deliver(apply("Reshape", [numbers], {"shape": call.shape}), SHARED)
@@ -42,7 +42,7 @@ def size_array(call: OperatorCall) -> list[Val]:
 def _integers(call: OperatorCall, numbers: tuple[int, ...]) -> list[Val]:
     if call.data.poly:
         raise NotBatchable(f"{call.name} of rows of varying length")
-    dtype = call.outputs[0][1]
+    dtype = call.dtype
     each = [apply("_full", [], {"shape": (1,), "value": number, "dtype": dtype}) for number in numbers]
     return call.deliver(apply("Concat", each, {"dim": 0, "num_args": len(each)}), SHARED)
 

@@ -61,7 +61,7 @@ def equal_shapes(sibling: str | None = None) -> Emit:
     def emit(call: OperatorCall) -> list[Val]:
         if not any(value.shared for value in call.inputs) or sibling is None:
             return call.deliver_of(together(call.inputs, rows_exact=True))
-        if any(value.poly for value in call.inputs):
+        if call.poly:
             raise NotBatchable(f"{call.name}: a shared operand has a fixed number of rows, the others vary")
         operands = aligned(call.inputs, call.shape)
         return call.deliver(apply(sibling, operands.symbols, {}), operands.layout)
@@ -79,7 +79,7 @@ def add_n(call: OperatorCall) -> list[Val]:
     if not constant:
         return call.deliver(total, operands.layout, operands.poly)
     shared = apply("add_n", [value.sym for value in constant], {"num_args": len(constant)})
-    partial = Val(total, call.shape, call.outputs[0][1], operands.layout)
+    partial = Val(total, call.shape, call.dtype, operands.layout)
     both = aligned([partial, constant[0]._replace(sym=shared)], call.shape)
     return call.deliver(apply("broadcast_add", both.symbols, {}), both.layout)
 
@@ -89,9 +89,9 @@ def where(call: OperatorCall) -> list[Val]:
     condition, left, _right = call.inputs
     if condition.ndim == left.ndim:
         return call.deliver_of(together(call.inputs, rows_exact=True))
-    if any(value.poly for value in call.inputs) and any(value.shared for value in call.inputs):
+    if call.poly and any(value.shared for value in call.inputs):
         raise NotBatchable("where: a shared operand has a fixed number of rows, the others vary")
-    if any(value.poly for value in call.inputs) and not all(value.poly for value in call.inputs):
+    if call.poly and not all(value.poly for value in call.inputs):
         raise NotBatchable("where: rows of varying length together with others")
     reference = call.batched[0]
     rows = [convert(spread(value, reference) if value.shared else value, ROWS) for value in call.inputs]

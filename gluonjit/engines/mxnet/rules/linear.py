@@ -28,20 +28,20 @@ def _one_weight(call: OperatorCall) -> list[Val]:
         result = call.same([data.sym, weight.sym, *(value.sym for value in bias)])
         return call.deliver(result, data.layout, data.poly)
     product = call.same([data.sym, weight.sym], no_bias=True)
-    return _plus_bias(call, Val(product, call.shape, call.outputs[0][1], data.layout, data.poly), bias[0])
+    return _plus_bias(call, Val(product, call.shape, call.dtype, data.layout, data.poly), bias[0])
 
 
 def _weight_of_each(call: OperatorCall) -> list[Val]:
     """A weight for each sample: (N, rows, C) times (N, H, C) transposed."""
     data, weight = call.inputs[:2]
     reference = call.batched[0]
-    if any(value.poly for value in call.inputs):
+    if call.poly:
         raise NotBatchable("FullyConnected with a weight per sample on rows of varying length")
     columns = weight.shape[1]
     rows = math.prod(data.shape) // columns
     matrix = reshape(spread(data, reference).sym, (rows, columns))
     product = apply("batch_dot", [matrix, spread(weight, reference).sym], {"transpose_b": True})
-    result = Val(product, (rows, weight.shape[0]), call.outputs[0][1], STACK)
+    result = Val(product, (rows, weight.shape[0]), call.dtype, STACK)
     return _plus_bias(call, reshaped(result, call.shape), *call.inputs[2:])
 
 
@@ -69,7 +69,7 @@ def contract(call: OperatorCall, left: Val, right: Val) -> list[Val]:
     """Sums over the left one's last axis and the right one's first, for each sample."""
     if right.shared:
         return _dot_shared_right(call, left, right)
-    if any(value.poly for value in call.inputs):
+    if call.poly:
         raise NotBatchable(f"{call.name} over rows of varying length")
     return _dot_each(call, left, right)
 
@@ -105,7 +105,7 @@ def _dot_each(call: OperatorCall, left: Val, right: Val) -> list[Val]:
     second = reshape(spread(right, reference).sym, (inner, math.prod(right.shape) // inner))
     product = apply("batch_dot", [first, second], {})
     shape: Shape = (math.prod(left.shape) // inner, math.prod(right.shape) // inner)
-    return [reshaped(Val(product, shape, call.outputs[0][1], STACK), call.shape)]
+    return [reshaped(Val(product, shape, call.dtype, STACK), call.shape)]
 
 
 def batch_dot(call: OperatorCall) -> list[Val]:

@@ -64,7 +64,7 @@ def moveaxis(call: OperatorCall) -> list[Val]:
     order = [axis for axis in range(ndim) if axis not in source]
     for to, axis in sorted(zip(destination, source)):
         order.insert(to, axis)
-    return transposed(call.data, order, call.outputs[0][1])
+    return transposed(call.data, order, call.dtype)
 
 
 def flip(call: OperatorCall) -> list[Val]:

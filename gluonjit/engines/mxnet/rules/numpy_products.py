@@ -32,7 +32,7 @@ def matmul(call: OperatorCall) -> list[Val]:
     left, right = call.inputs
     if right.ndim <= 2 and (right.shared or left.ndim <= 2):
         return contract(call, left, right)
-    if any(value.poly for value in call.inputs):
+    if call.poly:
         raise NotBatchable("matmul of rows of varying length")
     left, right = _matrix(left, last=False), _matrix(right, last=True)
     ndim = max(left.ndim, right.ndim)
@@ -42,7 +42,7 @@ def matmul(call: OperatorCall) -> list[Val]:
     reference = call.batched[0]
     first, second = (_repeated(spread(value, reference), front) for value in (left, right))
     product = apply("batch_dot", [first, second], {})
-    return [Val(reshape(product, call.shape), call.shape, call.outputs[0][1], STACK)]
+    return [Val(reshape(product, call.shape), call.shape, call.dtype, STACK)]
 
 
 def _repeated(value: Val, front: Shape) -> mx.sym.Symbol:
@@ -86,7 +86,7 @@ def tensordot_int_axes(call: OperatorCall) -> list[Val]:
 def _tensordot(call: OperatorCall, summed_left: Sequence[int], summed_right: Sequence[int]) -> list[Val]:
     """Both sides as matrices, free axes outside and summed ones inside, for each sample."""
     left, right = call.inputs
-    if any(value.poly for value in call.inputs):
+    if call.poly:
         raise NotBatchable("tensordot of rows of varying length")
     inner = math.prod(left.shape[axis] for axis in summed_left)
     reference = call.batched[0]
@@ -96,7 +96,7 @@ def _tensordot(call: OperatorCall, summed_left: Sequence[int], summed_right: Seq
     first = _arranged(left, reference, [*free_left, *summed_left], (rows, inner))
     second = _arranged(right, reference, [*summed_right, *free_right], (inner, columns))
     product = apply("batch_dot", [first.sym, second.sym], {})
-    return [reshaped(Val(product, (rows, columns), call.outputs[0][1], STACK), call.shape, STACK)]
+    return [reshaped(Val(product, (rows, columns), call.dtype, STACK), call.shape, STACK)]
 
 
 def _arranged(value: Val, reference: Val, order: Sequence[int], shape: Shape) -> Val:
@@ -111,7 +111,7 @@ def einsum(call: OperatorCall) -> list[Val]:
     """One more letter for the samples, in every operand that has them and in the result."""
     text = _spelled(call.attrs.text("subscripts", "").replace(" ", ""), call.inputs)
     terms, arrow, result = text.partition("->")
-    if "." in text or any(value.poly for value in call.inputs):
+    if "." in text or call.poly:
         raise NotBatchable("einsum with an ellipsis that broadcasts, or rows of varying length")
     if not arrow:
         result = "".join(sorted(letter for letter in set(terms) - {","} if terms.count(letter) == 1))
@@ -160,7 +160,7 @@ def _on_diagonals(symbol: mx.sym.Symbol, part: str, shape: Shape) -> mx.sym.Symb
 def solve(call: OperatorCall) -> list[Val]:
     """Linear systems; right sides of as many axes as the matrices."""
     matrix, side = call.inputs
-    if matrix.ndim != 2 or side.ndim != 2 or any(value.poly for value in call.inputs):
+    if matrix.ndim != 2 or side.ndim != 2 or call.poly:
         raise NotBatchable("linalg.solve of other than one matrix and one matrix of right sides")
     reference = call.batched[0]
     return call.deliver(call.same([spread(value, reference).sym for value in call.inputs]), STACK)

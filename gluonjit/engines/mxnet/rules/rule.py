@@ -38,6 +38,16 @@ class OperatorCall:
         return self.outputs[0][0]
 
     @property
+    def dtype(self) -> str:
+        """Dtype of the first output."""
+        return self.outputs[0][1]
+
+    @property
+    def poly(self) -> bool:
+        """True if an input has rows of varying length."""
+        return any(value.poly for value in self.inputs)
+
+    @property
     def batched(self) -> list[Val]:
         return [value for value in self.inputs if not value.shared]
 

@@ -37,7 +37,7 @@ def batch_axes(call: OperatorCall, inputs: Sequence[int], outputs: Sequence[int]
 
     Axis -1 marks a parameter, the same for all samples.
     """
-    if any(value.poly for value in call.inputs):
+    if call.poly:
         raise NotBatchable(f"{call.name}: rows of varying length, but axis 0 is not the batch")
     reference = call.batched[0]
     symbols = []

@@ -39,14 +39,14 @@ def same_elements(keeps_rows: KeepsRows) -> Emit:
                 raise NotBatchable(f"{call.name} of rows of varying length does not keep axis 0")
             return call.deliver(reshape(data.sym, shape[1:]), ROWS, True)
         layout = data.layout if data.shape[:1] == shape[:1] and shape else None
-        return [reshaped(data, shape, layout)._replace(dtype=call.outputs[0][1])]
+        return [reshaped(data, shape, layout)._replace(dtype=call.dtype)]
 
     return emit
 
 
 def _shared(call: OperatorCall, operator: str, data: Val) -> Val:
     """A value that stays the same for all samples: only the shape of another was looked at."""
-    if any(value.poly for value in call.inputs):
+    if call.poly:
         raise NotBatchable(f"{call.name}: the shape of rows of varying length is not known")
     return data._replace(sym=apply(operator, [data.sym], {"shape": call.shape}), shape=call.shape)
 
@@ -98,7 +98,7 @@ def transposed(data: Val, order: Sequence[int], dtype: str) -> list[Val]:
 def transpose(call: OperatorCall) -> list[Val]:
     ndim = call.data.ndim
     order = [normal_axis(axis, ndim) for axis in call.attrs.axes("axes") or range(ndim)[::-1]]
-    return transposed(call.data, order, call.outputs[0][1])
+    return transposed(call.data, order, call.dtype)
 
 
 def swap_axes(call: OperatorCall) -> list[Val]:
@@ -106,7 +106,7 @@ def swap_axes(call: OperatorCall) -> list[Val]:
     first = normal_axis(call.attrs.integer("dim1", 0), call.data.ndim)
     second = normal_axis(call.attrs.integer("dim2", 0), call.data.ndim)
     order[first], order[second] = order[second], order[first]
-    return transposed(call.data, order, call.outputs[0][1])
+    return transposed(call.data, order, call.dtype)
 
 
 def over_axes(key: str, default: Sequence[int] | None = None) -> Emit:
@@ -169,7 +169,7 @@ def broadcast_axis(call: OperatorCall) -> list[Val]:
 
 
 def broadcast_like(call: OperatorCall) -> list[Val]:
-    if any(value.poly for value in call.inputs):
+    if call.poly:
         raise NotBatchable(f"{call.name}: like rows of varying length")
     return broadcast_to_shape(call, call.shape, keeps_rows=False)
 
@@ -177,7 +177,7 @@ def broadcast_like(call: OperatorCall) -> list[Val]:
 def broadcast_to_shape(call: OperatorCall, shape: Shape, keeps_rows: bool) -> list[Val]:
     data = call.data
     if data.shared:
-        if any(value.poly for value in call.inputs):
+        if call.poly:
             raise NotBatchable(f"{call.name}: a shared value made as long as rows of varying length")
         padded = data.sym
         if data.ndim < len(shape):

@@ -18,7 +18,7 @@ def layer_norm(call: OperatorCall) -> list[Val]:
         raise NotBatchable(f"{call.name}: weights differ by sample")
     placed = call.ending(val, axes)
     if len(placed.rest) != axes and placed.lead != ANY:
-        placed = call.form(val, prod(val.shape[: len(val.shape) - axes]), val.shape[len(val.shape) - axes :])
+        placed = call.form(val, prod(val.shape[: val.rank - axes]), val.shape[val.rank - axes :])
     slots = call.again({"input": placed}, 3)
     small = (*placed.rest[: len(placed.rest) - axes], *(1,) * axes)
     return [
@@ -35,7 +35,7 @@ def over_samples(call: OperatorCall) -> list[Val]:
         raise NotBatchable(f"{call.name}: weights differ by sample")
     if call.get("training", False):
         return _normalized(call, val)
-    rank, out = len(val.shape), call.outputs[0][0]
+    rank, out = val.rank, call.shape
     spatial = _RANKS.get(call.name)
     alone = spatial is not None and rank == spatial - 1  # without a leading dimension: one image
     placed = call.stack(val) if alone else call.rows(val)
@@ -136,8 +136,8 @@ def padded(call: OperatorCall) -> list[Val]:
     """constant_pad_nd: of the last dimensions."""
     val, pad = call["self"], call["pad"]
     axes = len(pad) // 2
-    if axes > len(val.shape) or (val.lead == ANY and axes == len(val.shape)):
+    if axes > val.rank or (val.lead == ANY and axes == val.rank):
         raise NotBatchable(f"{call.name}: the rows of a sample are padded")
     placed = call.form(val, ANY, val.shape[1:]) if val.lead == ANY else call.stack(val)
-    rest = call.outputs[0][0] if placed.lead == 1 else call.outputs[0][0][1:]
+    rest = call.shape if placed.lead == 1 else call.shape[1:]
     return call.results({"self": placed}, placed.lead, rest)

@@ -28,7 +28,7 @@ def addmm(call: OperatorCall) -> list[Val]:
         return [call.result(call.emit(torch.addmm, [bias, rows, right]), rows.lead, (right.shape[1],))]
     product = call.emit(torch.matmul, [_whole(call, left), _whole(call, right)])
     scaled = call.stacked(call.emit(torch.mul, [call.stacked(product)], scales[1]))
-    added = bias if bias.shared else call.form(bias, 1, (*(1,) * (2 - len(bias.shape)), *bias.shape))
+    added = bias if bias.shared else call.aligned(bias, 2)
     return call.emitted(_plus, [scaled, added], scales[0])
 
 
@@ -107,13 +107,13 @@ def attention(call: OperatorCall) -> list[Val]:
     placed = {}
     for name in ("query", "key", "value", "attn_mask"):
         val = call.get(name)
-        if val is None or (val.shared and name == "attn_mask" and (len(val.shape) < 4 or val.shape[0] == 1)):
+        if val is None or (val.shared and name == "attn_mask" and (val.rank < 4 or val.shape[0] == 1)):
             continue
         rows = call["query"].shape[0]
-        if len(val.shape) == 4 and val.shape[0] == rows:
+        if val.rank == 4 and val.shape[0] == rows:
             placed[name] = call.form(call.spread(val), rows, val.shape[1:])
         else:  # a mask that a sample has for all of its rows, or heads
-            rest = ((1,) * (4 - len(val.shape)) + val.shape)[1:]
+            rest = ((1,) * (4 - val.rank) + val.shape)[1:]
             slot = call.emit(_for_each_row, [call.spread(val)], rows, rest)
             placed[name] = Val(slot, (rows, *rest), val.dtype, rows, rest)
     slots = call.again(placed, 2)

@@ -54,7 +54,7 @@ def nll(call: OperatorCall) -> list[Val]:
     if weight is not None:
         operands.append(weight if weight.shared else call.stack(weight))
     loss, total = call.emit(_nll, operands, *static, outputs=2)
-    shape = call.outputs[0][0]
+    shape = call.shape
     lead = (rows, ()) if shape else (1, ())
     return [call.result(loss, *lead), call.result(total, 1, (), 1)]
 

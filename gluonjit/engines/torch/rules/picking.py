@@ -13,13 +13,13 @@ from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall,
 def picked(call: OperatorCall) -> list[Val]:
     """index_select with an index shared by all nodes, with one per node, or from a shared table."""
     val, index = call["self"], call["index"]
-    dim = axis(len(val.shape), call["dim"])
+    dim = axis(val.rank, call["dim"])
     if index.shared:
         placed, back = along(call, val, dim)
-        rest = rest_of(placed, val.shape, call.outputs[0][0], back)
+        rest = rest_of(placed, val.shape, call.shape, back)
         return call.results({"self": placed, "dim": back}, placed.lead, rest)
     if val.shared and not dim:
-        return call.emitted(_entries, [val, call.stack(index)], call.outputs[0][0])
+        return call.emitted(_entries, [val, call.stack(index)], call.shape)
     return call.emitted(_each_picks, [call.spread(val), call.stack(index)], dim + 1)
 
 
@@ -50,10 +50,10 @@ def _entries(table: Any, index: Any, shape: Shape) -> Any:
 def gathered(call: OperatorCall) -> list[Val]:
     """gather; for any number of rows, of an index with as many."""
     val, index = call["self"], call["index"]
-    dim = axis(len(val.shape), call["dim"])
+    dim = axis(val.rank, call["dim"])
     if val.lead == index.lead == ANY and dim and val.shape[0] == index.shape[0]:
         placed = {"self": call.form(val, ANY, val.shape[1:]), "index": call.form(index, ANY, index.shape[1:])}
-        return call.results({**placed, "dim": dim}, ANY, call.outputs[0][0][1:])
+        return call.results({**placed, "dim": dim}, ANY, call.shape[1:])
     changes = {"self": call.spread(val), "index": call.spread(call["index"]), "dim": dim + 1}
     return call.rerun(changes)
 
@@ -82,7 +82,7 @@ def indexed(call: OperatorCall) -> list[Val]:
         first = arrays[0]
         slot = call.emit(_taken, [val, *arrays])
         return [call.result(slot, first.lead, (*first.rest, *val.shape[len(axes) :]))]
-    static = (tuple(axes), len(val.shape))
+    static = (tuple(axes), val.rank)
     return call.emitted(_each_indexed, [call.spread(val), *map(call.spread, arrays)], *static)
 
 
@@ -130,7 +130,7 @@ def put(call: OperatorCall) -> list[Val]:
         raise NotBatchable(f"{call.name}: not along the first dimensions")
     placed = [call.spread(item) for item in (val, call["values"], *arrays)]
     shape = torch.broadcast_shapes(*[index.shape for index in arrays])
-    static = (len(shape) + len(val.shape) - len(axes), bool(call.get("accumulate", False)))
+    static = (len(shape) + val.rank - len(axes), bool(call.get("accumulate", False)))
     return call.emitted(_each_put, placed, *static)
 
 
@@ -143,9 +143,9 @@ def _each_put(values: Any, new: Any, *given: Any) -> Any:
 def added(call: OperatorCall) -> list[Val]:
     """index_add and index_copy: slices of one tensor into those of another, along a dimension."""
     val, source = call["self"], call["source"]
-    if not val.shape or not source.shape or len(source.shape) != len(val.shape):
+    if not val.shape or not source.shape or len(source.shape) != val.rank:
         raise NotBatchable(f"{call.name}: on scalars")
-    dim = axis(len(val.shape), call["dim"])
+    dim = axis(val.rank, call["dim"])
     placed = [call.spread(item) for item in (val, call["index"], source)]
     name = call.name.partition(".")[0]
     return call.emitted(_each_added, placed, name, dim + 1, call.get("alpha", 1))
@@ -165,7 +165,7 @@ def scattered(call: OperatorCall) -> list[Val]:
     val = call["self"]
     if not val.shape or not call["index"].shape:
         raise NotBatchable(f"{call.name}: on scalars")
-    changes: dict[str, Any] = {"dim": axis(len(val.shape), call["dim"]) + 1}
+    changes: dict[str, Any] = {"dim": axis(val.rank, call["dim"]) + 1}
     for name in ("self", "index", "src"):
         if isinstance(call.get(name), Val):
             changes[name] = call.spread(call[name])

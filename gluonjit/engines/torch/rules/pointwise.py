@@ -12,7 +12,7 @@ _CASTS = frozenset("add sub mul div pow maximum minimum where addcmul addcdiv le
 def pointwise(call: OperatorCall) -> list[Val]:
     """Elements of all nodes at once: in any layout that operands share."""
     vals = call.vals()
-    shape = call.outputs[0][0]
+    shape = call.shape
     if len(call.outputs) != 1 and any(out[0] != shape for out in call.outputs):
         raise NotBatchable(f"{call.name}: results of different shapes")
     changed = _cast(call, vals)
@@ -58,9 +58,9 @@ def _common(call: OperatorCall, batched: list[Val], shared: list[Val], shape: Sh
     """The form in which the result lies."""
     whole = [val for val in batched if val.shape == shape]
     if any(val.lead == ANY for val in batched):
-        if any(val.lead != ANY or len(val.shape) != len(shape) for val in batched):
+        if any(val.lead != ANY or val.rank != len(shape) for val in batched):
             raise NotBatchable(f"{call.name}: it mixes the rows of a sample")
-        if any(len(val.shape) == len(shape) and val.shape[0] != 1 for val in shared):
+        if any(val.rank == len(shape) and val.shape[0] != 1 for val in shared):
             raise NotBatchable(f"{call.name}: an operand that is the same for all samples has an entry for each row")
         if any(val.shape[0] != shape[0] for val in batched):
             raise NotBatchable(f"{call.name}: rows are broadcast")
@@ -76,7 +76,7 @@ def _fits(shared: list[Val], val: Val) -> bool:
     """Tells whether these broadcast against the value in its form as they do against its shape."""
     for other in shared:
         axes = len(other.shape)
-        if axes and (len(val.rest) < axes or val.rest[len(val.rest) - axes :] != val.shape[len(val.shape) - axes :]):
+        if axes and (len(val.rest) < axes or val.rest[len(val.rest) - axes :] != val.shape[val.rank - axes :]):
             return False
     return True
 
@@ -86,7 +86,7 @@ def _broadcast(call: OperatorCall, val: Val, shape: Shape, lead: int, rest: Shap
         return call.form(val, ANY, val.shape[1:])
     if (lead, rest) != (1, shape):
         raise NotBatchable(f"{call.name}: {val.shape} against {shape}")
-    return call.form(val, 1, (*(1,) * (len(shape) - len(val.shape)), *val.shape))
+    return call.aligned(val, len(shape))
 
 
 def _replaced(call: OperatorCall, placed: dict[int, Val]) -> dict[str, object]:
@@ -104,7 +104,7 @@ def _replaced(call: OperatorCall, placed: dict[int, Val]) -> dict[str, object]:
 def filled(call: OperatorCall) -> list[Val]:
     """A tensor created like another: in its layout."""
     (val,) = call.vals()
-    if val.shape != call.outputs[0][0]:
+    if val.shape != call.shape:
         raise NotBatchable(f"{call.name}: another shape")
     slot = call.again({"self": val})
     return [call.result(slot, val.lead, val.rest)]

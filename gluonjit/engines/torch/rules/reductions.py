@@ -12,7 +12,7 @@ from gluonjit.engines.torch.rules.values import NotBatchable, OperatorCall, Shap
 def reduced(call: OperatorCall) -> list[Val]:
     """Over one, several or all dimensions; a single one in any layout."""
     val = call["self"]
-    rank = len(val.shape)
+    rank = val.rank
     dims = _dims(call, rank)
     if dims is None or not rank:
         return _over_all(call, val)
@@ -22,7 +22,7 @@ def reduced(call: OperatorCall) -> list[Val]:
         rest = _without(placed.rest, len(placed.rest) + back, call.get("keepdim", False))
         return call.results({"self": placed, "dim": given}, placed.lead, rest)
     placed = call.stack(val)
-    return call.results({"self": placed, "dim": tuple([dim + 1 for dim in dims])}, placed.lead, call.outputs[0][0])
+    return call.results({"self": placed, "dim": tuple([dim + 1 for dim in dims])}, placed.lead, call.shape)
 
 
 def _dims(call: OperatorCall, rank: int) -> list[int] | None:
@@ -75,7 +75,7 @@ def kept(call: OperatorCall) -> list[Val]:
 def transformed(call: OperatorCall) -> list[Val]:
     """Fourier transforms along some dimensions."""
     val = call["self"]
-    dims = tuple([axis(len(val.shape), dim) + 1 for dim in call["dim"]])
+    dims = tuple([axis(val.rank, dim) + 1 for dim in call["dim"]])
     return call.rerun({"self": call.stack(val), "dim": dims})
 
 

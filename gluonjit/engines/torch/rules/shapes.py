@@ -54,12 +54,12 @@ def order_of(name: str, args: Mapping[str, Any], rank: int) -> list[int]:
 def permuted(call: OperatorCall) -> list[Val]:
     """t, transpose and permute."""
     val = call["self"]
-    order = order_of(call.name, call.args, len(val.shape))
+    order = order_of(call.name, call.args, val.rank)
     if val.lead == ANY:
         if order[:1] != [0]:
             raise NotBatchable(f"{call.name}: it mixes the rows of a sample")
         val = call.form(val, ANY, val.shape[1:])
-        return [call.result(call.emit(permute, [val], tuple(order)), ANY, call.outputs[0][0][1:])]
+        return [call.result(call.emit(permute, [val], tuple(order)), ANY, call.shape[1:])]
     found = call.emit(permute, [call.stack(val)], (0, *[dim + 1 for dim in order]))
     return [call.stacked(found)]
 
@@ -70,12 +70,12 @@ def permute(tensor: Any, order: tuple[int, ...]) -> Any:
 
 def expanded(call: OperatorCall) -> list[Val]:
     """Broadcasts to a shape."""
-    val, shape = call["self"], call.outputs[0][0]
+    val, shape = call["self"], call.shape
     if shape == val.shape:
         return [val]
     if val.lead == ANY:
         raise NotBatchable(f"{call.name}: it mixes the rows of a sample")
-    aligned = call.form(val, 1, (*(1,) * (len(shape) - len(val.shape)), *val.shape))
+    aligned = call.aligned(val, len(shape))
     return call.emitted(expand, [aligned], shape)
 
 
@@ -85,7 +85,7 @@ def expand(tensor: Any, shape: Shape) -> Any:
 
 def along(call: OperatorCall, val: Val, dim: int) -> tuple[Val, int]:
     """The value in a form in which a dimension of it is one of the tensor's, and that one, counted from the end."""
-    back = len(val.shape) - axis(len(val.shape), dim)
+    back = val.rank - axis(val.rank, dim)
     return call.ending(val, back), -back
 
 
@@ -108,7 +108,7 @@ def cut(call: OperatorCall) -> list[Val]:
     """slice and select: along one dimension."""
     val = call["self"]
     placed, back = along(call, val, call.get("dim", 0))
-    rest = rest_of(placed, val.shape, call.outputs[0][0], back)
+    rest = rest_of(placed, val.shape, call.shape, back)
     return call.results({"self": placed, "dim": back}, placed.lead, rest)
 
 
@@ -120,7 +120,7 @@ def cut_list(call: OperatorCall) -> list[Val]:
     if pieces == 1:
         if "unbind" in call.name:
             found = call.emit(_only, [placed], back)
-            return [call.result(found, placed.lead, rest_of(placed, val.shape, call.outputs[0][0], back))]
+            return [call.result(found, placed.lead, rest_of(placed, val.shape, call.shape, back))]
         return [Val(placed.slot, val.shape, val.dtype, placed.lead, placed.rest)]
     slots = call.again({"self": placed, "dim": back}, pieces)
     return [
@@ -149,7 +149,7 @@ def concatenated(call: OperatorCall) -> list[Val]:
     vals = [val for val in call["tensors"] if val.shape != (0,)]
     if not vals:
         raise NotBatchable(f"{call.name}: its operands are empty")
-    shape = call.outputs[0][0]
+    shape = call.shape
     dim = axis(len(shape), call.get("dim", 0))
     back = len(shape) - dim
     placed = [val if val.shared else call.ending(val, back) for val in vals]
@@ -166,7 +166,7 @@ def stacked(call: OperatorCall) -> list[Val]:
     vals = call["tensors"]
     if len({val.dtype for val in vals}) > 1:
         raise NotBatchable(f"{call.name}: operands of different dtypes")
-    shape = call.outputs[0][0]
+    shape = call.shape
     dim = axis(len(shape), call.get("dim", 0))
     placed = [call.spread(val) for val in vals]
     return call.rerun({"tensors": tuple(placed), "dim": dim + 1})
@@ -175,7 +175,7 @@ def stacked(call: OperatorCall) -> list[Val]:
 def repeated(call: OperatorCall) -> list[Val]:
     """repeat."""
     val, repeats = call["self"], tuple(call["repeats"])
-    aligned = call.form(val, 1, (*(1,) * (len(repeats) - len(val.shape)), *val.shape))
+    aligned = call.aligned(val, len(repeats))
     return call.emitted(_repeat, [aligned], repeats)
 
 
@@ -186,7 +186,7 @@ def _repeat(tensor: Any, repeats: Shape) -> Any:
 def flipped(call: OperatorCall) -> list[Val]:
     """flip and roll: along several dimensions."""
     val = call["self"]
-    dims = tuple([axis(len(val.shape), dim) + 1 for dim in call["dims"]])
+    dims = tuple([axis(val.rank, dim) + 1 for dim in call["dims"]])
     if not dims:
         raise NotBatchable(f"{call.name}: along no dimension")
     return call.rerun({"self": call.stack(val), "dims": dims})
@@ -195,7 +195,7 @@ def flipped(call: OperatorCall) -> list[Val]:
 def of_diagonal(call: OperatorCall) -> list[Val]:
     """diagonal: of two dimensions of a node's value."""
     val = call["self"]
-    first, second = (axis(len(val.shape), call.get(name, k)) for k, name in enumerate(("dim1", "dim2")))
+    first, second = (axis(val.rank, call.get(name, k)) for k, name in enumerate(("dim1", "dim2")))
     changes = {"self": call.stack(val), "offset": call.get("offset", 0), "dim1": first + 1, "dim2": second + 1}
     return call.rerun(changes)
 

@@ -37,6 +37,11 @@ class Val(NamedTuple):
     rest: Shape
 
     @property
+    def rank(self) -> int:
+        """The number of axes of one node's value."""
+        return len(self.shape)
+
+    @property
     def shared(self) -> bool:
         """Tells whether it is the same for all nodes."""
         return self.lead is None
@@ -88,6 +93,11 @@ class OperatorCall:
         self.outputs = outputs
         self.writer = writer
 
+    @property
+    def shape(self) -> Shape:
+        """The shape of one node's first result."""
+        return self.outputs[0][0]
+
     def __getitem__(self, name: str) -> Any:
         return self.args[name]
 
@@ -128,6 +138,10 @@ class OperatorCall:
             raise NotBatchable(f"{self.name}: it mixes the rows of a sample")
         slot = self.emit(_reshape, [val], rest)
         return val._replace(slot=slot, lead=lead, rest=rest)
+
+    def aligned(self, val: Val, rank: int) -> Val:
+        """The value as (nodes, 1, ..., 1, *shape), of this many axes without that of nodes."""
+        return self.form(val, 1, (*(1,) * (rank - val.rank), *val.shape))
 
     def stack(self, val: Val) -> Val:
         """The value as (nodes, *shape)."""

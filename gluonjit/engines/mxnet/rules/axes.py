@@ -7,14 +7,7 @@ from typing import Any
 
 from .rule import Emit, OperatorCall, Rule, rules_of
 from .symbols import apply
-from .values import ROWS, STACK, NotBatchable, Shape, Val, convert, reshape, reshaped, together
-
-
-def normal_axis(axis: int, ndim: int) -> int:
-    """The axis counted from the front; ValueError if there is none."""
-    if not -ndim <= axis < ndim:
-        raise ValueError(f"axis {axis} of a value with {ndim} axes")
-    return axis % ndim
+from .values import ROWS, STACK, NotBatchable, Shape, Val, convert, normal_axis, reshape, reshaped, together
 
 
 def reduced_axes(call: OperatorCall, key: str, ndim: int) -> tuple[int, ...]:

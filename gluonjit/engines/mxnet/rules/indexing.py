@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mxnet as mx
 
-from .axes import normal_axis
 from .elementwise import unary
 from .rule import OperatorCall, Rule
 from .symbols import apply
@@ -25,7 +24,7 @@ def embedding(call: OperatorCall) -> list[Val]:
 
 def take(call: OperatorCall) -> list[Val]:
     data, indices = call.inputs
-    axis = normal_axis(call.attrs.integer("axis", 0), data.ndim)
+    axis = call.axis("axis", 0)
     if data.shared:
         return _take_from_shared(call, axis)
     if indices.shared:

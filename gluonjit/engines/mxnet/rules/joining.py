@@ -7,14 +7,13 @@ from typing import Optional
 
 import mxnet as mx
 
-from .axes import normal_axis
 from .rule import OperatorCall, Rule, rules_of
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Val, convert, together
 
 
 def concat(call: OperatorCall) -> list[Val]:
-    return joined(call, call.inputs, normal_axis(call.attrs.integer("dim", 1), call.data.ndim))
+    return joined(call, call.inputs, call.axis("dim", 1))
 
 
 def joining(dtype: str) -> tuple[str, str]:
@@ -32,14 +31,14 @@ def joined(call: OperatorCall, values: Sequence[Val], axis: int) -> list[Val]:
 
 
 def stack(call: OperatorCall) -> list[Val]:
-    axis = normal_axis(call.attrs.integer("axis", 0), call.data.ndim + 1)
+    axis = call.axis("axis", 0, 1)
     operands = together(call.inputs, rows_exact=axis > 0)
     return call.deliver_of(operands, axis=axis if operands.layout == ROWS else axis + 1)
 
 
 def split(call: OperatorCall) -> list[Val]:
     """SliceChannel (axis 1 unless said) and split_v2 (axis 0 unless said)."""
-    axis = normal_axis(call.attrs.integer("axis", 1 if call.name == "SliceChannel" else 0), call.data.ndim)
+    axis = call.axis("axis", 1 if call.name == "SliceChannel" else 0)
     return call.deliver_along(axis > 0, lambda sym, by: call.same([sym], axis=axis + by))
 
 
@@ -82,7 +81,7 @@ def _slice(data: Val, ends: Mapping[str, Ends]) -> mx.sym.Symbol:
 
 def slice_axis(call: OperatorCall) -> list[Val]:
     data = call.data
-    axis = normal_axis(call.attrs.integer("axis", 0), data.ndim)
+    axis = call.axis("axis", 0)
     begin, end = call.attrs.integer("begin", 0), call.attrs.optional_integer("end", None)
     if axis == 0 and data.rows and takes_all(data.shape[0], data.poly, begin, end, None):
         return call.deliver(data.sym, ROWS, data.poly)

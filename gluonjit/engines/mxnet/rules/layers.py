@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .attributes import Attributes
-from .axes import normal_axis
 from .elementwise import unary
 from .rule import Emit, OperatorCall, Rule, alone_of, rules_of
 from .symbols import apply
@@ -73,7 +72,7 @@ def layer_norm(call: OperatorCall) -> list[Val]:
     data, parameters = call.data, call.inputs[1:]
     if data.shared or any(not value.shared for value in parameters):
         raise NotBatchable("LayerNorm: parameters that are not the same for all samples")
-    axis = normal_axis(call.attrs.integer("axis", -1), data.ndim)
+    axis = call.axis("axis", -1)
     symbols = [value.sym for value in parameters]
     return call.deliver_along(axis > 0, lambda sym, by: call.same([sym, *symbols], axis=axis + by))
 

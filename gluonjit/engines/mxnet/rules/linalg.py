@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .axes import normal_axis
 from .rule import Emit, OperatorCall, Rule, rules_of
 from .symbols import apply
 from .values import ROWS, STACK, NotBatchable, Val, convert, reshape, together
@@ -46,8 +45,8 @@ def diag(call: OperatorCall) -> list[Val]:
     if stacked.ndim == 1:
         made = apply("_linalg_makediag", [stacked.sym], {"offset": call.attrs.integer("k", 0)})
         return call.deliver(made, STACK)
-    first = normal_axis(call.attrs.integer("axis1", 0), stacked.ndim)
-    second = normal_axis(call.attrs.integer("axis2", 1), stacked.ndim)
+    first = call.axis("axis1", 0)
+    second = call.axis("axis2", 1)
     return call.deliver(call.same([stacked.sym], axis1=first + 1, axis2=second + 1), STACK)
 
 

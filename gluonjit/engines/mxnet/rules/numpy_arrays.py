@@ -10,14 +10,14 @@ import math
 from dataclasses import replace
 
 from .attributes import Attributes, literal
-from .axes import OFF_AXIS_0, along_axis, normal_axis, reduction
+from .axes import OFF_AXIS_0, along_axis, reduction
 from .elementwise import broadcast, unary
 from .joining import joined
 from .linalg import LAST_AXES, matrices
 from .rule import Emit, OperatorCall, Rule, alone_of, rules_of
 from .shapes import broadcast_to_shape, over_axes, same_elements, squeeze_keeps_rows, transpose, transposed
 from .symbols import apply
-from .values import STACK, NotBatchable, Shape, Val, convert, reshaped, with_shape
+from .values import STACK, NotBatchable, Shape, Val, convert, normal_axis, reshaped, with_shape
 
 
 def norm(call: OperatorCall) -> list[Val]:
@@ -59,8 +59,8 @@ def at_least(call: OperatorCall) -> list[Val]:
 
 def moveaxis(call: OperatorCall) -> list[Val]:
     ndim = call.data.ndim
-    source = [normal_axis(axis, ndim) for axis in call.attrs.axes("source") or ()]
-    destination = [normal_axis(axis, ndim) for axis in call.attrs.axes("destination") or ()]
+    source = call.axes("source")
+    destination = call.axes("destination")
     order = [axis for axis in range(ndim) if axis not in source]
     for to, axis in sorted(zip(destination, source)):
         order.insert(to, axis)
@@ -101,10 +101,7 @@ def diagflat(call: OperatorCall) -> list[Val]:
 
 def diagonal(call: OperatorCall) -> list[Val]:
     stacked = convert(call.data, STACK)
-    axes = {
-        key: normal_axis(call.attrs.integer(key, default), stacked.ndim) + 1
-        for key, default in (("axis1", 0), ("axis2", 1))
-    }
+    axes = {key: call.axis(key, default) + 1 for key, default in (("axis1", 0), ("axis2", 1))}
     return call.deliver(call.same([stacked.sym], **axes), STACK)
 
 

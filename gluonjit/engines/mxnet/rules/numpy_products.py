@@ -8,12 +8,11 @@ from collections.abc import Sequence
 
 import mxnet as mx
 
-from .axes import normal_axis
 from .elementwise import aligned
 from .linear import contract
 from .rule import OperatorCall, Rule
 from .symbols import apply
-from .values import STACK, NotBatchable, Shape, Val, convert, reshape, reshaped, spread, with_shape
+from .values import STACK, NotBatchable, Shape, Val, convert, normal_axis, reshape, reshaped, spread, with_shape
 
 
 def dot(call: OperatorCall) -> list[Val]:

@@ -10,7 +10,7 @@ import mxnet as mx
 
 from .attributes import Attributes
 from .symbols import apply
-from .values import ROWS, STACK, NotBatchable, Shape, Together, Val, convert
+from .values import ROWS, STACK, NotBatchable, Shape, Together, Val, convert, normal_axis
 
 Spec = tuple[Shape, str]
 
@@ -50,6 +50,14 @@ class OperatorCall:
     @property
     def batched(self) -> list[Val]:
         return [value for value in self.inputs if not value.shared]
+
+    def axis(self, key: str, default: int, more: int = 0) -> int:
+        """An axis of the data, or of one with this many axes more, counted from the front; see `normal_axis`."""
+        return normal_axis(self.attrs.integer(key, default), self.data.ndim + more)
+
+    def axes(self, key: str) -> list[int]:
+        """Axes of the data, counted from the front; none if they are not given."""
+        return [normal_axis(axis, self.data.ndim) for axis in self.attrs.axes(key) or ()]
 
     def same(self, symbols: Sequence[mx.sym.Symbol], **changes: Any) -> mx.sym.Symbol:
         """This operator on other symbols, with some attributes changed."""

@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 
 import mxnet as mx
 
-from .axes import normal_axis
 from .rule import Emit, OperatorCall, Rule
 from .symbols import apply
-from .values import ROWS, STACK, NotBatchable, Shape, Val, convert, reshape, reshaped
+from .values import ROWS, STACK, NotBatchable, Shape, Val, convert, normal_axis, reshape, reshaped
 
 KeepsRows = Callable[[OperatorCall], bool]
 
@@ -64,7 +63,7 @@ def reshape_keeps_rows(call: OperatorCall) -> bool:
 
 
 def expand_dims_keeps_rows(call: OperatorCall) -> bool:
-    return normal_axis(call.attrs.integer("axis", 0), call.data.ndim + 1) > 0
+    return call.axis("axis", 0, 1) > 0
 
 
 def squeeze_keeps_rows(call: OperatorCall) -> bool:
@@ -103,8 +102,8 @@ def transpose(call: OperatorCall) -> list[Val]:
 
 def swap_axes(call: OperatorCall) -> list[Val]:
     order = list(range(call.data.ndim))
-    first = normal_axis(call.attrs.integer("dim1", 0), call.data.ndim)
-    second = normal_axis(call.attrs.integer("dim2", 0), call.data.ndim)
+    first = call.axis("dim1", 0)
+    second = call.axis("dim2", 0)
     order[first], order[second] = order[second], order[first]
     return transposed(call.data, order, call.dtype)
 
@@ -164,7 +163,7 @@ def broadcast_to(call: OperatorCall) -> list[Val]:
 
 
 def broadcast_axis(call: OperatorCall) -> list[Val]:
-    axes = [normal_axis(axis, call.data.ndim) for axis in call.attrs.axes("axis") or ()]
+    axes = call.axes("axis")
     return broadcast_to_shape(call, call.shape, keeps_rows=0 not in axes)
 
 

@@ -63,6 +63,13 @@ class Val(NamedTuple):
         return self.layout == STACK
 
 
+def normal_axis(axis: int, ndim: int) -> int:
+    """The axis counted from the front; ValueError if there is none."""
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"axis {axis} of a value with {ndim} axes")
+    return axis % ndim
+
+
 def convert(value: Val, layout: str) -> Val:
     """The same value stored as `layout`. Shared values cannot be converted: N is not known (`spread`)."""
     if layout not in (ROWS, STACK, SHARED):

@@ -14,7 +14,6 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place, Plan, row_bytes
 from gluonjit.engines.mxnet.arrays import address_of, context_of, host_view, room_for, sent
-from gluonjit.engines.mxnet.failures import failed
 from gluonjit.engines.mxnet.fused_steps import FusedSteps
 from gluonjit.engines.mxnet.history import RecordedInput, is_learned
 from gluonjit.engines.mxnet.hooked import slice_rows
@@ -33,8 +32,8 @@ from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.finite import FiniteCheck
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.run import failures
 from gluonjit.hybrid.run.check import GRAPH, StepCheck
-from gluonjit.hybrid.run.failures import both
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.hybrid.run.stepping import SteppedSession
 from gluonjit.rows.stretches import StepStretch
@@ -101,7 +100,7 @@ class Session(SteppedSession):
             except mx.base.MXNetError as error:
                 user = self.provenance.first_use(chunk.place.arena, chunk.place.begin)
                 text = f"A look-up in a table of shape {table.weight.shape} failed, for the {user}: {reason_of(error)}."
-                raise both(FlushError, mx.base.MXNetError, text) from error
+                raise failures.both(FlushError, mx.base.MXNetError, text) from error
         self._put(chunk.place, rows, RecordedInput(rows, chunk.place, None, again=again) if learned else None, None)
 
     def _copied(self, chunk: LookupChunk) -> bool:
@@ -210,7 +209,8 @@ class Session(SteppedSession):
     def error_of(self, number: int, error: Exception) -> Exception | None:
         """The error of a step that failed."""
         with as_captured(self.plan.steps[number].mode & TRAINING):
-            return failed(self.check, number, error, partial(self._again, number))
+            advice = "hybridize(dynamic_batch=False) runs the same code eagerly."
+            return failures.failed(self.check, number, error, reason_of, advice, partial(self._again, number))
 
     def prepare(self, steps: Sequence[int]) -> None:
         """Sends the indices of steps that do not run in C."""

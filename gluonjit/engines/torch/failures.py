@@ -1,4 +1,4 @@
-"""Says what has failed, as `gluonjit.hybrid.run.failures` does."""
+"""Errors of functions of PyTorch's that do not take what they are given."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import Any
 import torch
 
 from gluonjit.hybrid.capture.structure import map_structure
-from gluonjit.hybrid.run import failures
-from gluonjit.hybrid.run.check import StepCheck
 from gluonjit.hybrid.run.failures import of_framework, refused
 
-_NEXT = "gluonjit.hybridize(net, dynamic_batch=False) runs the same code eagerly."
+NEXT = "gluonjit.hybridize(net, dynamic_batch=False) runs the same code eagerly."
 
 
 def unfit(func: Any, args: Any, kwargs: Any, error: Exception) -> Exception:
@@ -35,11 +33,6 @@ def unfit(func: Any, args: Any, kwargs: Any, error: Exception) -> Exception:
         what = "Check the shapes at this call"
     given = ", ".join([f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}" for tensor in tensors])
     name = getattr(func, "__name__", str(func))
-    said = refused(type(error), f"{name} called on operands {given}: {str(error).rstrip('. ')}. {what}; {_NEXT}")
+    said = refused(type(error), f"{name} called on operands {given}: {str(error).rstrip('. ')}. {what}; {NEXT}")
     said.__cause__ = error
     return said
-
-
-def failed(check: StepCheck, number: int, error: Exception) -> Exception | None:
-    """Returns the error of a step that failed, naming the first node that fails when run alone; None if none does."""
-    return failures.failed(check, number, error, str, _NEXT)

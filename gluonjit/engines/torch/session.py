@@ -16,7 +16,7 @@ from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place,
 from gluonjit.engines.torch.arrays import device_named, dtype_named, host_numbers, of_bytes, room_for, sent
 from gluonjit.engines.torch.buffers import as_captured
 from gluonjit.engines.torch.chunks import Chunk, ChunkRows
-from gluonjit.engines.torch.failures import failed
+from gluonjit.engines.torch.failures import NEXT
 from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.history import joined_history
@@ -33,8 +33,8 @@ from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.finite import FiniteCheck
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.run import failures
 from gluonjit.hybrid.run.check import GRAPH, StepCheck
-from gluonjit.hybrid.run.failures import both
 from gluonjit.hybrid.run.stepping import SteppedSession
 
 _FEW = 16  # entries of a table
@@ -208,7 +208,7 @@ class Session(SteppedSession):
             "it and before they ran. Write to a copy (tensor.clone()), or first read a result of these calls, "
             "which runs them."
         )
-        error = both(CaptureError, RuntimeError, text)  # the class of PyTorch's own errors of writes in place
+        error = failures.both(CaptureError, RuntimeError, text)  # the class of PyTorch's own errors of writes in place
         if self.plan.reads(place.arena, np.arange(place.begin, place.end)):
             raise error
         self.lost = [*self.lost, (place, error)]
@@ -241,7 +241,7 @@ class Session(SteppedSession):
 
     def error_of(self, number: int, error: Exception) -> Exception | None:
         """The error of a step that failed."""
-        return failed(self.check, number, error)
+        return failures.failed(self.check, number, error, str, NEXT)
 
     def prepare(self, steps: Sequence[int]) -> None:
         """Sends the indices of steps that do not run in C."""

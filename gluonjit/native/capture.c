@@ -195,15 +195,24 @@ static PyObject *tuple_of(Call *call, PyObject *record, Py_ssize_t node, Py_ssiz
     return found;
 }
 
-/* A part of what a call returns: NULL without an exception where Python has to make it. */
-static PyObject *part_returned(Call *call, PyObject *structure, PyObject *record, Py_ssize_t node) {
+enum { REPEATS = 8 }; /* the first results of a call, which it may return in several places */
+
+/* A part of what a call returns: NULL without an exception where Python has to make it. `made` has borrowed references
+   to the results that are in others. */
+static PyObject *part_returned(Call *call, PyObject *structure, PyObject *record, Py_ssize_t node, PyObject **made) {
     PyObject *found, *part;
     Py_ssize_t k, count, place;
     int list = PyList_CheckExact(structure);
-    if (PyLong_CheckExact(structure)) {
+    if (PyLong_CheckExact(structure) || Py_TYPE(structure) == names.repeated_type) {
         place = PyLong_AsSsize_t(structure);
-        if (place >= 0 || PyErr_Occurred()) return place < 0 ? NULL : wrapped(call->of, 0, record, node, place);
-        if (call->of == &names.mxnet) return wrapped(call->of, 1, record, node, ~place); /* of mx.np */
+        if (place < 0 && PyErr_Occurred()) return NULL;
+        if (place >= 0 || call->of == &names.mxnet) { /* others are of mx.np */
+            k = place >= 0 ? place : ~place;
+            if (!PyLong_CheckExact(structure)) return k < REPEATS && made[k] != NULL ? Py_NewRef(made[k]) : NULL;
+            found = wrapped(call->of, place < 0, record, node, k);
+            if (k < REPEATS) made[k] = found;
+            return found;
+        }
         if (~place < call->arguments)
             return call->itself || Py_TYPE(call->given[~place]) == names.torch.lazy[0]
                        ? Py_NewRef(call->given[~place])
@@ -219,7 +228,7 @@ static PyObject *part_returned(Call *call, PyObject *structure, PyObject *record
     }
     for (k = 0; found != NULL && k < count; k++) {
         part = k < PySequence_Fast_GET_SIZE(structure)
-                   ? part_returned(call, PySequence_Fast_GET_ITEM(structure, k), record, node)
+                   ? part_returned(call, PySequence_Fast_GET_ITEM(structure, k), record, node, made)
                    : NULL;
         if (part == NULL)
             Py_CLEAR(found);
@@ -235,7 +244,7 @@ static PyObject *part_returned(Call *call, PyObject *structure, PyObject *record
 /* Makes what the call returns. */
 static PyObject *returned(Call *call, Entry *entry, PyObject *record, Py_ssize_t node) {
     const Framework *of = call->of;
-    PyObject *values, *arguments = NULL, *results = NULL, *structure = entry->structure;
+    PyObject *values, *arguments = NULL, *results = NULL, *structure = entry->structure, *made[REPEATS] = {NULL};
     Py_ssize_t k, count = ((Record *)record)->results;
     if (structure == Py_None) return wrapped(of, 0, record, node, 0);
     if (of->lazy[1] != NULL && structure == (PyObject *)of->lazy[1]) return wrapped(of, 1, record, node, 0);
@@ -252,7 +261,7 @@ static PyObject *returned(Call *call, Entry *entry, PyObject *record, Py_ssize_t
         return results;
     }
     Py_INCREF(structure);
-    results = part_returned(call, structure, record, node);
+    results = part_returned(call, structure, record, node, made);
     if (results != NULL || PyErr_Occurred()) {
         Py_DECREF(structure);
         return results;
@@ -496,8 +505,8 @@ static PyObject *captured(Call *call, PyObject *state, Entry *entry, int sharing
 
 /* What a call gives that is no node: an argument, or where a Spec is kept, the rows of its only one, which look so. */
 static PyObject *given_back(Call *call, PyObject *structure) {
-    PyObject *found, *result;
-    if ((PyObject *)Py_TYPE(structure) != core.spec_type) return part_returned(call, structure, NULL, 0);
+    PyObject *found, *result, *made[REPEATS] = {NULL};
+    if ((PyObject *)Py_TYPE(structure) != core.spec_type) return part_returned(call, structure, NULL, 0, made);
     if (call->arguments != 1 || (call->values[0]->taped && is_learning() <= 0)) return NULL;
     found = rows_shown_as((PyObject *)call->values[0], structure);
     result = found == NULL ? NULL : tensor_of(found);

@@ -67,6 +67,7 @@ static struct {
     {PACKAGE, "Batch", &names.batch_type},
     {PACKAGE, "Graph", &names.graph_type},
     {PACKAGE, "Spec", &names.spec_type},
+    {PACKAGE, "Repeated", &names.repeated_type},
     {MXNET, "Cell", &names.mxnet.cell_type},
     {MXNET, "LazyArray", &names.mxnet.lazy[0]},
     {MXNET, "LazyNumpy", &names.mxnet.lazy[1]},

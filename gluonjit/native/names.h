@@ -95,7 +95,7 @@ typedef struct {
 
 typedef struct {
     Framework mxnet, torch;
-    PyTypeObject *state_type, *batch_type, *graph_type, *spec_type, *hybrid_type, *embedding_type;
+    PyTypeObject *state_type, *batch_type, *graph_type, *spec_type, *repeated_type, *hybrid_type, *embedding_type;
     Py_ssize_t state_batch, state_explicit, state_spare_of, state_trace;
     Py_ssize_t batch_engine, batch_foreign, batch_graph, batch_noted, batch_parameters, batch_records,
         batch_signatures;

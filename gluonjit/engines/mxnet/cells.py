@@ -32,7 +32,7 @@ from gluonjit.hybrid.capture.guards.again import AGAIN, changed
 from gluonjit.hybrid.capture.guards.objects import OWN_ARRAY, Eagerly
 from gluonjit.hybrid.capture.guards.owners import is_user_class
 from gluonjit.hybrid.capture.guards.variants import Noted, holding, put_record, too_many, variant_key
-from gluonjit.hybrid.capture.structure import ResultPlace, map_structure
+from gluonjit.hybrid.capture.structure import Repeated, ResultPlace, map_structure
 from gluonjit.hybrid.choose.pacing import TRACE
 from gluonjit.hybrid.run.batch import FULL, RUNNING, Batch
 from gluonjit.hybrid.run.engine import engine_of
@@ -121,7 +121,7 @@ def rebuild(structure: Any, values: tuple[Value, ...]) -> Any:
     views: list[tuple[Any, int, Any]] = []
 
     def part(place: int) -> Any:
-        if place.__class__ is ResultPlace and place.view is None:
+        if place.__class__ is Repeated:
             return made[place]
         found = made[int(place)] = wrap(values[place]) if place >= 0 else wrap_np(values[~place])
         if place.__class__ is ResultPlace:

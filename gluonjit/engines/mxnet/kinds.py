@@ -30,7 +30,7 @@ from gluonjit.hybrid.capture.cell import product_kind
 from gluonjit.hybrid.capture.guards.again import first_difference
 from gluonjit.hybrid.capture.guards.objects import Refused
 from gluonjit.hybrid.capture.guards.variants import Noted
-from gluonjit.hybrid.capture.structure import ResultPlace, map_structure
+from gluonjit.hybrid.capture.structure import Repeated, ResultPlace, map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.hoist import cut
@@ -140,7 +140,7 @@ def _result(trace: Recorder, array: Any, results: list[int], met: dict[int, int]
     if not isinstance(array, Lazy) or array._v.graph is not trace:
         raise UnknownArgument(f"{type(array).__name__}, which is not computed from its arguments")
     if id(array) in met:
-        return ResultPlace(met[id(array)])
+        return Repeated(met[id(array)])
     results.append(array._v.rows)  # type: ignore[arg-type]
     place = len(results) - 1
     met[id(array)] = place = ~place if isinstance(array, LazyNumpy) else place

@@ -32,7 +32,7 @@ from gluonjit.hybrid.capture.guards.again import AGAIN
 from gluonjit.hybrid.capture.guards.objects import OWN_ARRAY, Eagerly
 from gluonjit.hybrid.capture.guards.owners import is_user_class
 from gluonjit.hybrid.capture.guards.variants import Noted
-from gluonjit.hybrid.capture.structure import ResultPlace, map_structure
+from gluonjit.hybrid.capture.structure import Repeated, ResultPlace, map_structure
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
@@ -207,7 +207,7 @@ def rebuild(structure: Any, results: tuple[Value, ...], given: Sequence[Any]) ->
             return place.value
         if place < 0:
             return wrap(given[~place]) if given[~place].__class__ is Value else given[~place]
-        if place.__class__ is ResultPlace and place.view is None:
+        if place.__class__ is Repeated:
             return made[place]
         base, steps, learns = place.view if place.__class__ is ResultPlace else (None, (), True)
         result = made[int(place)] = wrap(results[place] if learns else without_history(results[place]))

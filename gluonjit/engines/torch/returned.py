@@ -12,7 +12,7 @@ from gluonjit.engines.torch.structure import Constant
 from gluonjit.engines.torch.traced_tensors import TraceTensor
 from gluonjit.engines.torch.view_steps import PathStep, frozen
 from gluonjit.hybrid.capture.guards.sizes import plain as plain_number
-from gluonjit.hybrid.capture.structure import ResultPlace, items_of, map_structure
+from gluonjit.hybrid.capture.structure import Repeated, ResultPlace, items_of, map_structure
 
 
 class UnknownResult(Exception):
@@ -62,7 +62,7 @@ class ReturnedTensors:
             raise UnknownResult(f"a tensor of which it sets an attribute, {next(iter(item.__dict__))!r}")
         if id(item) in self._met:
             self._repeats = True
-            return ResultPlace(self._met[id(item)])
+            return Repeated(self._met[id(item)])
         position = recorder.place_of(item)
         if position < len(recorder.trace.operands):
             return ~position

@@ -6,6 +6,7 @@ from time import perf_counter
 
 from gluonjit.compiled import FAST
 from gluonjit.graph import Graph, Spec
+from gluonjit.hybrid.capture.structure import Repeated
 from gluonjit.hybrid.run.flush import FlushingBatch
 from gluonjit.hybrid.run.state import LOCAL, State
 
@@ -19,6 +20,7 @@ def configure() -> None:
             Batch=FlushingBatch,
             Graph=Graph,
             Spec=Spec,
+            Repeated=Repeated,
             local=LOCAL,
             note=FlushingBatch.end_call,
             clock=perf_counter,

@@ -7,10 +7,14 @@ from copy import copy
 from typing import Any
 
 
-class ResultPlace(int):
-    """The place of a result that the call returns elsewhere too, that shows another's memory, or that has no history.
+class Repeated(int):
+    """The place of a result that the call returns elsewhere too, before."""
 
-    view: the place of that other, and which view of it, as the engine has it; None of what stands elsewhere.
+
+class ResultPlace(int):
+    """The place of a result that shows another's memory, or that has no history.
+
+    view: the place of that other, and which view of it, as the engine has it.
     """
 
     view: Any = None

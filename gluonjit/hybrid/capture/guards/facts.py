@@ -212,7 +212,7 @@ def _hold(guards: Any) -> cython.int:
 
 @cython.cfunc
 def _version(way: cython.int, container) -> cython.longlong:
-    """What changes with a container, or 0; of a function the address of its code, which is kept while it may hold."""
+    """The number that changes with a container, or 0; of a function its code's address, kept while it may hold."""
     if way != CODE:
         return version_of(container)
     if not PyFunction_Check(container):

@@ -9,7 +9,7 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 import pytest
-from mxnet import gluon, nd
+from mxnet import autograd, gluon, nd
 
 import gluonjit
 from gluonjit.engines.mxnet.rules import table as rules
@@ -264,3 +264,33 @@ def test_a_tuple_may_be_one_sample_or_the_arguments_of_a_call() -> None:
     layer.initialize()
     assert gluonjit.verify(net, [(x, [(x, []), (2 * x, [])]), (3 * x, [])]).nodes > 0
     assert gluonjit.verify(layer, [(x,), x]).nodes > 0
+
+
+class Pools(gluon.Block):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = gluon.nn.HybridSequential()
+        self.stem.add(gluon.nn.Conv2D(3, 3, padding=1, in_channels=2), gluon.nn.MaxPool2D(2))
+        self.stem.add(gluon.nn.Dropout(0.5))
+
+    def forward(self, x: Any) -> Any:
+        return nd.Pooling(self.stem(x), kernel=(2, 2), stride=(2, 2), pool_type="max")
+
+
+@pytest.mark.parametrize("granularity", ["cell", "op"])
+def test_max_pooling_recorded_outside_of_training_has_the_gradients_of_training(granularity: str) -> None:
+    """Which MXNet itself gets wrong."""
+    net = Pools()
+    net.initialize()
+    inputs = [nd.array(np.random.randn(1, 2, size, 8)) for size in (8, 12, 8)]
+    net.stem[2]._rate = 0.0  # so that training changes nothing
+    with autograd.record(train_mode=True):
+        total = sum(net(x).square().sum() for x in inputs)
+    total.backward()
+    wanted = net.stem[0].weight.grad().asnumpy()
+    net.hybridize(dynamic_batch=True, granularity=granularity)
+    with autograd.record(train_mode=False):
+        total = gluonjit.add_n([net(x).square().sum() for x in inputs])
+    total.backward()
+    np.testing.assert_allclose(net.stem[0].weight.grad().asnumpy(), wanted, rtol=1e-4, atol=1e-5)
+    gluonjit.verify(net, inputs)

@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from gluonjit.engines.mxnet.hooked import original_set_recording, original_set_training
 from gluonjit.graph.modes import is_recorded, is_training
 from gluonjit.hybrid.run.state import LOCAL
+
+
+@contextmanager
+def in_training(wanted: bool) -> Iterator[None]:
+    """Computes as in training, if wanted.
+
+    Max pooling gives the same then, but its gradients are wrong where MXNet has recorded it outside of training.
+    """
+    before = original_set_training(True) if wanted else None
+    try:
+        yield
+    finally:
+        if wanted:
+            original_set_training(before)
+
+
+POOLING = {"Pooling"}
 
 
 class as_captured:

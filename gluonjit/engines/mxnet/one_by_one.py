@@ -13,7 +13,7 @@ from gluonjit.analysis.plan import Step, node_operands
 from gluonjit.engines.mxnet.arrays import context_of, device_of, dtype_name, room_for
 from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.hooked import original_backward, run_operator
-from gluonjit.engines.mxnet.modes import as_captured
+from gluonjit.engines.mxnet.modes import POOLING, as_captured, in_training
 from gluonjit.engines.mxnet.program import Built, build, join, program_of
 from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
 from gluonjit.engines.mxnet.rules.symbols import operator_handle
@@ -98,7 +98,8 @@ def _operator(op: TraceOp, inputs: list[Any]) -> list[Any]:
     for blocked in NO_GRADIENT.get(op.name, ()):
         if blocked < len(inputs):
             inputs[blocked] = inputs[blocked].detach()
-    return run_operator(operator_handle(op.name), inputs, op.attrs)
+    with in_training(op.name in POOLING):
+        return run_operator(operator_handle(op.name), inputs, op.attrs)
 
 
 def _differentiated(

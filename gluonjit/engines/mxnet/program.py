@@ -9,6 +9,7 @@ import mxnet as mx
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, run_operator, slice_rows
+from gluonjit.engines.mxnet.modes import POOLING, in_training
 from gluonjit.engines.mxnet.reach import let_in
 from gluonjit.engines.mxnet.rules.attributes import Attributes
 from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
@@ -88,6 +89,7 @@ class Batched(Program):
     ) -> None:
         super().__init__(consts)
         self.checks = Checks()
+        self.pools = False  # in training, and nothing else in it depends on that
         # MXNet 1.9.1 fails in CachedOp's backward, or goes wrong, where the gradient of an output is passed through
         # unchanged, as that of elemwise_add is ("storage_type_num_unknown_nodes"), or where an output is an input.
         finals = [apply("_copy", [symbol], {}) for symbol in symbols]
@@ -119,7 +121,12 @@ class Batched(Program):
         arrays = [*operands, *consts, *besides]
         if not self._straight:
             arrays = [arrays[position] for position in self._order]
-        self._ops.of((count, *sizes))(*arrays, out=results)
+        graph = self._ops.of((count, *sizes))
+        if not self.pools:
+            graph(*arrays, out=results)
+            return
+        with in_training(True):
+            graph(*arrays, out=results)
 
 
 def segment_sum(flat: mx.sym.Symbol) -> mx.sym.Symbol:
@@ -212,8 +219,6 @@ def join(spec: Spec, arrays: Sequence[Any], out: Any) -> Any:
 
 # With oneDNN the gradient of max pooling is wrong where the data are a part of a larger array, as rows of an arena are
 # (in MXNet without batching too: `Pooling(x[2:4])`).
-_COPIED = {"Pooling"}
-
 # These add to the gradient of their weight. With oneDNN Deconvolution fails where the weight is not a variable itself.
 ADDING = {"FullyConnected", "Deconvolution"}
 
@@ -251,22 +256,26 @@ def _build(trace: Trace, poly: bool) -> Built:
     for k, (position, _) in enumerate(trace.constants()):
         shape, dtype = trace.shapes[position]
         values[position] = Val(mx.sym.var(f"const{k}"), shape, dtype, "shared")
-    pure, may_fail = True, False
+    pure, may_fail, steady = True, False, True
     for op in trace.ops:
         rule = RULES.get(canonical(op.name))
         if rule is not None:
             attrs = Attributes(dict(op.attrs))
             pure = pure and not (rule.stateful or rule.draws(attrs, trace.training))
+            steady = steady and not (rule.stateful or rule.draws(attrs, True))
             may_fail = may_fail or rule.fails(attrs)
         outputs = [trace.shapes[position] for position in op.outputs]
         inputs = [values[position] for position in op.inputs]
         for blocked in NO_GRADIENT.get(op.name, ()):
             if blocked < len(inputs):
                 inputs[blocked] = inputs[blocked]._replace(sym=apply("BlockGrad", [inputs[blocked].sym], {}))
-        if op.name in _COPIED:
+        if op.name in POOLING:
             inputs = [value._replace(sym=apply("_copy", [value.sym], {})) for value in inputs]
         for position, value in zip(op.outputs, batch_op(op.name, dict(op.attrs), inputs, outputs, bool(trace.mode))):
             values[position] = value
+    pools = trace.mode and not trace.training and not POOLING.isdisjoint([op.name for op in trace.ops])
+    if pools and not steady:
+        raise NotBatchable("Pooling: its gradient outside of training, beside what depends on training")
     finals = [stored(values[position]) for position in trace.results]
     outs, rows = lay_out([(final.shape, final.dtype, final.layout) for final in finals], trace.device)
     program = Batched(
@@ -274,7 +283,7 @@ def _build(trace: Trace, poly: bool) -> Built:
         [f"group{number}" for number in range(len(groups))],
         list(trace.consts),
     )
-    program.may_fail = may_fail
+    program.may_fail, program.pools = may_fail, bool(pools)
     program.enters = let_in(trace)
     program.adds = [
         all(op.name in ADDING for op in trace.ops if position in op.inputs) for position, _ in trace.constants()

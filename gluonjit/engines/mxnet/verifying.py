@@ -19,6 +19,8 @@ from gluonjit.engines.mxnet.following import COUNTERS, is_hybrid
 from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.inference import operator_call
 from gluonjit.engines.mxnet.lazy import Lazy
+from gluonjit.engines.mxnet.modes import POOLING, in_training
+from gluonjit.engines.mxnet.rules.symbols import operator_handle
 from gluonjit.engines.mxnet.semantics import is_numpy
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.structure import items_of
@@ -31,6 +33,23 @@ from gluonjit.hybrid.verify.verifying import Verifying
 
 def _predicting(training: bool) -> Any:
     return autograd.train_mode() if training else autograd.predict_mode()
+
+
+@contextmanager
+def _right_gradients() -> Iterator[None]:
+    """Lets MXNet pool as in training."""
+    invoke = register._imperative_invoke
+
+    def pooling(handle: int, *args: Any) -> Any:
+        with in_training(handle in handles):
+            return invoke(handle, *args)
+
+    handles = {operator_handle(name) for name in POOLING}
+    register._imperative_invoke = pooling
+    try:
+        yield
+    finally:
+        register._imperative_invoke = invoke
 
 
 def _weighted_sum(array: NDArray) -> NDArray:
@@ -95,7 +114,7 @@ class _Verifying(Verifying):
         self, net: gluon.Block, samples: Sequence[Any], loss: Loss | None, log: Log | None, eager: bool, mode: Mode
     ) -> RunOutcome:
         LOCAL.state.flush("verify()")
-        with UNCAPTURED if eager else nullcontext():
+        with UNCAPTURED if eager else nullcontext(), _right_gradients() if eager else nullcontext():
             targets = dict(_gradients(net, samples))
             for array in targets.values():
                 array[:] = 0

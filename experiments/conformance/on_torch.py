@@ -22,7 +22,7 @@ def prepare() -> None:
 def names(group: str, chains: int) -> list[str]:
     """Names of a group: the operators, the modules, or numbers of so many chains."""
     if group == "operator":
-        return sorted(torch_operators.infos())
+        return sorted({*torch_operators.infos()}.difference(torch_operators.LEFT_OUT))
     return sorted(torch_modules.infos()) if group == "module" else [str(seed) for seed in range(chains)]
 
 

@@ -170,6 +170,21 @@ def test_an_encoder_returns_zeros_for_padding_where_eager_does(nested: bool, gra
         torch.testing.assert_close(torch.from_numpy(a), b, rtol=1e-4, atol=1e-5)
 
 
+LEARNED: dict[str, Callable[[Any], Any]] = {
+    "weight": lambda x: F.nll_loss(x, torch.tensor([1, 0, 3]), weight=x[0] * 2),
+    "target": lambda x: F.soft_margin_loss(x, x * 2),
+    "pos_weight": lambda x: F.binary_cross_entropy_with_logits(x, torch.ones(3, 4), pos_weight=x[0] * 2),
+}
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_a_computed_argument_that_learns_is_refused(name: str) -> None:
+    net = gluonjit.hybridize(Program(LEARNED[name]), dynamic_batch=True, granularity="op")
+    with pytest.raises(RuntimeError, match=f"not differentiable with respect to argument '{name}'"):
+        sum(net(torch.rand(3, 4)) for _ in range(4)).backward()
+    assert not gluonjit.explain().distrusted
+
+
 @GRANULARITIES
 @pytest.mark.parametrize("loss", [F.cross_entropy, F.nll_loss, F.multi_margin_loss])
 def test_a_weight_of_classes_that_learns_is_refused(loss: Callable[..., Any], granularity: str) -> None:

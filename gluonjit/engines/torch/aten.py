@@ -127,9 +127,12 @@ WITHOUT_DERIVATIVE = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
 NOT_LEARNED = {
-    torch.ops.aten.nll_loss_forward.default: "weight",
-    torch.ops.aten.nll_loss2d_forward.default: "weight",
-    torch.ops.aten.multi_margin_loss.default: "weight",
+    torch.ops.aten.nll_loss_forward.default: ("weight",),
+    torch.ops.aten.nll_loss2d_forward.default: ("weight",),
+    torch.ops.aten.multi_margin_loss.default: ("weight",),
+    torch.ops.aten.binary_cross_entropy.default: ("weight",),
+    torch.ops.aten.binary_cross_entropy_with_logits.default: ("weight", "pos_weight"),
+    torch.ops.aten.soft_margin_loss.default: ("target",),
 }
 """Arguments that must require no gradient, says PyTorch."""
 _LACKING: dict[tuple[Any, ...], bool] = {}

@@ -156,6 +156,7 @@ def _trace(call: Call, recorders: list[Tracer], known: set[int]) -> TraceFinding
         follows = not cell.operator
         with outside, recording(builder, lambda tensor: id(tensor) in constants or not follows, taped) as recorder:
             recorders.append(recorder)
+            recorder.taped = [value.taped for value in values]
             recorder.ends_in_loops = follows and not captures_whole()
             recorder.by_parts = any(isinstance(arg, (list, tuple, dict)) for arg in (*args, *kwargs.values()))
             placeholders = recorder.placeholders()

@@ -117,8 +117,8 @@ class Tracer(KnownNumbers, Writes):
     def record(self, func: Any, named: dict[str, Any]) -> Any:
         if not self._stays(named.get("device")):
             raise NeedsValue
-        if self.learns and (fixed := named.get(NOT_LEARNED.get(func, ""))) is not None:
-            if self.learns_at(self._position(fixed)):
+        for name in NOT_LEARNED.get(func, ()) if self.learns else ():
+            if named.get(name) is not None and self._learns_now(self._position(named[name])):
                 raise NeedsValue  # PyTorch refuses it
         if self.learns and func.overloadpacket in _WITHOUT_GRADIENT:
             named = {key: self._apart(value) for key, value in named.items()}

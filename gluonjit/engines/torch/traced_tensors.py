@@ -96,6 +96,7 @@ class Positions(TorchDispatchMode):  # type: ignore[misc]
         self._made_of_nothing: set[int] = set()  # positions of which `_shapes` has the numbers, in this call and others
         self._views: list[TraceTensor] = []
         self.learns = torch.is_grad_enabled()
+        self.taped: Sequence[bool] = ()  # of operands, whether gradients go through them in this call
         # Of one operand the signature says whether gradients go through it, of several whether through any.
         self.operands_learn = taped and self.learns
         status = (len(trace.operands) == 1 or None) if self.operands_learn else False
@@ -156,6 +157,11 @@ class Positions(TorchDispatchMode):  # type: ignore[misc]
         if self._may_learn(position):
             self._asked |= self._through.get(position, _NONE)
         return self._status(position)
+
+    def _learns_now(self, position: int) -> bool:
+        """True if gradients go through a position in the call that is traced, be it not the same in all."""
+        found = self.learns_at(position)
+        return bool(self.taped[position] if found is None and position < len(self.taped) else found)
 
     def gives_history(self, position: int) -> bool:
         """False if no gradients go through a position, where they go through others."""

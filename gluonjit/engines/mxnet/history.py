@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from mxnet.base import _LIB, SymbolHandle
+from mxnet.base import _LIB, NDArrayHandle, SymbolHandle, check_call
 from mxnet.ndarray import NDArray
 from mxnet.symbol import Symbol
 
@@ -69,7 +69,11 @@ LEARNED_INTEGERS: set[str] = set()
 
 def is_learned_integer(array: NDArray) -> bool:
     """`is_learned` of an array of integers: MXNet takes tens of microseconds to find that there is no history."""
-    return array.grad is not None or (bool(LEARNED_INTEGERS) and is_learned(array))
+    if LEARNED_INTEGERS:
+        return is_learned(array)
+    gradient = NDArrayHandle()
+    check_call(_LIB.MXNDArrayGetGrad(array.handle, ctypes.byref(gradient)))
+    return gradient.value is not None and check_call(_LIB.MXNDArrayFree(gradient)) is None
 
 
 def is_learned(array: NDArray) -> bool:

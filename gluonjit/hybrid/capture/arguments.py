@@ -54,10 +54,8 @@ class LentArguments:
     def __init__(self, args: Sequence[Any], lazy: Callable[[Any], Any], bare: Container[type] = ()) -> None:
         self._own: dict[int, Any] = {}
         self._lent: list[_Lent] = []
-        self.args: list[Any] = []
-        for arg in args:
-            given = arg if arg.__class__ in bare else mapped(arg, lazy)
-            self.args.append(given)
+        self.args = [arg if arg.__class__ in bare else mapped(arg, lazy) for arg in args]
+        for arg, given in zip(args, self.args):
             if given is not arg:
                 self._note(arg, given)
 

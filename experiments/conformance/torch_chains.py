@@ -23,7 +23,7 @@ LEFT_OUT = (
     *("geometric", "log_normal", "sparse", "rrelu", "jiterator", "nested", "svd", "eig", "qr", "lowrank", "item"),
     *("fractional", "lu_factor", "ormqr", "householder", "triangular_solve"),
 )
-UNCHECKED = ("native_batch_norm",)  # which read and write outside of weights of other sizes than their input's
+UNCHECKED = ("native_batch_norm", "index_reduce")  # which reach outside of arguments of other sizes than their input's
 
 
 class Hole:
@@ -92,7 +92,7 @@ def _step(draw: random.Random, info: Any, now: list[Any]) -> tuple[Any, list[Any
     made = info.sample_inputs("cpu", torch.float32, requires_grad=False, set_seed=False)
     options = [s for s in itertools.islice(made, 16) if isinstance(s.input, torch.Tensor)]
     fitting = [s for s in options if s.input.shape == now[0].shape]
-    if info.name not in UNCHECKED:
+    if not any(name in info.name for name in UNCHECKED):
         fitting = fitting or options[:4]
     sample = draw.choice(fitting)
     found = [_first_floats(info.op(x, *sample.args, **sample.kwargs)) for x in now]

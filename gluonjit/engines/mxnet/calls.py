@@ -127,16 +127,15 @@ def call(self: gluon.Block, *args: Any) -> Any:
             after_forward(self, args, out)
             return out
     if cell is not None:  # not one node: what it calls is captured. Its arrays become lazy, so that slices are rows
-        lent = _lent(args)
-        args = args if lent is None else tuple(lent.args)
         state.inside += 1
     try:
+        given = args if cell is None else tuple([_lazy(arg) for arg in args])
         for hook in self._forward_pre_hooks.values():
-            hook(self, args)
-        out = self.forward(*args)
-        if cell is not None and lent is not None:
-            out = lent.returned(out)
-        after_forward(self, args, out)
+            hook(self, given)
+        out = self.forward(*given)
+        if cell is not None:
+            out = _own_of(out, args, given)
+        after_forward(self, given, out)
         return out
     finally:
         if cell is not None:
@@ -189,22 +188,20 @@ def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...], _: dict[st
 def _sample(batch: Batch, block: gluon.Block, args: tuple[Any, ...]) -> Any:
     """Returns what an outermost block gives, whose arrays are lazy there."""
     place(batch, block, KNOWN)
-    lent = _lent(args)
-    args = args if lent is None else tuple(lent.args)
+    given = tuple([_lazy(arg) for arg in args])
     for hook in block._forward_pre_hooks.values():
-        hook(block, args)
-    out = block.forward(*args)
-    if lent is not None:
-        out = lent.returned(out)
-    after_forward(block, args, out)
+        hook(block, given)
+    out = _own_of(block.forward(*given), args, given)
+    after_forward(block, given, out)
     return out
 
 
-def _lent(args: tuple[Any, ...]) -> LentArguments | None:
-    """Makes arrays among the arguments of a block lazy; arrays in lists are computed where they are."""
-    if any([isinstance(arg, NDArray) for arg in args]):
-        return LentArguments(args, _lazy, (list, tuple, dict))
-    return None
+def _own_of(out: Any, args: tuple[Any, ...], given: tuple[Any, ...]) -> Any:
+    """Returns a block's result with the program's own arrays in the places of those that stood for its arguments."""
+    if out.__class__ is LazyArray and not any([out is array for array in given]):
+        return out
+    stand_ins = dict(zip(map(id, args), given))
+    return LentArguments(args, lambda arg: stand_ins[id(arg)], (list, tuple, dict)).returned(out)
 
 
 def after_forward(block: gluon.Block, args: tuple[Any, ...], out: Any) -> None:

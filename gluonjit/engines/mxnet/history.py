@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
-from mxnet.base import _LIB, NDArrayHandle, SymbolHandle, check_call
+from mxnet.base import _LIB, NDArrayHandle, SymbolHandle
 from mxnet.ndarray import NDArray
 from mxnet.symbol import Symbol
 
@@ -72,8 +72,8 @@ def is_learned_integer(array: NDArray) -> bool:
     if LEARNED_INTEGERS:
         return is_learned(array)
     gradient = NDArrayHandle()
-    check_call(_LIB.MXNDArrayGetGrad(array.handle, ctypes.byref(gradient)))
-    return gradient.value is not None and check_call(_LIB.MXNDArrayFree(gradient)) is None
+    _LIB.MXNDArrayGetGrad(array.handle, ctypes.byref(gradient))
+    return bool(gradient) and not _LIB.MXNDArrayFree(gradient)
 
 
 def is_learned(array: NDArray) -> bool:

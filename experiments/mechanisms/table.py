@@ -105,6 +105,7 @@ MECHANISMS = (
         passes={_T + "ops:read_decided": 0},
     ),
     Mechanism("rows that can still be read", _torch("chunks")),
+    Mechanism("sums into plain tensors", _torch("accumulating"), returns={_T + "ops:accumulated": None}),
     Mechanism(
         "writes without a copy",
         (*_torch("replacing"), "engines/mxnet/replacing.py"),

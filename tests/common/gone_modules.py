@@ -28,7 +28,6 @@ class Gone:
 
 
 GONE: tuple[Gone, ...] = (
-    Gone("engines/torch/accumulating", ("accumulated _is_assigned",)),
     Gone("engines/torch/pending_places", ("at_place _is_plain",)),
     Gone(
         "engines/torch/variadic/checking",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gluonjit.engines.torch.accumulating import accumulated
 from gluonjit.engines.torch.aliases import DATA, VIEWING, linked
 from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.buffers import note_written
@@ -81,9 +82,10 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             lent(args[0])
         return run_now(func, read_decided(args) if func in _READING else args, kwargs)
     if target is not None:  # a tensor of the program's own
+        found = accumulated(func, args)
+        if found is not None:
+            return found
         note_written(target)
-        if func in _ADDING and state.batch is not None:
-            state.batch.report.unbatched[name] = _TOTAL
         return run_now(func, read_decided(args), kwargs)
     if func in CHEAP:
         found = computed(func, args, kwargs)
@@ -273,10 +275,5 @@ _OF_NUMBERS: set[Any] = {
     for name in "add sub mul div __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__".split()
 } | {torch.add, torch.sub, torch.mul, torch.div}
 """Functions that give the same for a number as for a tensor of it."""
-_ADDING = {torch.Tensor.add_, torch.Tensor.sub_}
-_TOTAL = (
-    "it writes to a tensor that was there before, which runs what is pending: where that is a total, begin with "
-    "total = 0, or type total = total + x"
-)
 _JOINING: set[Any] = {torch.cat, torch.concat, torch.concatenate}
 _OTHER_WAYS = {*AT_ONCE, *RAISING, *MAKING, *VIEWING, *_DETACHING, *BY_NUMBERS, *REFERENCES, *WHOLE}

@@ -46,7 +46,7 @@ def _add_rules(commands: Any) -> None:
         description="Exit code 1 if no engine can be imported, 2 for an unknown kind or operator.",
     )
     rules.add_argument(
-        "--engine", choices=list(operators.ENGINES), help=("engine whose operators are listed (default: all installed)")
+        "--engine", choices=list(operators.ENGINES), help="engine whose operators are listed (default: all installed)"
     )
     rules.add_argument("names", nargs="*", metavar="NAME", help="operators, by any of their names (default: all)")
     rules.add_argument("--kind", help="only rules of this kind, such as elementwise, axis, rewritten or alone")
@@ -73,7 +73,7 @@ def _add_simulate(commands: Any) -> None:
     )
     simulation.add_argument("--json", metavar="PATH", help="also write the table to this file")
     simulation.add_argument(
-        "--costs", metavar="PATH", help=("costs of a machine, from `calibrate --output PATH` (default: built-in costs)")
+        "--costs", metavar="PATH", help="costs of a machine, from `calibrate --output PATH` (default: built-in costs)"
     )
 
 

@@ -6,8 +6,9 @@ Values have positions: operands come first, then constants, then the results of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from gluonjit.graph.modes import is_training
 from gluonjit.graph.values import Spec, intern_spec, natural_mode
@@ -15,6 +16,7 @@ from gluonjit.graph.values import Spec, intern_spec, natural_mode
 Attrs = tuple[tuple[str, Any], ...]
 Shaped = tuple[tuple[int, ...], str]
 """Shape and dtype of a value."""
+Built = TypeVar("Built")
 
 
 class Operand(int):
@@ -42,6 +44,10 @@ class TraceOp(NamedTuple):
 
 class NeedsValue(Exception):
     """The traced function reads an array's numbers, writes to one from outside, or uses one that may differ."""
+
+
+class NotBatchable(Exception):
+    """A call that must run for each sample alone; the text says why."""
 
 
 class MalformedTrace(Exception):
@@ -125,6 +131,16 @@ class Trace:
         for op in self.ops:
             known.extend(call(op, [known[position] for position in op.inputs]))
         return [known[position] for position in self.results]
+
+
+def for_any_rows(trace: Trace, build: Callable[[Trace, bool], Built], any_rows: bool = True) -> Built:
+    """Builds a trace's batched program, for any number of rows if that is possible. Raises NotBatchable."""
+    if not trace.operands:
+        raise NotBatchable("it has no array operands")
+    if any_rows and len({spec.rows for spec in trace.operands if spec.mode == "rows"}) == 1:
+        with suppress(NotBatchable):  # then for this number of rows, or the reason is another
+            return build(trace, True)
+    return build(trace, False)
 
 
 class TraceBuilder:

@@ -105,7 +105,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: zipfile.ZipFile) ->
     for name, path in compiled.items():
         built_here = find_spec(f"gluonjit.{name}") is not None
         assert (path in names) == built_here, "what a wheel has, this tree should have: make setup"
-    assert {"gluonjit/py.typed", "gluonjit/_fast.pyi", "gluonjit/_rows.pyi"} < names
+    assert {"gluonjit/py.typed", "gluonjit/_rows.pyi"} < names
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from gluonjit.engines.mxnet.semantics import SHAPES, as_shape, classic, piece
 from gluonjit.engines.mxnet.sized import Sized, Sizes
 from gluonjit.graph import BatchedProgram, Checks, Kind, Output, Spec, intern_spec, operand_groups, outputs_of
 from gluonjit.hybrid.run.state import LOCAL
-from gluonjit.program.trace import Trace
+from gluonjit.program.trace import Trace, for_any_rows
 
 
 class Program(BatchedProgram):
@@ -235,14 +235,7 @@ class Built(NamedTuple):
 
 def build(trace: Trace) -> Built:
     """The batched program of a trace, for any number of rows if that is possible. Raises NotBatchable."""
-    if not trace.operands:
-        raise NotBatchable("it has no array operands")
-    if len({spec.rows for spec in trace.operands if spec.mode == "rows"}) == 1:
-        try:
-            return _build(trace, True)
-        except NotBatchable:  # then for this number of rows, or the reason is another
-            pass
-    return _build(trace, False)
+    return for_any_rows(trace, _build)
 
 
 def _build(trace: Trace, poly: bool) -> Built:

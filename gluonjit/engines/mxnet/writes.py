@@ -86,8 +86,9 @@ def _address(array: NDArray) -> int:
 
 def before_variable(array: NDArray) -> None:
     """Runs the recorded calls that have read an array before it becomes a variable: they give it no gradient."""
-    if np.dtype(array.dtype).kind in "iu":
-        LEARNED_INTEGERS.add(np.dtype(array.dtype).name)
+    dtype = np.dtype(array.dtype)
+    if dtype.kind in "iu":
+        LEARNED_INTEGERS.add(dtype.name)
     state = LOCAL.state
     if (
         state.batch is not None

@@ -34,7 +34,7 @@ from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.entrances import install
 from gluonjit.hybrid.capture.guards.facts import Fingerprint
 from gluonjit.hybrid.capture.guards.objects import Eagerly
-from gluonjit.hybrid.capture.guards.variants import LIBRARIES, look_at_libraries
+from gluonjit.hybrid.capture.guards.variants import LIBRARIES
 from gluonjit.hybrid.capture.outermost import OutermostCalls
 from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.outlining.questions import answer
@@ -240,7 +240,7 @@ def _outermost(module: Any, cell: Cell) -> tuple[Batch, _Noted]:
             changes.look_again(batch)
             batch.own.hooked = not batch.own.hooked
         if not LIBRARIES.guards.hold():
-            look_at_libraries(batch.records)
+            LIBRARIES.look(batch.records)
         batch.asking = cell
     noted = batch.noted.get(id(module))
     if noted is None:

@@ -13,7 +13,7 @@ from gluonjit.engines.torch.arrays import LEARNABLE, device_named
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.rules.examples import Examples
 from gluonjit.engines.torch.rules.table import WITHOUT_HISTORY, batch_op, draws, may_draw, operator_named
-from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, OperatorCall, Val, Writer
+from gluonjit.engines.torch.rules.values import ANY, Instruction, OperatorCall, Val, Writer
 from gluonjit.graph import (
     BatchedProgram,
     Checks,
@@ -29,7 +29,7 @@ from gluonjit.graph import (
 )
 from gluonjit.hybrid.capture.variadic.program import Variadic
 from gluonjit.hybrid.capture.variadic.roles import Roles
-from gluonjit.program.trace import Trace, TraceOp, placed
+from gluonjit.program.trace import Trace, TraceOp, for_any_rows, placed
 
 
 class Program(BatchedProgram):
@@ -192,22 +192,11 @@ def build(trace: Trace, of_any_rows: bool = True) -> Built:
     known: Built | None = trace.built.get("batched")
     if known is not None:
         return known._replace(program=known.program.again(trace))
-    found = _new(trace, of_any_rows)
+    found = for_any_rows(trace, _build, of_any_rows)
     bare = copy(found.program)
     del bare.trace, bare.consts  # it keeps no weights alive
     trace.built["batched"] = found._replace(program=bare)
     return found
-
-
-def _new(trace: Trace, of_any_rows: bool) -> Built:
-    if not trace.operands:
-        raise NotBatchable("it has no tensor operands")
-    if of_any_rows and len({spec.rows for spec in trace.operands if spec.mode == "rows"}) == 1:
-        try:
-            return _build(trace, True)
-        except NotBatchable:  # then for this number of rows, or the reason is another
-            pass
-    return _build(trace, False)
 
 
 def _build(trace: Trace, poly: bool) -> Built:

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from gluonjit.graph import Kind, Record, Value
-from gluonjit.hybrid.capture.guards.variants import LIBRARIES, look_at_libraries
+from gluonjit.hybrid.capture.guards.variants import LIBRARIES
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import FULL, Batch
 from gluonjit.hybrid.run.engine import Engine
@@ -50,7 +50,7 @@ def outermost_batch(engine: Engine, options: Options) -> Batch:
     if batch.failed >= 0:
         batch.number_anew()
     if not LIBRARIES.guards.hold():
-        look_at_libraries(batch.records)
+        LIBRARIES.look(batch.records)
     return batch
 
 

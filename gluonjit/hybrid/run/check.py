@@ -162,12 +162,9 @@ class StepCheck:
         """Tells whether the backward pass of any step that a tape has noted is still to be compared."""
         if self._distrusted:
             return True
-        ways = [way for way in BACKWARD if any([self._left(checks, BACKWARD[way]) for checks in self._ran(way)])]
+        ran = [(way, checks) for way in BACKWARD for checks in self._checks if self._always or way in checks.compared]
+        ways = {way for way, checks in ran if self._left(checks, BACKWARD[way])}
         return bool(ways) and any([way in ways and self.left(n, BACKWARD[way]) for n, way in steps_of(entries)])
-
-    def _ran(self, way: str) -> list[Checks]:
-        """Those of the programs that have run in this way, now or earlier."""
-        return [checks for checks in self._checks if self._always or way in checks.compared]
 
     # --- forward ------------------------------------------------------------------------------------------------
 

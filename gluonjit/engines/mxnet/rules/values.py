@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import mxnet as mx
 
+from gluonjit.program.trace import NotBatchable as NotBatchable
+
 from .symbols import apply
 
 Shape = tuple[int, ...]
@@ -22,14 +24,6 @@ Shape = tuple[int, ...]
 ROWS = "rows"
 STACK = "stack"
 SHARED = "shared"
-
-
-class NotBatchable(Exception):
-    """A call that must run for each sample alone; `reason` says why."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 class Val(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gluonjit.engines.torch.arrays import dtype_named
+from gluonjit.program.trace import NotBatchable as NotBatchable
 
 Shape = tuple[int, ...]
 Shaped = tuple[Shape, str]
@@ -17,10 +18,6 @@ ANY = -1
 """As `Val.lead`: a node has any number of rows, which a rule has to leave as they are."""
 NODES = "count"
 """As `Instruction.counts`: the number of nodes."""
-
-
-class NotBatchable(Exception):
-    """An operator call that cannot run for many nodes at once; the text says why."""
 
 
 class Val(NamedTuple):

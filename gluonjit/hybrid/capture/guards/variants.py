@@ -59,26 +59,20 @@ class _Libraries:
                 self._facts[place] = fact[:4]
                 self.guards = NEVER
 
-    def patched(self) -> bool:
-        """True if something is another than when it was last asked."""
+    def look(self, records: Mapping[Any, Record]) -> None:
+        """Looks again: where something was patched, no record is found before its variant was looked at."""
         if self.guards is NEVER:
             self.guards = Guards([*self._facts.values()])
         if self.guards.hold():
-            return False
+            return
         for place, (way, container, key, _) in self._facts.items():
             self._facts[place] = way, container, key, read_at(way, container, key)
         self.guards = NEVER
-        return True
+        for record in records.values():
+            record.guards = NEVER
 
 
 LIBRARIES = _Libraries()
-
-
-def look_at_libraries(records: Mapping[Any, Record]) -> None:
-    """Looks again, where a library may have been patched: no record is found before its variant was looked at."""
-    if LIBRARIES.patched():
-        for record in records.values():
-            record.guards = NEVER
 
 
 class Noted:

@@ -10,7 +10,7 @@ import torch
 
 from experiments.conformance.compare import examine
 from experiments.conformance.outcome import CELL, OP, Mode, Outcome, Program, Record
-from experiments.conformance.torch_programs import Net, Sample, nudged, run, seeded
+from experiments.conformance.torch_programs import Net, Sample, internal, nudged, run, seeded
 
 STEPS, SAMPLES, RATE = 2, 4, 0.01
 
@@ -18,9 +18,7 @@ STEPS, SAMPLES, RATE = 2, 4, 0.01
 @cache
 def infos() -> dict[str, Any]:
     """All ModuleInfos by name."""
-    from torch.testing._internal.common_modules import module_db
-
-    return {info.name: info for info in module_db}
+    return {info.name: info for info in internal("common_modules").module_db}
 
 
 def check(name: str, each: int, at: Callable[[str], None]) -> Record:

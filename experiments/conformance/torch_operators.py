@@ -11,7 +11,7 @@ import torch
 
 from experiments.conformance.compare import examine
 from experiments.conformance.outcome import CELL, OP, Mode, Outcome, Program, Record
-from experiments.conformance.torch_programs import Apply, Net, Sample, is_float, nudged, run, seeded
+from experiments.conformance.torch_programs import Apply, Net, Sample, internal, is_float, nudged, run, seeded
 
 SAMPLES = 4  # in a minibatch
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.bfloat16, torch.int64, torch.bool)
@@ -25,8 +25,7 @@ _MOST_INPUTS, _MOST_ELEMENTS = 60, 300_000
 @cache
 def infos() -> dict[str, Any]:
     """All OpInfos by name."""
-    from torch.testing._internal import common_methods_invocations as database
-
+    database = internal("common_methods_invocations")
     # Random operators would set a seed at each call, and give every sample the same draw.
     database.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
     return {

@@ -8,6 +8,7 @@ import random
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch.utils._pytree import tree_map
 import gluonjit
 from experiments.conformance.outcome import Leaf, Mode, Outcome
 
+_FROZEN = "__allow_nonbracketed_mutation_flag"
 NOISE = {"float16": 4e-3, "bfloat16": 1.6e-2, "float64": 1e-9, "complex128": 1e-9}  # of a sum, of its terms
 EPSILON = {"float16": 1e-2, "bfloat16": 1e-2, "float32": 1e-6, "complex64": 1e-6}
 
@@ -228,3 +230,13 @@ def _noisy(gradient: Leaf | None, noise: float) -> Leaf | None:
     if gradient is not None and gradient.value.size == 1 and np.isfinite(noise):
         gradient.noise = noise
     return gradient
+
+
+def internal(name: str) -> Any:
+    """Import a module of PyTorch's own test data, which would forbid this process to set `torch.backends` later."""
+    switches = torch.backends.flags_frozen.__globals__  # the module itself stands behind another one
+    before = switches[_FROZEN]
+    try:
+        return import_module(f"torch.testing._internal.{name}")
+    finally:
+        switches[_FROZEN] = before

@@ -275,8 +275,7 @@ def test_numbers_that_the_program_reads_itself_are_counted(device: Accelerator) 
     gluonjit.hybridize(net, dynamic_batch=True)
     with device.watched():
         losses = [task.loss(net, sample) for sample in samples]
-        before = len(device.reads)
-        assert before == 2  # for the program for any number of children: whether it gives numbers, and the same
+        assert not device.reads
         often = len(read_often(device))
         assert all(loss.item() > 0 for loss in losses)
         assert len(read_often(device)) == often + len(samples)

@@ -85,9 +85,7 @@ class Net(nn.Module):
 def traced(monkeypatch: pytest.MonkeyPatch) -> Any:
     found: list[Any] = []
     original = kinds._trace
-    monkeypatch.setattr(
-        kinds, "_trace", lambda call, recorders: found.append(call.cell.name) or original(call, recorders)
-    )
+    monkeypatch.setattr(kinds, "_trace", lambda call, *given: found.append(call.cell.name) or original(call, *given))
     monkeypatch.setattr(AGAIN, "resting", math.inf)  # no call of a thousand is traced again
     gluonjit.clear_caches()
     yield found

@@ -83,7 +83,7 @@ def test_a_list_of_words_is_traced_twice(monkeypatch: pytest.MonkeyPatch, given:
     net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True)
     traced = []
     original = kinds._traced
-    monkeypatch.setattr(kinds, "_traced", lambda call: traced.append(call.owner) or original(call))  # type: ignore
+    monkeypatch.setattr(kinds, "_traced", lambda call, *given: traced.append(call.owner) or original(call, *given))  # type: ignore
     draw = torch.Generator().manual_seed(1)
     for _ in range(3):
         compare(eager, net, [list(map(given, text)) for text in texts(draw, 12)])

@@ -201,7 +201,7 @@ def _own_of(out: Any, args: tuple[Any, ...], given: tuple[Any, ...]) -> Any:
     if out.__class__ is LazyArray and not any([out is array for array in given]):
         return out
     stand_ins = dict(zip(map(id, args), given))
-    return LentArguments(args, lambda arg: stand_ins[id(arg)], (list, tuple, dict)).returned(out)
+    return LentArguments(args, lambda arg: stand_ins.get(id(arg), arg), (list, tuple, dict)).returned(out)
 
 
 def after_forward(block: gluon.Block, args: tuple[Any, ...], out: Any) -> None:

@@ -59,7 +59,7 @@ class Lazy(_Silent):  # type: ignore[misc]
 
     def __hash__(self) -> int:
         own = own_of(self)
-        return object.__hash__(self) if own is None else hash(own)
+        return super().__hash__() if own is None else hash(own)
 
     def __eq__(self, other: Any) -> Any:
         return is_sought(self, other) or super().__eq__(other)

@@ -129,11 +129,11 @@ def call(self: gluon.Block, *args: Any) -> Any:
     if cell is not None:  # not one node: what it calls is captured. Its arrays become lazy, so that slices are rows
         state.inside += 1
     try:
-        given = args if cell is None else tuple([_lazy(arg) for arg in args])
+        given = args if cell is None else tuple(map(_lazy, args))
         for hook in self._forward_pre_hooks.values():
             hook(self, given)
         out = self.forward(*given)
-        if cell is not None:
+        if cell is not None and (out.__class__ is not LazyArray or out._c is not None):
             out = _own_of(out, args, given)
         after_forward(self, given, out)
         return out
@@ -188,18 +188,18 @@ def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...], _: dict[st
 def _sample(batch: Batch, block: gluon.Block, args: tuple[Any, ...]) -> Any:
     """Returns what an outermost block gives, whose arrays are lazy there."""
     place(batch, block, KNOWN)
-    given = tuple([_lazy(arg) for arg in args])
+    given = tuple(map(_lazy, args))
     for hook in block._forward_pre_hooks.values():
         hook(block, given)
-    out = _own_of(block.forward(*given), args, given)
+    out = block.forward(*given)
+    if out.__class__ is not LazyArray or out._c is not None:
+        out = _own_of(out, args, given)
     after_forward(block, given, out)
     return out
 
 
 def _own_of(out: Any, args: tuple[Any, ...], given: tuple[Any, ...]) -> Any:
     """Returns a block's result with the program's own arrays in the places of those that stood for its arguments."""
-    if out.__class__ is LazyArray and not any([out is array for array in given]):
-        return out
     stand_ins = dict(zip(map(id, args), given))
     return LentArguments(args, lambda arg: stand_ins.get(id(arg), arg), (list, tuple, dict)).returned(out)
 

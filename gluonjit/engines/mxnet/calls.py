@@ -30,7 +30,7 @@ from gluonjit.engines.mxnet.replacing import becomes, is_replaceable
 from gluonjit.engines.mxnet.reuse import REUSING
 from gluonjit.engines.mxnet.unrolling import whole
 from gluonjit.engines.mxnet.writes import before_write
-from gluonjit.hybrid.capture.arguments import LentArguments
+from gluonjit.hybrid.capture.arguments import returned
 from gluonjit.hybrid.capture.capturing import outermost_batch, sampled
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.guards.objects import Eagerly
@@ -133,7 +133,7 @@ def call(self: gluon.Block, *args: Any) -> Any:
         for hook in self._forward_pre_hooks.values():
             hook(self, given)
         out = self.forward(*given)
-        if cell is not None and (out.__class__ is not LazyArray or out._c is not None):
+        if cell is not None:
             out = _own_of(out, args, given)
         after_forward(self, given, out)
         return out
@@ -191,17 +191,16 @@ def _sample(batch: Batch, block: gluon.Block, args: tuple[Any, ...]) -> Any:
     given = tuple(map(_lazy, args))
     for hook in block._forward_pre_hooks.values():
         hook(block, given)
-    out = block.forward(*given)
-    if out.__class__ is not LazyArray or out._c is not None:
-        out = _own_of(out, args, given)
+    out = _own_of(block.forward(*given), args, given)
     after_forward(block, given, out)
     return out
 
 
 def _own_of(out: Any, args: tuple[Any, ...], given: tuple[Any, ...]) -> Any:
     """Returns a block's result with the program's own arrays in the places of those that stood for its arguments."""
-    stand_ins = dict(zip(map(id, args), given))
-    return LentArguments(args, lambda arg: stand_ins.get(id(arg), arg), (list, tuple, dict)).returned(out)
+    if isinstance(out, Lazy) and out._c is None:  # computed, and no stand-in
+        return out
+    return returned(out, {id(lazy): arg for arg, lazy in zip(args, given) if lazy is not arg})
 
 
 def after_forward(block: gluon.Block, args: tuple[Any, ...], out: Any) -> None:

@@ -5,7 +5,7 @@ Lists and dictionaries with arrays are copies; what the program has changed in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gluonjit.graph.recorder import mapped
@@ -75,38 +75,44 @@ class LentArguments:
 
     def returned(self, result: Any) -> Any:
         """Returns a result with the program's own arrays in the places of those that stood for them."""
-        if not self._own or result is None:
-            return result
-        if not isinstance(result, _HOLDING) and class_attribute(result.__class__, _FIELDS) is ABSENT:
-            return self._own.get(id(result), result)
-        containers: list[Any] = []
-        found = self._returned(result, containers)
-        for container in containers:  # also what is put into it meanwhile
-            items = container if isinstance(container, dict) else dict(enumerate(container))
-            for key, item in items.items():
-                new = self._returned(item, containers)
-                if new is not item:
-                    container[key] = new
-            if len(containers) > _MOST:
-                break
-        return found
-
-    def _returned(self, item: Any, containers: list[Any]) -> Any:
-        found = self._own.get(id(item))
-        if found is not None:
-            return found
-        if isinstance(item, (list, dict)):
-            if not any(item is known for known in containers):
-                containers.append(item)
-        elif isinstance(item, tuple) and len(item) <= _MOST:
-            parts = [self._returned(part, containers) for part in item]
-            if any([new is not part for new, part in zip(parts, item)]):
-                return item._make(parts) if hasattr(item, "_make") else tuple(parts)
-        elif class_attribute(item.__class__, _FIELDS) is not ABSENT and hasattr(item, "__dict__"):
-            containers.append(vars(item))
-        return item
+        return returned(result, self._own)
 
     def give_back(self) -> None:
         """Writes to the program's own lists and dictionaries what the call has written to its copies."""
         for lent in self._lent:
             lent.give_back()
+
+
+def returned(result: Any, own: Mapping[int, Any]) -> Any:
+    """Returns a result with arrays in the places of those that stood for them, by whose addresses `own` has them."""
+    if not own or result is None:
+        return result
+    if not isinstance(result, _HOLDING) and class_attribute(result.__class__, _FIELDS) is ABSENT:
+        return own.get(id(result), result)
+    containers: list[Any] = []
+    found = _returned(result, own, containers)
+    for container in containers:  # also what is put into it meanwhile
+        items = container if isinstance(container, dict) else dict(enumerate(container))
+        for key, item in items.items():
+            new = _returned(item, own, containers)
+            if new is not item:
+                container[key] = new
+        if len(containers) > _MOST:
+            break
+    return found
+
+
+def _returned(item: Any, own: Mapping[int, Any], containers: list[Any]) -> Any:
+    found = own.get(id(item))
+    if found is not None:
+        return found
+    if isinstance(item, (list, dict)):
+        if not any(item is known for known in containers):
+            containers.append(item)
+    elif isinstance(item, tuple) and len(item) <= _MOST:
+        parts = [_returned(part, own, containers) for part in item]
+        if any([new is not part for new, part in zip(parts, item)]):
+            return item._make(parts) if hasattr(item, "_make") else tuple(parts)
+    elif class_attribute(item.__class__, _FIELDS) is not ABSENT and hasattr(item, "__dict__"):
+        containers.append(vars(item))
+    return item

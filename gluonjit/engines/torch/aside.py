@@ -50,11 +50,12 @@ def why_aside(module: Any, args: Any, kwargs: Any) -> str:
     return _NESTED if mask is not None and not learns and enabled else ""
 
 
-def run_aside(module: Any, args: Any, kwargs: Any) -> Any:
-    """Runs such a layer on computed tensors."""
-    given, named = computed(args), {name: computed((value,))[0] for name, value in kwargs.items()}
+def run_aside(run: Any, module: Any, args: Any, kwargs: Any) -> Any:
+    """Calls on computed tensors, as without batching."""
+    given, named = computed((args, kwargs))
+    write_statistics()
     with UNCAPTURED:
-        return hooked.original_call(module, *given, **named)
+        return run(module, *given, **named)
 
 
 def compile_(model: Any = None, *args: Any, **kwargs: Any) -> Any:

@@ -44,7 +44,7 @@ from gluonjit.hybrid.choose.pacing import paces_for
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
-from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
+from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue
 
 _automatic: WeakKeyDictionary[Any, tuple[Cell, dict[str, Any]]] = WeakKeyDictionary()
@@ -107,7 +107,7 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             return OUTERMOST.paced(hooked.original_call, _captured, self, cell, args, kwargs)
         if cell is not None:
             if not state.inside and traced_otherwise():
-                return _aside(hooked.original_call, self, args, kwargs)
+                return run_aside(hooked.original_call, self, args, kwargs)
             return _captured(self, cell, args, kwargs)
     elif state.trace is not None and isinstance(self, DECIDING) and why_aside(self, args, kwargs):
         raise NeedsValue
@@ -140,7 +140,7 @@ class _Outermost(OutermostCalls):
 
     def entered(self, owner: Any, cell: Cell, method: Any, /, *args: Any, **kwargs: Any) -> Any:
         if traced_otherwise():
-            return _aside(method, owner, args, kwargs)
+            return run_aside(method, owner, args, kwargs)
         return super().entered(owner, cell, method, *args, **kwargs)
 
 
@@ -152,14 +152,6 @@ def _versions(module: Any) -> list[int]:
     parts = [part for part in parts_of(module) if getattr(part, "max_norm", None) is None]
     weights = [weight for part in parts for weight in part._parameters.values() if weight is not None]
     return [0 if is_lazy(weight) else version_of(weight) for weight in weights]
-
-
-def _aside(run: Any, module: Any, args: Any, kwargs: Any) -> Any:
-    """Calls as without batching, because something else traces the call."""
-    given, named = computed((args, kwargs))
-    write_statistics()
-    with UNCAPTURED:
-        return run(module, *given, **named)
 
 
 def _automatic_cell(module: Any, args: Any, kwargs: Any) -> Cell | None:
@@ -266,7 +258,7 @@ def _node_or_parts(
             ASKED[0] if passes and batch.fine and cell.lookup is None else ""
         )
     if special and isinstance(module, DECIDING) and (aside := why_aside(module, args, kwargs)):
-        found = run_aside(module, args, kwargs)
+        found = run_aside(hooked.original_call, module, args, kwargs)
         expanded(batch, cell, module, aside)
         return found
     if not reason:

@@ -33,7 +33,7 @@ from gluonjit.hybrid.explain.finite import FiniteCheck
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run import failures
-from gluonjit.hybrid.run.check import GRAPH, StepCheck
+from gluonjit.hybrid.run.check import GRAPH
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.hybrid.run.stepping import SteppedSession
 from gluonjit.rows.stretches import StepStretch
@@ -68,11 +68,9 @@ class Session(SteppedSession):
         self.make_room()
         self._copies: dict[Place, NDArray] = {}
         self._fused = FusedSteps(plan, self.arrays, self.tape, options.without, report.unfused)
-        self.check = StepCheck(plan, self.arrays, report, provenance, options.check, NODES)
+        self.set_up(self._fused.steps, options.check, NODES)
         if self.tape is not None:
             self.tape.fused = self._fused
-        self.rows_in_c = self._fused.steps
-        self._fused.steps.stops = self.check.stops(self._fused.steps.begun)
         graphs = self._fused.steps.others
         self._indices = _upload(plan, graphs)
         self._tracked = False

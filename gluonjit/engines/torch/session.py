@@ -34,7 +34,7 @@ from gluonjit.hybrid.explain.finite import FiniteCheck
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run import failures
-from gluonjit.hybrid.run.check import GRAPH, StepCheck
+from gluonjit.hybrid.run.check import GRAPH
 from gluonjit.hybrid.run.stepping import SteppedSession
 
 _FEW = 16  # entries of a table
@@ -84,9 +84,7 @@ class Session(SteppedSession):
         if any(plan.recorded):
             self.tape = Tape(report, plan, samples, options.profile, self.finite, self.provenance)
         fused = self._fused = FusedSteps(plan, self.arrays, options.without, report.unfused)
-        self.check = StepCheck(plan, self.arrays, report, self.provenance, options.check, NODES)
-        self.rows_in_c = fused.steps
-        fused.steps.stops = self.check.stops(fused.steps.begun)
+        self.set_up(fused.steps, options.check, NODES)
         if self.tape is not None:
             self.tape.check = self.check
             self.tape.fused = fused

@@ -8,7 +8,7 @@ from time import perf_counter
 from typing import Any
 
 from gluonjit.errors import GluonJITError
-from gluonjit.hybrid.run.check import ROWS, StepCheck
+from gluonjit.hybrid.run.check import ROWS, NodeRunner, StepCheck
 from gluonjit.hybrid.run.session import ArraySession
 from gluonjit.rows.steps import Steps
 
@@ -18,11 +18,17 @@ _NOW: AbstractContextManager[None] = nullcontext()
 class SteppedSession(ArraySession):
     """A session that runs steps in C where it can. An engine says how these run, and how others do.
 
-    check: what compares steps with their traces; rows: the steps that run in C, or None.
+    check: what compares steps with their traces; rows_in_c: the steps that run in C, or None.
     """
 
     check: StepCheck
     rows_in_c: Steps | None = None
+
+    def set_up(self, steps: Steps, option: str, runner: NodeRunner) -> None:
+        """Takes the steps that run in C, of which a stretch ends where one is to be compared."""
+        self.check = StepCheck(self.plan, self.arrays, self.report, self.provenance, option, runner)
+        self.rows_in_c = steps
+        steps.stops = self.check.stops(steps.begun)
 
     def run_graph(self, number: int) -> None:
         """Gathers the operands of a step, runs its program, and puts its results into their places."""

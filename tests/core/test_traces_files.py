@@ -122,10 +122,10 @@ def test_what_is_too_large_to_be_read_is_not_written(tmp_path: Path, monkeypatch
         (b"\xff\xfe", "not a trace, or a damaged one"),
         (b"PK\x03\x04" + bytes(40), "a trace of an older gluonjit"),
         (b'{"format": "gluonjit-trace", "version": 2}', "a trace of an older gluonjit"),
-        (gzip.compress(b"[1]")[:-4], "not a trace, or a damaged one"),
-        (gzip.compress(b"abc"), "not a trace, or a damaged one (JSONDecodeError"),
-        (gzip.compress(b"[]"), "trace is [], not {'version'"),
-        (gzip.compress(b"{}"), "trace is {}, not {'version'"),
+        (gzip.compress(b"[1]", mtime=0)[:-4], "not a trace, or a damaged one"),
+        (gzip.compress(b"abc", mtime=0), "not a trace, or a damaged one (JSONDecodeError"),
+        (gzip.compress(b"[]", mtime=0), "trace is [], not {'version'"),
+        (gzip.compress(b"{}", mtime=0), "trace is {}, not {'version'"),
     ],
 )
 def test_what_is_no_trace_is_refused(content: bytes, says: str, tmp_path: Path) -> None:

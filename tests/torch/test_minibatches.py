@@ -390,14 +390,3 @@ def test_a_minibatch_that_is_over_leaves_no_history_behind() -> None:
     del results
     gluonjit.explain()
     assert tapes() <= before
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-def test_trees_on_a_gpu() -> None:
-    class OnGpu(TreeModel):
-        def forward(self, tree: Tree) -> Any:
-            words = self.embed(torch.tensor(tree.words(), device="cuda"))
-            return self.head(self.encode(tree, words, [0])[0])
-
-    check(OnGpu().cuda(), minibatches_of(12, 6), tree_loss)

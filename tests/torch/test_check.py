@@ -197,3 +197,45 @@ def test_unwritten_memory_is_neither_shared_nor_compared() -> None:
     assert [part.detach().shape for part in found] == [(3,)] * 8
     assert batch.report.kinds["empty_like"].nodes == 8
     assert batch.report.checked == 1  # the products
+
+
+class Near(torch.nn.Module):
+    """A function of one number."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.function = function
+        self.one = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x * self.one)
+
+
+NEAR_ZERO: dict[str, Callable[[Any], Any]] = {
+    "gelu": torch.nn.functional.gelu,
+    "of a product": lambda x: torch.nn.functional.gelu(x * 1.01) * x,
+    "of a sum": lambda x: 0.1 * torch.nn.functional.gelu(x - 0.5),
+}
+
+
+@pytest.mark.parametrize("granularity", ["op", "cell"])
+@pytest.mark.parametrize("name", NEAR_ZERO)
+def test_numbers_below_rounding_of_their_operands_are_no_difference(name: str, granularity: str) -> None:
+    net = gluonjit.hybridize(Near(NEAR_ZERO[name]), dynamic_batch=True, granularity=granularity, check="always")
+    checked = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuleWarning)
+        for begin in (-3.0, -4.0, -6.0, -8.0, -9.0, -12.0):
+            sum(net(torch.tensor(begin - 0.1 * k, requires_grad=True)) for k in range(4)).backward()
+            checked += gluonjit.explain().checked
+    assert checked > 0
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_a_program_that_is_wrong_of_other_numbers_is_found_where_these_are_below_rounding(
+    monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    planted(monkeypatch, "exp.default", fault)
+    net = gluonjit.hybridize(Near(torch.exp), dynamic_batch=True, granularity="op", without=("fused",))
+    with pytest.warns(RuleWarning, match=r"exp\.default"):
+        sum(net(torch.tensor(-30.0 - k, requires_grad=True)) for k in range(4)).backward()

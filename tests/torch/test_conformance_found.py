@@ -66,6 +66,13 @@ def masked_softmax(x: Any) -> Any:
     return torch.ops.aten._safe_softmax(x + hidden, -1)
 
 
+def pooled_backward(x: Any) -> Any:
+    places = F.max_pool2d(x, 2, return_indices=True)[1]
+    return torch.ops.aten.max_pool2d_with_indices_backward(
+        torch.ones(1, 1, 2, 2), x, [2, 2], [2, 2], [0, 0], [1, 1], False, places
+    )
+
+
 def legit_norm(x: Any) -> Any:
     return torch._native_batch_norm_legit(x, None, None, True, 0.1, 1e-5)
 
@@ -75,6 +82,10 @@ DIFFERED = {
     "index_fill by a number": (lambda x: torch.index_fill(x, 1, torch.tensor([0]), 2.0) * x, (3, 4)),
     "fill": (lambda x: torch.fill(x, 2.0), (3, 4)),
     "fill by a tensor": (lambda x: torch.fill(x, x.sum()), (3, 4)),
+    "slice_scatter over all": (lambda x: torch.slice_scatter(x, x.detach() * 2, 0, 0, 3), (3, 4)),
+    "select_scatter over all": (lambda x: torch.select_scatter(x, torch.ones(4), 0, 0), (1, 4)),
+    "gradients of a pool's input": (pooled_backward, (1, 1, 4, 4)),
+    "written over by ones": (lambda x: (x * 1).copy_(torch.ones_like(x)), (3, 4)),
     "fill, then used": (lambda x: torch.fill(x, 2.0).exp() + x.sum() * 0, (3, 4)),
     "_safe_softmax of rows without finite numbers": (masked_softmax, (3, 4)),
     "_native_batch_norm_legit": (legit_norm, (4, 3)),
@@ -247,3 +258,33 @@ def test_each_result_says_whether_it_has_a_history(name: str, granularity: str) 
     outer = nn.Sequential(Program(lambda x: x), inner)
     wanted = learning(outer)
     assert learning(gluonjit.hybridize(outer, dynamic_batch=True, granularity=granularity)) == wanted
+
+
+REFUSED: dict[str, Callable[[Any, Any], Any]] = {
+    "expanded": lambda x, weight: F.binary_cross_entropy(x, x.detach(), weight.expand(3, 4)),
+    "made of an operand": lambda x, weight: F.binary_cross_entropy(x, x.detach(), weight * 2),
+    "logits": lambda x, weight: F.binary_cross_entropy_with_logits(x, x.detach(), weight * 2, pos_weight=weight),
+}
+
+
+@GRANULARITIES
+@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.filterwarnings("error::gluonjit.errors.RuleWarning")
+def test_a_weight_that_learns_is_refused_as_eagerly(name: str, before: bool, granularity: str) -> None:
+    class Loss(nn.Module):
+        def forward(self, x: Any, weight: Any) -> Any:
+            return REFUSED[name](x, weight)
+
+    def losses(net: Any, learns: bool) -> Any:
+        torch.manual_seed(0)
+        return sum(net(torch.rand(3, 4).requires_grad_() * 1, torch.rand(4).requires_grad_(learns) * 1) for _ in "ab")
+
+    wanted = losses(Loss(), False).item()
+    for _ in range(2):  # at the call, and where a signature was traced whose weight does not learn, at the flush
+        net = gluonjit.hybridize(Loss(), dynamic_batch=True, granularity=granularity)
+        if before:
+            assert losses(net, False).item() == pytest.approx(wanted)
+        with pytest.raises(RuntimeError, match=r"derivative|not differentiable"):
+            losses(net, True).backward()
+        assert losses(net, False).item() == pytest.approx(wanted)

@@ -10,7 +10,7 @@ import torch
 
 from gluonjit.engines.torch.hooked import above, run_backward
 from gluonjit.engines.torch.rules.table import RANDOM, rule_of
-from gluonjit.hybrid.capture.structure import items_of, map_structure
+from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.program.trace import NeedsValue
 
 _NORMS = {"native_batch_norm.default", "cudnn_batch_norm.default", "miopen_batch_norm.default"}
@@ -114,8 +114,7 @@ COPIED = {torch.ops.aten.unfold.default}
 _APART = {
     torch.ops.aten.multilabel_margin_loss_forward.default,  # which count what comes after the first -1
     torch.ops.aten.index_fill.int_Tensor,  # whose value gets the gradients of all that is not filled
-    torch.ops.aten.fill.Scalar,  # which give None instead of zeros
-    torch.ops.aten.fill.Tensor,
+    torch.ops.aten.fill.Tensor,  # into a copy, which has no derivative
     torch.ops.aten._native_batch_norm_legit.default,  # which go backward through the statistics, too
     torch.ops.aten._native_batch_norm_legit.no_stats,
 }
@@ -135,31 +134,41 @@ NOT_LEARNED = {
     torch.ops.aten.soft_margin_loss.default: ("target",),
 }
 """Arguments that must require no gradient, says PyTorch."""
-_LACKING: dict[tuple[Any, ...], bool] = {}
+_REACHED: dict[tuple[Any, ...], set[int] | None] = {}
 
 
 def _copied(item: Any) -> Any:
     return item.clone() if isinstance(item, torch.Tensor) else item
 
 
-def lacks_derivative(func: Any, named: dict[str, Any], name: str) -> bool:
-    """True if PyTorch refuses to go backward to an argument of an operator; tensors are any of its shapes."""
+def reached_from(func: Any, named: dict[str, Any], name: str) -> set[int] | None:
+    """The results of an operator, by number, from which gradients come to an argument, be they zeros.
+
+    None if PyTorch refuses to go backward to it; tensors are any of its shapes.
+    """
     key = func, name, *named
-    found = _LACKING.get(key)
-    if found is None:
-        leaf = torch.ones_like(named[name], requires_grad=True)
+    if key not in _REACHED:
         try:
-            with above(), torch.inference_mode(False), torch.enable_grad():
-                mutable = func._schema.is_mutable
-                given = leaf.view_as(leaf).clone() if mutable else leaf
-                others = map_structure(named, _copied) if mutable else named  # traces know numbers by these tensors
-                result = func(**{**others, name: given})
-                listed = [item for item in items_of(result, torch.Tensor) if item.requires_grad][:1]
-                run_backward(tuple(listed), tuple(map(torch.ones_like, listed)), False, False, (leaf,), True, False)
-            found = False
+            _REACHED[key] = _reached_from(func, named, name)
         except (RuntimeError, TypeError, ValueError) as error:  # most say that there are no such sizes, or kernels
-            found = "derivative" in str(error) and "not implemented" in str(error)
-        _LACKING[key] = found
+            refused = "derivative" in str(error) and "not implemented" in str(error)
+            _REACHED[key] = None if refused else set()
+    return _REACHED[key]
+
+
+def _reached_from(func: Any, named: dict[str, Any], name: str) -> set[int]:
+    leaf = torch.ones_like(named[name], requires_grad=True)
+    found = set()
+    with above(), torch.inference_mode(False), torch.enable_grad():
+        mutable = func._schema.is_mutable
+        given = leaf.view_as(leaf).clone() if mutable else leaf
+        others = map_structure(named, _copied) if mutable else named  # traces know numbers by these tensors
+        result = func(**{**others, name: given})
+        for number, item in enumerate(result if isinstance(result, (list, tuple)) else [result]):
+            if isinstance(item, torch.Tensor) and item.requires_grad:
+                (gradient,) = run_backward((item,), (torch.ones_like(item),), True, False, (leaf,), True, False)
+                if gradient is not None:
+                    found.add(number)
     return found
 
 

@@ -16,8 +16,8 @@ from gluonjit.engines.torch.aten import (
     WITHOUT_DERIVATIVE,
     functional,
     keeps_statistics,
-    lacks_derivative,
     operator_of,
+    reached_from,
     split_arguments,
     without_history,
     without_rule,
@@ -150,12 +150,13 @@ class Tracer(KnownNumbers, Writes):
             if other != func.decompose:  # whose parts are what PyTorch itself differentiates
                 self._look_for_derivative(func, named)
             by_position, by_name = split_arguments(func, named)
+            begin = len(self.trace.ops)
             with without_autocast(), self:
                 apart = other(*by_position, **by_name)
             if apart is not NotImplemented:  # as PyTorch's say for sizes that they are not for
                 if func in COPIED:
                     self._note_views(func, named, [apart], False)
-                return apart
+                return apart if other == func.decompose else self._with_history(func, named, apart, begin)
         attrs = tuple([(key, placed(value)) for key, value in named.items()])
         found = func(**{key: stand_in(value) for key, value in named.items()})
         if known.random and draws(func, named):
@@ -193,15 +194,38 @@ class Tracer(KnownNumbers, Writes):
         """Refuses an operator that others stand for, where PyTorch does not go backward through it, and they would."""
         if not self.learns or operator_of(func).random:
             return
+        given = self._shaped(named)
+        for name, value in given.items():
+            if (
+                isinstance(value, torch.Tensor)
+                and value.is_floating_point()
+                and reached_from(func, given, name) is None
+            ):
+                if self.learns_at(self._position(named[name])) is not False:
+                    raise NeedsValue
+
+    def _shaped(self, named: dict[str, Any]) -> dict[str, Any]:
+        """Arguments with tensors of their shapes in place of placeholders."""
 
         def stand_in(value: Any) -> Any:
             return self._shapes[self._position(value)] if isinstance(value, torch.Tensor) else value
 
-        given = map_structure(named, stand_in)
-        for name, value in given.items():
-            if isinstance(value, torch.Tensor) and value.is_floating_point() and lacks_derivative(func, given, name):
-                if self.learns_at(self._position(named[name])) is not False:
-                    raise NeedsValue
+        return map_structure(named, stand_in)  # type: ignore[no-any-return]
+
+    def _with_history(self, func: Any, named: dict[str, Any], apart: Any, begin: int) -> Any:
+        """Ties what stands for an operator's results to the arguments that it gives gradients to, be they zeros."""
+        if not self.learns or not torch.is_grad_enabled() or operator_of(func).random:
+            return apart
+        several = isinstance(apart, (list, tuple))
+        found = list(apart) if several else [apart]
+        for name, value in named.items():
+            for number, result in enumerate(found if isinstance(value, torch.Tensor) else ()):
+                place = self._position(value)
+                if result.__class__ is TraceTensor and place not in self.origins(result.position, begin):
+                    given = number in (reached_from(func, self._shaped(named), name) or ())
+                    if given and self.learns_at(place) is not False:
+                        found[number] = self._tensor(self._tied(result.position, place))
+        return type(apart)(found) if several else found[0]
 
     def _goes_by_sizes(self) -> bool:
         """Tells whether the program may go by sizes, or by the lengths of lists: others then repeat more or less."""

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gluonjit.engines.torch.arrays import LEARNABLE, device_named, dtype_named, name_of_dtype, on_host, spec_of
 from gluonjit.engines.torch.hooked import REQUIRES_GRAD, make_wrapper
 from gluonjit.engines.torch.loops import Loops
-from gluonjit.engines.torch.rules.table import DETACH
+from gluonjit.engines.torch.rules.table import DETACH, WITHOUT_HISTORY
 from gluonjit.hybrid.capture.guards.facts import SLOT, Fact
 from gluonjit.program.trace import NeedsValue, Operand, TraceBuilder, TraceOp
 
@@ -161,7 +161,15 @@ class Positions(TorchDispatchMode):  # type: ignore[misc]
     def _learns_now(self, position: int) -> bool:
         """True if gradients go through a position in the call that is traced, be it not the same in all."""
         found = self.learns_at(position)
-        return bool(self.taped[position] if found is None and position < len(self.taped) else found)
+        return any([self.taped[origin] for origin in self.origins(position) if origin < len(self.taped)]) or bool(found)
+
+    def origins(self, position: int, begin: int = 0) -> set[int]:
+        """The positions from which gradients go to one through operators, from number `begin` on."""
+        found = {position}
+        for op in reversed(self.trace.ops[begin:]):
+            if op.name not in WITHOUT_HISTORY and not found.isdisjoint(op.outputs):
+                found.update(filter(self._may_learn, op.inputs))
+        return found
 
     def gives_history(self, position: int) -> bool:
         """False if no gradients go through a position, where they go through others."""

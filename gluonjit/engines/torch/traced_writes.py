@@ -103,15 +103,16 @@ class Writes(Positions):
         """Ties what is written over all of a tensor to its history: its gradients are zeros then, and not none."""
         if self._status(before) is False and not self._through.get(before):
             return found  # it was made from nothing
-        wanted = {found}
-        for op in reversed(self.trace.ops):
-            if not wanted.isdisjoint(op.outputs):
-                wanted.update(op.inputs)
-        if before in wanted or self.learns_at(before) is False:
+        if before in self.origins(found) or self.learns_at(before) is False:
             return found
+        return self._tied(found, before)
+
+    def _tied(self, found: int, before: int) -> int:
+        """The numbers of one position, with a gradient of zeros for another."""
         with self:
-            new = self._tensor(found)
-            return int(torch.where(torch.ones_like(new, dtype=torch.bool), new, self._tensor(before)).position)
+            new, old = self._tensor(found), self._tensor(before)
+            old = old if old.shape == new.shape else old.reshape(-1)[0]
+            return int(torch.where(torch.ones_like(new, dtype=torch.bool), new, old.to(new.dtype)).position)
 
     def _as_before(self, target: TraceTensor, position: int) -> int:
         """Casts what is written to the dtype of its target. Raises NeedsValue if PyTorch refuses."""

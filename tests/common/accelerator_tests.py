@@ -172,7 +172,9 @@ def test_results_go_to_the_host_where_the_program_sends_them(device: Accelerator
             there = [send(x) for x in found]
             assert all(x.device.type == "cpu" for x in there)
             assert_close(torch.stack(there).float(), torch.stack(expected), "results")
-    assert gluonjit.explain().launches == 2
+    report = gluonjit.explain()
+    assert report.launches == 2
+    assert not report.unbatched  # the calls that send results are reads
 
 
 # What is planted, and has to be caught.

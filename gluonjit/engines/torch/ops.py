@@ -75,7 +75,7 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         enter(args[0], _integers(func, args))
     elif only_made(args) and not waits(kwargs):
         return _of_made(func, args, kwargs)
-    if func in AT_ONCE or not (state.inside or waits(args) or waits(kwargs)):
+    if func in AT_ONCE or _fetches(func, args, kwargs) or not (state.inside or waits(args) or waits(kwargs)):
         if func in VIEWING and args and args[0].__class__ is LazyTensor:
             opened(args[0], False)  # what is written to it later, the view shows
         elif func in _LENDING and args and args[0].__class__ is LazyTensor:
@@ -97,6 +97,13 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     else:
         found = _found(func, name, args, kwargs)
     return linked(func, args, kwargs, found) if func in VIEWING else found
+
+
+def _fetches(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """True if a call brings a result from its device to the host, and so waits for it."""
+    if func not in _MOVING or args[0].__class__ is not LazyTensor or args[0]._v.spec.device == "cpu":
+        return False
+    return func is torch.Tensor.cpu or any(str(part) == "cpu" for part in (*args[1:], kwargs.get("device")))
 
 
 def _integers(func: Any, args: tuple[Any, ...]) -> int:
@@ -270,6 +277,7 @@ AT_ONCE: set[Any] = {
     torch.save,
 }
 """Functions that read numbers, memory, or attach something to a tensor."""
+_MOVING = {torch.Tensor.cpu, torch.Tensor.to}
 _OF_NUMBERS: set[Any] = {
     getattr(torch.Tensor, name)
     for name in "add sub mul div __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__".split()

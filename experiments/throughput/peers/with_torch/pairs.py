@@ -130,7 +130,7 @@ class Relatedness(Learner):
         size, leaves, weights = self.size, forest.leaves, self.weights
         dc = torch.empty_like(dh)
         dc[forest.roots] = 0
-        dgates = torch.empty((len(dh), 4 * size))
+        dgates = dh.new_empty((len(dh), 4 * size))
         dforget = torch.empty_like(tape.forget)
         for rows, edge in reversed(forest.levels):
             self._state_backward(rows, tape, dh, dc, dgates)

@@ -75,7 +75,8 @@ def _side_by_side(inputs: Any, *rest: Any) -> list[Any]:
     count = inputs.shape[0]
     states, weights = tensors[: layer.states], tensors[layer.states :]
     given = inputs.flatten(0, 1) if layer.batch_first else beside(inputs)
-    outputs, *last = layer.run(given, [beside(state) for state in states], weights)
+    begin = [beside(state).contiguous() for state in states]  # as cuDNN wants them
+    outputs, *last = layer.run(given, begin, weights)
     found = outputs.unflatten(0, (count, -1)) if layer.batch_first else apart(outputs, count)
     return [found, *[apart(state, count) for state in last]]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from types import ModuleType
 from typing import Any
@@ -28,7 +29,7 @@ from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.graph import Kind, Record, Value, is_own
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.capture.capturing import captured, room_of, run_eagerly
-from gluonjit.hybrid.capture.guards.again import AGAIN, changed
+from gluonjit.hybrid.capture.guards.again import AGAIN, retrace
 from gluonjit.hybrid.capture.guards.objects import OWN_ARRAY, Eagerly
 from gluonjit.hybrid.capture.guards.owners import is_user_class
 from gluonjit.hybrid.capture.guards.variants import Noted, holding, put_record, too_many, variant_key
@@ -95,7 +96,8 @@ def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: tuple[
             return as_node(cell, owner, run, args)
         record = made
     elif AGAIN.due():
-        _trace_again(cell, owner, run or owner.forward, args, batch, key)
+        compare = partial(difference, owner, run or owner.forward, args, batch)
+        retrace(cell, (batch.options.without, *key), record, batch, compare)
     if FAST is not None:
         FAST.keep(cell, owner, args, {}, key, record)
     found = _lazy_results(record.kind.structure, captured(batch, record, values))
@@ -236,23 +238,6 @@ def _record(
         batch.report.by_number[cell.name] = cell.by_number
     assert variant is not None
     return put_record(batch.records, key, kind, variant, LOCAL.state.mode, room_of(kind, batch.options))
-
-
-def _trace_again(
-    cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, key: tuple[Any, ...]
-) -> None:
-    """Compares a call that was found with what it would be traced to now. Raises StateError where that is another."""
-    record = batch.records[key]
-    variants = cell.variants.get((batch.options.without, *key), ())
-    variant = next((variant for variant in variants if variant.guards is record.guards), None)
-    if variant is None:
-        return
-    batch.report.retraced += 1
-    with RUNNING:
-        found = AGAIN.timed(lambda: difference(owner, run, args, batch, variant.traced))
-    if found:
-        cell.clear()
-        raise changed(cell.name, found, record)
 
 
 def recorded(batch: Batch, key: tuple[Any, ...], mode: int) -> Record | None:

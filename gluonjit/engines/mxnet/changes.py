@@ -178,36 +178,15 @@ def replacing(original: Any) -> Any:
     return wrapper
 
 
-def forgetting(original: Any) -> Any:
-    """Wraps a function after which a plain block may call other functions than before."""
-
-    @wraps(original)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        Cell.forget_recordings()
-        restructured(self)
-        return original(self, *args, **kwargs)
-
-    return wrapper
-
-
 def restructuring(original: Any, own: bool = False) -> Any:
-    """A function that changes blocks: `own` says that it is a method of the block that changes."""
+    """A function that changes blocks: `own` says that it is a method of one, which may call other functions then."""
 
     @wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if own:
+            Cell.forget_recordings()
         restructured(self if own else None)
         return original(self, *args, **kwargs)
-
-    return wrapper
-
-
-def uncaptured(original: Any) -> Any:
-    """A function whose operators are never captured."""
-
-    @wraps(original)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with UNCAPTURED:
-            return original(self, *args, **kwargs)
 
     return wrapper
 

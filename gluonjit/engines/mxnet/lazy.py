@@ -189,7 +189,7 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
             return taken(self, key, wrap)
         key = _of_integers(key, len(self.shape))
         found = referred(self, key)
-        picked = _sliced(self, key) if found is None else wrap(found)
+        picked = by_operators(self, key, wrap, op, _called) if found is None else wrap(found)
         return noted(picked, self, key) if picked.__class__ is LazyArray and is_view(key, self.shape) else picked
 
     def reshape(self, *shape: Any, **kwargs: Any) -> Any:
@@ -291,19 +291,21 @@ def _of_integers(key: Any, axes: int) -> Any:
     return key
 
 
-def _sliced(array: LazyArray, key: Any) -> Any:
-    """Basic indexing by operators; indexing by arrays as NDArray does it."""
+def by_operators(array: Any, key: Any, wrapped: Any, ops: Any, called: Any) -> Any:
+    """Basic indexing by operators; indexing by arrays as the array's class does it."""
     parts = expanded(key if isinstance(key, tuple) else (key,), len(array.shape))
-    if any(isinstance(part, bool) for part in parts):
+    if ops is op and any(isinstance(part, bool) for part in parts):
         return plain(array)[key]
     if not is_basic(parts):
-        return picked(array, key, wrap, op)
-    cuts, result = basic_index(parts, array.shape)
-    if 0 in result:
-        return concrete(array)[key]
-    sliced = array if cuts is None else cut_out(array, cuts, wrap, _called)
-    target = result or (1,)
-    return sliced if sliced.shape == target else op.Reshape(sliced, shape=target)
+        return picked(array, key, wrapped, ops)
+    cuts, shape = basic_index(parts, array.shape)
+    if 0 in shape:
+        return plain(array)[key]
+    cut = array if cuts is None else cut_out(array, cuts, wrapped, called)
+    if ops is not op:
+        return cut if cut.shape == shape else cut.reshape(shape)
+    shape = shape or (1,)
+    return cut if cut.shape == shape else op.Reshape(cut, shape=shape)
 
 
 def _called(name: str, *arrays: Any, **attrs: Any) -> Any:

@@ -12,10 +12,9 @@ from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet.aliases import CLASSIC, NUMPY, ViewCall, is_view, noted, seen
 from gluonjit.engines.mxnet.computing import plain, waits
-from gluonjit.engines.mxnet.cutting import cut_out, referred
+from gluonjit.engines.mxnet.cutting import referred
 from gluonjit.engines.mxnet.indexing import rows_where
-from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, detached, own_of, picked, taken, wrap
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, by_operators, detached, own_of, taken, wrap
 from gluonjit.engines.mxnet.operands import owned
 from gluonjit.engines.mxnet.rules.symbols import operator_handle
 from gluonjit.graph import Value
@@ -58,7 +57,7 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
         if not value.spec.shape and key != ():
             raise IndexError("scalar tensor can only accept `()` as index")
         found = referred(self, key, ())
-        picked = _sliced(self, key) if found is None else wrap_np(found)
+        picked = by_operators(self, key, wrap_np, npi, _call) if found is None else wrap_np(found)
         return noted(picked, self, key) if picked.__class__ is LazyNumpy and is_view(key, self.shape) else picked
 
     @staticmethod
@@ -154,16 +153,3 @@ def _is_mask(key: Any) -> bool:
     if isinstance(key, tuple):
         return any(_is_mask(part) for part in key)
     return isinstance(key, (NDArray, np.ndarray)) and np.dtype(key.dtype) == np.bool_
-
-
-def _sliced(array: LazyNumpy, key: Any) -> Any:
-    """Basic indexing by operators; indexing by arrays as mx.np.ndarray does it."""
-    shape = array.shape
-    parts = expanded(key if isinstance(key, tuple) else (key,), len(shape))
-    if not is_basic(parts):
-        return picked(array, key, wrap_np, npi)
-    cuts, target = basic_index(parts, shape)
-    if 0 in target:
-        return plain(array)[key]
-    sliced = array if cuts is None else cut_out(array, cuts, wrap_np, _call)
-    return sliced if sliced.shape == target else sliced.reshape(target)

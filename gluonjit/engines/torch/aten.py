@@ -10,7 +10,7 @@ import torch
 
 from gluonjit.engines.torch.hooked import above, run_backward
 from gluonjit.engines.torch.rules.table import RANDOM, rule_of
-from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.program.trace import NeedsValue
 
 _NORMS = {"native_batch_norm.default", "cudnn_batch_norm.default", "miopen_batch_norm.default"}
@@ -83,20 +83,11 @@ def _safe_softmax(given: Any, dim: int, dtype: Any = None) -> Any:
     return torch.softmax(given.masked_fill(nothing, 0.0), dim, dtype=dtype).masked_fill(nothing, 0.0)
 
 
-def _grid_sampler(given: Any, grid: Any, mode: int, *rest: Any) -> Any:
-    from torch._decomp import decomposition_table
-
-    whole = torch.ops.aten.grid_sampler_2d.default
-    nearest = mode == 1  # in which parts leave the grid without a gradient, and the operator gives it zeros
-    return NotImplemented if nearest else decomposition_table[whole](given, grid, mode, *rest)
-
-
 _SAME: dict[Any, Any] = {
     torch.ops.aten.unfold.default: _unfold,
     torch.ops.aten._thnn_fused_lstm_cell.default: _lstm_cell,
     torch.ops.aten._thnn_fused_gru_cell.default: _gru_cell,
     torch.ops.aten.native_group_norm.default: _group_norm,
-    torch.ops.aten.grid_sampler_2d.default: _grid_sampler,
     torch.ops.aten._safe_softmax.default: _safe_softmax,
 }
 """Functions that do the same as an operator by others, where PyTorch has none, or one that looks at memory.
@@ -157,36 +148,23 @@ def reached_from(func: Any, named: dict[str, Any], name: str) -> set[int] | None
 
 
 def _reached_from(func: Any, named: dict[str, Any], name: str) -> set[int]:
-    leaf = torch.ones_like(named[name], requires_grad=True)
     found = set()
     with above(), torch.inference_mode(False), torch.enable_grad():
-        mutable = func._schema.is_mutable
-        given = leaf.view_as(leaf).clone() if mutable else leaf
-        others = map_structure(named, _copied) if mutable else named  # traces know numbers by these tensors
-        result = func(**{**others, name: given})
+        leaf = map_structure(named[name], _learning)
+        others = map_structure(named, _copied)  # traces know numbers by these tensors, and it may write to them
+        result = func(**{**others, name: map_structure(leaf, _copied)})
+        leaves = tuple([item for item in items_of(leaf, torch.Tensor) if item.requires_grad])
         for number, item in enumerate(result if isinstance(result, (list, tuple)) else [result]):
-            if isinstance(item, torch.Tensor) and item.requires_grad:
-                (gradient,) = run_backward((item,), (torch.ones_like(item),), True, False, (leaf,), True, False)
-                if gradient is not None:
+            if leaves and isinstance(item, torch.Tensor) and item.requires_grad:
+                gradients = run_backward((item,), (torch.ones_like(item),), True, False, leaves, True, False)
+                if any([gradient is not None for gradient in gradients]):
                     found.add(number)
     return found
 
 
-_QUIET: dict[Any, set[int]] = {}
-
-
-def without_history(func: Any, named: dict[str, Any]) -> set[int]:
-    """The results, by number, through which no gradients go, of an operator with several; tensors are any that fit."""
-    found = _QUIET.get(func)
-    if found is None:
-        with above(), torch.inference_mode(False), torch.enable_grad():
-            try:
-                results = func(**map_structure(named, _learning))
-            except RuntimeError:  # an argument has no derivative, such as running statistics
-                first = next(name for name, item in named.items() if isinstance(item, torch.Tensor))
-                results = func(**{**named, first: _learning(named[first])})
-        found = _QUIET[func] = {k for k, result in enumerate(results) if not result.requires_grad}
-    return found
+def with_history(func: Any, named: dict[str, Any]) -> set[int]:
+    """The results of an operator, by number, through which gradients go."""
+    return set().union(*[reached_from(func, named, name) or () for name in named])
 
 
 def _learning(item: Any) -> Any:
@@ -253,33 +231,23 @@ def without_rule(func: Any, apart: bool = False) -> Any:
 
 
 def functional(func: Any) -> Any:
-    """The operator that gives a new tensor where this one writes to an argument. Raises NeedsValue."""
+    """The operator that gives a new tensor where this one writes to an argument, or to `out`. Raises NeedsValue."""
     name = name_of(func)
-    if func._schema.arguments[0].alias_info is None:
-        return _without_out(func)
     base, _, overload = _FUNCTIONAL.get(name, name.replace("_.", ".")).partition(".")
     packet = getattr(torch.ops.aten, base, None)
-    found = getattr(packet, overload, None)
-    if (found is not None and _takes(found) == _takes(func)) or name in _FUNCTIONAL:
-        return found
-    for other in [getattr(packet, name) for name in packet.overloads()] if packet is not None else []:
-        if not other._schema.is_mutable and _takes(other) == _takes(func):
-            return other
+    if packet is not None:
+        if name in _FUNCTIONAL:
+            return getattr(packet, overload)
+        names = packet.overloads()
+        names.sort(key=overload.__ne__)  # that of the same name is tried first
+        for other in [getattr(packet, each) for each in names]:
+            if not other._schema.is_mutable and _takes(other) == _takes(func):
+                return other
     raise NeedsValue
 
 
 def _takes(func: Any) -> list[tuple[str, str]]:
-    return [(argument.name, str(argument.type)) for argument in func._schema.arguments]
-
-
-def _without_out(func: Any) -> Any:
-    """The operator that gives what this one writes to its argument `out`. Raises NeedsValue."""
-    wanted = [argument.name for argument in func._schema.arguments if argument.alias_info is None]
-    packet = func.overloadpacket
-    for other in [getattr(packet, name) for name in packet.overloads()]:
-        if not other._schema.is_mutable and [argument.name for argument in other._schema.arguments] == wanted:
-            return other
-    raise NeedsValue
+    return [(argument.name, str(argument.type)) for argument in func._schema.arguments if not argument.is_out]
 
 
 def keeps_statistics(func: Any, args: Sequence[Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter
 from types import FunctionType
 from typing import Any
@@ -14,21 +15,23 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.torch.arrays import spec_of
 from gluonjit.engines.torch.buffers import passes_as_constant
 from gluonjit.engines.torch.cell import Call, Cell
-from gluonjit.engines.torch.hooked import autocast, current_mode
+from gluonjit.engines.torch.hooked import autocast
+from gluonjit.engines.torch.kinds import difference
 from gluonjit.engines.torch.known import known, may_be_known
 from gluonjit.engines.torch.laying import laid, laid_out
 from gluonjit.engines.torch.lazy import LazyTensor, as_known, take_anew, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
 from gluonjit.engines.torch.operands import NotAnOperand, current, leaf, value_of
-from gluonjit.engines.torch.records import ASKED, NotOneNode, looks_of, record_of, trace_again
+from gluonjit.engines.torch.records import ASKED, NotOneNode, looks_of, record_of, wanted_by
 from gluonjit.engines.torch.recurrent import RECURRENT
 from gluonjit.engines.torch.structure import Constant, Written
 from gluonjit.engines.torch.waiting import WAITING, Running
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.graph.entries import entries_at
+from gluonjit.hybrid.capture import capturing
 from gluonjit.hybrid.capture.arguments import LentArguments
 from gluonjit.hybrid.capture.capturing import captured
-from gluonjit.hybrid.capture.guards.again import AGAIN
+from gluonjit.hybrid.capture.guards.again import AGAIN, retrace
 from gluonjit.hybrid.capture.guards.objects import OWN_ARRAY, Eagerly
 from gluonjit.hybrid.capture.guards.owners import is_user_class
 from gluonjit.hybrid.capture.guards.variants import Noted
@@ -75,15 +78,7 @@ def casts() -> tuple[Any, ...]:
 
 def open_batch(options: Options | None = None) -> Batch:
     """The open batch of this thread, with room for one more node."""
-    state = LOCAL.state
-    batch = state.batch
-    engine = engine_of("torch")
-    if batch is None or batch.engine is not engine:
-        state.mode = current_mode()
-        batch = state.open(engine, options)
-    if batch.room < 0:
-        batch.flush("the open batch is full (max_nodes, max_bytes)")
-    return batch
+    return capturing.open_batch(engine_of("torch"), options)
 
 
 def capture(
@@ -127,7 +122,8 @@ def capture(
             return rebuild(made, (), given)
         record = made
     elif not cell.operator and AGAIN.due():
-        trace_again(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key, record)
+        call = Call(cell, owner, run, args, kwargs, values, batch, Noted())
+        retrace(cell, wanted_by(call, key), record, batch, partial(difference, call))
     laid_values: Sequence[Value] = values
     if cell.joins and (laid_in is not None or cell.laid is not None or record.kind.apart):
         laid_values = [lay(batch, value, spec) for value, spec in zip(values, record.kind.operands)]

@@ -227,16 +227,10 @@ def backward(
     """torch.autograd.backward: runs what waits, then backward through all of it at once."""
     if LOCAL.state.trace is not None:
         raise NeedsValue
-    tensors, inputs = _as_tuple(tensors), _listed(inputs)
-    _keep_where_asked(inputs, create_graph)
-    _run_heads(tensors)
-    given = (computed(tensors), computed(_listed(grad_tensors)))
-    for item in () if inputs is None else _tensors_of(inputs):
-        refuse_used(item, "backward(inputs=...) with such a result among them")
-    asked = computed(inputs)
-    keep = bool(create_graph if retain_graph is None else retain_graph) or is_needed_again(_nodes_of(given[0]))
+    where = "backward(inputs=...) with such a result among them"
+    (heads, grads, asked), keep = _passed(tensors, inputs, grad_tensors, retain_graph, create_graph, where)
     with _passing(), telling(keep, _nodes_of(asked)):
-        hooked.original_backward(*given, keep, create_graph, grad_variables, asked)
+        hooked.original_backward(heads, grads, keep, create_graph, grad_variables, asked)
 
 
 def grad(
@@ -251,15 +245,24 @@ def grad(
     """torch.autograd.grad; in a trace only where no operand of the call may depend on what it differentiates by."""
     if LOCAL.state.trace is not None and LOCAL.state.trace.operands_learn:
         raise NeedsValue
-    outputs, inputs, grad_outputs = _as_tuple(outputs), _listed(inputs), _listed(grad_outputs)
+    where = "torch.autograd.grad(outputs, inputs) with such a result among its inputs"
+    (heads, grads, asked), keep = _passed(outputs, inputs, grad_outputs, retain_graph, create_graph, where)
+    with _passing(), telling(keep, _nodes_of(asked)):
+        return hooked.original_grad(heads, asked, grads, keep, create_graph, *args, **kwargs)
+
+
+def _passed(
+    outputs: Any, inputs: Any, gradients: Any, retain_graph: Any, create_graph: bool, where: str
+) -> tuple[tuple[Any, Any, Any], bool]:
+    """Runs what a pass begins at; returns this, its gradients, the inputs, and whether the history is to stay."""
+    outputs, inputs = _as_tuple(outputs), _listed(inputs)
     _keep_where_asked(inputs, create_graph)
     _run_heads(outputs)
-    given = (computed(outputs), computed(inputs), computed(grad_outputs))
-    for item in _tensors_of(inputs):
-        refuse_used(item, "torch.autograd.grad(outputs, inputs) with such a result among its inputs")
+    given = computed(outputs), computed(_listed(gradients)), computed(inputs)
+    for item in () if inputs is None else _tensors_of(inputs):
+        refuse_used(item, where)
     keep = bool(create_graph if retain_graph is None else retain_graph) or is_needed_again(_nodes_of(given[0]))
-    with _passing(), telling(keep, _nodes_of(given[1])):
-        return hooked.original_grad(*given, keep, create_graph, *args, **kwargs)
+    return given, keep
 
 
 def _keep_where_asked(inputs: Any, create_graph: bool) -> None:

@@ -62,15 +62,11 @@ class TorchNodes:
         """Runs a node's operators one by one, or a kind's program."""
         trace: Trace = kind.call
         wide = _WIDE if manner.exact else {}
-        flags = manner.learned or [bool(heads)] * len(operands)
-        learns = bool(heads or manner.learned)
-        with plain(learns):
+        with plain(heads is not None):
             given = [_of_spec(manner.of(array), spec, wide) for array, spec in zip(operands, kind.operands)]
             consts = [_copied(tensor, wide, manner) for tensor in trace.consts]
-            learned = [
-                tensor for tensor, spec, flag in zip(given, kind.operands, flags) if flag and spec.dtype in LEARNABLE
-            ]
-            weights = {id(own): leaf for own, leaf in zip(trace.consts, consts) if learns and own.requires_grad}
+            learned = [tensor for tensor, spec in zip(given, kind.operands) if heads and spec.dtype in LEARNABLE]
+            weights = {id(own): leaf for own, leaf in zip(trace.consts, consts) if heads and own.requires_grad}
             for tensor in (*learned, *weights.values()):
                 tensor.requires_grad_()
             if together:

@@ -19,7 +19,7 @@ from gluonjit.engines.torch.aten import (
     operator_of,
     reached_from,
     split_arguments,
-    without_history,
+    with_history,
     without_rule,
 )
 from gluonjit.engines.torch.caught import caught
@@ -90,7 +90,7 @@ class Tracer(KnownNumbers, Writes):
                 return self._reshape(func, functional(func), named, written, args, kwargs)
             if written.writes >= _FEW and self._write_known(func, named, written):
                 return written
-            self._look_for_derivative(func, named)
+            self._tie(func, named)
             begin, position = len(self.trace.ops), written.position
             found = self._write(written, self._new_numbers(func, named, written))
             if self.learns:
@@ -147,8 +147,6 @@ class Tracer(KnownNumbers, Writes):
         bare = named.get(WITHOUT_DERIVATIVE.get(func, ""))
         other = without_rule(func, bare is not None and self.learns_at(self._position(bare)) is not False)
         if other is not None:
-            if other != func.decompose:  # whose parts are what PyTorch itself differentiates
-                self._look_for_derivative(func, named)
             by_position, by_name = split_arguments(func, named)
             begin = len(self.trace.ops)
             with without_autocast(), self:
@@ -156,9 +154,11 @@ class Tracer(KnownNumbers, Writes):
             if apart is not NotImplemented:  # as PyTorch's say for sizes that they are not for
                 if func in COPIED:
                     self._note_views(func, named, [apart], False)
-                return apart if other == func.decompose else self._with_history(func, named, apart, begin)
+                # The parts of a composite are what PyTorch itself differentiates.
+                return apart if other == func.decompose else self._tie(func, named, apart, begin)
         attrs = tuple([(key, placed(value)) for key, value in named.items()])
-        found = func(**{key: stand_in(value) for key, value in named.items()})
+        given = {key: stand_in(value) for key, value in named.items()}
+        found = func(**given)
         if known.random and draws(func, named):
             self.draws = True
         listed = list(found) if isinstance(found, (list, tuple)) else [found]
@@ -167,10 +167,9 @@ class Tracer(KnownNumbers, Writes):
         made = not known.random and (self._made_of_nothing.issuperset(inputs) or known.name in FILLED)
         outputs = [self._new(item if made or item.dtype not in INDICES else torch.zeros_like(item)) for item in listed]
         name = known.name
-        quiet: set[int] = set()
+        learning = outputs
         if self.learns and type(found) is tuple and not known.random:
-            quiet = without_history(func, {key: stand_in(value) for key, value in named.items()})
-        learning = [position for k, position in enumerate(outputs) if k not in quiet]
+            learning = [outputs[k] for k in sorted(with_history(func, given))]
         self._pass_on(inputs, [] if name in WITHOUT_HISTORY else learning)
         self.trace.ops.append(TraceOp(name, attrs, tuple(inputs), tuple(outputs)))
         self.loops.add(name, inputs, outputs)
@@ -190,42 +189,29 @@ class Tracer(KnownNumbers, Writes):
             self._note_views(func, named, results, isinstance(found, (list, tuple)))
         return type(found)(results) if isinstance(found, (list, tuple)) else results[0]
 
-    def _look_for_derivative(self, func: Any, named: dict[str, Any]) -> None:
-        """Refuses an operator that others stand for, where PyTorch does not go backward through it, and they would."""
-        if not self.learns or operator_of(func).random:
-            return
-        given = self._shaped(named)
-        for name, value in given.items():
-            if (
-                isinstance(value, torch.Tensor)
-                and value.is_floating_point()
-                and reached_from(func, given, name) is None
-            ):
-                if self.learns_at(self._position(named[name])) is not False:
-                    raise NeedsValue
+    def _tie(self, func: Any, named: dict[str, Any], apart: Any = None, begin: int = 0) -> Any:
+        """Ties what stands for an operator's results to the arguments that it gives gradients to, be they zeros.
 
-    def _shaped(self, named: dict[str, Any]) -> dict[str, Any]:
-        """Arguments with tensors of their shapes in place of placeholders."""
+        Raises NeedsValue where PyTorch does not go backward to one.
+        """
+        if not self.learns or operator_of(func).random:
+            return apart
+        found = list(apart) if isinstance(apart, (list, tuple)) else [apart]
 
         def stand_in(value: Any) -> Any:
             return self._shapes[self._position(value)] if isinstance(value, torch.Tensor) else value
 
-        return map_structure(named, stand_in)  # type: ignore[no-any-return]
-
-    def _with_history(self, func: Any, named: dict[str, Any], apart: Any, begin: int) -> Any:
-        """Ties what stands for an operator's results to the arguments that it gives gradients to, be they zeros."""
-        if not self.learns or not torch.is_grad_enabled() or operator_of(func).random:
-            return apart
-        several = isinstance(apart, (list, tuple))
-        found = list(apart) if several else [apart]
-        for name, value in named.items():
-            for number, result in enumerate(found if isinstance(value, torch.Tensor) else ()):
-                place = self._position(value)
-                if result.__class__ is TraceTensor and place not in self.origins(result.position, begin):
-                    given = number in (reached_from(func, self._shaped(named), name) or ())
-                    if given and self.learns_at(place) is not False:
-                        found[number] = self._tensor(self._tied(result.position, place))
-        return type(apart)(found) if several else found[0]
+        given = map_structure(named, stand_in)
+        for name, value in given.items():
+            if isinstance(value, torch.Tensor) and value.dtype not in INDICES:
+                place, reached = self._position(named[name]), reached_from(func, given, name)
+                if reached is None and self.learns_at(place) is not False:
+                    raise NeedsValue
+                for k, result in enumerate(found if torch.is_grad_enabled() else ()):
+                    if k in (reached or ()) and self.owns(result) and place not in self.origins(result.position, begin):
+                        if self.learns_at(place) is not False:
+                            found[k] = self._tensor(self._tied(result.position, place))
+        return type(apart)(found) if isinstance(apart, (list, tuple)) else found[0]
 
     def _goes_by_sizes(self) -> bool:
         """Tells whether the program may go by sizes, or by the lengths of lists: others then repeat more or less."""

@@ -16,7 +16,6 @@ from gluonjit.engines.torch.cell import RAISED, Call, Cell
 from gluonjit.engines.torch.effects import attributes, parts_of, training_of, undrawn
 from gluonjit.engines.torch.kinds import (
     ResultWithoutTensors,
-    difference,
     make_kind,
     structure_of,
     trace_call,
@@ -32,7 +31,6 @@ from gluonjit.engines.torch.waiting import WAITING
 from gluonjit.engines.torch.without_gradients import signatures_of, with_gradients
 from gluonjit.graph import Kind, Record, Spec
 from gluonjit.hybrid.capture.capturing import room_of
-from gluonjit.hybrid.capture.guards.again import AGAIN, changed
 from gluonjit.hybrid.capture.guards.facts import Fingerprint
 from gluonjit.hybrid.capture.guards.variants import Variant, holding, put_record, too_many, variant_key
 from gluonjit.hybrid.choose.pacing import SPENT, TRACE
@@ -102,7 +100,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
         cell.change(batch.own.changed[cell])
     if never(cell):
         raise NotOneNode(cell.never)
-    wanted = _wanted(call, key)
+    wanted = wanted_by(call, key)
     reason = cell.expanded.get(wanted)
     if reason is None and not cell.operator:
         reason = refused_before(call, wanted)
@@ -306,23 +304,7 @@ def _kind(call: Call) -> Kind | str:
     return made if isinstance(made, str) else join_lengths(call, made, traced)
 
 
-def trace_again(call: Call, key: tuple[Any, ...], record: Record) -> None:
-    """Compares a call that was found with what it would be traced to now. Raises StateError where that is another."""
-    cell, batch = call.cell, call.batch
-    variants = cell.variants.get(_wanted(call, key), ())
-    variant = next((variant for variant in variants if variant.guards is record.guards), None)
-    if variant is None or variant.traced is None:
-        return
-    batch.report.retraced += 1
-    with RUNNING:
-        found = AGAIN.timed(lambda: difference(call, variant.traced))
-    if found:
-        cell.clear()
-        batch.changes += 1
-        raise changed(cell.name, found, record)
-
-
-def _wanted(call: Call, key: tuple[Any, ...]) -> tuple[Any, ...]:
+def wanted_by(call: Call, key: tuple[Any, ...]) -> tuple[Any, ...]:
     """A signature as the cell has it, for all batches."""
     training = _training(call.cell, call.owner, call.batch)
     return (call.batch.options.without, training, *(key if call.owner is None else (*key[:3], *key[4:])))

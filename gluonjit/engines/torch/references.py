@@ -36,69 +36,74 @@ def value_to_slice(batch: Batch, item: Any) -> Value | None:
     return value if torch.is_grad_enabled() or not value.taped else None
 
 
-def _wrapped(value: Value | None) -> Any:
-    return None if value is None else wrap(value)
+def _of_one(show: Callable[[Value, Any, dict[str, Any]], Any]) -> Reference:
+    """A function of one tensor, whose value `show` takes in its place."""
+
+    def found(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        value = value_to_slice(batch, args[0])
+        result = None if value is None else show(value, args, kwargs)
+        return wrap(result) if isinstance(result, Value) else result
+
+    return found
 
 
 def _given(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: str, default: Any = None) -> Any:
     return args[position] if len(args) > position else kwargs.get(name, default)
 
 
-def _reshape(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    value = value_to_slice(batch, args[0])
+@_of_one
+def _reshape(value: Value, args: Any, kwargs: Any) -> Any:
     shape = args[1:] if len(args) != 2 or isinstance(args[1], int) else args[1]
-    if value is None or kwargs or not isinstance(shape, (tuple, list)):  # `view` takes a dtype too
+    if kwargs or not isinstance(shape, (tuple, list)):  # `view` takes a dtype too
         return None
     if not all(isinstance(size, int) for size in shape) or -1 in shape:
         return None
-    return _wrapped(reshaped(value, tuple(shape)))
+    return reshaped(value, tuple(shape))
 
 
-def _unsqueeze(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    value = value_to_slice(batch, args[0])
+@_of_one
+def _unsqueeze(value: Value, args: Any, kwargs: Any) -> Any:
     dim = _given(args, kwargs, 1, "dim")
-    if value is None or dim not in (0, -1 - len(value.spec.shape)):
+    if dim not in (0, -1 - len(value.spec.shape)):
         return None
-    return _wrapped(reshaped(value, (1, *value.spec.shape)))
+    return reshaped(value, (1, *value.spec.shape))
 
 
-def _squeeze(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    value = value_to_slice(batch, args[0])
-    if value is None:
-        return None
+@_of_one
+def _squeeze(value: Value, args: Any, kwargs: Any) -> Any:
     shape, dim = value.spec.shape, _given(args, kwargs, 1, "dim")
     if not isinstance(dim, int) or not shape or dim not in (0, -len(shape)) or shape[0] != 1:
         return None
-    return _wrapped(reshaped(value, shape[1:]))
+    return reshaped(value, shape[1:])
 
 
-def _select(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    value = value_to_slice(batch, args[0])
+@_of_one
+def _select(value: Value, args: Any, kwargs: Any) -> Any:
     dim, index = _given(args, kwargs, 1, "dim"), _given(args, kwargs, 2, "index")
-    if value is None or dim != 0 or not isinstance(index, int):
+    if dim != 0 or not isinstance(index, int):
         return None
-    return _wrapped(row(value, index, _SCALAR))
+    return row(value, index, _SCALAR)
 
 
-def _narrow(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    value = value_to_slice(batch, args[0])
+@_of_one
+def _narrow(value: Value, args: Any, kwargs: Any) -> Any:
     dim, start, length = (_given(args, kwargs, k, name) for k, name in ((1, "dim"), (2, "start"), (3, "length")))
-    if value is None or dim != 0 or not isinstance(start, int) or not isinstance(length, int) or start < 0:
+    if dim != 0 or not isinstance(start, int) or not isinstance(length, int) or start < 0:
         return None
-    return _wrapped(row_range(value, start, start + length))
+    return row_range(value, start, start + length)
 
 
-def _unbind(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    value = value_to_slice(batch, args[0])
-    if value is None or _given(args, kwargs, 1, "dim", 0) != 0 or value.spec.mode != "rows":
+@_of_one
+def _unbind(value: Value, args: Any, kwargs: Any) -> Any:
+    if _given(args, kwargs, 1, "dim", 0) != 0 or value.spec.mode != "rows":
         return None
     return tuple([args[0][k] for k in range(value.spec.rows)])
 
 
-def _split(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    value = value_to_slice(batch, args[0])
+@_of_one
+def _split(value: Value, args: Any, kwargs: Any) -> Any:
     size = _given(args, kwargs, 1, "split_size_or_sections", kwargs.get("split_size"))
-    if value is None or _given(args, kwargs, 2, "dim", 0) != 0 or value.spec.mode != "rows":
+    if _given(args, kwargs, 2, "dim", 0) != 0 or value.spec.mode != "rows":
         return None
     rows = value.spec.rows
     if isinstance(size, int):
@@ -124,7 +129,8 @@ def _joiner(mode: str) -> Reference:
             if value is None or (mode == "stack" and value.spec.shape != values[0].spec.shape if values else False):
                 return None
             values.append(value)
-        return _wrapped(joined(values, mode))
+        found = joined(values, mode)
+        return None if found is None else wrap(found)
 
     return join
 
@@ -134,9 +140,7 @@ def _plus_nothing(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     if kwargs or len(args) != 2 or args[1].__class__ is not int or args[1]:
         return None
     value = value_to_slice(batch, args[0])
-    if value is None or value.spec.dtype == "bool":
-        return None
-    return wrap(copied(value))
+    return None if value is None or value.spec.dtype == "bool" else wrap(copied(value))
 
 
 _OF_ONE = {

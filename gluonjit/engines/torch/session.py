@@ -239,8 +239,6 @@ class Session(SteppedSession):
 
     def error_of(self, number: int, error: Exception) -> Exception | None:
         """The error of a step that failed."""
-        if self.tape is not None:
-            self.check.learned_at = self.tape.learned_at
         return failures.failed(self.check, number, error, str, NEXT)
 
     def prepare(self, steps: Sequence[int]) -> None:

@@ -50,14 +50,10 @@ class NodeRun(NamedTuple):
 
 
 class Manner(NamedTuple):
-    """A way to run traces one by one: in float64 if `exact`, on operands and weights that `move` has changed.
-
-    learned: through which operands gradients go, where the program only runs forward.
-    """
+    """A way to run traces one by one: in float64 if `exact`, on operands and weights that `move` has changed."""
 
     exact: bool = False
     move: Callable[[Any], Any] | None = None
-    learned: Sequence[bool] = ()
 
     def of(self, array: Any) -> Any:
         """Changes numbers."""
@@ -135,7 +131,6 @@ class StepCheck:
     ) -> None:
         self.plan, self.arrays, self._report, self.provenance = plan, arrays, report, provenance
         self.runner = runner
-        self.learned_at: Callable[[int, Sequence[int]], bool] = lambda arena, rows: False  # as the tape knows
         self._always = option == ALWAYS
         self._never = option == NEVER
         self._distrusted = False
@@ -292,10 +287,9 @@ class StepCheck:
         return True
 
     def run_alone(self, record: Record, node: int, mode: int) -> None:
-        """Runs the operators of a node once more, one by one, with gradients through what has them."""
-        places = map(self._places, rows_read(record, node))
-        learned = [self.learned_at(*place) for place in places] if is_recorded(mode) else []
-        self.runner.alone(record.kind, self._operands(record, node), mode, Manner(learned=learned))
+        """Runs the operators of a node once more, one by one, as they refuse what learns if they are recorded."""
+        heads = [None] * len(record.kind.outputs) if is_recorded(mode) else None
+        self.runner.alone(record.kind, self._operands(record, node), mode, PLAINLY, heads)
 
     # --- backward -----------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from gluonjit.compiled import FAST
 from gluonjit.errors import StateError
 from gluonjit.graph.recorder import Record
 from gluonjit.hybrid.capture.guards.variants import NEVER
+from gluonjit.hybrid.run.batch import RUNNING, Batch
 
 EVERY = 1000
 _SHARE = 0.003
@@ -48,14 +49,24 @@ class Again:
 AGAIN = Again()
 
 
-def changed(name: str, difference: str, record: Record) -> StateError:
-    """Returns the error for a call that now differs from its trace; its record is no longer found."""
-    record.guards = NEVER
-    return StateError(
-        f"{name}: a call that was traced before now does something else: {difference}. It depends on something "
-        "that gluonjit does not see; results since that changed may be wrong. Pass it as an argument, or expand "
-        f"the call: hybridize(dynamic_batch=True, expand=({name!r},))."
-    )
+def retrace(cell: Any, wanted: Any, record: Record, batch: Batch, difference: Callable[[Any], str]) -> None:
+    """Compares the trace of a call that was found with its present one. Raises StateError where that is another."""
+    variants = cell.variants.get(wanted, ())
+    variant = next((variant for variant in variants if variant.guards is record.guards), None)
+    if variant is None or variant.traced is None:
+        return
+    batch.report.retraced += 1
+    with RUNNING:
+        found = AGAIN.timed(lambda: difference(variant.traced))
+    if found:
+        cell.clear()
+        batch.changes += 1
+        record.guards = NEVER  # it is no longer found
+        raise StateError(
+            f"{cell.name}: a call that was traced before now does something else: {found}. It depends on something "
+            "that gluonjit does not see; results since that changed may be wrong. Pass it as an argument, or expand "
+            f"the call: hybridize(dynamic_batch=True, expand=({cell.name!r},))."
+        )
 
 
 def first_difference(one: Any, other: Any) -> str:

@@ -59,7 +59,7 @@ MECHANISMS = (
         {"scheduler": "depth"},
         {"scheduler": "agenda_static"},
     ),
-    Mechanism("first-use check", ("hybrid/run/check.py",), without={"check": "never"}),
+    Mechanism("first-use check", ("hybrid/check",), without={"check": "never"}),
     Mechanism("choice of way", ("analysis/choice.py", "hybrid/choose/choosing.py", "analysis/costs")),
     Mechanism("eager or batched", ("analysis/pace.py", "hybrid/choose/pacing.py", "hybrid/choose/clock.py")),
     Mechanism(

@@ -20,14 +20,15 @@ from gluonjit.engines.mxnet.rules.symbols import operator_handle
 from gluonjit.engines.mxnet.semantics import classic, learned_rows, piece, shapes
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import RECORDING, TRAINING
-from gluonjit.hybrid.run.check import PLAINLY, Manner, NodeRun
+from gluonjit.hybrid.check.rounding import PLAINLY, Manner
+from gluonjit.hybrid.check.runner import NodeRun
 from gluonjit.program.trace import Trace, TraceOp
 
 _FLOATS = {"float16", "float32", "float64"}
 
 
 class MXNetNodes:
-    """Implements `gluonjit.hybrid.run.check.NodeRunner`."""
+    """Implements `gluonjit.hybrid.check.runner.NodeRunner`."""
 
     once = frozenset("_linalg_det _linalg_slogdet _npi_det _npi_slogdet SpatialTransformer".split())
 

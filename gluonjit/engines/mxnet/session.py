@@ -28,12 +28,12 @@ from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.errors import FlushError
 from gluonjit.graph import Leaf, Spec
 from gluonjit.graph.modes import TRAINING, is_recorded
+from gluonjit.hybrid.check.entries import GRAPH
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.finite import FiniteCheck
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run import failures
-from gluonjit.hybrid.run.check import GRAPH
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.hybrid.run.stepping import SteppedSession
 from gluonjit.rows.stretches import StepStretch

@@ -29,9 +29,10 @@ from gluonjit.engines.mxnet.semantics import as_shape, classic, learned_rows, sh
 from gluonjit.engines.mxnet.statistics import Statistics
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
+from gluonjit.hybrid.check.entries import entry_of, replace_step
+from gluonjit.hybrid.check.steps import StepCheck
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.finite import FiniteCheck
-from gluonjit.hybrid.run.check import StepCheck, entry_of, replace_step
 from gluonjit.rows.running import row_flags
 from gluonjit.rows.stretches import StepStretch
 from gluonjit.rows.ways import Learning

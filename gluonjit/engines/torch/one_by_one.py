@@ -14,14 +14,15 @@ from gluonjit.engines.torch.arrays import LEARNABLE, device_named, dtype_named, 
 from gluonjit.engines.torch.hooked import plain, run_backward
 from gluonjit.engines.torch.program import Built, build, interpret, join, piece, program_of
 from gluonjit.graph import Kind, Spec
-from gluonjit.hybrid.run.check import Manner, NodeRun
+from gluonjit.hybrid.check.rounding import Manner
+from gluonjit.hybrid.check.runner import NodeRun
 from gluonjit.program.trace import Trace
 
 _WIDE = {"float32": torch.float64, "float16": torch.float64, "bfloat16": torch.float64, "complex64": torch.complex128}
 
 
 class TorchNodes:
-    """Implements `gluonjit.hybrid.run.check.NodeRunner`."""
+    """Implements `gluonjit.hybrid.check.runner.NodeRunner`."""
 
     once: frozenset[str] = frozenset()
 

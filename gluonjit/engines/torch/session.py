@@ -29,12 +29,12 @@ from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Leaf, Spec
 from gluonjit.graph.modes import is_recorded
+from gluonjit.hybrid.check.entries import GRAPH
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.finite import FiniteCheck
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run import failures
-from gluonjit.hybrid.run.check import GRAPH
 from gluonjit.hybrid.run.stepping import SteppedSession
 
 _FEW = 16  # entries of a table

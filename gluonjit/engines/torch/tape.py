@@ -27,12 +27,13 @@ from gluonjit.engines.torch.program import pieces, program_of
 from gluonjit.engines.torch.written import modified
 from gluonjit.graph import line_of, user_line
 from gluonjit.graph.kinds import ENOUGH
+from gluonjit.hybrid.check.entries import entry_of, replace_step
+from gluonjit.hybrid.check.steps import StepCheck, distrust
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.explain.provenance import Provenance
-from gluonjit.hybrid.run.check import StepCheck, distrust, entry_of, replace_step
 from gluonjit.hybrid.run.reach import Reach, Route, part_of, route, rows_at
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.rows.running import row_flags

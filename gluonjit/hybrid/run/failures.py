@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 from gluonjit.errors import CaptureError, FlushError, GluonJITError
 from gluonjit.graph import line_of, raised_at, user_line
 from gluonjit.graph.frames import is_library
+from gluonjit.hybrid.check.steps import StepCheck
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.hybrid.run.check import StepCheck
 from gluonjit.hybrid.run.state import LOCAL
 
 REPORT = (

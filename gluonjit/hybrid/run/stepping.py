@@ -8,7 +8,9 @@ from time import perf_counter
 from typing import Any
 
 from gluonjit.errors import GluonJITError
-from gluonjit.hybrid.run.check import ROWS, NodeRunner, StepCheck
+from gluonjit.hybrid.check.entries import ROWS
+from gluonjit.hybrid.check.runner import NodeRunner
+from gluonjit.hybrid.check.steps import StepCheck
 from gluonjit.hybrid.run.session import ArraySession
 from gluonjit.rows.steps import Steps
 

@@ -7,11 +7,11 @@ the program's nodes run one by one from then on, from their traces.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property, partial
 from math import prod
 from operator import attrgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,86 +22,28 @@ from gluonjit.errors import RuleWarning
 from gluonjit.graph import Checks, Kind, Line, Record, line_of
 from gluonjit.graph.kinds import ENOUGH
 from gluonjit.graph.modes import is_recorded
+from gluonjit.hybrid.check.entries import BACKWARD, GRAPH, ROWS, steps_of
+from gluonjit.hybrid.check.rounding import (
+    EPS,
+    PLAINLY,
+    TRIES,
+    Deviation,
+    Manner,
+    deviation_of,
+    near,
+    scale_of,
+    shrunk,
+)
+from gluonjit.hybrid.check.runner import NodeRun, NodeRunner
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Node, Provenance
 from gluonjit.hybrid.options import ALWAYS, NEVER
 from gluonjit.program.trace import Trace
 
-GRAPH, ROWS = "graph", "rows"
-"""The ways in which a step runs: by the framework's operators, or in C."""
-BACKWARD = {GRAPH: "backward of graph", ROWS: "backward of rows"}
-_EPS = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1.2e-7, "float64": 2.2e-16}
-_EPS.update(complex32=1e-3, complex64=1.2e-7, complex128=2.2e-16)
-_TIMES = 80.0  # rounding errors, above which numbers are looked at closely
-_CLOSELY = 16.0  # times what rounding changes in the trace itself, above which a difference is none of rounding
-_LOOSELY = 1e4  # rounding errors, below which an operator is not the one that differs
 _SAME = 800.0  # rounding errors, below which numbers are those of the same weights
-_TRIES = 4  # traces on operands that differ by rounding
+_LOOSELY = 1e4  # rounding errors, below which an operator is not the one that differs
 _CHECKS = attrgetter("kind.program.checks")
 _NEAR = 8  # nodes, among which one with other operands is looked for
-
-
-class NodeRun(NamedTuple):
-    """The numbers that a trace gives for one node: results, and gradients of operands and, by identity, of weights."""
-
-    results: list[Any]
-    gradients: Sequence[Any] = ()
-    weights: dict[int, Any] = {}
-
-
-class Manner(NamedTuple):
-    """A way to run traces one by one: in float64 if `exact`, on operands and weights that `move` has changed."""
-
-    exact: bool = False
-    move: Callable[[Any], Any] | None = None
-
-    def of(self, array: Any) -> Any:
-        """Changes numbers."""
-        return array if self.move is None else self.move(array)
-
-
-PLAINLY = Manner()
-
-
-class NodeRunner(Protocol):
-    """The engine's part of comparisons. Numbers are arrays of numpy.
-
-    once: operators whose backward pass overwrites what their forward pass has saved: a second one is wrong.
-    """
-
-    once: frozenset[str]
-
-    def numbers(self, array: Any, rows: Sequence[int]) -> Any:
-        """Reads rows of an array."""
-
-    def build(self, trace: Trace) -> Any:
-        """Makes a batched program, as `program`, `outputs`, `rows` and `poly`. Raises an error if there is none."""
-
-    def alone(
-        self,
-        kind: Kind,
-        operands: Sequence[Any],
-        mode: int,
-        manner: Manner,
-        heads: Sequence[Any] | None = None,
-        together: int = 0,
-    ) -> NodeRun:
-        """Runs a node's operators one by one, without effect on anything.
-
-        heads: gradients of the results, None for those that have none.
-        together: where not 0, the kind's program runs for so many nodes, whose rows come one after the other.
-        """
-
-    def compute(self, step: Step, operands: Sequence[Any], consts: Sequence[Any], results: Sequence[Any]) -> Any:
-        """Computes all nodes of a step one by one, in place of its program."""
-
-
-class _Apart(NamedTuple):
-    """A difference: what differs, how, and how far at most."""
-
-    what: str
-    how: str
-    far: float = np.inf
 
 
 class _Differentiated(NamedTuple):
@@ -112,9 +54,6 @@ class _Differentiated(NamedTuple):
     heads: list[Any]
     record: Record
     node: int
-
-
-_Run = Callable[[Manner], "list[Any]"]
 
 
 class StepCheck:
@@ -179,7 +118,7 @@ class StepCheck:
         self._stops.difference_update([number for number in self._stops if not self.left(number, ROWS)])
         return found
 
-    def _judge(self, number: int, ran: str, compare: Callable[[], _Apart | None]) -> bool:
+    def _judge(self, number: int, ran: str, compare: Callable[[], Deviation | None]) -> bool:
         """Compares; notes what has differed, or why nothing could be compared."""
         kind = self.plan.steps[number].kind
         checks = kind.program.checks
@@ -197,17 +136,17 @@ class StepCheck:
         self._distrust(number, checks, apart, ran)
         return False
 
-    def _is_below_rounding(self, number: int, apart: _Apart, ran: str) -> bool:
+    def _is_below_rounding(self, number: int, apart: Deviation, ran: str) -> bool:
         """True if numbers near zero differ by less than rounding of the operands, and those of other operands agree.
 
         As where one kernel rounds 1 + erf(-9) to 0, and another does not.
         """
         kind, given = self._given(number)
         backward = ran in BACKWARD.values()
-        sizes = [_scale(array) for each in given for array in each if array.dtype.kind in "fc"]
+        sizes = [scale_of(array) for each in given for array in each if array.dtype.kind in "fc"]
         if "weight" in apart.what or not apart.far <= _eps(kind) * max(sizes, default=0.0):
             return False
-        shrink = partial(_shrunk, np.random.RandomState(0))
+        shrink = partial(shrunk, np.random.RandomState(0))
         others = [list(map(shrink, each)) for each in given]
         return self._runs_together(kind, others, self.plan.steps[number].mode, backward)
 
@@ -217,7 +156,7 @@ class StepCheck:
         kind = nodes[0][0].kind
         return kind, [self._operands(record, node) for record, node in nodes if record.kind is kind]
 
-    def _forward(self, number: int, ran: str, left: int) -> _Apart | None:
+    def _forward(self, number: int, ran: str, left: int) -> Deviation | None:
         step = self.plan.steps[number]
         nodes = self._nodes(number, left)
         for record, node in nodes:
@@ -227,7 +166,7 @@ class StepCheck:
             def run(manner: Manner, kind: Kind = kind, given: Sequence[Any] = given) -> list[Any]:
                 return self.runner.alone(kind, given, step.mode, manner).results
 
-            apart = _apart([f"result {k}" for k in range(len(found))], found, run, _eps(kind), 1.0)
+            apart = deviation_of([f"result {k}" for k in range(len(found))], found, run, _eps(kind), 1.0)
             if apart is not None:
                 return apart
         self._count(step, ran, len(nodes))
@@ -246,7 +185,7 @@ class StepCheck:
         assert checks is not None
         late = f"{what}, put off"
         checks.compared[late] = checks.compared.get(late, 0) + 1
-        if checks.compared[late] >= _TRIES:
+        if checks.compared[late] >= TRIES:
             self._count(step, what, 0)
 
     def _nodes(self, number: int, most: int) -> list[Node]:
@@ -283,7 +222,7 @@ class StepCheck:
         checks = self.plan.steps[number].kind.program.checks
         if checks is None or checks.distrusted or isinstance(error, MemoryError):
             return False
-        self._distrust(number, checks, _Apart("a run", _raised(error)), GRAPH)
+        self._distrust(number, checks, Deviation("a run", _raised(error)), GRAPH)
         return True
 
     def run_alone(self, record: Record, node: int, mode: int) -> None:
@@ -316,7 +255,7 @@ class StepCheck:
             if checks is not None and checks.distrusted:
                 tape.redo(number)
 
-    def _backward(self, tape: Any, number: int, what: str) -> _Apart | None:
+    def _backward(self, tape: Any, number: int, what: str) -> Deviation | None:
         step = self.plan.steps[number]
         nodes = [
             _Differentiated(record.kind, self._operands(record, node), self._heads(tape, record, node), record, node)
@@ -339,12 +278,12 @@ class StepCheck:
         try:
             rows, weight = tape.trial(number, seeds)
         except Exception as error:  # though the traces' own backward passes have run
-            return _Apart("the gradient", _raised(error))
+            return Deviation("the gradient", _raised(error))
         places, names, found = [], [], []
         for each in nodes:
             for k, (numbers, spec) in enumerate(zip(rows_read(each.record, each.node), each.kind.operands)):
                 arena, positions = self._places(numbers)
-                if spec.dtype in _EPS and tape.learned_at(arena, positions):
+                if spec.dtype in EPS and tape.learned_at(arena, positions):
                     places.append([(arena, position) for position in positions])
                     names.append(f"the gradient of operand {k}")
                     found.append(rows(arena, positions))
@@ -357,7 +296,7 @@ class StepCheck:
             return self._summed(nodes, ran, places, learned)
 
         eps = max([_eps(each.kind) for each in nodes])
-        return _apart(names, [*found, *learned.values()], run, eps, 10.0)
+        return deviation_of(names, [*found, *learned.values()], run, eps, 10.0)
 
     def _runs(self, nodes: Sequence[_Differentiated], mode: int, manner: Manner) -> list[NodeRun]:
         return [self.runner.alone(each.kind, each.given, mode, manner, each.heads) for each in nodes]
@@ -367,14 +306,14 @@ class StepCheck:
         found = []
         for k, output in enumerate(record.kind.outputs):
             spec = output.spec
-            learns = spec.dtype in _EPS and tape.learned_at(*self._places(_rows_of(record, node, k)))
+            learns = spec.dtype in EPS and tape.learned_at(*self._places(_rows_of(record, node, k)))
             found.append(_head(spec.shape, k) if learns else None)
         return found
 
     def _as_it_was(self, each: _Differentiated, ran: NodeRun) -> bool:
         """Tells whether a trace gives now what it gave when its step ran."""
         found = [self._result(each.record, each.node, k) for k in range(len(ran.results))]
-        return all([_near(*pair, _SAME * _eps(each.kind)) for pair in zip(found, ran.results)])
+        return all([near(*pair, _SAME * _eps(each.kind)) for pair in zip(found, ran.results)])
 
     def _summed(
         self,
@@ -402,7 +341,7 @@ class StepCheck:
 
     # --- what differs -------------------------------------------------------------------------------------------
 
-    def _distrust(self, number: int, checks: Checks, apart: _Apart, ran: str) -> None:
+    def _distrust(self, number: int, checks: Checks, apart: Deviation, ran: str) -> None:
         """Lets the nodes of a program run one by one from now on, and says so."""
         record, node = self.provenance.node(number, self.plan.steps[number].count - 1)
         kind = record.kind
@@ -444,35 +383,9 @@ class StepCheck:
         for numbers, parts in zip([*found.results, *found.gradients], every):
             if numbers is not None:
                 wanted = np.concatenate([np.reshape(part, -1) for part in parts])
-                if not _near(numbers.reshape(-1), wanted, _LOOSELY * _eps(kind)):
+                if not near(numbers.reshape(-1), wanted, _LOOSELY * _eps(kind)):
                     return False
         return True
-
-
-def steps_of(entries: Iterable[Any]) -> Iterator[tuple[int, str]]:
-    """Lists the steps of a tape's entries, each with the way in which it ran."""
-    for entry in entries:
-        steps = getattr(entry, "steps", None)
-        yield from [(entry.number, GRAPH)] if steps is None else [(number, ROWS) for number in steps]
-
-
-def entry_of(entries: Sequence[Any], number: int) -> tuple[int, Any, int]:
-    """Finds the entry of a step: its number, itself, and the step's place in it."""
-    for k, entry in enumerate(entries):
-        steps = [number for number, _ in steps_of([entry])]
-        if number in steps:
-            return k, entry, steps.index(number)
-    raise KeyError(number)
-
-
-def replace_step(entries: list[Any], number: int, fresh: Sequence[Any]) -> None:
-    """Puts other entries in place of a step's."""
-    k, entry, place = entry_of(entries, number)
-    if hasattr(entry, "steps"):
-        parts = entry.part(0, place), entry.part(place + 1, len(entry.steps))
-        before, after = [[part] if part.steps else [] for part in parts]
-        fresh = [*before, *fresh, *after]
-    entries[k : k + 1] = fresh
 
 
 def distrust(checks: Checks, report: Counts, kind: Kind, text: str, line: Line | None = None) -> None:
@@ -498,14 +411,6 @@ def _raised(error: Exception) -> str:
     return f"raises {type(error).__name__} batched ({str(error).partition(chr(10))[0]}), and nothing for one sample"
 
 
-def _shown(found: Any, wanted: Any) -> str:
-    """Both numbers, where they differ most."""
-    if found.shape != wanted.shape:
-        return f"is of shape {found.shape} batched, and {wanted.shape} for one sample"
-    at = np.unravel_index(int(np.argmax(_distance(found, wanted))), found.shape)
-    return f"is {found[at]!s} batched, and {wanted[at]!s} for one sample"
-
-
 def _rows_of(record: Record, node: int, number: int) -> range:
     """The rows of a node's result."""
     output = record.kind.outputs[number]
@@ -525,71 +430,4 @@ def _equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
 
 def _eps(kind: Kind) -> float:
     """The relative error of the least precise numbers of a kind."""
-    return max([_EPS.get(dtype, 0.0) for _, dtype in kind.call.shapes])
-
-
-def _distance(found: Any, wanted: Any) -> Any:
-    """|a - b| of each number: 0 where both are not finite in one way, infinite where they are not in the same way."""
-    if found.dtype.kind not in "fc":
-        return np.where(found == wanted, 0.0, np.inf)
-    with np.errstate(all="ignore"):
-        same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
-        apart = np.where(same, 0.0, np.abs(found.astype(np.result_type(found, np.float64)) - wanted))
-    return np.where(np.isnan(apart), np.inf, apart)
-
-
-def _scale(array: Any) -> float:
-    sizes = np.abs(array[np.isfinite(array)])
-    return float(sizes.max(initial=0.0))
-
-
-def _near(found: Any, wanted: Any, tolerance: float) -> bool:
-    """Tells whether numbers agree to rounding, measured by the largest."""
-    if found.shape != wanted.shape:
-        return False
-    return bool(_distance(found, wanted).max(initial=0.0) <= tolerance * _scale(wanted))
-
-
-def _apart(names: Sequence[str], found: Sequence[Any], run: _Run, eps: float, times: float) -> _Apart | None:
-    """The first of numbers that differ from those of a run one by one by more than rounding."""
-    expected = run(PLAINLY)
-    off = [k for k, pair in enumerate(zip(found, expected)) if not _near(*pair, times * _TIMES * eps)]
-    if not off:
-        return None
-    try:
-        like = [run(Manner(True))]
-    except Exception:  # of an operator that has no such numbers
-        like = [expected]
-    draw = np.random.RandomState(0)
-    like += [run(Manner(False, partial(_moved, draw, eps))) for _ in range(_TRIES)]
-    for k in off:
-        if not _is_rounding(found[k], expected[k], [each[k] for each in like]):
-            far = float(_distance(found[k], expected[k]).max()) if found[k].shape == expected[k].shape else np.inf
-            return _Apart(names[k], _shown(found[k], expected[k]), far)
-    return None
-
-
-def _moved(draw: Any, eps: float, array: Any) -> Any:
-    """Numbers that differ by rounding."""
-    if array.dtype.kind not in "fc":
-        return array
-    noise = draw.uniform(-2 * eps, 2 * eps, array.shape)
-    return array * (1.0 + noise) + noise * _scale(array) * 0.1
-
-
-def _shrunk(draw: Any, array: Any) -> Any:
-    """Numbers of any size up to those that they are, none above 1."""
-    if array.dtype.kind not in "fc":
-        return array
-    return (array * draw.uniform(size=array.shape) / max(1.0, _scale(array))).astype(array.dtype)
-
-
-def _is_rounding(found: Any, wanted: Any, like: Sequence[Any]) -> bool:
-    """Tells whether a difference is no larger than what rounding changes in the trace itself; ties, too."""
-    if any(each.shape != found.shape for each in (wanted, *like)):
-        return False
-    if found.dtype.kind not in "fc":
-        return bool(np.any([found == each for each in (wanted, *like)], axis=0).all())
-    exact = like[0]
-    spread = max([_distance(each, exact).max(initial=0.0) for each in (wanted, *like)])
-    return bool(_distance(found, exact).max(initial=0.0) <= _CLOSELY * spread)
+    return max([EPS.get(dtype, 0.0) for _, dtype in kind.call.shapes])

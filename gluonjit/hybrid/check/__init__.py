@@ -1,0 +1,1 @@
+"""Comparisons of what batched programs give with what their operators give for one sample."""

@@ -6,7 +6,7 @@ one step after the other. `flat/placing.py` defines steps and their gathers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -95,6 +95,7 @@ class Plan:
     common: the same object in plans of one structure.
     overwritten: arena and position of results of nodes whose backward pass needs what was written over since.
     rewritten: arena, first row and number of rows, the numbers of which the program has written over since.
+    copied: the graph's rows of which arrays with memory of their own were made, as `cat` makes.
     """
 
     arenas: tuple[Arena, ...]
@@ -112,6 +113,7 @@ class Plan:
     common: Common = field(default_factory=Common, repr=False)
     overwritten: list[tuple[int, int]] = field(default_factory=list)
     rewritten: list[tuple[int, int, int]] = field(default_factory=list)
+    copied: Sequence[Iterable[int]] = ()
 
     @property
     def captured(self) -> Captured:

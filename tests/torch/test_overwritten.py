@@ -124,3 +124,42 @@ def fault() -> BaseException:
     except KeyError as error:
         return error
     raise AssertionError
+
+
+COPYING: dict[str, Any] = {
+    "cat": lambda row, x: torch.cat([row.unsqueeze(0), x.unsqueeze(0)]),
+    "stack": lambda row, x: torch.stack([row, x]),
+    "stack of one": lambda row, x: torch.stack([row]),
+    "none": lambda row, x: row,
+}
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+@pytest.mark.parametrize("way", COPYING)
+def test_a_weight_of_which_calls_read_a_copy_may_be_written_to(way: str, samples: int) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.row, self.layer = nn.Parameter(torch.ones(3)), nn.Linear(3, 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(COPYING[way](self.row, x)).tanh().sum()
+
+    def trained(batched: bool) -> Any:
+        torch.manual_seed(0)
+        net = Net()
+        if batched:
+            gluonjit.hybridize(net, dynamic_batch=True, granularity="op")
+        losses = [net(torch.arange(3.0) / (k + 1)) for k in range(samples)]
+        found = [float(loss) for loss in losses]
+        with torch.no_grad():
+            net.row.fill_(0.5)
+        sum(losses).backward()
+        return found, [weight.grad for weight in net.parameters()]
+
+    if way == "none":
+        for batched in (False, True):
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                trained(batched)
+        return
+    torch.testing.assert_close(trained(True), trained(False))

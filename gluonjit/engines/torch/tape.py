@@ -355,7 +355,7 @@ class Tape:
         """Raises where backward has come through a node that needs what the program has written over."""
         nodes, rewritten = list(self.plan.overwritten), list(self.plan.rewritten)
         for place, held in self._held:
-            if held.rewritten:
+            if held.rewritten and not self._has_copy(place):  # else calls may read that
                 rewritten.append((place.arena, place.begin, place.end - place.begin))
         for rows in rewritten:
             nodes += savers(self.plan, self._has_learned, *rows)
@@ -366,6 +366,12 @@ class Tape:
             if passed and reached.rows[arena][position]:
                 call = self._provenance.describe(*self._provenance.producer(arena, position))
                 raise modified(f"the result, or an operand, of the {call},")
+
+    def _has_copy(self, place: Place) -> bool:
+        """True if an array with memory of its own was made of any of these rows."""
+        rows = [row for joined in self.plan.copied for row in joined]
+        positions = self.plan.position[rows][self.plan.arena[rows] == place.arena]
+        return bool(((positions >= place.begin) & (positions < place.end)).any())
 
     def _has_learned(self, place: Place, index: Any) -> bool:
         return bool(self._learned[place.arena][rows_at(place, index)].any())

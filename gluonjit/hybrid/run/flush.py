@@ -138,6 +138,7 @@ class FlushingBatch(Batch):
             report.model = partial(_model_of, self.engine)  # no method, which would be a circle with the report
         records = list(graph.records.values())
         plan = self.chooser.plan(planner, records, held.captured, held.samples, report.model)
+        plan.copied = graph.copies
         for row in graph.overwritten:
             if plan.arena[row] >= 0:  # others nobody reads
                 plan.overwritten.append((int(plan.arena[row]), int(plan.position[row])))

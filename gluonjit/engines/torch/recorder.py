@@ -169,7 +169,7 @@ class Tracer(KnownNumbers, Writes):
         name = known.name
         learning = outputs
         if self.learns and type(found) is tuple and not known.random:
-            learning = [outputs[k] for k in sorted(with_history(func, given))]
+            learning = [outputs[k] for k in sorted(with_history(func, given))] or outputs
         self._pass_on(inputs, [] if name in WITHOUT_HISTORY else learning)
         self.trace.ops.append(TraceOp(name, attrs, tuple(inputs), tuple(outputs)))
         self.loops.add(name, inputs, outputs)

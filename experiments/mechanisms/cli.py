@@ -44,7 +44,7 @@ def _run(options: argparse.Namespace) -> list[str]:
     found: dict[str, dict[str, Cell]] = {}
     for mechanism in chosen:
         found[mechanism.name] = {s: _cell(options, mechanism, s, usual[s]) for s in options.sources}
-    if options.match == "" and tuple(options.sources) == SOURCES:
+    if options.match == "":
         PAGE.write_text(page(MECHANISMS, usual, found), encoding="utf-8")
         print(f"written: {PAGE}")
     return []

@@ -20,15 +20,7 @@ class Exempt(NamedTuple):
 
 
 EXCEPTIONS: dict[str, tuple[Exempt, ...]] = {
-    "torch": (
-        Exempt(
-            "operator sparse.sampled_addmm",
-            "*",
-            "exception",
-            "Only batched sparse compressed",
-            "a product into a sparse matrix without elements is refused by PyTorch's own look at its shape",
-        ),
-    ),
+    "torch": (),
     "mxnet": (
         Exempt(
             "np unique",

@@ -21,9 +21,9 @@ from gluonjit.engines.mxnet.computing import own
 from gluonjit.engines.mxnet.dynamic import automatic_cell
 from gluonjit.engines.mxnet.following import called
 from gluonjit.engines.mxnet.inference import operator_call
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, reshaped, wrap, wrap_concrete
-from gluonjit.engines.mxnet.lazy_np import wrap_np, wrap_np_concrete
-from gluonjit.engines.mxnet.operands import Empty, leaf
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, reshaped, wrap
+from gluonjit.engines.mxnet.lazy_np import wrap_np
+from gluonjit.engines.mxnet.operands import Empty, leaf, owned
 from gluonjit.engines.mxnet.ops import capture_op, is_pending
 from gluonjit.engines.mxnet.outlining import KNOWN
 from gluonjit.engines.mxnet.replacing import becomes, is_replaceable
@@ -72,25 +72,14 @@ def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool
 
 def verify(op_name: str, func_name: str, arrays: Any, out: Any) -> None:
     """mxnet.ndarray.register._verify_all_legacy_ndarrays, which imports a module in every operator call."""
-    for array in arrays:
-        kind = array.__class__
-        if kind is not NDArray and kind is not LazyArray:
-            break
-    else:
-        if out is None:
-            return
-    hooked.original_verify(op_name, func_name, arrays, out)
+    if out is not None or not all([array.__class__ in (NDArray, LazyArray) for array in arrays]):
+        hooked.original_verify(op_name, func_name, arrays, out)
 
 
 def verify_numpy(op_name: str, func_name: str, arrays: Any, out: Any) -> None:
     """mxnet.ndarray.register._verify_all_np_ndarrays, likewise."""
-    for array in arrays:
-        if not isinstance(array, ndarray):
-            break
-    else:
-        if out is None:
-            return
-    hooked.original_verify_numpy(op_name, func_name, arrays, out)
+    if out is not None or not all([isinstance(array, ndarray) for array in arrays]):
+        hooked.original_verify_numpy(op_name, func_name, arrays, out)
 
 
 def _written(out: Any) -> Any:
@@ -236,12 +225,12 @@ def _lazy(arg: Any) -> Any:
     if (kind is not NDArray and kind is not ndarray) or batch is None:
         return arg
     try:
-        value = leaf(batch, arg)
+        value = owned(leaf(batch, arg), arg)
     except Empty:
         return arg
     if kind is NDArray:
-        return wrap_concrete(value, arg)
-    found = wrap_np_concrete(value, arg)
+        return wrap(value, arg)
+    found = wrap_np(value, arg)
     found.__dict__ = arg.__dict__  # type: ignore[misc]  # what the program has set, and sets
     return found
 

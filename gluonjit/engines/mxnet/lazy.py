@@ -18,13 +18,12 @@ from mxnet.ndarray.ndarray import indexing_key_expand_implicit_axes
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.aliases import DETACHED, Owned, ViewCall, is_view, noted, seen
 from gluonjit.engines.mxnet.arrays import context_of
-from gluonjit.engines.mxnet.computing import concrete, created, is_there, own, plain, read, waits
+from gluonjit.engines.mxnet.computing import concrete, is_there, own, plain, read, waits
 from gluonjit.engines.mxnet.cutting import cut_out, referred
 from gluonjit.engines.mxnet.decided import as_decided
 from gluonjit.engines.mxnet.indexing import coordinates, rows_at
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
 from gluonjit.engines.mxnet.modes import as_captured
-from gluonjit.engines.mxnet.operands import owned
 from gluonjit.engines.mxnet.replacing import replaces
 from gluonjit.engines.mxnet.writes import before_variable
 from gluonjit.graph import Value
@@ -256,28 +255,10 @@ def detached(array: Any, operator: Any, wrapped: Any) -> Any:
     return noted(found, array, DETACHED) if isinstance(found, Lazy) else found
 
 
-def wrap(value: Value) -> LazyArray:
-    """A lazy array of this value."""
+def wrap(value: Value, computed: NDArray | None = None) -> LazyArray:
+    """A lazy array of this value, whose numbers may exist already: slices of it are references to its rows."""
     array: LazyArray = _new(LazyArray)
-    array._v = value
-    array._c = array._b = array._k = None
-    return array
-
-
-def wrap_concrete(value: Value, computed: NDArray) -> LazyArray:
-    """A lazy array whose numbers exist already: slices of it are references to its rows."""
-    array: LazyArray = _new(LazyArray)
-    array._v = owned(value, computed)
-    array._c = computed
-    array._b = array._k = None
-    return array
-
-
-def wrap_created(value: Value, computed: NDArray) -> LazyArray:
-    """A lazy array with the numbers of one that several share: writing to it, or `attach_grad`, makes it its own."""
-    array: LazyArray = _new(LazyArray)
-    array._v = created(value)
-    array._c = computed
+    array._v, array._c = value, computed
     array._b = array._k = None
     return array
 

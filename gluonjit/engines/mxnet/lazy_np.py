@@ -15,7 +15,6 @@ from gluonjit.engines.mxnet.computing import plain, waits
 from gluonjit.engines.mxnet.cutting import referred
 from gluonjit.engines.mxnet.indexing import rows_where
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, by_operators, detached, own_of, taken, wrap
-from gluonjit.engines.mxnet.operands import owned
 from gluonjit.engines.mxnet.rules.symbols import operator_handle
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
@@ -97,23 +96,14 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
     def as_nd_ndarray(self) -> Any:
         """Stands in for mx.np.ndarray.as_nd_ndarray, without computing."""
         waits(self)  # a view is renewed
-        array = wrap(self._v)
-        array._c = None if self._c is None else self._c.as_nd_ndarray()
-        return noted(array, self, CLASSIC)
+        computed = None if self._c is None else self._c.as_nd_ndarray()
+        return noted(wrap(self._v, computed), self, CLASSIC)
 
 
 ANSWERS[LazyNumpy] = ndarray, own_of
 
 
-def wrap_np(value: Value) -> LazyNumpy:
-    """A lazy array of this value."""
-    array: LazyNumpy = _new(LazyNumpy)
-    array._v = value
-    array._c = array._b = array._k = None
-    return array
-
-
-def wrap_np_as(value: Value, computed: NDArray | None) -> LazyNumpy:
+def wrap_np(value: Value, computed: NDArray | None = None) -> LazyNumpy:
     """A lazy array of this value, whose numbers may exist already."""
     array: LazyNumpy = _new(LazyNumpy)
     array._v = value
@@ -125,17 +115,12 @@ def wrap_np_as(value: Value, computed: NDArray | None) -> LazyNumpy:
 def _as_np_ndarray(self: LazyArray) -> LazyNumpy:
     """Stands in for NDArray.as_np_ndarray, without computing."""
     waits(self)  # a view is renewed
-    view = wrap_np_as(self._v, self._c)
+    view = wrap_np(self._v, self._c)
     noted(view, self, NUMPY)
     return view
 
 
 LazyArray.as_np_ndarray = _as_np_ndarray
-
-
-def wrap_np_concrete(value: Value, computed: NDArray) -> LazyNumpy:
-    """A lazy array whose numbers exist already: slices of it are references to its rows."""
-    return wrap_np_as(owned(value, computed), computed)
 
 
 def _call(name: str, *arrays: Any, **attrs: Any) -> Any:

@@ -14,8 +14,8 @@ from gluonjit.engines.mxnet.decided import as_decided
 from gluonjit.engines.mxnet.hooked import Attrs, current_mode, invoke_original, original_invoke
 from gluonjit.engines.mxnet.indexing import by_numbers
 from gluonjit.engines.mxnet.inference import infer, operator_call
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap, wrap_created
-from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np, wrap_np_as
+from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
+from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.numbers import with_operand
 from gluonjit.engines.mxnet.operands import Empty, leaf, made_from_nothing, unzipped, value_of
@@ -153,7 +153,7 @@ def _created(batch: Batch, handle: int, name: str, attrs: Attrs, is_np: bool, as
         return array
     if again:
         batch.graph.several.update(value.row_list())
-    return wrap_np_as(created(value), array) if is_np else wrap_created(value, array)
+    return (wrap_np if is_np else wrap)(created(value), array)
 
 
 def _looked_up(

@@ -39,12 +39,11 @@ def _slice_axis(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Val
     return row_range(value, begin, begin + shape[0])
 
 
-def _concat(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
-    return joined(values, "rows") if attrs.integer("dim", 1) == 0 else None
+def _joiner(mode: str, name: str, otherwise: int = 0) -> Reference:
+    def join(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
+        return joined(values, mode) if attrs.optional_integer(name, otherwise) == 0 else None
 
-
-def _stack(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
-    return joined(values, "stack") if attrs.integer("axis", 0) == 0 else None
+    return join
 
 
 def _same(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
@@ -61,25 +60,21 @@ def _float_plus_nothing(values: Sequence[Value], attrs: Attributes, shape: Shape
     return _plus_nothing(values, attrs, shape) if values[0].spec.dtype.startswith("float") else None
 
 
-def _numpy_joined(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
-    return joined(values, "rows") if attrs.optional_integer("axis", 0) == 0 else None
-
-
 REFERENCES: Mapping[str, Reference] = {
     "Reshape": _reshaped,
     "expand_dims": _reshaped,
     "squeeze": _reshaped,
     "Flatten": _reshaped,
     "slice_axis": _slice_axis,
-    "Concat": _concat,
-    "stack": _stack,
+    "Concat": _joiner("rows", "dim", 1),
+    "stack": _joiner("stack", "axis"),
     "_copy": _same,
     "_plus_scalar": _plus_nothing,
     "_np_reshape": _reshaped,
     "_npx_reshape": _reshaped,
     "_np_squeeze": _reshaped,
-    "_npi_concatenate": _numpy_joined,
-    "_npi_stack": _stack,
+    "_npi_concatenate": _joiner("rows", "axis"),
+    "_npi_stack": _joiner("stack", "axis"),
     "_np_copy": _same,
     "_npi_add_scalar": _float_plus_nothing,
 }

@@ -13,7 +13,7 @@ from gluonjit.engines.mxnet.history import LIVING, History, Seed
 from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.semantics import as_shape, piece
 from gluonjit.graph import Value
-from gluonjit.hybrid.run.session import Results, results_of, rows_of
+from gluonjit.hybrid.run.session import Results, placed, results_of, rows_of
 
 
 class Imported(NamedTuple):
@@ -30,12 +30,6 @@ def numbers_of(value: Value) -> NDArray:
         return piece(value.result.chunk, value.spec, value.result.row)
     rows: NDArray = rows_of(value)
     return rows if value.spec.mode == "rows" else as_shape(rows, value.spec.shape)
-
-
-def placed(value: Value, results: Results) -> tuple[int, list[int]]:
-    """The arena of a value's rows, and their positions there."""
-    rows = value.row_list()
-    return int(results.arena[rows[0]]), results.position[rows].tolist()
 
 
 def tape_of(value: Value) -> Any:

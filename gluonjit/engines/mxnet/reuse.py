@@ -28,6 +28,8 @@ class _MXNetReusing(Reusing):
     """Calls of blocks. What changes a block forgets what its calls have captured, at once."""
 
     array, lazy = NDArray, Lazy
+    host_table, weight_table = staticmethod(host_table), staticmethod(table_of)
+    learns = staticmethod(is_learned)
 
     def modes(self) -> Any:
         """Recording and training, and MXNet's semantics."""
@@ -66,11 +68,6 @@ class _MXNetReusing(Reusing):
             return None, table.dtype, table.device, table.axes
         return table.weight, table.attrs, table.taped
 
-    def found_table(self, batch: Batch, known: tuple[Any, ...]) -> Any:
-        """The batch's table."""
-        weight, *rest = known
-        return host_table(batch, *rest) if weight is None else table_of(batch, weight, *rest)
-
     def source(self, batch: Batch, payload: Any) -> ArraySource:
         """The arguments of an operator without operands, or the array itself."""
         if isinstance(payload, Imported):
@@ -79,11 +76,6 @@ class _MXNetReusing(Reusing):
             if created is payload:
                 return ArraySource("made", key)
         return ArraySource("array", payload)
-
-    def keeps(self, batch: Batch, array: Any) -> None:
-        """Raises NotReusable for an array that learns: a later call has another one."""
-        if id(array) not in batch.parameters and is_learned(array):
-            raise NotReusable("it uses an array with a gradient that is neither an argument nor a parameter")
 
     def leaf(self, batch: Batch, source: ArraySource) -> Value:
         """The value of an array, or of what an operator gives."""

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from gluonjit.engines.torch.arrays import bytes_of, look_of
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import casts
-from gluonjit.engines.torch.hooked import autocast
+from gluonjit.engines.torch.hooked import REQUIRES_GRAD, autocast
 from gluonjit.engines.torch.known import is_whole
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import integers_of, table_of
@@ -87,6 +87,8 @@ class _PyTorch(Reusing):
     """Calls of modules. What they are made of is looked at once a batch, and when something has changed."""
 
     array, lazy = torch.Tensor, LazyTensor
+    host_table, weight_table = staticmethod(integers_of), staticmethod(table_of)
+    learns = staticmethod(REQUIRES_GRAD.__get__)
 
     def modes(self) -> Any:
         """Modes of the thread: whether gradients are recorded, what casts, and dtypes."""
@@ -167,19 +169,9 @@ class _PyTorch(Reusing):
             return None, table.dtype, table.device
         return table.weight, tuple(table.attrs.items()), table.taped, table.dims
 
-    def found_table(self, batch: Batch, known: tuple[Any, ...]) -> Any:
-        """The batch's table."""
-        weight, *rest = known
-        return integers_of(batch, *rest) if weight is None else table_of(batch, weight, *rest)
-
     def source(self, batch: Batch, payload: Any) -> ArraySource:
         """The tensor itself, as it will be then."""
         return ArraySource("array", payload.tensor)
-
-    def keeps(self, batch: Batch, array: Any) -> None:
-        """Raises NotReusable for a tensor that learns, and is no weight."""
-        if array.requires_grad and id(array) not in batch.parameters:
-            raise NotReusable("it uses a tensor with a gradient that is neither an argument nor a parameter")
 
     def leaf(self, batch: Batch, source: ArraySource) -> Value:
         """The value of a tensor."""

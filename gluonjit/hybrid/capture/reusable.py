@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gluonjit.graph import Kind, Record, Value
+from gluonjit.hybrid.capture.reuse import NotReusable
 from gluonjit.hybrid.run.batch import Batch
 
 
@@ -51,10 +53,14 @@ class Reusing:
 
     array: the class of the framework's arrays; lazy: that of captured ones, which have a value `_v`, what they are
     views of as `_b`, which view as `_k`, and what they were computed to as `_c`, each None if there is none.
+    host_table, weight_table: the batch's tables of the host's numbers and of a weight; learns: whether an array does.
     """
 
     array: type
     lazy: type
+    host_table: Callable[..., Any]
+    weight_table: Callable[..., Any]
+    learns: Callable[..., bool]
 
     def modes(self) -> Any:
         """The framework's modes that capture depends on."""
@@ -107,7 +113,8 @@ class Reusing:
 
     def found_table(self, batch: Batch, known: tuple[Any, ...]) -> Any:
         """The batch's table."""
-        raise NotImplementedError
+        weight, *rest = known
+        return self.host_table(batch, *rest) if weight is None else self.weight_table(batch, weight, *rest)
 
     def source(self, batch: Batch, payload: Any) -> ArraySource:
         """Returns the source of a leaf, argument or not. Raises NotReusable if later calls could not find it."""
@@ -115,7 +122,8 @@ class Reusing:
 
     def keeps(self, batch: Batch, array: Any) -> None:
         """Raises NotReusable for an array, not an argument, that later calls must not read instead of their own."""
-        raise NotImplementedError
+        if self.learns(array) and id(array) not in batch.parameters:
+            raise NotReusable("it uses an array with a gradient that is neither an argument nor a parameter")
 
     def leaf(self, batch: Batch, source: ArraySource) -> Value:
         """The value of an array in the batch, as a call would read it."""

@@ -233,5 +233,10 @@ def results_of(value: Value) -> Results:
 def rows_of(value: Value) -> Any:
     """Finds the rows of a flushed value by their places: of a reference, which is no node's own result."""
     results = results_of(value)
+    return results.session.rows(*placed(value, results))
+
+
+def placed(value: Value, results: Results) -> tuple[int, list[int]]:
+    """The arena of a value's rows, and their positions there."""
     rows = value.row_list()
-    return results.session.rows(int(results.arena[rows[0]]), results.position[rows].tolist())
+    return int(results.arena[rows[0]]), results.position[rows].tolist()

@@ -13,7 +13,7 @@ GRAPH = ("recorder", "frames", "values", "slices", "entries", "joining", "replay
 # Files in Cython's pure-Python mode that are compiled together with these; the first one is the module `_fast`.
 PARTS = (
     *[f"graph/{name}" for name in GRAPH],
-    *[f"hybrid/capture/{name}" for name in ("guards/facts", "outlining/entering")],
+    *[f"hybrid/capture/{name}" for name in ("guards/facts", "outlining/entering", "arguments")],
 )
 TORCH = ("modes", "torch", "doors", "signs", "modules")
 SOURCES = ("module", "names", *CAPTURE, *TORCH, "cells", "operators", "hooks", "functions")

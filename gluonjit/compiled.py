@@ -34,7 +34,7 @@ def load(name: str) -> tuple[Any, str]:
 FAST, WHY_NOT = load("_fast")
 """The module that captures calls, or None and why."""
 _GRAPH = ("frames", "values", "slices", "entries", "joining", "replay", "reading")
-_CAPTURE = ("guards.facts", "outlining.entering")
+_CAPTURE = ("guards.facts", "outlining.entering", "arguments")
 PARTS = (*[f"gluonjit.graph.{name}" for name in _GRAPH], *[f"gluonjit.hybrid.capture.{name}" for name in _CAPTURE])
 """Modules that were built together with it, into the same file."""
 

@@ -16,13 +16,14 @@ int is_stale(PyObject *tensor) {
     return SLOT(base, names.torch.lazy_n) != SLOT(tensor, names.torch.lazy_n);
 }
 
-/* Tells whether nobody has put anything on a tensor, or refers to it or its __dict__. */
+/* Tells whether nobody has put anything on a tensor that ends with it, or refers to it. */
 static int is_bare(PyObject *tensor) {
     PyTypeObject *type = Py_TYPE(tensor);
     int bare;
     if (type->tp_weaklistoffset && *(PyObject **)((char *)tensor + type->tp_weaklistoffset) != NULL) return 0;
 #if PY_VERSION_HEX < 0x030D0000
     PyObject **place = _PyObject_GetDictPtr(tensor); /* once asked for it is there for good */
+    if (place != NULL && *place != NULL && Py_REFCNT(*place) > 1) Py_CLEAR(*place); /* that of an input, too */
     bare = place != NULL && (*place == NULL || (PyDict_GET_SIZE(*place) == 0 && Py_REFCNT(*place) == 1));
 #else
     PyObject *dict = PyObject_GenericGetDict(tensor, NULL);
@@ -41,7 +42,8 @@ static int keep(PyObject *tensor) {
     PyObject *value = SLOT(tensor, names.torch.lazy_v[0]), *computed = SLOT(tensor, names.torch.lazy_c[0]), *spec, *kept;
     PyObject *base, *key, *count;
     int failed;
-    if (value == NULL || Py_TYPE(value) != core.value_type || computed != Py_None || PyErr_Occurred()) return 0;
+    if (value == NULL || Py_TYPE(value) != core.value_type || computed == NULL || PyErr_Occurred()) return 0;
+    if (computed != Py_None && computed != ((Value *)value)->base) return 0; /* nor does it stand for an input */
     spec = ((Value *)value)->spec;
     if (spec == NULL || bodies >= MOST_BODIES || Py_TYPE(spec) != names.spec_type) return 0; /* NULL: in garbage */
     kept = ((Spec *)spec)->bodies;
@@ -65,7 +67,6 @@ static int keep(PyObject *tensor) {
     PyObject_GC_UnTrack(tensor);
     Py_SET_REFCNT(tensor, 1); /* the list's */
     SLOT(tensor, names.torch.lazy_c[0]) = Py_NewRef(Py_Ellipsis); /* lies ready */
-    Py_DECREF(Py_None);
     SLOT(tensor, names.torch.lazy_v[0]) = Py_NewRef(Py_None);
     base = SLOT(tensor, names.torch.lazy_b[0]);
     key = SLOT(tensor, names.torch.lazy_k[0]);
@@ -76,6 +77,7 @@ static int keep(PyObject *tensor) {
     Py_XDECREF(key); /* only now: their ends may take the tensor into use, or be what keeps the spec alive, and with it it */
     Py_XDECREF(count);
     Py_XDECREF(base);
+    Py_DECREF(computed);
     Py_DECREF(value);
     return 1;
 }

@@ -14,6 +14,7 @@ from torch import nn
 
 import gluonjit
 from gluonjit.compiled import FAST, WHY_NOT
+from gluonjit.engines.torch.lazy import as_known
 from gluonjit.graph import Value, clear_specs, intern_spec
 from gluonjit.hybrid import LOCAL
 
@@ -147,6 +148,22 @@ def test_a_tensor_that_was_read_or_written_is_not_used_again(ready: int) -> None
     del results[:]
     assert FAST.spare_bodies() == before + 1
     assert computed.tolist() == [7.0, 9.0, 11.0]
+
+
+@compiled
+def test_what_stands_for_an_input_is_used_again_without_what_is_on_that(ready: int) -> None:
+    words, others = torch.arange(3), torch.arange(3) + 4
+    lazy, before = as_known(words), FAST.spare_bodies()
+    lazy.__dict__ = words.__dict__
+    lazy.mark = "mine"
+    place = id(lazy)
+    del lazy
+    assert FAST.spare_bodies() == before + 1
+    again = as_known(others)
+    assert id(again) == place
+    assert (again.tolist(), words.mark, vars(again)) == ([4, 5, 6], "mine", {})
+    again.mark = "another"
+    assert words.mark == "mine"
 
 
 def test_constants_between_tensors_come_back() -> None:

@@ -113,7 +113,7 @@ def _is_numbers(spec: Spec, array: NDArray, taped: bool) -> bool:
 
 def _copied(batch: Batch, array: NDArray, spec: Spec) -> Value:
     """Returns a leaf with the current numbers of an array that may be written to: leaves of equal numbers are equal."""
-    if spec.dtype in _INTEGERS and len(spec.shape) == 1:
+    if _is_numbers(spec, array, False):
         return host_rows(batch, array, spec.dtype, spec.device)
     key = ("shared", spec, array.asnumpy().tobytes())
     known = batch.graph.leaves.get(key)

@@ -336,8 +336,7 @@ def expand(cell: Cell, run: Callable[..., Any], args: Any, kwargs: Any, reason: 
 
 def as_lazy(arg: Any) -> Any:
     """An argument of a program that is captured: tensors are lazy there, so that slices of them are rows."""
-    batch = LOCAL.state.batch
-    if arg.__class__ is not torch.Tensor or batch is None:
+    if arg.__class__ is not torch.Tensor or (batch := LOCAL.state.batch) is None:
         return arg
     if may_be_known(arg):
         found: Any = as_known(arg)

@@ -41,7 +41,7 @@ SORTS: dict[Any, int] = {
     torch.Tensor.mean: MEAN,
     torch.mean: MEAN,
 }
-_WITHOUT_A_SAY = frozenset({torch.Tensor, torch.nn.Parameter, type(None), bool, int, float, str})
+_WITHOUT_A_SAY = frozenset({LazyTensor, torch.Tensor, torch.nn.Parameter, type(None), bool, int, float, str})
 _SIGNS = "add sub mul truediv floordiv mod matmul".split()
 _COMPARED = "lt le gt ge eq ne".split()
 _METHODS = (
@@ -63,15 +63,8 @@ def handled(public_api: Any, relevant_args: Any, /, *args: Any, **kwargs: Any) -
     PyTorch looks for all classes that have a say, which takes longer than to capture the call; where no other class has
     one, it is not asked.
     """
-    lazy = False
-    for arg in relevant_args:
-        kind = arg.__class__
-        if kind is LazyTensor:
-            lazy = True
-        elif kind not in _WITHOUT_A_SAY:
-            lazy = False
-            break
-    if not lazy or _is_torch_function_mode_enabled():
+    kinds = set(map(type, relevant_args))
+    if LazyTensor not in kinds or not kinds <= _WITHOUT_A_SAY or _is_torch_function_mode_enabled():
         return hooked.handle_torch_function(public_api, relevant_args, *args, **kwargs)
     return LazyTensor.__torch_function__(public_api, (LazyTensor,), args, kwargs)
 

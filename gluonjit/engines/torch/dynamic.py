@@ -127,7 +127,7 @@ class _Outermost(OutermostCalls):
         return bool(torch.is_grad_enabled())
 
     def opened(self, owner: Any, cell: Cell) -> Batch:
-        return _outermost(owner, cell)[0]
+        return _outermost(LOCAL.state, owner, cell)[0]
 
     def lazy(self, arg: Any) -> Any:
         return as_lazy(arg)
@@ -207,19 +207,18 @@ def _alike(module: Any) -> Cell | None:
 def _captured(module: Any, cell: Cell, args: Any, kwargs: Any) -> Any:
     """Captures a call as one node, or else what it calls; an outermost call is then a sample."""
     state = LOCAL.state
-    batch, noted = _outermost(module, cell)
+    batch, noted = _outermost(state, module, cell)
     if cell.reuse is not None and not state.inside:
         key = cell.reuse(*args, **kwargs)
         if key is not None:
-            run = partial(_node_or_parts, module, cell, args, kwargs, batch, noted, True)
+            run = partial(_node_or_parts, state, module, cell, args, kwargs, batch, noted, True)
             given = (args, kwargs) if kwargs else args
             return sampled(batch, reused, REUSING, batch, module, cell.recordings, given, key, run)
-    return _node_or_parts(module, cell, args, kwargs, batch, noted)
+    return _node_or_parts(state, module, cell, args, kwargs, batch, noted)
 
 
-def _outermost(module: Any, cell: Cell) -> tuple[Batch, _Noted]:
+def _outermost(state: Any, module: Any, cell: Cell) -> tuple[Batch, _Noted]:
     """Returns the open batch for a call, which may be that of a sample, and what it knows of the module."""
-    state = LOCAL.state
     batch = state.batch
     if batch is None or batch.room < 0 or batch.engine.name != "torch":
         batch = open_batch(cell.options)
@@ -241,10 +240,9 @@ def _outermost(module: Any, cell: Cell) -> tuple[Batch, _Noted]:
 
 
 def _node_or_parts(
-    module: Any, cell: Cell, args: Any, kwargs: Any, batch: Batch, noted: _Noted, in_sample: bool = False
+    state: Any, module: Any, cell: Cell, args: Any, kwargs: Any, batch: Batch, noted: _Noted, in_sample: bool = False
 ) -> Any:
     """Captures a call as one node, or what it calls; an outermost call that is not in a sample is one."""
-    state = LOCAL.state
     _, hooks_inside, passes, special = noted
     hooks = hooks_inside or module._forward_hooks or module._forward_pre_hooks
     if special and state.inside and not hooks and keeps_statistics(module):

@@ -30,28 +30,14 @@ class Held:
     leaf of its own.
     """
 
-    __slots__ = (
-        "_rows",
-        "apart",
-        "first",
-        "noted",
-        "raw",
-        "shared",
-        "spec",
-        "taped",
-        "tensor",
-        "users",
-        "version",
-        "written",
-    )
+    shared = taped = noted = False
+    first: Held | None = None
+    users, written = 1, 0
 
     def __init__(
         self, tensor: Any, version: int, rows: Any, raw: bytes | None = None, spec: Spec | None = None
     ) -> None:
         self.tensor, self.version, self._rows, self.raw, self.spec = tensor, version, rows, raw, spec
-        self.shared = self.taped = self.noted = False
-        self.first: Held | None = None
-        self.users, self.written = 1, 0
         self.apart = recorded()
 
     @property

@@ -226,12 +226,11 @@ def _new_leaf(batch: Batch, tensor: Any, version: int, mode: str) -> tuple[Value
     elif tensor.is_inference():
         payload = _as_it_is(batch, tensor)
         key = ("copied", id(payload), spec.mode)
-    elif not taped and spec.bytes <= batch.options.copy_inputs:
-        payload = _copied(tensor, version)
-        key = ("copied", id(payload))
-    elif tensor.__class__ is torch.Tensor and tensor.is_leaf and spec.bytes <= batch.options.copy_inputs:
+    elif spec.bytes <= batch.options.copy_inputs and not (
+        taped and (tensor.__class__ is not torch.Tensor or not tensor.is_leaf)
+    ):
         payload = _copied(tensor, version)  # `tensor.data` writes to it uncounted
-        payload.taped = True
+        payload.taped = taped
         key = ("copied", id(payload), spec.mode)
     else:
         payload = Held(tensor, version, tensor)

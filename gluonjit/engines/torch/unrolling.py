@@ -22,9 +22,8 @@ UNROLLED = (
 
 def never(cell: Cell) -> str:
     """Says why no call of a cell is one node now; "" if one may be."""
-    if cell.never not in (LOOPS, UNROLLED):
-        return cell.never
-    if captures_whole():
-        return ""
-    note_loop()
+    if cell.never in (LOOPS, UNROLLED):
+        if captures_whole():
+            return ""
+        note_loop()
     return cell.never

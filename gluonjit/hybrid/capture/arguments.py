@@ -1,6 +1,8 @@
+# cython: language_level=3, nonecheck=True, binding=False
 """Arguments of a call whose parts are captured: arrays in them are lazy there.
 
 Lists and dictionaries with arrays are copies; what the program has changed in these is changed in its own at the end.
+In Cython's pure-Python mode, as `graph/recorder` (`arguments.pxd` has the types).
 """
 
 from __future__ import annotations
@@ -49,8 +51,6 @@ class LentArguments:
     bare: classes in which there is no array.
     """
 
-    __slots__ = ("_lent", "_own", "args")
-
     def __init__(self, args: Sequence[Any], lazy: Callable[[Any], Any], bare: Container[type] = ()) -> None:
         self._own: dict[int, Any] = {}
         self._lent: list[_Lent] = []
@@ -87,8 +87,6 @@ def returned(result: Any, own: Mapping[int, Any]) -> Any:
     """Returns a result with arrays in the places of those that stood for them, by whose addresses `own` has them."""
     if not own or result is None:
         return result
-    if not isinstance(result, _HOLDING) and class_attribute(result.__class__, _FIELDS) is ABSENT:
-        return own.get(id(result), result)
     containers: list[Any] = []
     found = _returned(result, own, containers)
     for container in containers:  # also what is put into it meanwhile

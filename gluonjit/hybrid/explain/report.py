@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,11 +75,6 @@ class Report(Counts):
             return None
         way = self.choice.setting
         return self.model().predict(self.last.plan, self._last_calls, way.scheduler, way.granularity, training)
-
-    def __getattr__(self, name: str) -> Any:
-        """Says of a removed count why there is none."""
-        why = f"{name!r} was removed, {_GONE[name]}" if name in _GONE else f"there is no {name!r}"
-        raise AttributeError(f"report of a batch: {why}")
 
     @property
     def lower_bound(self) -> int:
@@ -168,6 +164,14 @@ class Report(Counts):
 
     def _repr_html_(self) -> str:
         return rendering.to_html(self)
+
+
+def _gone(name: str, report: Report) -> Any:
+    raise AttributeError(f"report of a batch: {name!r} was removed, {_GONE[name]}")
+
+
+for _name in _GONE:  # a `__getattr__` of the class would slow down everything that is there
+    setattr(Report, _name, property(partial(_gone, _name)))
 
 
 def _counted(plan: Plan) -> _Counted:

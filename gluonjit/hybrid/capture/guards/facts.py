@@ -196,15 +196,16 @@ def _hold(guards: Any) -> cython.int:
         versions: cython.p_longlong = self._versions.data.as_longlongs
     for k in range(len(facts)):
         fact: tuple = facts[k]
+        way: cython.int = fact[0]
         container = fact[1]
         if cython.compiled:
-            version: cython.longlong = _version(fact[0], container)
+            version: cython.longlong = _version(way, container)
             if version and version == versions[k]:
                 continue
-        now = read_at(fact[0], container, fact[2])
+        now = read_at(way, container, fact[2])
         if now is fact[3]:
-            if cython.compiled and fact[0] in (ENTRY, CLASS, OF_LIBRARY, CODE):  # nothing has run since
-                versions[k] = _version(fact[0], container)
+            if cython.compiled and way in (ENTRY, CLASS, OF_LIBRARY, CODE):  # nothing has run since
+                versions[k] = _version(way, container)
         elif not alike(now, fact[3]):
             return 0
     return 1

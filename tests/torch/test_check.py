@@ -239,3 +239,22 @@ def test_a_program_that_is_wrong_of_other_numbers_is_found_where_these_are_below
     net = gluonjit.hybridize(Near(torch.exp), dynamic_batch=True, granularity="op", without=("fused",))
     with pytest.warns(RuleWarning, match=r"exp\.default"):
         sum(net(torch.tensor(-30.0 - k, requires_grad=True)) for k in range(4)).backward()
+
+
+CANCELLING: dict[str, Callable[[Any], Any]] = {
+    "tanhshrink": torch.nn.functional.tanhshrink,
+    "times a number": lambda x: torch.nn.functional.tanhshrink(x) * 3,
+    "of logarithms": lambda x: (1 + x).log() - x,
+}
+
+
+@pytest.mark.parametrize("name", CANCELLING)
+def test_small_numbers_of_steps_in_c_are_no_difference(name: str) -> None:
+    draw = torch.Generator().manual_seed(0)
+    for digits in range(1, 15):
+        gluonjit.clear_caches()
+        net = gluonjit.hybridize(Near(CANCELLING[name]), dynamic_batch=True, granularity="op")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuleWarning)
+            inputs = [torch.rand(3, generator=draw) * 10.0 ** -(1 + digits % 7) for _ in range(4)]
+            sum(net(x.requires_grad_()).sum() for x in inputs).backward()

@@ -147,7 +147,7 @@ class StepCheck:
         if "weight" in apart.what or not apart.far <= 4 * _eps(kind) * max(sizes, default=0.0):
             return False
         if ROWS in ran:
-            step.kind.program.checks.compared.pop(ran, None)  # type: ignore[union-attr]
+            step.kind.program.checks.compared.pop(ran, None)
             self._put_off(step, ran)
             return True
         shrink = partial(shrunk, np.random.RandomState(0))

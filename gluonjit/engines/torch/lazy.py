@@ -336,6 +336,10 @@ class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
         own = own_of(self)
         return object.__hash__(self) if own is None else hash(own)
 
+    def __dir__(self) -> Any:
+        own = own_of(self)
+        return dir(concrete(self) if own is None else own)
+
     def __eq__(self, other: Any) -> Any:
         return is_sought(self, other) or self._equal(other)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from functools import partial
 from typing import Any, Callable
 
 from . import habit
@@ -25,6 +27,12 @@ BOTH: dict[str, Asked] = {
     "an attribute that it has not": lambda self, x, h: h * getattr(x, "scale", 2.0),
     "a tag on a weight": lambda self, x, h: h * getattr(self.layer.weight, "factor", 2.0),
     "whether a weight is shared": lambda self, x, h: h if self.layer.weight is self.layer.bias else h * 2,
+    "operator.is_": lambda self, x, h: h if operator.is_(x, self.first) else h * 2,
+    "operator.is_not": lambda self, x, h: h if operator.is_not(x, self.first) else h * 2,
+    "its id by map": lambda self, x, h: h if set(map(id, [x])) & set(self.by_id) else h * 2,
+    "its class by map": lambda self, x, h: h * {self.kind: 2.0}.get(next(map(type, [h])), 3.0),
+    "operator.is_ by filter": lambda self, x, h: h * (1 + len([*filter(partial(operator.is_, x), [self.first])])),
+    "its place in a list": lambda self, x, h: h if _taken(x, [self.first]) else h * 2,
     "its dtype": lambda self, x, h: h * (2.0 if x.dtype == self.first.dtype else 3.0),
     "its shape": lambda self, x, h: h * x.shape[-1],
 }
@@ -36,10 +44,20 @@ TORCH: dict[str, Asked] = {
     "its memory": lambda self, x, h: h if x.data_ptr() == self.first.data_ptr() else h * 2,
     "an attribute that it has": lambda self, x, h: h * x.scale,
     "its dictionary": lambda self, x, h: h * len(x.__dict__),
+    "its entries": lambda self, x, h: h if "mask" in dir(x) else h * 2,
     "its variables": lambda self, x, h: h * len(vars(x)),
     "an attribute that is set": lambda self, x, h: setattr(x, "seen", getattr(x, "seen", 1) + 1) or h * x.seen,
     "an attribute of a result": lambda self, x, h: setattr(h, "factor", 3.0) or h * h.factor,
 }
+
+
+def _taken(x: Any, others: list[Any]) -> bool:
+    """True if a list has an array, and others do not compare."""
+    try:
+        others.remove(x)
+    except Exception:  # of numbers that are no truth value
+        return False
+    return True
 
 
 def ask(t: Any, question: Asked) -> None:

@@ -127,6 +127,17 @@ def _id(follower: Any, item: Any) -> None:
     follower.refuse("it calls id(), which differs from run to run")
 
 
+def _entries(function: Any) -> Callable[..., None]:
+    """`vars` and `dir`, which only the array itself can answer."""
+
+    def special(follower: Any, *items: Any) -> None:
+        if any(map(follower.known.own, items)):
+            follower.asks(f"{function.__name__}({follower.name_of(items[0])})")
+        follower.refuse(f"it calls {function.__name__}()")
+
+    return special
+
+
 SPECIAL: dict[Any, Callable[..., Any]] = {
     getattr: _getattr,
     hasattr: _hasattr,
@@ -140,4 +151,8 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     hash: lambda follower, item: follower.key(item) or hash(follower.whole(item)),
     issubclass: lambda follower, kind, kinds: issubclass(kind, kinds),
     callable: lambda follower, item: callable(item),
+    dir: _entries(dir),
+    vars: _entries(vars),
+    operator.is_: lambda follower, left, right: follower.same(left, right),
+    operator.is_not: lambda follower, left, right: not follower.same(left, right),
 }

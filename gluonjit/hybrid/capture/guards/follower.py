@@ -358,11 +358,13 @@ class Follower(Reader):
         return twin
 
     def _back(self, item: Any) -> Any:
-        """Wraps a user function that other code will call."""
+        """Wraps a function that other code will call, and that has to be followed."""
         if type(item) is MethodType and is_user_function(item.__func__) and not is_twin(item.__func__.__code__):
             return MethodType(self.followed(item.__func__, (item.__self__,)), item.__self__)
         if is_user_function(item) and not is_twin(item.__code__):
             return self.followed(item)
+        if item is type or type(item) is functools.partial or (is_hashable(item) and item in SPECIAL):
+            return functools.partial(self.call, item)
         return item
 
     def _native(self, function: Any, args: Any, kwargs: Any) -> Any:
@@ -373,7 +375,7 @@ class Follower(Reader):
         operates = self.known.operates(function)
         if not operates:
             note((*args, *kwargs.values()), self.asked)
-        given = [self._back(arg) for arg in args]
+        given = args if function is functools.partial else [self._back(arg) for arg in args]  # else once it is called
         named = {name: self._back(arg) for name, arg in kwargs.items()}
         before = self.known.writes(kwargs.get("out"))
         result = function(*given, **named)
@@ -444,6 +446,8 @@ class Follower(Reader):
             note((owner,), self.asked)
             return self._native(function, args, kwargs)
         if isinstance(owner, pure.FRESH):
+            if name in ("remove", "index", "count", "__contains__", "discard"):
+                self.seek(rest[0], owner)
             if name == "get" and isinstance(owner, dict) and not self.is_free(owner) and rest:
                 return self.item(owner, rest[0]) if self.contains(rest[0], owner) else (*rest, None)[1]
             if name == "__getitem__" and not self.is_free(owner):

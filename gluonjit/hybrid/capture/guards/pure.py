@@ -49,8 +49,6 @@ EFFECTS = {
     "compile": "it compiles code",
     "globals": "it calls globals()",
     "locals": "it calls locals()",
-    "vars": "it calls vars()",
-    "dir": "it calls dir()",
     "__import__": "it imports",
     "breakpoint": "it stops at a breakpoint",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import sys
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
@@ -90,10 +90,17 @@ class Reader(AttributeReader):
             self.asks(f"type({self.name_of(item)})")
         return self.kind_of(plain(item))
 
+    def seek(self, element: Any, container: Any) -> None:
+        """Notes that a program looks for something among others: an array is one by who it is."""
+        if not isinstance(container, (list, tuple, deque)):
+            self.key(element)
+        elif self.known.array(element):
+            for other in container:
+                self.same(element, other)
+
     def contains(self, element: Any, container: Any) -> bool:
         """element in container"""
-        if not isinstance(container, (list, tuple)):
-            self.key(element)
+        self.seek(element, container)
         note((element,), self.asked)
         method = class_attribute(type(container), "__contains__")
         if is_user_function(method):

@@ -1,12 +1,15 @@
 """Questions of a program's own code that arrays answer by who they are, where the program runs on lazy ones.
 
 `type(x)`, `x.__class__`, `id(x)` and `x is y` cannot be overridden: in methods of a model, and in functions that these
-name, they are replaced by calls that answer for the array that a lazy one stands for.
+name, they are replaced by calls that answer for the array that a lazy one stands for; so are `id` and `operator.is_`
+that others call.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
+import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -26,7 +29,7 @@ from gluonjit.replaced import code_of, stands_for
 ANSWERS: dict[type, tuple[type, Callable[[Any], Any]]] = {}
 """Classes of lazy arrays, each with that of what they stand for, and what gives the program's own array or None."""
 _NAME = "__gluonjit_asks__"
-_NAMES = {"type", "id", "__class__"}
+_NAMES = {"type", "id", "__class__", "is_", "is_not"}
 _seen: WeakSet[FunctionType] = WeakSet()
 
 
@@ -93,6 +96,19 @@ class _Asked:
             return _own(left) is _own(right)
         return False
 
+    @staticmethod
+    def twin(item: Any) -> Any:
+        """The function that answers in place of one."""
+        return next((own for asked, own in _TWINS if asked is item), item)
+
+
+_TWINS: list[tuple[Any, Callable[..., Any]]] = [
+    (type, _Asked.type_of),
+    (id, _Asked.id_of),
+    (operator.is_, _Asked.same),
+    (operator.is_not, lambda left, right: not _Asked.same(left, right)),
+]
+
 
 def _arrays() -> tuple[type, ...]:
     return tuple([own for own, _ in ANSWERS.values()])
@@ -101,8 +117,9 @@ def _arrays() -> tuple[type, ...]:
 class _Asking(ast.NodeTransformer):
     """Replaces the questions of one function."""
 
-    def __init__(self, node: Any, code: CodeType) -> None:
+    def __init__(self, node: Any, code: CodeType, space: dict[str, Any]) -> None:
         self.asks = False
+        self._space = {**vars(builtins), **space}
         self._bound = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
         for inner in ast.walk(node):
             self._bound |= Scope(inner).bound if isinstance(inner, FUNCTIONS) else set()
@@ -119,20 +136,36 @@ class _Asking(ast.NodeTransformer):
         return made
 
     def visit_Call(self, node: ast.Call) -> Any:
-        """type(x), id(x)"""
+        """type(x), id(x), and calls that are given `type`"""
+        called = self._meant(node.func)
+        if called in (type, id):
+            node.args = [self.visit(arg) for arg in node.args]
+            plain = len(node.args) == 1 and not node.keywords and not isinstance(node.args[0], ast.Starred)
+            name = "type_of" if called is type else "id_of"
+            return self._asked(name, node, node.args[0]) if plain and not self._is_own(node.args[0]) else node
         self.generic_visit(node)
-        func = node.func
-        if not isinstance(func, ast.Name) or func.id not in ("type", "id") or func.id in self._bound:
-            return node
-        plain = len(node.args) == 1 and not node.keywords and not isinstance(node.args[0], ast.Starred)
-        name = "type_of" if func.id == "type" else "id_of"
-        return self._asked(name, node, node.args[0]) if plain and not self._is_own(node.args[0]) else node
+        if called not in (isinstance, issubclass):
+            node.args = [self._asked("twin", arg, arg) if self._meant(arg) is type else arg for arg in node.args]
+        return node
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        """id, given to others"""
+        meant = self._meant(node)
+        return self._asked("twin", node, node) if meant is not type and _Asked.twin(meant) is not meant else node
+
+    def _meant(self, node: ast.AST) -> Any:
+        """The object that a name stands for outside of the function."""
+        free = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in self._bound
+        return self._space.get(node.id) if free else None  # type: ignore[attr-defined]
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
-        """x.__class__"""
+        """x.__class__, operator.is_"""
         self.generic_visit(node)
-        asked = node.attr == "__class__" and isinstance(node.ctx, ast.Load) and not self._is_own(node.value)
-        return self._asked("class_of", node, node.value) if asked else node
+        if not isinstance(node.ctx, ast.Load) or self._is_own(node.value):
+            return node
+        if node.attr in ("is_", "is_not"):
+            return self._asked("twin", node, node)
+        return self._asked("class_of", node, node.value) if node.attr == "__class__" else node
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         """x is y"""
@@ -162,7 +195,7 @@ def asking(node: Any, function: FunctionType) -> Any:
     code = code_of(function)  # the program's own, also where its questions are replaced by now
     if not _may_ask(code):
         return node
-    maker = _Asking(node, code)
+    maker = _Asking(node, code, function.__globals__)
     made = maker.visit(deep_copy(node))
     if maker.asks:
         function.__globals__.setdefault(_NAME, _Asked)

@@ -76,7 +76,7 @@ class Common:
     flags: list[tuple[int, int]] | None = None  # first row and end of each arena, if all lie one after the other
     makers: dict[Place, int] | None = None  # the step whose result lies in a place, by number
     counted: Any = None  # by reports
-    advised: Any = None  # by warnings
+    by_operators: bool | None = None  # whether operators are nodes, many of them in a step
     read: Any = None  # steps that may run in C
     checked = False  # whether all programs have been compared with their traces, forward and backward
 

@@ -23,11 +23,14 @@ _MOST_WORKSPACES = 4  # kept for one structure: so many of its flushes may be ne
 
 
 class _PlannedProgram(NamedTuple):
-    """A program of a plan: its number, the spaces of its operands, and whether it reads whole numbers, with limits."""
+    """A program of a plan: its number and the spaces of its operands, or why there is none ("" if nodes run alone).
 
-    number: int
-    spaces: tuple[int, ...]
-    limited: bool
+    limited: whether it reads whole numbers, with limits.
+    """
+
+    known: tuple[int, tuple[int, ...]] | None
+    why: str = ""
+    limited: bool = False
 
 
 class _Workspace:
@@ -154,22 +157,12 @@ class Steps:
 
     def _found(self, make: Callable[[Kind], RowProgram]) -> _Read:
         """Reads the steps that may run in C."""
-        by_kind: dict[int, _PlannedProgram | str] = {}
-        programs: list[tuple[int, tuple[int, ...]] | None] = []
-        unfit: list[tuple[int, str]] = []
-        limited = []
-        for number, step in enumerate(self.plan.steps):
-            found = by_kind.get(id(step.kind))
-            if found is None:
-                found = by_kind[id(step.kind)] = _program(step.kind, make, len(by_kind))
-            if isinstance(found, str):
-                programs.append(None)
-                if found:
-                    unfit.append((number, found))
-                continue
-            programs.append((found.number, found.spaces))
-            if found.limited:
-                limited.append(number)
+        kinds = [step.kind for step in self.plan.steps]
+        by_kind = {kind: _program(kind, make, number) for number, kind in enumerate(dict.fromkeys(kinds))}
+        found = [by_kind[kind] for kind in kinds]
+        programs = [each.known for each in found]
+        unfit = [(number, each.why) for number, each in enumerate(found) if each.why]
+        limited = [number for number, each in enumerate(found) if each.limited]
         fit = {number for number, program in enumerate(programs) if program is not None}
         blocks = read_steps(self.plan, programs, lambda *told: unfit.append(told)) if fit else None
         steps = frozenset(fit.difference([number for number, _ in unfit]))
@@ -371,10 +364,11 @@ class Steps:
 
     def backward(self, steps: list[tuple[int, BlockForm | None]], memory: FlushMemory) -> float:
         """Adds the gradients of steps' results to those of their sources, step by step; returns milliseconds."""
-        found = [(number, form) for number, form in steps if form is not None]
+        found = [pair for pair in steps if pair[1] is not None]
         if not found:
             return 0.0
-        _, took = self._launches.launch([number for number, _ in found], [form for _, form in found], False, memory)
+        numbers, forms = zip(*found)
+        _, took = self._launches.launch([*numbers], [*forms], False, memory)
         return sum(took) / 1e6
 
     def forget(self, arenas: Sequence[int]) -> None:
@@ -387,13 +381,13 @@ class Steps:
         self._launches.forget_weights()
 
 
-def _program(kind: Kind, make: Callable[[Kind], RowProgram], number: int) -> _PlannedProgram | str:
-    """Returns the program of a kind, under this number, or the reason why there is none; "" if its nodes run alone."""
+def _program(kind: Kind, make: Callable[[Kind], RowProgram], number: int) -> _PlannedProgram:
+    """Returns the program of a kind, under this number."""
     checks = kind.program.checks
     if kind.lone is not None or (checks is not None and checks.distrusted):
-        return ""
+        return _PlannedProgram(None)
     try:
         program = fused_of(kind, make).program
     except NotFusable as reason:
-        return str(reason)
-    return _PlannedProgram(number, program.spaces[: program.operands], bool(program.limits))
+        return _PlannedProgram(None, str(reason))
+    return _PlannedProgram((number, program.spaces[: program.operands]), "", bool(program.limits))

@@ -276,7 +276,6 @@ class Session(SteppedSession):
         learned = tape is not None and tape.learns(gather)
         source = tape.variable(place.arena, self.arrays) if tape is not None and learned else self.arrays[place.arena]
         if index is not None:
-            self.report.gathers += 1
             return mx.nd.take(source, index)
         return (learned_rows if learned else slice_rows)(source, place.begin, place.end)
 

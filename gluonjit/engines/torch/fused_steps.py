@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from itertools import compress
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -128,9 +129,9 @@ class FusedSteps:
         weight, or nothing but zeros do. Raises RuntimeError, as PyTorch does, where a weight that it reads has been
         written to.
         """
-        stretch = ran.stretch
-        pairs = [(n, way) for n, way in zip(stretch.steps, stretch.ways) if self.steps.ways[way].learning.learns]
-        steps, ways = [n for n, _ in pairs[::-1]], [way for _, way in pairs[::-1]]
+        steps, ways = ran.stretch.steps[::-1], ran.stretch.ways[::-1]
+        learn = [self.steps.ways[way].learning.learns for way in ways]
+        steps, ways = [*compress(steps, learn)], [*compress(ways, learn)]
 
         def form(number: int, way: int, results: tuple[int, ...]) -> Any:
             for tensor, version in ran.versions[way]:

@@ -162,7 +162,7 @@ def _put(batch: Batch, key: tuple[Any, ...], kind: Kind, variant: Variant, found
     if cell.by_number:
         batch.report.by_number[cell.name] = cell.by_number
     weights = weights_of(kind)
-    given = key[-1] and any([part.__class__ is Spec and part.dtype in LEARNABLE for part in key])
+    given = key[-1] and any([spec.dtype in LEARNABLE for spec in kind.operands])
     taped = given or (key[1] and any([tensor.requires_grad for tensor in weights]))
     taped = taped and program_of(kind).learns and any([output.spec.dtype in LEARNABLE for output in kind.outputs])
     note_versions(batch, weights)

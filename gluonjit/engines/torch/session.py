@@ -64,7 +64,6 @@ class Session(SteppedSession):
     _chunk: Chunk | None = None  # the last that was asked for
     _read: set[int] | None = None  # arenas that steps read
     _unread: list[LookupChunk] | None = None
-    _makers: dict[Place, int] | None = None  # steps, by the places of their results
     _indices = Indices({}, {})  # of steps that do not run in C
 
     def __init__(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> None:
@@ -282,7 +281,6 @@ class Session(SteppedSession):
         array = self.arrays[gather.place.arena]
         if index is None:
             return array[gather.place.begin : gather.place.end]
-        self.report.gathers += 1
         return array.index_select(0, index)
 
     def result(self, arena: int, position: int) -> ChunkRows:
@@ -318,13 +316,10 @@ class Session(SteppedSession):
 
     def _note_nodes(self, chunk: Chunk, place: Place) -> None:
         """Tells a chunk that may get a history of the nodes that it is from."""
-        if self._makers is None:
-            common = self.plan.common
-            self._makers = common.makers
-            if self._makers is None:
-                steps = enumerate(self.plan.steps)
-                self._makers = common.makers = {place: number for number, step in steps for place in step.places}
-        step = self.plan.steps[self._makers[place]]
+        common, steps = self.plan.common, self.plan.steps
+        if common.makers is None:
+            common.makers = {place: number for number, step in enumerate(steps) for place in step.places}
+        step = steps[common.makers[place]]
         output = step.places.index(place)
         records = [self.plan.called[number] for number in step.numbers]
         sizes = {record.kind.outputs[output].spec.rows for record in records}

@@ -93,7 +93,8 @@ class StepCheck:
         """Selects the steps that are compared when they have run in C, as long as they are: others wait for that."""
         common = self.plan.common
         if self._always or not (self._never or common.checked):
-            owing = {checks for checks in self._checks if self._left(checks, ROWS)}
+            begun = set(map(_CHECKS, map(self.plan.steps.__getitem__, steps)))
+            owing = {checks for checks in begun if self._left(checks, ROWS)}
             if owing:
                 self._stops.update([number for number in steps if _CHECKS(self.plan.steps[number]) in owing])
             common.checked = not (self._stops or self._always)

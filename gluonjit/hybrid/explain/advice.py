@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections.abc import Hashable
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
 from gluonjit.errors import (
     AloneWarning,
@@ -84,32 +84,16 @@ def after_flush(
     if early is not None:
         _early(early)
         _streaks.alone = 0
-    common = flush.plan.common
-    about: _About | None = common.advised
-    if about is None:
-        about = common.advised = _about(flush)
-    if about.alone or report.unbatched:
+    plan = flush.plan
+    if plan.common.by_operators is None:
+        plan.common.by_operators = any([step.kind.operator and step.count >= _CALLS for step in plan.steps])
+    if plan.launches > len(plan.steps) or report.unbatched:
         _alone(report, flush)
     _thrashing(report, flush, line)
     if not MINIBATCH.passes:  # what a checkpoint computes again has its samples one by one
         _small(flush, samples, reason, line)
-    if about.operators and _streaks.looked < _IN_A_ROW:
+    if plan.common.by_operators and _streaks.looked < _IN_A_ROW:
         _operators(flush)
-
-
-class _About(NamedTuple):
-    """Tells of plans of one structure whether some calls run alone, and whether operators are captured often."""
-
-    alone: bool
-    operators: bool
-
-
-def _about(flush: Provenance) -> _About:
-    steps = flush.plan.steps
-    return _About(
-        any([step.kind.lone and step.count > 1 for step in steps]),
-        any([step.kind.operator and step.count >= _CALLS for step in steps]),
-    )
 
 
 _DECIDES = (

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from gluonjit.graph.origins import Line
@@ -140,6 +142,16 @@ class Counts:
         if step is not None:
             self._step_seconds[part][step] += end - begin
         self._events.append((name, part, begin, end))
+
+    def took_each(
+        self, names: Sequence[str], part: str, begin: float, ends: Sequence[float], steps: Sequence[int]
+    ) -> None:
+        """Records the times of steps that ran one after the other, each until its end."""
+        self.ms[part] += (ends[-1] - begin) * 1e3
+        seconds, begins = self._step_seconds[part], [begin, *ends[:-1]]
+        for step, since, end in zip(steps, begins, ends):
+            seconds[step] += end - since
+        self._events.extend(zip(names, repeat(part), begins, ends))
 
     def note(self, name: str | int, part: str, begin: float, end: float) -> None:
         """Adds an entry to the timeline that is counted elsewhere; a number is that of a sample."""

@@ -43,9 +43,10 @@ class StepRow(NamedTuple):
 
 
 class _Counted(NamedTuple):
-    """The steps of a plan: nodes and launches by name, bytes that they gather, and what runs alone, and why."""
+    """The steps of a plan: nodes and launches by name, gathers, their bytes, and what runs alone, and why."""
 
     ran: dict[str, tuple[int, int]]
+    gathers: int
     gathered: int
     alone: dict[str, str]
 
@@ -113,6 +114,7 @@ class Report(Counts):
         self.nodes += plan.nodes
         self.dropped += plan.dropped
         self.launches += plan.launches
+        self.gathers += counted.gathers
         self.gathered += counted.gathered
         if counted.alone:
             self.alone.update(counted.alone)
@@ -178,15 +180,13 @@ def _counted(plan: Plan) -> _Counted:
     """Counts a plan's steps."""
     ran: dict[str, tuple[int, int]] = {}
     alone: dict[str, str] = {}
-    gathered = 0
     bytes_of = [row_bytes(arena.spec) for arena in plan.arenas]
+    copied = [gather for step in plan.steps for gather in step.gathers if gather.is_copied]
+    gathered = sum([gather.rows * bytes_of[gather.place.arena] for gather in copied])
     for step in plan.steps:
         kind = step.kind
         nodes, launched = ran.get(kind.name, (0, 0))
         ran[kind.name] = nodes + step.count, launched + launches(step)
-        for gather in step.gathers:
-            if gather.is_copied:
-                gathered += gather.rows * bytes_of[gather.place.arena]
         if kind.lone:
             alone[kind.name] = kind.lone
-    return _Counted(ran, gathered, alone)
+    return _Counted(ran, len(copied), gathered, alone)

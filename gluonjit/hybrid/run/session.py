@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -65,12 +66,8 @@ class Session:
         whole = sum(took)
         report.row_ms += whole / 1e6
         end = perf_counter() - (whole - took[0]) / 1e9
-        for number, nanoseconds in zip(stretch.steps, [*took[1:], 0]):
-            step = steps[number]
-            report.took(step.kind.name, "compute", begin, end, number)
-            begin, end = end, end + nanoseconds / 1e9
-            for gather in step.gathers:
-                report.gathers += gather.is_copied
+        ends = [*accumulate([end, *[nanoseconds / 1e9 for nanoseconds in took[1:]]])]
+        report.took_each([steps[number].kind.name for number in stretch.steps], "compute", begin, ends, stretch.steps)
 
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Puts entries of a table into their place."""
@@ -185,7 +182,6 @@ class ArraySession(Session):
             if gather.index is None:
                 operands.append(self.at(place))
             else:
-                self.report.gathers += 1
                 operands.append(self.take(self.arrays[place.arena], gather.index))
         middle = self.lap(number, "gather", begin)
         for place, rows in zip(step.places, self.launch(number, operands)):

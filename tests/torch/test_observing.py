@@ -219,3 +219,30 @@ def test_gradients_of_gradients_through_a_hook_are_refused() -> None:
     total, _ = net(torch.randn(2, 4))
     with pytest.raises(CaptureError, match="hooks of results"):
         torch.autograd.grad(total, net.one.weight, create_graph=True)
+
+
+@pytest.mark.parametrize(
+    "view", [torch.Tensor.detach, lambda h: h.data, lambda h: h.view(-1)], ids="detach data view".split()
+)
+def test_a_gradient_is_retained_when_a_view_was_taken(view: Any) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        def forward(self, x: Any) -> Any:
+            h = self.layer(x)
+            h.retain_grad()
+            return h, h.tanh()
+
+    def gradients_of(net: Any) -> Any:
+        results = [net(torch.arange(3.0) + k) for k in range(3)]
+        seen = [view(h) + 0 for h, _ in results]
+        sum([h.sum() + out.square().sum() for h, out in results]).backward()
+        return [h.grad for h, _ in results], [h.retains_grad for h, _ in results], [each.detach() for each in seen]
+
+    torch.manual_seed(0)
+    net = Net()
+    expected = gradients_of(net)
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="op")
+    torch.testing.assert_close(gradients_of(net), expected)

@@ -298,7 +298,9 @@ def opened(lazy: Any, written: bool = True) -> Any:
         elif not (computed.requires_grad and computed.is_leaf):
             if written:
                 note_written_result(value)
-            if computed.requires_grad or torch.is_inference_mode_enabled():
+            if computed.retains_grad and not written:
+                computed.data = computed.data.clone()  # a copy would retain the part of its gradient that comes later
+            elif computed.requires_grad or torch.is_inference_mode_enabled():
                 with torch.inference_mode(False), torch.enable_grad():
                     base._c = computed.clone()
             else:

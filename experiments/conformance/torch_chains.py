@@ -25,6 +25,7 @@ LEFT_OUT = (
 )
 UNCHECKED = (
     "native_batch_norm",
+    "_batch_norm_with_update",
     "_segment_reduce",
 )  # which reach outside of arguments of other sizes than their input's
 

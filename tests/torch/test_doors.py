@@ -481,9 +481,9 @@ def test_a_module_that_is_no_node_runs_without_a_look_at_its_arguments(monkeypat
     seen: list[Any] = []
     original = dynamic._node_or_parts
 
-    def look(module: Any, *rest: Any) -> Any:
+    def look(state: Any, module: Any, *rest: Any) -> Any:
         seen.append(module)
-        return original(module, *rest)
+        return original(state, module, *rest)
 
     monkeypatch.setattr(dynamic, "_node_or_parts", look)
     assert torch.allclose(net(SAMPLE), eager, atol=1e-6)

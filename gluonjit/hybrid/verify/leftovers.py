@@ -10,6 +10,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from functools import partial
 from itertools import count
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
@@ -26,16 +27,19 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _CODE = (FunctionType, MethodType, CellFunction)
 _NOT_FOLLOWED = (ModuleType, type, property, staticmethod, classmethod)
 
-Put = Callable[[dict[Any, Any]], None]
+
+def _attribute(path: str, key: Any) -> str:
+    return f"{path}.{key}"
 
 
 class Container(NamedTuple):
-    """A container: its name, its items by name or number, and how to replace them."""
+    """A container: its name, its items by name or number, what holds them, and how they are put into that."""
 
     path: str
     items: dict[Any, Any]
-    put: Put
-    joined: Callable[[str, Any], str]  # the path of an item
+    state: Any
+    put: Callable[[Any, dict[Any, Any]], None]
+    joined: Callable[[str, Any], str] = _attribute  # the path of an item
 
 
 class Framework(NamedTuple):
@@ -76,7 +80,7 @@ class Leftovers:
     def restore(self) -> None:
         """Restores the saved state."""
         for place, items in self._saved:
-            place.put({key: _own(item) for key, item in items.items()})
+            place.put(place.state, {key: _own(item) for key, item in items.items()})
         for array, numbers in self._arrays:
             self._framework.write(array, numbers)
         random.setstate(self._draws[0])
@@ -142,31 +146,28 @@ def _held(item: Any, path: str, framework: Framework) -> list[Container]:
         state = vars(item)
         names = {name: part for name, part in state.items() if name not in framework.own}
         parts = [names.pop(name) for name in _PARTS if name in names]
-        places = [Container(path, dict(held), _into(held), _attribute) for held in parts]
-        return [
-            Container(path, names, _into(state, framework.own | {*_PARTS}), _attribute),
-            *places,
-            *_of_class(type(item)),
-        ]
+        places = [Container(path, dict(held), held, _into) for held in parts]
+        put = partial(_into, own=framework.own | {*_PARTS})
+        return [Container(path, names, state, put), *places, *_of_class(type(item))]
     if isinstance(item, _CODE):
         return _of_function(item)
     if isinstance(item, dict):
-        return [Container(path, dict(item), _into(item), _item)]
+        return [Container(path, dict(item), item, _into, _item)]
     if isinstance(item, (list, deque)):
-        return [Container(path, dict(enumerate(item)), _filled(item), _item)]
+        return [Container(path, dict(enumerate(item)), item, _fill, _item)]
     if isinstance(item, set):
-        return [Container(path, dict.fromkeys(item, True), _filled(item, keys=True), _item)]
+        return [Container(path, dict.fromkeys(item, True), item, _fill_set, _item)]
     if isinstance(item, (tuple, frozenset)):
-        return [Container(path, dict(enumerate(item)), lambda items: None, _item)]
+        return [Container(path, dict(enumerate(item)), item, lambda state, items: None, _item)]
     if isinstance(item, _NOT_FOLLOWED) or type(item).__module__.partition(".")[0] in LIBRARIES:
         return []
     places = _of_class(type(item)) if _is_user(type(item)) else []
     if hasattr(item, "__dict__"):
-        places.insert(0, Container(path, dict(vars(item)), _into(vars(item)), _attribute))
+        places.insert(0, Container(path, dict(vars(item)), vars(item), _into))
     slots = [name for kind in type(item).__mro__ for name in _slots(kind) if hasattr(item, name)]
     if slots:
         names = {name: getattr(item, name) for name in slots}
-        places.append(Container(path, names, _set_on(item), _attribute))
+        places.append(Container(path, names, item, _set_on))
     return places
 
 
@@ -176,7 +177,7 @@ def _of_class(kind: type) -> list[Container]:
     for base in kind.__mro__:
         if not _is_user(base):
             continue
-        places.append(Container(base.__name__, _class_state(base), _into_class(base), _attribute))
+        places.append(Container(base.__name__, _class_state(base), base, _into_class))
         for function in vars(base).values():
             if isinstance(function, _CODE):
                 places += _of_function(function)
@@ -194,11 +195,11 @@ def _of_function(function: Any) -> list[Container]:
     names = {name: scope[name] for name in _names(code) if name in scope}
     held = {name: part for name, part in names.items() if not isinstance(part, _NOT_FOLLOWED)}
     if held:
-        places.append(Container(str(scope.get("__name__")), held, _into(scope, keep=True), _attribute))
+        places.append(Container(str(scope.get("__name__")), held, scope, _add))
     cells = dict(zip(code.co_freevars, function.__closure__ or ()))
     bound = {name: cell.cell_contents for name, cell in cells.items() if name != "__class__" and _is_bound(cell)}
     if bound:
-        places.append(Container(code.co_name, bound, _into_cells(cells), _attribute))
+        places.append(Container(code.co_name, bound, cells, _into_cells))
     return places
 
 
@@ -228,43 +229,38 @@ def _slots(kind: type) -> Sequence[str]:
     return [name for name in listed if name not in ("__dict__", "__weakref__")] if _is_user(kind) else []
 
 
-def _attribute(path: str, key: Any) -> str:
-    return f"{path}.{key}"
-
-
 def _item(path: str, key: Any) -> str:
     plain = isinstance(key, _PLAIN) or (isinstance(key, tuple) and all(isinstance(part, _PLAIN) for part in key))
     return f"{path}[{key!r:.60}]" if plain else f"{path}[a {type(key).__name__}]"
 
 
-def _into(state: dict[Any, Any], own: frozenset[str] = frozenset(), keep: bool = False) -> Put:
-    """Puts items into a dictionary, replacing all but its `own`, or if told in addition to them."""
-
-    def put(items: dict[Any, Any]) -> None:
-        for name in [] if keep else [name for name in state if name not in items and name not in own]:
-            del state[name]
-        for name, item in items.items():
-            if name not in state or state[name] is not item:
-                state[name] = item
-
-    return put
+def _into(state: dict[Any, Any], items: dict[Any, Any], own: frozenset[str] = frozenset()) -> None:
+    """Puts items into a dictionary, replacing all but its `own`."""
+    for name in [name for name in state if name not in items and name not in own]:
+        del state[name]
+    _add(state, items)
 
 
-def _filled(container: Any, keys: bool = False) -> Put:
-    def put(items: dict[Any, Any]) -> None:
-        container.clear()
-        (container.update if keys else container.extend)(items if keys else items.values())
-
-    return put
+def _add(state: dict[Any, Any], items: dict[Any, Any]) -> None:
+    for name, item in items.items():
+        if name not in state or state[name] is not item:
+            state[name] = item
 
 
-def _set_on(item: Any) -> Put:
-    def put(items: dict[Any, Any]) -> None:
-        for name, part in items.items():
-            if getattr(item, name, None) is not part:
-                setattr(item, name, part)
+def _fill(container: Any, items: dict[Any, Any]) -> None:
+    container.clear()
+    container.extend(items.values())
 
-    return put
+
+def _fill_set(container: set[Any], items: dict[Any, Any]) -> None:
+    container.clear()
+    container.update(items)
+
+
+def _set_on(item: Any, items: dict[Any, Any]) -> None:
+    for name, part in items.items():
+        if getattr(item, name, None) is not part:
+            setattr(item, name, part)
 
 
 def _class_state(kind: type) -> dict[Any, Any]:
@@ -272,18 +268,12 @@ def _class_state(kind: type) -> dict[Any, Any]:
     return {name: part for name, part in state.items() if not hasattr(part, "__get__")}
 
 
-def _into_class(kind: type) -> Put:
-    def put(items: dict[Any, Any]) -> None:
-        for name in _class_state(kind).keys() - items.keys():
-            delattr(kind, name)
-        _set_on(kind)(items)
-
-    return put
+def _into_class(kind: type, items: dict[Any, Any]) -> None:
+    for name in _class_state(kind).keys() - items.keys():
+        delattr(kind, name)
+    _set_on(kind, items)
 
 
-def _into_cells(cells: dict[str, CellType]) -> Put:
-    def put(items: dict[Any, Any]) -> None:
-        for name, item in items.items():
-            cells[name].cell_contents = item
-
-    return put
+def _into_cells(cells: dict[str, CellType], items: dict[Any, Any]) -> None:
+    for name, item in items.items():
+        cells[name].cell_contents = item

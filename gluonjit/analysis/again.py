@@ -44,7 +44,7 @@ class KeptPlan:
 
     def __init__(self, plan: Plan, graph: Graph, given: Sequence[Record]) -> None:
         captured = plan.captured
-        bare: Any = copy(captured)
+        bare = copy(captured)
         bare.records, bare.forms, bare.given, bare.untold = [], [], [], ()
         self._untold = [number for number, record in enumerate(captured.given) if record.kind.split is not None]
         if self._untold:

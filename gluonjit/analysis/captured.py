@@ -134,8 +134,7 @@ class Captured:
         begin, end = self.begins[record], self.begins[record + 1]
         width = self.forms[record].width
         first = self.firsts[begin] if end > begin else 0
-        found: Index = numbers(self.operands)[first : first + (end - begin) * width].reshape(end - begin, width)
-        return found
+        return numbers(self.operands)[first : first + (end - begin) * width].reshape(end - begin, width)
 
 
 def _room_for(record: Record) -> tuple[int, int]:

@@ -38,6 +38,7 @@ from gluonjit.hybrid.capture.outermost import OutermostCalls
 from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.capture.reusing import reused
+from gluonjit.hybrid.capture.structure import Args
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
@@ -157,7 +158,7 @@ OUTERMOST = _Outermost()
 _NO_NAMES: dict[str, Any] = {}  # that blocks are called with
 
 
-def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...], _: dict[str, Any]) -> Any:
+def _outermost(block: gluon.Block, cell: Cell, args: Args, _: dict[str, Any]) -> Any:
     """A call inside of no other: a node, or else a sample, which may be captured again by what it was before."""
     batch = outermost_batch(engine_of("mxnet"), cell.options)
     batch.asking = cell
@@ -174,7 +175,7 @@ def _outermost(block: gluon.Block, cell: Cell, args: tuple[Any, ...], _: dict[st
     return sampled(batch, reused, REUSING, batch, block, cell.recordings, args, key, run)
 
 
-def _sample(batch: Batch, block: gluon.Block, args: tuple[Any, ...]) -> Any:
+def _sample(batch: Batch, block: gluon.Block, args: Args) -> Any:
     """Returns what an outermost block gives, whose arrays are lazy there."""
     place(batch, block, KNOWN)
     given = tuple(map(_lazy, args))
@@ -185,14 +186,14 @@ def _sample(batch: Batch, block: gluon.Block, args: tuple[Any, ...]) -> Any:
     return out
 
 
-def _own_of(out: Any, args: tuple[Any, ...], given: tuple[Any, ...]) -> Any:
+def _own_of(out: Any, args: Args, given: tuple[Any, ...]) -> Any:
     """Returns a block's result with the program's own arrays in the places of those that stood for its arguments."""
     if isinstance(out, Lazy) and out._c is None:  # computed, and no stand-in
         return out
     return returned(out, {id(lazy): arg for arg, lazy in zip(args, given) if lazy is not arg})
 
 
-def after_forward(block: gluon.Block, args: tuple[Any, ...], out: Any) -> None:
+def after_forward(block: gluon.Block, args: Args, out: Any) -> None:
     """Does what MXNet does with the result of a block's forward."""
     for hook in block._forward_hooks.values():
         hook(block, args, out)
@@ -200,7 +201,7 @@ def after_forward(block: gluon.Block, args: tuple[Any, ...], out: Any) -> None:
         _check_all_np_ndarrays(out)
 
 
-def _node(block: gluon.Block, cell: Cell, args: tuple[Any, ...]) -> Any:
+def _node(block: gluon.Block, cell: Cell, args: Args) -> Any:
     """The call of a cell, and its hooks."""
     for hook in block._forward_pre_hooks.values():
         hook(block, args)

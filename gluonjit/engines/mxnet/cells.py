@@ -33,7 +33,7 @@ from gluonjit.hybrid.capture.guards.again import AGAIN, retrace
 from gluonjit.hybrid.capture.guards.objects import OWN_ARRAY, Eagerly
 from gluonjit.hybrid.capture.guards.owners import is_user_class
 from gluonjit.hybrid.capture.guards.variants import Noted, holding, put_record, too_many, variant_key
-from gluonjit.hybrid.capture.structure import Repeated, ResultPlace, map_structure
+from gluonjit.hybrid.capture.structure import Args, Repeated, ResultPlace, map_structure
 from gluonjit.hybrid.choose.pacing import TRACE
 from gluonjit.hybrid.run.batch import FULL, RUNNING, Batch
 from gluonjit.hybrid.run.engine import engine_of
@@ -43,7 +43,7 @@ _MOST_KINDS = 4096
 _CONSTANTS = (type(None), bool, int, float, str, ModuleType, gluon.Block, type)
 
 
-def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: tuple[Any, ...]) -> Any:
+def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: Args) -> Any:
     """Captures `run(*args)` as one node; where that cannot be, runs it and captures what it calls.
 
     `owner` is the Block whose parameters it may use, or None; without `run` it is the owner's `forward`.
@@ -54,13 +54,13 @@ def capture_cell(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: t
     return expand(cell, owner, run, args, found) if found.__class__ is str else found
 
 
-def eagerly(cell: Cell, run: Callable[..., Any], args: tuple[Any, ...], reason: str) -> Any:
+def eagerly(cell: Cell, run: Callable[..., Any], args: Args, reason: str) -> Any:
     """Makes a call with computed arrays, and captures nothing."""
     given = map_structure(args, lambda item: plain(item) if isinstance(item, Lazy) else item)
     return run_eagerly(cell, reason, run, *given)
 
 
-def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: tuple[Any, ...]) -> Any:
+def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: Args) -> Any:
     """Captures `run(*args)` as one node, or says why that cannot be."""
     state = LOCAL.state
     batch = state.batch
@@ -200,7 +200,7 @@ def looked_up(cell: Cell, batch: Batch, indices: Any, mode: int) -> Value | None
 
 
 def _record(
-    cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, key: tuple[Any, ...]
+    cell: Cell, owner: Any, run: Callable[..., Any], args: Args, batch: Batch, key: tuple[Any, ...]
 ) -> Record | str:
     """The record of a signature in the open batch, or why a call of this signature is not one node."""
     wanted = (batch.options.without, *key)
@@ -280,7 +280,7 @@ def asked_for(owner: Any, batch: Batch) -> str:
     return _ASKED[1] if names and (type(owner).__name__ in names or getattr(owner, "name", None) in names) else ""
 
 
-def expand(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: tuple[Any, ...], reason: str) -> Any:
+def expand(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: Args, reason: str) -> Any:
     """Runs the call itself and captures the operators and inner cells it calls."""
     state = LOCAL.state
     batch: Any = state.batch

@@ -59,8 +59,7 @@ class _Values(DecidedValues):
         first = parts[0]
         shape = (sum([len(part) for part in parts]), *first.shape[1:])
         spec = intern_spec(shape, np.dtype(first.dtype).name, str(first.context), "rows")
-        found: NDArray = join(spec, parts, None)
-        return found
+        return join(spec, parts, None)
 
     def called(self, record: Any, operands: Sequence[Any], place: int) -> Sequence[NDArray | None]:
         kind: Kind = record.kind

@@ -19,25 +19,25 @@ from gluonjit.graph.modes import mode_of
 Attrs = tuple[tuple[str, str], ...]
 """Attributes of an operator as `original_invoke` takes them, by name."""
 
-original_invoke: Any = register._imperative_invoke
-original_verify: Any = register._verify_all_legacy_ndarrays
-original_verify_numpy: Any = register._verify_all_np_ndarrays
-original_call: Any = gluon.Block.__call__
-original_call_recurrent: Any = rnn_layer._RNNLayer.__call__
-original_get_index: Any = NDArray._get_index_nd
-original_reshape: Any = NDArray.reshape
-original_setitem: Any = NDArray.__setitem__
-original_numpy_setitem: Any = ndarray.__setitem__
-original_zeros: Any = _api_internal.zeros
-original_tensordot: Any = _api_internal.tensordot
-original_set_recording: Any = autograd.set_recording
-original_set_training: Any = autograd.set_training
-original_mark_variables: Any = autograd.mark_variables
-original_backward: Any = autograd.backward
-original_array_backward: Any = NDArray.backward
-original_grad: Any = autograd.grad
-original_zero_grad: Any = gluon.ParameterDict.zero_grad
-original_export: Any = gluon.HybridBlock.export
+original_invoke = register._imperative_invoke
+original_verify = register._verify_all_legacy_ndarrays
+original_verify_numpy = register._verify_all_np_ndarrays
+original_call = gluon.Block.__call__
+original_call_recurrent = rnn_layer._RNNLayer.__call__
+original_get_index = NDArray._get_index_nd
+original_reshape = NDArray.reshape
+original_setitem = NDArray.__setitem__
+original_numpy_setitem = ndarray.__setitem__
+original_zeros = _api_internal.zeros
+original_tensordot = _api_internal.tensordot
+original_set_recording = autograd.set_recording
+original_set_training = autograd.set_training
+original_mark_variables = autograd.mark_variables
+original_backward = autograd.backward
+original_array_backward = NDArray.backward
+original_grad = autograd.grad
+original_zero_grad = gluon.ParameterDict.zero_grad
+original_export = gluon.HybridBlock.export
 
 
 def slice_rows(array: NDArray, begin: int, end: int) -> NDArray:

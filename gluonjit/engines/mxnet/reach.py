@@ -30,7 +30,7 @@ class Reach(reach.Reach):
 
     def through(self, step: Step) -> bool:
         """Goes on from a step's results to its operands; False if none of the results has been reached."""
-        program: Any = step.kind.program  # a `program.Program`
+        program = step.kind.program  # a `program.Program`
         if all([place.end > place.begin and self.reaches_all(place) for place in step.places]):
             self._through_all(step, program)
             return True
@@ -43,7 +43,7 @@ class Reach(reach.Reach):
 
     def operands(self, step: Step, result: int) -> tuple[int, ...]:
         """The operands that gradients of a result go on to. Its weights are met."""
-        program: Any = step.kind.program
+        program = step.kind.program
         found = program.sources.get(result)
         if found is None:
             depends, count = program.depends[result], len(step.gathers)

@@ -39,7 +39,7 @@ class Statistics:
     def apart(self, number: int, consts: list[Any]) -> list[Any]:
         """The constants of a step, with rows of zeros in the place of running statistics."""
         step = self._plan.steps[number]
-        program: Any = step.kind.program  # a `program.Program`
+        program = step.kind.program  # a `program.Program`
         if not program.running:
             return consts
         rooms = self._rooms[number] = []

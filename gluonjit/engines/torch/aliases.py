@@ -40,7 +40,7 @@ VIEWING: set[Any] = {
 """Functions of which a result may share its memory with the first argument."""
 
 
-DATA: Any = torch.Tensor.data.__get__
+DATA = torch.Tensor.data.__get__
 """The step from a tensor to its `data`."""
 DETACHING = {
     "data": PathStep(DATA, (), (), None, True),

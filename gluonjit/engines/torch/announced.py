@@ -41,8 +41,7 @@ def _account() -> Account | None:
     batch = state.batch
     if batch is None or state.trace is not None or state.paused or batch.own.__class__ is not Account:
         return None
-    found: Account = batch.own
-    return found
+    return batch.own
 
 
 def _writing(original: Any) -> Callable[..., Any]:

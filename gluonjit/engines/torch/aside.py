@@ -104,7 +104,7 @@ def script_function(self: Any, /, *args: Any, **kwargs: Any) -> Any:
 
     One that was traced is another function than what it was traced from: that runs by itself.
     """
-    written: Any = getattr(self, "_torchdynamo_inline", None)
+    written = getattr(self, "_torchdynamo_inline", None)
     if (
         written is not None
         and _is_captured(written, args, kwargs)

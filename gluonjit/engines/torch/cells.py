@@ -35,7 +35,7 @@ from gluonjit.hybrid.capture.guards.again import AGAIN, retrace
 from gluonjit.hybrid.capture.guards.objects import OWN_ARRAY, Eagerly
 from gluonjit.hybrid.capture.guards.owners import is_user_class
 from gluonjit.hybrid.capture.guards.variants import Noted
-from gluonjit.hybrid.capture.structure import Repeated, ResultPlace, map_structure
+from gluonjit.hybrid.capture.structure import Args, Kwargs, Repeated, ResultPlace, map_structure
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
@@ -81,9 +81,7 @@ def open_batch(options: Options | None = None) -> Batch:
     return capturing.open_batch(engine_of("torch"), options)
 
 
-def capture(
-    cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], batch: Batch
-) -> Any:
+def capture(cell: Cell, owner: Any, run: Callable[..., Any], args: Args, kwargs: Kwargs, batch: Batch) -> Any:
     """Captures `run(*args, **kwargs)` as one node of the batch. Raises NotOneNode where that cannot be.
 
     `owner` is the module whose parameters it may use, or None.
@@ -138,7 +136,7 @@ def capture(
 
 
 def _signature(
-    cell: Cell, owner: Any, args: tuple[Any, ...], kwargs: dict[str, Any], batch: Batch, learning: bool
+    cell: Cell, owner: Any, args: Args, kwargs: Kwargs, batch: Batch, learning: bool
 ) -> tuple[tuple[Any, ...], list[Value], list[Any]]:
     """Returns what must be equal for calls to be of one record, and the values of a call's tensors, and these."""
     signature: list[Any] = [cell, learning, casts() if autocast() else False]
@@ -282,7 +280,7 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
         raise NotOneNode(why)
 
 
-def foreign(batch: Batch, args: tuple[Any, ...]) -> str:
+def foreign(batch: Batch, args: Args) -> str:
     """Says why calls with these arguments are no node, where their classes say so; "" where they may be."""
     for arg in args:
         why = batch.foreign.get(arg.__class__)
@@ -351,7 +349,7 @@ def as_lazy(arg: Any) -> Any:
     return found
 
 
-def captured_operator(func: Any, args: tuple[Any, ...]) -> Any:
+def captured_operator(func: Any, args: Args) -> Any:
     """A call of a function as one node. Raises NotOneNode where that cannot be."""
     cell = cell_of(func, func.__name__)
     found = FAST.capture(cell, None, args, _NO_NAMES) if FAST is not None and LOCAL.state.inside else None

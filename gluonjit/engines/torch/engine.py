@@ -39,6 +39,7 @@ from gluonjit.hybrid.capture.capturing import run_eagerly
 from gluonjit.hybrid.capture.cell import cache_counts
 from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.capture.guards.objects import Eagerly
+from gluonjit.hybrid.capture.structure import Args, Kwargs
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
@@ -114,24 +115,24 @@ class TorchEngine(Adapter):
         share(lazy)
         return lent(lazy)
 
-    def refused(self, func: Any, args: tuple[Any, ...], error: Exception) -> Exception:
+    def refused(self, func: Any, args: Args, error: Exception) -> Exception:
         """The error of a function of PyTorch's that does not take such tensors."""
         return unfit(func, args, {}, error)
 
-    def call_operator(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_operator(self, func: Any, args: Args, kwargs: Kwargs) -> Any:
         """A function of PyTorch's called on a lazy tensor. Raises CaptureError if it does not take such tensors."""
         try:
             return call_operator(func, args, kwargs)
         except Exception as error:
             raise self.error_of(func, args, kwargs, error)  # noqa: B904 (it has its cause)
 
-    def error_of(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Exception:
+    def error_of(self, func: Any, args: Args, kwargs: Kwargs, error: Exception) -> Exception:
         """The error to raise for one in such a call."""
         if LOCAL.state.trace is not None or LOCAL.state.paused:
             return error
         return unfit(func, args, kwargs, error)
 
-    def call_cell(self, function: CellFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_cell(self, function: CellFunction, args: Args, kwargs: Kwargs) -> Any:
         """Captures a call of a function declared with `gluonjit.cell`."""
         cell = function.caches.get(self.name)
         if cell is None:

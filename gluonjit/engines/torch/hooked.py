@@ -15,44 +15,44 @@ from torch.nn.utils import stateless
 from gluonjit.graph.modes import RECORDING
 from gluonjit.hybrid.run.state import LOCAL
 
-original_call: Any = torch.nn.Module.__call__
-handle_torch_function: Any = torch.overrides.handle_torch_function
-original_apply: Any = torch.nn.Module._apply
-original_requires_grad: Any = torch.nn.Module.requires_grad_
-original_tensor_requires_grad: Any = torch.Tensor.requires_grad_
-original_register_hook: Any = torch.Tensor.register_hook
-original_retain_grad: Any = torch.Tensor.retain_grad
-REQUIRES_GRAD: Any = torch.Tensor.requires_grad
+original_call = torch.nn.Module.__call__
+handle_torch_function = torch.overrides.handle_torch_function
+original_apply = torch.nn.Module._apply
+original_requires_grad = torch.nn.Module.requires_grad_
+original_tensor_requires_grad = torch.Tensor.requires_grad_
+original_register_hook = torch.Tensor.register_hook
+original_retain_grad = torch.Tensor.retain_grad
+REQUIRES_GRAD = torch.Tensor.requires_grad
 """The slot in which a tensor has whether it requires gradients."""
-GRAD: Any = torch.Tensor.grad
+GRAD = torch.Tensor.grad
 """That of its gradient."""
-DATA: Any = torch.Tensor.data
+DATA = torch.Tensor.data
 """That of its numbers, without history."""
 data_of: Callable[[Any], Any] = DATA.__get__
 """Gives these, and tells nobody."""
-original_setattr: Any = torch.nn.Module.__setattr__
-original_load_state_dict: Any = torch.nn.Module.load_state_dict
-original_function_apply: Any = torch.autograd.Function.__dict__["apply"]
-own_apply: Any = torch._C._FunctionBase.__dict__["apply"]  # which the one above calls
-original_backward: Any = torch.autograd.backward
-original_grad: Any = torch.autograd.grad
-original_saved_enter: Any = torch.autograd.graph.saved_tensors_hooks.__enter__
-original_saved_exit: Any = torch.autograd.graph.saved_tensors_hooks.__exit__
-original_compile: Any = torch.compile
-original_script_function: Any = torch._C.ScriptFunction.__call__
-original_script_method: Any = torch._C.ScriptMethod.__call__
-original_functional_call: Any = stateless._functional_call
-original_find_tensors: Any = distributed._find_tensors
-run_backward: Any = torch.autograd.Variable._execution_engine.run_backward
+original_setattr = torch.nn.Module.__setattr__
+original_load_state_dict = torch.nn.Module.load_state_dict
+original_function_apply = torch.autograd.Function.__dict__["apply"]
+own_apply = torch._C._FunctionBase.__dict__["apply"]  # which the one above calls
+original_backward = torch.autograd.backward
+original_grad = torch.autograd.grad
+original_saved_enter = torch.autograd.graph.saved_tensors_hooks.__enter__
+original_saved_exit = torch.autograd.graph.saved_tensors_hooks.__exit__
+original_compile = torch.compile
+original_script_function = torch._C.ScriptFunction.__call__
+original_script_method = torch._C.ScriptMethod.__call__
+original_functional_call = stateless._functional_call
+original_find_tensors = distributed._find_tensors
+run_backward = torch.autograd.Variable._execution_engine.run_backward
 """(results, gradients, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad): what both of them call;
 `torch.autograd.grad` would import sympy, which takes a second."""
-autocast: Any = torch._C._is_any_autocast_enabled
-without_autocast: Any = torch._C._DisableAutocast
+autocast = torch._C._is_any_autocast_enabled
+without_autocast = torch._C._DisableAutocast
 _SORTS = ("forward_pre", "forward", "backward_pre", "backward")
-GLOBAL_HOOKS: Any = tuple(getattr(torch.nn.modules.module, f"_global_{sort}_hooks") for sort in _SORTS)
+GLOBAL_HOOKS = tuple(getattr(torch.nn.modules.module, f"_global_{sort}_hooks") for sort in _SORTS)
 """The hooks of all modules, by sort."""
-make_subclass: Any = torch.Tensor._make_subclass
-make_wrapper: Any = torch.Tensor._make_wrapper_subclass
+make_subclass = torch.Tensor._make_subclass
+make_wrapper = torch.Tensor._make_wrapper_subclass
 
 
 _KEYS = torch._C.DispatchKey.__members__

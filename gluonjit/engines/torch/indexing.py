@@ -23,6 +23,7 @@ from gluonjit.engines.torch.references import value_to_slice
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
 from gluonjit.graph.slices import picked
+from gluonjit.hybrid.capture.structure import Args, Kwargs
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.places import are_many
 
@@ -85,7 +86,7 @@ def _number(end: Any) -> Any:
     return end
 
 
-def index(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def index(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
     """Returns `tensor[key]` by what is known; None if it must be captured unchanged."""
     if len(args) != 2 or kwargs:
         return None
@@ -104,7 +105,7 @@ def index(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return captured_operator(torch.Tensor.__getitem__, (tensor, key)) if found is None else found
 
 
-def select(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def select(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
     """`tensor.index_select(0, index)` by what is known."""
     if len(args) != 3 or kwargs or args[1] != 0:
         return None
@@ -114,7 +115,7 @@ def select(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return index(batch, (args[0], numbers), {})
 
 
-def select_where(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def select_where(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
     """`tensor.masked_select(mask)` by a known mask, which has no more axes or entries than the tensor."""
     if len(args) != 2 or kwargs or not isinstance(args[0], torch.Tensor):
         return None

@@ -29,7 +29,7 @@ from gluonjit.engines.torch.references import REFERENCES, keep_shown
 from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
 from gluonjit.engines.torch.targets import target_of
 from gluonjit.engines.torch.writes import concrete_item, lay_eagerly, lent, opened, write, write_now
-from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.capture.structure import Args, Kwargs, map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue
@@ -38,7 +38,7 @@ _CASTING = {getattr(torch.Tensor, name) for name in ("long", "int", "bool", "byt
 _DETACHING = {torch.detach, torch.Tensor.detach, DATA}
 
 
-def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_operator(func: Any, args: Args, kwargs: Kwargs) -> Any:
     """A function of PyTorch's that was called on a lazy tensor: captured, or run at once where it cannot be."""
     state = LOCAL.state
     if state.trace is not None:  # a tensor from outside of what is traced
@@ -99,20 +99,20 @@ def call_operator(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     return linked(func, args, kwargs, found) if func in VIEWING else found
 
 
-def _fetches(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _fetches(func: Any, args: Args, kwargs: Kwargs) -> bool:
     """True if a call brings a result from its device to the host, and so waits for it."""
     if func not in _MOVING or args[0].__class__ is not LazyTensor or args[0]._v.spec.device == "cpu":
         return False
     return func is torch.Tensor.cpu or any(str(part) == "cpu" for part in (*args[1:], kwargs.get("device")))
 
 
-def _integers(func: Any, args: tuple[Any, ...]) -> int:
+def _integers(func: Any, args: Args) -> int:
     """The number of integers by which `[]` takes an entry; 0 in other cases."""
     key = args[1] if func is torch.Tensor.__getitem__ and len(args) == 2 else None
     return len(key) if key.__class__ is tuple and all(part.__class__ is int for part in key) else 0
 
 
-def _of_made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _of_made(func: Any, args: Args, kwargs: Kwargs) -> Any:
     """Runs a function of tensors made by the program at once; one that gives its argument gives the lazy one."""
     if func in AT_ONCE or func in VIEWING:  # others get its memory
         map_structure(args, lambda item: share(item) if item.__class__ is LazyTensor else item)
@@ -123,7 +123,7 @@ def _of_made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return cast(found) if func in _CASTING and is_made(lazy) and LOCAL.state.inside else found
 
 
-def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _found(func: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
     batch = open_batch()
     try:
         reference = BY_NUMBERS.get(func) or REFERENCES.get(func)
@@ -158,7 +158,7 @@ def _found(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         return run_now(func, args if func in VIEWING else read_decided(args), kwargs)
 
 
-def _without_empty(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
+def _without_empty(args: Args, kwargs: Kwargs) -> tuple[Any, ...] | None:
     """The arguments of `cat` without tensors that add nothing, as a program begins with that appends to what it has.
 
     None where there are none, or where the result would be another without them: of another dtype, or an error.
@@ -182,7 +182,7 @@ def _without_empty(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, 
     return (kept, *args[1:])
 
 
-def _of_python(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _of_python(args: Args, kwargs: Kwargs) -> Any:
     """Arguments with Python's numbers in place of numpy's, which PyTorch takes for these; None if there are none."""
     found: list[Any] = []
 
@@ -196,7 +196,7 @@ def _of_python(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return numbers if found else None
 
 
-def _with_operand(cell: Cell, args: tuple[Any, ...], batch: Batch) -> tuple[Any, ...]:
+def _with_operand(cell: Cell, args: Args, batch: Batch) -> tuple[Any, ...]:
     """Arguments with a tensor in place of a number, once calls have had many: each would be a kind of its own."""
     if len(args) != 2:
         return args
@@ -218,7 +218,7 @@ def _besides(func: Any) -> tuple[Any, ...]:
     return in_place_of(getattr(func, "__name__", "")) if func in BY_NUMBERS else ()
 
 
-def run_now(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def run_now(func: Any, args: Args, kwargs: Kwargs) -> Any:
     """The function on computed tensors; runs what they wait for."""
     batch = LOCAL.state.batch
     if batch is not None:

@@ -19,9 +19,10 @@ from gluonjit.engines.torch.operands import NotAnOperand, value_of
 from gluonjit.graph import Value
 from gluonjit.graph.joining import copied, joined
 from gluonjit.graph.references import reshaped, row, row_range
+from gluonjit.hybrid.capture.structure import Args, Kwargs
 from gluonjit.hybrid.run.batch import Batch
 
-Reference = Callable[[Batch, tuple[Any, ...], dict[str, Any]], Any]
+Reference = Callable[[Batch, Args, Kwargs], Any]
 _SCALAR: tuple[int, ...] = ()
 
 
@@ -39,7 +40,7 @@ def value_to_slice(batch: Batch, item: Any) -> Value | None:
 def _of_one(show: Callable[[Value, Any, dict[str, Any]], Any]) -> Reference:
     """A function of one tensor, whose value `show` takes in its place."""
 
-    def found(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def found(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
         value = value_to_slice(batch, args[0])
         result = None if value is None else show(value, args, kwargs)
         return wrap(result) if isinstance(result, Value) else result
@@ -47,7 +48,7 @@ def _of_one(show: Callable[[Value, Any, dict[str, Any]], Any]) -> Reference:
     return found
 
 
-def _given(args: tuple[Any, ...], kwargs: dict[str, Any], position: int, name: str, default: Any = None) -> Any:
+def _given(args: Args, kwargs: Kwargs, position: int, name: str, default: Any = None) -> Any:
     return args[position] if len(args) > position else kwargs.get(name, default)
 
 
@@ -117,7 +118,7 @@ def _split(value: Value, args: Any, kwargs: Any) -> Any:
 
 
 def _joiner(mode: str) -> Reference:
-    def join(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def join(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
         listed = _given(args, kwargs, 0, "tensors")
         if not isinstance(listed, (list, tuple)) or not listed or _given(args, kwargs, 1, "dim", 0) != 0:
             return None
@@ -135,7 +136,7 @@ def _joiner(mode: str) -> Reference:
     return join
 
 
-def _plus_nothing(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _plus_nothing(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
     """`0 + x`, with which the built-in `sum` begins."""
     if kwargs or len(args) != 2 or args[1].__class__ is not int or args[1]:
         return None
@@ -161,7 +162,7 @@ REFERENCES: dict[Any, Reference] = {
 _SHOWING = {func for func, reference in REFERENCES.items() if reference in (_reshape, _unsqueeze, _squeeze)}
 
 
-def keep_shown(func: Any, cell: Cell, args: tuple[Any, ...], kwargs: dict[str, Any], found: Any) -> None:
+def keep_shown(func: Any, cell: Cell, args: Args, kwargs: Kwargs, found: Any) -> None:
     """Lets C find what equal calls give, of functions that give all rows of their tensor in another shape."""
     if FAST is not None and func in _SHOWING:
         spec = found._v.spec

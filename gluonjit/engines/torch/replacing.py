@@ -44,8 +44,7 @@ def replaced(
     found = sign(base, args[1])
     if found.__class__ is not LazyTensor or found._v.spec is not base._v.spec or found._v.graph is not batch.graph:
         return None
-    value: Value = found._v
-    return value
+    return found._v
 
 
 def _with_rows(batch: Batch, base: Any, key: Any, source: Any) -> Value | None:

@@ -68,7 +68,7 @@ def is_used(value: Value) -> bool:
     if value.graph is None or isinstance(value.graph.owner, Batch):
         return False
     results, rows = results_of(value), value.row_list()
-    session: Any = results.session
+    session = results.session
     return any(session.plan.reads(int(results.arena[row]), results.position[[row]]) for row in rows)
 
 

@@ -25,6 +25,7 @@ from gluonjit.engines.torch.rules.values import Writer
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Output, Spec, Value, intern_spec
 from gluonjit.graph.entries import into
+from gluonjit.hybrid.capture.structure import Args, Kwargs
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.program.trace import Operand, Trace, TraceBuilder
 
@@ -166,14 +167,14 @@ def _as_rows(batch: Batch, value: Value, tensor: Any) -> Value:
     return Value(batch.graph.add_leaf(("copied", id(held)), held, spec, False).base, 0, spec, batch.graph, False, given)
 
 
-def _given(args: tuple[Any, ...], kwargs: dict[str, Any], *names: str) -> list[Any] | None:
+def _given(args: Args, kwargs: Kwargs, *names: str) -> list[Any] | None:
     """Returns the arguments by name, None for missing ones; None if there are others."""
     if len(args) > len(names) or (kwargs and set(kwargs) - set(names)):
         return None
     return [*args, *[kwargs.get(name) for name in names[len(args) :]]]
 
 
-def index_add(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def index_add(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
     """`tensor.index_add(0, index, source)`."""
     given = _given(args, kwargs, "self", "dim", "index", "source", "alpha")
     if given is None or given[1] != 0:
@@ -182,13 +183,13 @@ def index_add(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     return put(batch, "index_add", base, index, source, 1 if alpha is None else alpha)
 
 
-def index_copy(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def index_copy(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
     """`tensor.index_copy(0, index, source)`."""
     given = _given(args, kwargs, "self", "dim", "index", "source")
     return put(batch, "index_copy", given[0], *given[2:]) if given is not None and given[1] == 0 else None
 
 
-def index_put(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def index_put(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
     """`tensor.index_put((index,), values)`."""
     given = _given(args, kwargs, "self", "indices", "values", "accumulate")
     if given is None or not isinstance(given[1], (tuple, list)) or len(given[1]) != 1:
@@ -196,14 +197,14 @@ def index_put(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
     return put(batch, "index_put", given[0], given[1][0], given[2], bool(given[3]))
 
 
-def scatter_add(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def scatter_add(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
     """`tensor.scatter_add(0, index, src)` by an index that is one number a row."""
     given = _given(args, kwargs, "self", "dim", "index", "src")
     index = _of_rows(given)
     return None if given is None or index is None else put(batch, "index_add", given[0], index, given[3], 1)
 
 
-def scatter_reduce(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def scatter_reduce(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
     """`tensor.scatter_reduce(0, index, src, reduce)` by an index that is one number a row."""
     given = _given(args, kwargs, "self", "dim", "index", "src", "reduce", "include_self")
     index = _of_rows(given)
@@ -240,7 +241,7 @@ def divided(total: Any, count: Any) -> Any:
     return total / count
 
 
-def mean(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def mean(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
     """`tensor.mean(0)` of any number of rows: their sum, by a number that is an operand."""
     given = _given(args, kwargs, "self", "dim")
     if given is None or given[0].__class__ is not LazyTensor or given[1] not in (0, (0,), [0]) or given[1] is False:

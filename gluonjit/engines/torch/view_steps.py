@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from gluonjit.hybrid.capture.structure import Args, Kwargs
+
 
 class Slice(NamedTuple):
     """A slice that can be looked up in Python 3.9, too."""
@@ -22,7 +24,7 @@ class PathStep(NamedTuple):
     """
 
     func: Any
-    args: tuple[Any, ...]
+    args: Args
     kwargs: tuple[tuple[str, Any], ...]
     output: int | None
     learning: bool
@@ -35,7 +37,7 @@ class PathStep(NamedTuple):
         return found if self.output is None else found[self.output]
 
 
-def step_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: int | None) -> PathStep | None:
+def step_of(func: Any, args: Args, kwargs: Kwargs, output: int | None) -> PathStep | None:
     """The step of a call; None if an argument is more than a constant."""
     try:
         step = PathStep(
@@ -51,9 +53,7 @@ def step_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: in
     return step
 
 
-def steps_of(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None, parts: int
-) -> tuple[PathStep, ...] | None:
+def steps_of(func: Any, args: Args, kwargs: Kwargs | None, parts: int) -> tuple[PathStep, ...] | None:
     """Finds the steps of a call to each of this many results, or to the only one (-1); None if there are none."""
     steps = [step_of(func, args, kwargs or {}, part) for part in (range(parts) if parts >= 0 else (None,))]
     found = tuple([step for step in steps if step is not None])

@@ -33,7 +33,7 @@ from gluonjit.engines.torch.traced_tensors import TraceTensor
 from gluonjit.engines.torch.view_steps import PathStep
 from gluonjit.graph import Value
 from gluonjit.hybrid.capture.reuse import refuse
-from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.capture.structure import Args, Kwargs, map_structure
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
@@ -46,7 +46,7 @@ _RESHAPING = set(
 """Of what is more than new numbers."""
 
 
-def write(func: Any, name: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def write(func: Any, name: str, target: Any, args: Args, kwargs: Kwargs) -> Any:
     """Runs or captures a call that writes to a lazy tensor; returns what it gives, mostly the tensor itself."""
     base, path = base_of(target)
     if is_made(base) and LOCAL.state.inside and not (only_made(args) and not waits(kwargs)):
@@ -121,8 +121,8 @@ def _captured(
     base: Any,
     path: tuple[PathStep, ...],
     target: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: Args,
+    kwargs: Kwargs,
 ) -> Any:
     """Captures the write as a node that gives all of the base. Raises NotOneNode."""
     by_out = kwargs.get("out") is target
@@ -163,7 +163,7 @@ def _becomes(batch: Batch, base: Any, target: Any, value: Value, captured: int) 
     return target
 
 
-def _by_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _by_numbers(args: Args) -> tuple[Any, ...]:
     """Returns the arguments of a write by a key with integers for known tensors.
 
     Not for masks of bytes, some of which PyTorch refuses.
@@ -175,9 +175,7 @@ def _by_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return args if key is None else (args[0], key, *args[2:])
 
 
-def _constant(
-    batch: Batch, func: Any, base: Any, path: tuple[PathStep, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> bool:
+def _constant(batch: Batch, func: Any, base: Any, path: tuple[PathStep, ...], args: Args, kwargs: Kwargs) -> bool:
     """A write of constants to all of a tensor, as `zero_` does: it needs no node."""
     if "out" in kwargs or (torch.is_grad_enabled() is False and base._v.taped):
         return False
@@ -198,7 +196,7 @@ def _constant(
 def _writer(func: Any, path: tuple[PathStep, ...], by_out: bool, quiet: bool, taped: bool) -> Callable[..., Any]:
     """Makes a function that gives a tensor after a write to a view of it."""
 
-    def write(base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def write(base: Any, args: Args, kwargs: Kwargs) -> None:
         with torch.set_grad_enabled(torch.is_grad_enabled() and not quiet):
             view = base
             for step in path:
@@ -235,7 +233,7 @@ def _stand_in(item: Any) -> Any:
 # --- at once ---------------------------------------------------------------------------------------------------------
 
 
-def write_now(func: Any, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def write_now(func: Any, target: Any, args: Args, kwargs: Kwargs) -> Any:
     """Writes to computed tensors, by PyTorch itself."""
     base, _ = base_of(target)
     refuse(WRITES)

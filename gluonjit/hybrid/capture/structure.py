@@ -6,6 +6,11 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from typing import Any
 
+Args = tuple[Any, ...]
+"""Arguments of a call, by position."""
+Kwargs = dict[str, Any]
+"""Arguments of a call, by name."""
+
 
 class Repeated(int):
     """The place of a result that the call returns elsewhere too, before."""

@@ -127,7 +127,7 @@ class Follower(Reader):
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Runs a call. Raises Refused if it is not a node; then nothing that outlives it has changed."""
-        before: Any = sys.getprofile()
+        before = sys.getprofile()
         deep = sys.getrecursionlimit()
         sys.setrecursionlimit(_FRAMES * deep)
         notice = self._notice  # held until the end: Python may be about to call it where it lets go of it

@@ -82,7 +82,7 @@ class Outliner(Expressions):
         return True
 
     def _compound(self, statement: ast.stmt) -> None:
-        s: Any = copy.copy(statement)
+        s = copy.copy(statement)
         if isinstance(s, ast.If) and self.counts(s.test) and not self._compares_names(s.test):
             s.test = self.atom(s.test)
         self.flush()

@@ -289,6 +289,6 @@ class Expressions:
         self.scope.variables = before[2] | {found.id}
         self.lists.add(found.id)
         target = places[0] if one else ast.Tuple(places, ast.Store())
-        new: Any = ast.copy_location(type(node)(elt, [ast.comprehension(target, found, [], 0)]), node)
+        new = ast.copy_location(type(node)(elt, [ast.comprehension(target, found, [], 0)]), node)
         new.weight = weight_of(elt)
         return new

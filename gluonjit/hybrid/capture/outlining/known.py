@@ -194,7 +194,7 @@ def helpers_in(function: FunctionType, known: FrameworkFunctions) -> list[tuple[
             helper = scope.value(call.func) if isinstance(call, ast.Call) else None
             if helper is None or known.function(helper) or not helper_weight(helper, known):
                 continue
-            func: Any = call.func  # type: ignore[attr-defined]
+            func = call.func  # type: ignore[attr-defined]
             named = isinstance(func, ast.Name)
             space = one.__globals__ if named else vars(scope.value(func.value))
             found.append((space, func.id if named else func.attr, helper))

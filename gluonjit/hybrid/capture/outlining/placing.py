@@ -75,7 +75,7 @@ def outlined(function: FunctionType, owner: Any, known: FrameworkFunctions, ente
     if not placing.sites:
         raise Unfollowable("no two operators in it may run together")
     own = ast.Name(scope.own, ast.Load())
-    cells: Any = ast.Name(_CELLS, ast.Load())
+    cells = ast.Name(_CELLS, ast.Load())
     new = copy.copy(node)
     entrance = entrance_of(function)
     asked = asks(node, known.key, entrance) if entrance else []  # where there are cells, a sample is open

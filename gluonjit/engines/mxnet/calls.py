@@ -132,23 +132,35 @@ def call(self: gluon.Block, *args: Any) -> Any:
             state.inside -= 1
 
 
+def _lazy(arg: Any) -> Any:
+    kind = arg.__class__
+    batch = LOCAL.state.batch
+    if (kind is not NDArray and kind is not ndarray) or batch is None:
+        return arg
+    try:
+        value = owned(leaf(batch, arg), arg)
+    except Empty:
+        return arg
+    if kind is NDArray:
+        return wrap(value, arg)
+    found = wrap_np(value, arg)
+    found.__dict__ = arg.__dict__  # type: ignore[misc]  # what the program has set, and sets
+    return found
+
+
 class _Outermost(OutermostCalls):
     """MXNet's."""
 
     engine = "mxnet"
     known = KNOWN
-
-    def records(self) -> bool:
-        return bool(autograd.is_recording())
+    records = staticmethod(autograd.is_recording)
+    lazy = staticmethod(_lazy)
 
     def opened(self, owner: gluon.Block, cell: Cell) -> Batch:
         batch = outermost_batch(engine_of(self.engine), cell.options)
         batch.asking = cell
         _note_parameters(batch, owner)
         return batch
-
-    def lazy(self, arg: Any) -> Any:
-        return _lazy(arg)
 
     def look(self, arg: Any) -> Hashable:
         return (arg.shape, arg.dtype, arg.stype) if isinstance(arg, NDArray) else None
@@ -218,22 +230,6 @@ def _note_parameters(batch: Any, block: gluon.Block) -> None:
     batch.noted[id(block)] = block
     for _, array in arrays_of(block):
         batch.parameters[id(array)] = array
-
-
-def _lazy(arg: Any) -> Any:
-    kind = arg.__class__
-    batch = LOCAL.state.batch
-    if (kind is not NDArray and kind is not ndarray) or batch is None:
-        return arg
-    try:
-        value = owned(leaf(batch, arg), arg)
-    except Empty:
-        return arg
-    if kind is NDArray:
-        return wrap(value, arg)
-    found = wrap_np(value, arg)
-    found.__dict__ = arg.__dict__  # type: ignore[misc]  # what the program has set, and sets
-    return found
 
 
 def call_recurrent(self: Any, inputs: Any, states: Any = None, *args: Any, **kwargs: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from mxnet import gluon, nd
@@ -49,6 +49,7 @@ class _MXNetFunctions(FrameworkFunctions):
 
     arrays = frozenset({NDArray, LazyArray})
     key = KEY
+    parts = staticmethod(blocks_of)
 
     def function(self, item: Any) -> bool:
         return callable(item) and is_among(item, _FUNCTIONS)
@@ -70,9 +71,6 @@ class _MXNetFunctions(FrameworkFunctions):
         if type(block) is gluon.nn.Embedding:
             return LOOKUP
         return LAYER if _is_layer(block) else ""
-
-    def parts(self, owner: Any) -> Iterable[Any]:
-        return blocks_of(owner)
 
     def holder(self, owner: Any, names: list[str]) -> Any:
         found = gluon.Block.__new__(gluon.Block)  # a block that is made counts for the names of others

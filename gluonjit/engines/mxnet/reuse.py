@@ -30,6 +30,7 @@ class _MXNetReusing(Reusing):
     array, lazy = NDArray, Lazy
     host_table, weight_table = staticmethod(host_table), staticmethod(table_of)
     learns = staticmethod(is_learned)
+    key_of = staticmethod(spec_of)
 
     def modes(self) -> Any:
         """Recording and training, and MXNet's semantics."""
@@ -40,10 +41,6 @@ class _MXNetReusing(Reusing):
         """Names hooks, which run for each call."""
         hooks = any(inner._forward_hooks or inner._forward_pre_hooks for inner in blocks_of(net))
         return "a block in it has forward hooks, which run for each call" if hooks else ""
-
-    def key_of(self, array: Any) -> Any:
-        """Its shape, dtype and device."""
-        return spec_of(array)
 
     def watched(self, batch: Batch, net: Any, arrays: list[Any]) -> Any:
         """Returns a plain region: operators report themselves what is not part of a graph."""

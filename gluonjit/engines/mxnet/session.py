@@ -60,6 +60,8 @@ class Session(SteppedSession):
     twice. Under recording each step is recorded by itself; `Tape` goes backward through them.
     """
 
+    slice_rows = staticmethod(slice_rows)
+
     def __init__(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> None:
         super().__init__(plan, report, options, provenance)
         self.finite = FiniteCheck(provenance, lambda array: array.asnumpy()) if options.check_finite else None
@@ -194,10 +196,6 @@ class Session(SteppedSession):
     def room(self, arena: Arena) -> NDArray:
         """Makes an array for the rows of an arena."""
         return room_for(arena.spec, arena.rows)
-
-    def slice_rows(self, array: NDArray, begin: int, end: int) -> NDArray:
-        """Rows of an array, in its memory."""
-        return slice_rows(array, begin, end)
 
     def copy(self, rows: NDArray, to: NDArray) -> None:
         """Copies rows into others."""

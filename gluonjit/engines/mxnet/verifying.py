@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from operator import add
@@ -109,6 +109,8 @@ class _Verifying(Verifying):
 
     engine, off = "mxnet", "hybridize(dynamic_batch=False)"
     framework = _FRAMEWORK
+    enable, disable = staticmethod(enable), staticmethod(disable)
+    parts = staticmethod(blocks_of)
 
     def run(
         self, net: gluon.Block, samples: Sequence[Any], loss: Loss | None, log: Log | None, eager: bool, mode: Mode
@@ -157,12 +159,6 @@ class _Verifying(Verifying):
         finally:
             for array, before in kept:
                 before.copyto(array)
-
-    def switch(self, net: gluon.Block, options: dict[str, Any] | None) -> None:
-        disable(net) if options is None else enable(net, options)
-
-    def parts(self, net: gluon.Block) -> Iterable[gluon.Block]:
-        return blocks_of(net)
 
     def probed(self, array: Any) -> tuple[Any, Any]:
         if not autograd.is_recording() or np.dtype(array.dtype).kind != "f":

@@ -59,9 +59,11 @@ def _viewing(original: Any, detaches: bool) -> Callable[..., Any]:
 
     @wraps(original)
     def view(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if LOCAL.state.batch is None or not (detaches or not torch.is_grad_enabled() or not _learns(self)):
-            return original(self, *args, **kwargs)
         found = original(self, *args, **kwargs)
+        if LOCAL.state.batch is None:
+            return found
+        if not detaches and torch.is_grad_enabled() and hooked.REQUIRES_GRAD.__get__(self):
+            return found
         return _exposing(self, found) if may_write(_caller()) else found
 
     return view
@@ -73,11 +75,6 @@ def _caller() -> CodeType:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "torch":
         frame = frame.f_back
     return frame.f_code
-
-
-def _learns(weight: Any) -> bool:
-    found: bool = hooked.REQUIRES_GRAD.__get__(weight)
-    return found
 
 
 def _exposing(weight: Any, found: Any) -> Any:

@@ -52,8 +52,7 @@ def _read(item: Any) -> Any:
 class _Values(DecidedValues):
     """Computes values one by one, by the programs that run steps."""
 
-    def joined(self, parts: Sequence[Any]) -> Any:
-        return joined(parts)
+    joined = staticmethod(joined)
 
     def called(self, record: Any, operands: Sequence[Any], place: int) -> Sequence[Any]:
         kind: Kind = record.kind

@@ -117,26 +117,27 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
     return hooked.original_call(self, *args, **kwargs)
 
 
+def _versions(owner: Any) -> list[int]:
+    """Counts the writes to each weight, but for tables that look-ups keep within a norm, in any order."""
+    parts = [part for part in parts_of(owner) if getattr(part, "max_norm", None) is None]
+    weights = [weight for part in parts for weight in part._parameters.values() if weight is not None]
+    return [0 if is_lazy(weight) else version_of(weight) for weight in weights]
+
+
 class _Outermost(OutermostCalls):
     """PyTorch's."""
 
     engine = "torch"
     known = KNOWN
-
-    def records(self) -> bool:
-        return bool(torch.is_grad_enabled())
+    records = staticmethod(torch.is_grad_enabled)
+    lazy = staticmethod(as_lazy)
+    versions = staticmethod(_versions)
 
     def opened(self, owner: Any, cell: Cell) -> Batch:
         return _outermost(LOCAL.state, owner, cell)[0]
 
-    def lazy(self, arg: Any) -> Any:
-        return as_lazy(arg)
-
     def look(self, arg: Any) -> Hashable:
         return (arg.shape, arg.dtype) if isinstance(arg, torch.Tensor) else None
-
-    def versions(self, owner: Any) -> list[int]:
-        return _versions(owner)
 
     def entered(self, owner: Any, cell: Cell, method: Any, /, *args: Any, **kwargs: Any) -> Any:
         if traced_otherwise():
@@ -145,13 +146,6 @@ class _Outermost(OutermostCalls):
 
 
 OUTERMOST = _Outermost()
-
-
-def _versions(module: Any) -> list[int]:
-    """Counts the writes to each weight, but for tables that look-ups keep within a norm, in any order."""
-    parts = [part for part in parts_of(module) if getattr(part, "max_norm", None) is None]
-    weights = [weight for part in parts for weight in part._parameters.values() if weight is not None]
-    return [0 if is_lazy(weight) else version_of(weight) for weight in weights]
 
 
 def _automatic_cell(module: Any, args: Any, kwargs: Any) -> Cell | None:

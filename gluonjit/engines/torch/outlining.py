@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -80,12 +80,11 @@ class _Torch(FrameworkFunctions):
     attaching = frozenset({"register_hook", "retain_grad"})
     sizing = frozenset({"size", "dim", "numel", "ndimension"})
     key = KEY
+    method = staticmethod(_is_method)
+    parts = staticmethod(torch.nn.Module.modules)
 
     def function(self, item: Any) -> bool:
         return is_among(item, _functions())
-
-    def method(self, name: str) -> bool:
-        return _is_method(name)
 
     def creates(self, item: Any) -> bool:
         return is_among(item, _CREATING)
@@ -102,10 +101,6 @@ class _Torch(FrameworkFunctions):
         if type(module) is torch.nn.Embedding:
             return LOOKUP if module.max_norm is None and is_plain(module) else ""
         return LAYER if is_layer(module) else ""
-
-    def parts(self, owner: Any) -> Iterable[Any]:
-        found: Iterable[Any] = owner.modules()
-        return found
 
     def holder(self, owner: Any, names: list[str]) -> Any:
         found = torch.nn.Module()

@@ -46,7 +46,7 @@ def note_write(graph: Graph, value: Value, captured: int, learning: bool = True)
     kept = is_recorded(record.mode) and not set(outputs).isdisjoint(_may_keep(kind)[1])
     if kept and not set(outputs).isdisjoint(_kept_by(graph, record, number)[1]):
         found.append(rows)
-        _apart(record, number)
+        record.forget(number)  # equal calls are separate nodes from now on: what they save is not written over
     # What reads rows of which there is a copy may read either.
     readers = [] if copies else readers_of(graph.records, rows, value.spec.rows, graph.rows, _MOST_NODES, _gives_views)
     for base, reader, node, operands in readers or ():
@@ -56,15 +56,10 @@ def note_write(graph: Graph, value: Value, captured: int, learning: bool = True)
             continue
         if not _kept_by(graph, reader, node)[0].isdisjoint(read):
             found.append(base + reader.kind.outputs[0].offset)
-            _apart(reader, node)
+            reader.forget(node)
     if found:
         graph.overwritten += found
         refuse("it writes over what its backward pass needs")
-
-
-def _apart(record: Record, node: int) -> None:
-    """Makes equal calls separate nodes from now on: what they save is not written over."""
-    record.forget(node)
 
 
 def note_written_result(value: Value) -> None:

@@ -404,7 +404,7 @@ class Tape:
         heads = [(result, self._gradients_at(arenas, step.places[k])) for k, result in given]
         operands, consts = ran.operands, ran.consts
         if way is not None:
-            operands = [operand for operand in operands if way.meets(operand.place, operand.index)]
+            operands = [operand for operand in operands if way.reach.reaches(operand.place, operand.index)]
             consts = [leaf for leaf in consts if id(leaf) in way.weights]
         inputs = [operand.rows for operand in operands] + consts
         if not inputs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -102,6 +102,8 @@ class _Verifying(Verifying):
 
     engine, off = "torch", "hybridize(net, dynamic_batch=False)"
     framework = _FRAMEWORK
+    enable, disable = staticmethod(enable), staticmethod(disable)
+    parts = staticmethod(_Module.modules)
 
     def run(
         self, net: Any, samples: Sequence[Any], loss: Loss | None, log: Log | None, eager: bool, mode: Mode
@@ -138,13 +140,6 @@ class _Verifying(Verifying):
         finally:
             for tensor, before in kept:
                 tensor.grad = before
-
-    def switch(self, net: Any, options: dict[str, Any] | None) -> None:
-        disable(net) if options is None else enable(net, options)
-
-    def parts(self, net: Any) -> Iterable[Any]:
-        found: Iterable[Any] = net.modules()
-        return found
 
     def trains(self, net: Any, train_mode: bool) -> bool:
         return bool(net.training)

@@ -338,7 +338,6 @@ def put_data(lazy: Any, value: Any) -> None:
     computed.data = concrete_item(value)
     if lazy._b is None:
         _count(lazy)
-        lazy._c, lazy._v = computed, _apart(lazy._v, computed)
-        return
-    lazy._b = lazy._k = lazy._n = None
+    else:
+        lazy._b = lazy._k = lazy._n = None
     lazy._c, lazy._v = computed, _apart(lazy._v, computed)

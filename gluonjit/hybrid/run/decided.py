@@ -35,7 +35,7 @@ class DecidedValues:
         self.bases: list[int] = []
         self.entries: dict[Any, dict[int, Any]] = {}
 
-    def joined(self, parts: Sequence[Any]) -> Any:
+    def joined(self, parts: Sequence[Any], /) -> Any:
         """Rows in one array."""
         raise NotImplementedError
 

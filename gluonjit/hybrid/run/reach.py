@@ -132,10 +132,6 @@ class Route(NamedTuple):
     reach: Reach
     weights: Collection[int]  # identities
 
-    def meets(self, place: Place, index: Any) -> bool:
-        """Tells whether it goes through any of these rows."""
-        return self.reach.reaches(place, index)
-
 
 def route(plan: Plan, places: Iterable[Place], weights: Collection[int]) -> Route:
     """Finds the way to these rows and to weights of these identities."""

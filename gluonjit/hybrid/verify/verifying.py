@@ -20,13 +20,15 @@ from gluonjit.hybrid.verify.verification import CallEvent, Log, Loss, Patch, Run
 class Verifying:
     """Compares eager and batched execution of models. An engine derives from it.
 
-    engine: its name; off: the user's call that turns batching off; framework: its arrays and models; silent: whether
-    what is called now is no part of the program.
+    engine: its name; off: the user's call that turns batching off; framework: its arrays and models; enable, disable:
+    turn batching on, with options, and off; silent: whether what is called now is no part of the program.
     """
 
     engine = ""
     off = ""
     framework: Framework
+    enable: Callable[[Any, dict[str, Any]], None]
+    disable: Callable[[Any], None]
     silent = False
 
     def run(
@@ -45,9 +47,9 @@ class Verifying:
 
     def switch(self, net: Any, options: dict[str, Any] | None) -> None:
         """Turns dynamic batching on with these options, or off."""
-        raise NotImplementedError
+        self.disable(net) if options is None else self.enable(net, options)
 
-    def parts(self, net: Any) -> Iterable[Any]:
+    def parts(self, net: Any, /) -> Iterable[Any]:
         """A model and all models in it."""
         raise NotImplementedError
 

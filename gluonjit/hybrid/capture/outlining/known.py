@@ -51,7 +51,7 @@ class FrameworkFunctions:
         """Returns the sort of a model's attribute: LAYER, LOOKUP, WEIGHT, or "" for anything else."""
         raise NotImplementedError
 
-    def parts(self, owner: Any) -> Iterable[Any]:
+    def parts(self, owner: Any, /) -> Iterable[Any]:
         """A model and all models in it."""
         raise NotImplementedError
 

@@ -63,7 +63,6 @@ class ProbedFramework:
     """A framework, with the findings of its probe."""
 
     name: str
-    supported: bool
     distributions: list[tuple[str, str]] = field(default_factory=list)
     version: str | None = None
     usable: bool = False
@@ -94,7 +93,7 @@ def main() -> int:
     for title, lines in sections.items():
         print(f"\n{title}", *lines, sep="\n  ")
     _print_problems(problems)
-    installed = [engine for engine in engines if engine.installed and engine.supported]
+    installed = [engine for engine in engines if engine.installed]
     return 0 if not installed or any(engine.usable for engine in installed) else 1
 
 
@@ -106,7 +105,7 @@ def gluonjit_version() -> str:
 
 def examine(name: str) -> ProbedFramework:
     """Finds the package of a framework, and tries it in a separate process."""
-    engine = ProbedFramework(name, supported=_has_engine(name))
+    engine = ProbedFramework(name)
     found = ((distribution, _version_of(distribution)) for distribution in _DISTRIBUTIONS[name])
     engine.distributions = [(distribution, version) for distribution, version in found if version]
     if not engine.distributions and not _is_found(name):
@@ -213,10 +212,6 @@ def _text(output: str | bytes | None) -> str:
     return output.decode(errors="replace") if isinstance(output, bytes) else output or ""
 
 
-def _has_engine(name: str) -> bool:
-    return importlib.util.find_spec(f"gluonjit.engines.{name}") is not None
-
-
 def _engine_lines(engines: Iterable[ProbedFramework]) -> Iterable[str]:
     for engine in engines:
         if not engine.installed:
@@ -224,8 +219,7 @@ def _engine_lines(engines: Iterable[ProbedFramework]) -> Iterable[str]:
             continue
         brought = ", ".join(f"{name} {version}" for name, version in engine.distributions) or "found"
         state = f"works on {', '.join(engine.devices)}" if engine.usable else "DOES NOT WORK, see below"
-        note = "" if engine.supported else "; gluonjit has no engine for it yet"
-        yield f"{engine.name}: {brought}, {state}{note}"
+        yield f"{engine.name}: {brought}, {state}"
 
 
 def _numpy_lines(engines: Iterable[ProbedFramework]) -> Iterable[str]:
@@ -242,10 +236,10 @@ def _numpy_lines(engines: Iterable[ProbedFramework]) -> Iterable[str]:
         yield f"{version}: fits"
 
 
-def _python_problems(engines: Iterable[ProbedFramework], python: tuple[int, int] = _PYTHON) -> Iterable[Problem]:
+def _python_problems(engines: Iterable[ProbedFramework]) -> Iterable[Problem]:
     """Lists the reasons that prevent an installation of MXNet."""
-    if python >= (3, 13) and not any(engine.installed for engine in engines):
-        what, _, step = compat.python_problem(python, has_distutils=True).partition(" Next: ")
+    if _PYTHON >= (3, 13) and not any(engine.installed for engine in engines):
+        what, _, step = compat.python_problem(_PYTHON, has_distutils=True).partition(" Next: ")
         yield Problem(what, step)
 
 

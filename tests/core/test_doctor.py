@@ -89,7 +89,7 @@ def test_settings_of_mxnet_are_shown(unsettled: tuple[int, str]) -> None:
 
 
 def engine(name: str = "mxnet") -> doctor.ProbedFramework:
-    return doctor.ProbedFramework(name, supported=True, distributions=[(name, "1.9.1")])
+    return doctor.ProbedFramework(name, distributions=[(name, "1.9.1")])
 
 
 IMPORTED = '{"stage": "import", "ok": true, "version": "1.9.1", "warnings": []}\n'

@@ -12,7 +12,7 @@ from gluonjit.analysis.costs import features
 from gluonjit.analysis.costs.coefficients import Coefficients
 from gluonjit.analysis.costs.curves import Curve
 from gluonjit.analysis.costs.features import Amounts
-from gluonjit.analysis.plan import Gather, Plan, Step
+from gluonjit.analysis.plan import Plan, Step
 from gluonjit.analysis.table import TABLE
 from gluonjit.analysis.ways import Costs
 from gluonjit.graph.modes import is_recorded
@@ -93,7 +93,8 @@ class CostModel:
         """The seconds of a flush, without backward, that do not depend on the number of samples."""
         known = self.coefficients
         launches = sum(self._priced(dict(features.compute(step), flop=0, byte=0, weight_byte=0)) for step in plan.steps)
-        gathers = sum(known.gather if gather.is_copied else known.slice for gather in _gathers(plan))
+        each = [gather for step in plan.steps for gather in step.gathers]
+        gathers = sum(known.gather if gather.is_copied else known.slice for gather in each)
         rest = known.session + known.session_step * len(plan.steps) + known.flush + known.chunk * len(plan.inputs)
         return launches + gathers + rest + self.analysis(scheduler, 0, len(plan.steps))
 
@@ -166,10 +167,6 @@ class CostModel:
         if len(self._workloads) > _MOST_WORKLOADS:
             self._workloads.popitem(last=False)
         return curves
-
-
-def _gathers(plan: Plan) -> list[Gather]:
-    return [gather for step in plan.steps for gather in step.gathers]
 
 
 def workload(plan: Plan) -> frozenset[str]:

@@ -89,7 +89,7 @@ def _is_kept(kind: type, here: _Flush) -> bool:
     return False
 
 
-def restructured(block: gluon.Block | None = None) -> None:
+def restructured(block: gluon.Block | None) -> None:
     """A block in a cell has changed (or any may have): what waits runs, and cells are traced anew."""
     if block is None or KEY in block.__dict__ or block in _parts:
         LOCAL.state.flush("a block was changed")

@@ -36,26 +36,15 @@ def is_hybrid(block: gluon.Block) -> bool:
 class _MXNetObjects(FrameworkObjects):
     """MXNet's objects."""
 
+    arrays, traced, blocks, constants = NDArray, Lazy, gluon.Block, (Context,)
     counters = COUNTERS
     modes = frozenset((autograd.is_recording, autograd.is_training, autograd.pause, autograd.record))
 
     def __init__(self, instead: Mapping[Any, Any]) -> None:
         self.instead = instead
 
-    def array(self, item: Any) -> bool:
-        return isinstance(item, NDArray)
-
-    def own(self, item: Any) -> bool:
-        return isinstance(item, Lazy)
-
     def answers(self, item: Any, name: str) -> bool:
         return name in _LOOKS or (callable(getattr(type(item), name, None)) and not name.startswith("_"))
-
-    def constant(self, item: Any) -> bool:
-        return isinstance(item, Context)
-
-    def block(self, item: Any) -> bool:
-        return isinstance(item, gluon.Block)
 
     def state(self, item: Any) -> Iterator[tuple[dict[str, Any], str]]:
         """Constants that the framework's own `hybrid_forward` reads, such as the rate of dropout."""

@@ -74,19 +74,9 @@ def block_call() -> Any:
     return FAST.Hook("call", calls.call)
 
 
-def operator_call() -> Any:
-    """Stands in the place of mxnet.ndarray.register._imperative_invoke."""
-    return calls.invoke if FAST is None else FAST.Hook("operator", calls.invoke)
-
-
-def verify() -> Any:
-    """Stands in the place of mxnet.ndarray.register._verify_all_legacy_ndarrays."""
-    return calls.verify if FAST is None else FAST.Hook("verify", calls.verify)
-
-
-def verify_numpy() -> Any:
-    """Stands in the place of mxnet.ndarray.register._verify_all_np_ndarrays."""
-    return calls.verify_numpy if FAST is None else FAST.Hook("numpy_verify", calls.verify_numpy)
+def hooked_in_c(name: str, function: Any) -> Any:
+    """Returns a function that stands in the place of one of MXNet's; C, where it was built, looks at calls before."""
+    return function if FAST is None else FAST.Hook(name, function)
 
 
 def _address(function: Any) -> int | None:
@@ -106,12 +96,12 @@ _set_np_shape = changes.noting(mx.util.set_np_shape)
 _grad_req = gluon.Parameter.grad_req
 
 PATCHES: list[Patch] = [
-    (register, "_imperative_invoke", operator_call()),
-    (register, "_verify_all_legacy_ndarrays", verify()),
+    (register, "_imperative_invoke", hooked_in_c("operator", calls.invoke)),
+    (register, "_verify_all_legacy_ndarrays", hooked_in_c("verify", calls.verify)),
     (gluon.Block, "__call__", block_call()),
     *wrapped(changes.hybridize, gluon.Block, "hybridize"),
     *wrapped(changes.hybridize, gluon.HybridBlock, "hybridize"),
-    (register, "_verify_all_np_ndarrays", verify_numpy()),
+    (register, "_verify_all_np_ndarrays", hooked_in_c("numpy_verify", calls.verify_numpy)),
     (NDArray, "__setitem__", changes.setitem),
     (ndarray, "__setitem__", changes.numpy_setitem),
     (NDArray, "_get_index_nd", changes.get_index),

@@ -64,7 +64,10 @@ def by_numbers(
 ) -> Value | None:
     """Returns an operator's result by known numbers; None if it must be captured unchanged."""
     way = _WAYS.get(name)
-    return None if way is None else way(Gathering(batch, arrays, Attributes(dict(attrs)), wrapped))
+    found = None if way is None else way(Gathering(batch, arrays, Attributes(dict(attrs)), wrapped))
+    if found is not None and len(arrays) > 1:
+        note_read(batch, arrays[1], found)
+    return found
 
 
 def rows_at(item: Any, key: Any) -> Value | None:
@@ -167,10 +170,7 @@ def _take(call: Gathering) -> Value | None:
     mode = call.attrs.text("mode", "clip")
     if mode == "raise" and (numbers.min() < 0 or numbers.max() >= count):
         return None
-    found = _picked(value, _brought_in(numbers, count, mode))
-    if found is not None:
-        note_read(call.batch, call.arrays[1], found)
-    return found
+    return _picked(value, _brought_in(numbers, count, mode))
 
 
 def _brought_in(numbers: Any, size: int, mode: str) -> Any:
@@ -191,19 +191,14 @@ def _gather_nd(call: Gathering) -> Value | None:
         return None
     found = _picked(value, numbers[0])
     if found is not None and len(numbers) == 2:
-        found = _entries(call, found, (numbers[1] % rest[0]).tolist())
-    if found is not None:
-        note_read(call.batch, call.arrays[1], found)
+        return _entries(call, found, (numbers[1] % rest[0]).tolist())
     return found
 
 
 def _boolean_mask(call: Gathering) -> Value | None:
     """Rows where a mask holds."""
     value = _data(call.batch, call.arrays[0])
-    found = None if value is None or call.attrs.integer("axis", 0) else _where(value, call.arrays[1])
-    if found is not None:
-        note_read(call.batch, call.arrays[1], found)
-    return found
+    return None if value is None or call.attrs.integer("axis", 0) else _where(value, call.arrays[1])
 
 
 def _entries(call: Gathering, rows: Value, numbers: list[int], keepdims: bool = False) -> Value:
@@ -233,9 +228,7 @@ def _pick(call: Gathering) -> Value | None:
         if numbers is None:
             return None
         inside = _brought_in(numbers, spec.shape[1], call.attrs.text("mode", "clip")).tolist()
-    found = _entries(call, value, inside, call.attrs.flag("keepdims"))
-    note_read(call.batch, call.arrays[1], found)
-    return found
+    return _entries(call, value, inside, call.attrs.flag("keepdims"))
 
 
 def _scatter_nd(call: Gathering) -> Value | None:
@@ -249,10 +242,7 @@ def _scatter_nd(call: Gathering) -> Value | None:
         return None
     zero = _zero_row(call.batch, source.spec)
     base = picked(zero, [0] * shape[0])
-    found = None if base is None else placed(base, numbers[0].tolist(), source)
-    if found is not None:
-        note_read(call.batch, call.arrays[1], found)
-    return found
+    return None if base is None else placed(base, numbers[0].tolist(), source)
 
 
 def _zero_row(batch: Batch, spec: Spec) -> Value:
@@ -267,11 +257,7 @@ def _index_copy(call: Gathering) -> Value | None:
     numbers = None if base is None or source is None else call.numbers(1, 1)
     if base is None or source is None or numbers is None:
         return None
-    found = placed(base, numbers.tolist(), source)
-    if found is None:
-        return None
-    note_read(call.batch, call.arrays[1], found)
-    return found
+    return placed(base, numbers.tolist(), source)
 
 
 def _mean(call: Gathering) -> Value | None:

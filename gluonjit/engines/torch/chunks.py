@@ -190,7 +190,7 @@ _TOLD = _Told()
 
 
 @contextmanager
-def telling(keep: bool, asked: Collection[Any] = ()) -> Iterator[None]:
+def telling(keep: bool, asked: Collection[Any]) -> Iterator[None]:
     """A region in which backward is called, told whether to keep the history, and of which nodes to give results."""
     before = _TOLD.keep, _TOLD.asked
     _TOLD.keep, _TOLD.asked = keep, asked

@@ -268,7 +268,7 @@ def _node_or_parts(
     if state.inside:
         if not hooks and _is_fine(batch, module, reason):
             batch.report.fine.add(cell.name)
-        return expand(cell, _itself(module), args, kwargs, reason, batch)
+        return expand(cell, partial(_uncompiled, module), args, kwargs, reason, batch)
     return sampled(batch, _parts, module, args, kwargs, batch, hooks_inside)
 
 
@@ -277,11 +277,6 @@ def _eagerly(module: Any, cell: Cell, args: Any, kwargs: Any, reason: str) -> An
     given, named = computed((args, kwargs))
     write_statistics()
     return run_eagerly(cell, reason, hooked.original_call, module, *given, **named)
-
-
-def _itself(module: Any) -> Any:
-    """The module's own call, with the hooks that it has."""
-    return partial(_uncompiled, module)
 
 
 def _uncompiled(module: Any, /, *args: Any, **kwargs: Any) -> Any:

@@ -30,13 +30,14 @@ _MEMORY = frozenset(
     is_conj is_neg has_names dim_order __dir__ __sizeof__ __class__ __dict__ __hash__ __reduce_ex__""".split()
 )
 """What is asked of a tensor's memory, or of what is kept beside its numbers."""
-_CONSTANTS = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo)
 _SPACES = ("_parameters", "_buffers", "_modules")
 
 
 class _TorchObjects(FrameworkObjects):
     """PyTorch's objects, while a call of a module is traced."""
 
+    arrays, traced, blocks = torch.Tensor, TraceTensor, torch.nn.Module
+    constants = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo)
     flags = {"requires_grad": REQUIRES_GRAD}
     modes = frozenset(
         (
@@ -54,12 +55,6 @@ class _TorchObjects(FrameworkObjects):
         modules = owner.modules() if isinstance(owner, torch.nn.Module) else ()
         self._watched = {id(module) for module in modules}
 
-    def array(self, item: Any) -> bool:
-        return isinstance(item, torch.Tensor)
-
-    def own(self, item: Any) -> bool:
-        return item.__class__ is TraceTensor
-
     def writes(self, out: Any) -> list[int]:
         tensors = items_of(out, TraceTensor)
         return [(tensor if tensor.base is None else tensor.base).writes for tensor in tensors]
@@ -69,9 +64,6 @@ class _TorchObjects(FrameworkObjects):
             return True
         found = class_attribute(torch.Tensor, name)
         return callable(found) and name not in _MEMORY and (not name.startswith("_") or name.endswith("__"))
-
-    def constant(self, item: Any) -> bool:
-        return isinstance(item, _CONSTANTS)
 
     def sizes(self, item: Any, asked: list[int]) -> Any:
         if type(item) is int:
@@ -84,9 +76,6 @@ class _TorchObjects(FrameworkObjects):
             return True
         module = getattr(function, "__module__", None) or type(owner).__module__
         return module.partition(".")[0] == "torch"
-
-    def block(self, item: Any) -> bool:
-        return isinstance(item, torch.nn.Module)
 
     def watched(self, item: Any) -> bool:
         return id(item) in self._watched

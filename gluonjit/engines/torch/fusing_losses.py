@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import prod
 
-from gluonjit.engines.torch.fusing_values import Anything, Args, IntegerColumn, RowMatrix, Rule, Shape, rows_in
+from gluonjit.engines.torch.fusing_values import Anything, Args, IntegerColumn, RowMatrix, Rule, Shapes, rows_in
 from gluonjit.rows.program import Builder, NotFusable, View
 
 
@@ -17,14 +17,14 @@ def _picked(a: Anything, number: Anything, builder: Builder) -> View:
     return builder.pick(a.view, number.view, number.operand)
 
 
-def _index_select(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+def _index_select(builder: Builder, args: Args, shapes: Shapes) -> Anything:
     a = rows_in(args["self"])
     if len(a.shape) != 1:
         raise NotFusable("rows by number")
     return RowMatrix(_picked(a, args["index"], builder), shapes[0])
 
 
-def _nll_loss(builder: Builder, args: Args, shapes: Sequence[Shape]) -> list[Anything]:
+def _nll_loss(builder: Builder, args: Args, shapes: Shapes) -> list[Anything]:
     """The loss of one row, which its mean and its sum are, too; not the weight that it is divided by."""
     if args.get("weight") is not None:
         raise NotFusable("a loss with weights")
@@ -35,7 +35,7 @@ def _nll_loss(builder: Builder, args: Args, shapes: Sequence[Shape]) -> list[Any
 def _loss(entries: Callable[[Builder, Args, View, View], View]) -> Rule:
     """A loss of each entry, and their mean (1, which is not told) or sum (2), or all of them (0)."""
 
-    def emit(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+    def emit(builder: Builder, args: Args, shapes: Shapes) -> Anything:
         a, b = rows_in(args["self"]), rows_in(args["target"])
         reduction = args.get("reduction", 1)
         if a.shape != b.shape or a.lead != b.lead or (a.lead and reduction):
@@ -74,7 +74,7 @@ def _log_likelihood(builder: Builder, args: Args, a: View, b: View) -> View:
     return builder.emit("ADD", rest, builder.emit("SOFTRELU", builder.emit("NEG", a)))
 
 
-def _log_sigmoid(builder: Builder, args: Args, shapes: Sequence[Shape]) -> list[Anything]:
+def _log_sigmoid(builder: Builder, args: Args, shapes: Shapes) -> list[Anything]:
     a = rows_in(args["self"])
     view = builder.emit("NEG", builder.emit("SOFTRELU", builder.emit("NEG", a.view)))
     return [a._replace(view=view), None]

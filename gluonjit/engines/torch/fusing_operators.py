@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
 from gluonjit.engines.torch.fusing_losses import LOSSES
 from gluonjit.engines.torch.fusing_shapes import SHAPES
-from gluonjit.engines.torch.fusing_values import Anything, Args, Const, RowMatrix, Rule, Shape, is_row, rows_in
+from gluonjit.engines.torch.fusing_values import Anything, Args, Const, RowMatrix, Rule, Shape, Shapes, is_row, rows_in
 from gluonjit.rows.program import COMMUTATIVE, Builder, NotFusable, View
 
 
@@ -19,7 +19,7 @@ def _number(value: Any) -> float | None:
 def _each(make: Callable[[Builder, View, Args], View]) -> Rule:
     """An operator on one tensor, elementwise or along its rows; `make` is given the rest of its arguments, too."""
 
-    def emit(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+    def emit(builder: Builder, args: Args, shapes: Shapes) -> Anything:
         a = rows_in(args["self"])
         return a._replace(view=make(builder, a.view, args))
 
@@ -31,7 +31,7 @@ def _unary(op: str) -> Rule:
 
 
 def _binary(op: str) -> Rule:
-    def emit(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+    def emit(builder: Builder, args: Args, shapes: Shapes) -> Anything:
         a, b = args["self"], args["other"]
         if args.get("alpha", 1) != 1 or args.get("rounding_mode") is not None:
             raise NotFusable(f"{op} with alpha or rounding")
@@ -111,17 +111,17 @@ def _product(builder: Builder, a: Anything, matrix: Anything, bias: Anything, sh
     return RowMatrix(builder.linear(a.view, matrix.weight, row, turned=not matrix.turned), shape, a.lead)
 
 
-def _mm(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+def _mm(builder: Builder, args: Args, shapes: Shapes) -> Anything:
     return _product(builder, args["self"], args["mat2"], None, shapes[0])
 
 
-def _addmm(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+def _addmm(builder: Builder, args: Args, shapes: Shapes) -> Anything:
     if args.get("beta", 1) != 1 or args.get("alpha", 1) != 1:
         raise NotFusable("addmm with factors")
     return _product(builder, args["mat1"], args["mat2"], args["self"], shapes[0])
 
 
-def _linear(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+def _linear(builder: Builder, args: Args, shapes: Shapes) -> Anything:
     weight = args["weight"]
     if not isinstance(weight, Const) or len(weight.shape) != 2:
         raise NotFusable("a product of rows with rows")
@@ -132,7 +132,7 @@ def _linear(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
 def _total(mean: bool) -> Rule:
     """sum or mean of a row."""
 
-    def emit(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+    def emit(builder: Builder, args: Args, shapes: Shapes) -> Anything:
         a, dims = rows_in(args["self"]), args.get("dim") or ()
         listed = {dim % len(a.shape) for dim in dims} if a.shape else set()
         over = listed or set(range(len(a.shape)))
@@ -145,7 +145,7 @@ def _total(mean: bool) -> Rule:
 
 
 def _softmax(op: str) -> Rule:
-    def emit(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+    def emit(builder: Builder, args: Args, shapes: Shapes) -> Anything:
         a = rows_in(args["self"])
         if not a.shape or a.shape[args["dim"]] != a.view.width or (a.lead and args["dim"] in (0, -len(a.shape))):
             raise NotFusable("a softmax across rows")
@@ -160,12 +160,12 @@ def _leaky(builder: Builder, a: View, args: Args) -> View:
     return builder.emit("ADD", builder.emit("RELU", a), below)
 
 
-def _dot(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+def _dot(builder: Builder, args: Args, shapes: Shapes) -> Anything:
     a, b = rows_in(args["self"]), rows_in(args["tensor"])
     return RowMatrix(builder.total(builder.emit("MUL", a.view, b.view), False), shapes[0])
 
 
-def _logsumexp(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+def _logsumexp(builder: Builder, args: Args, shapes: Shapes) -> Anything:
     a = rows_in(args["self"])
     dims = {dim % max(len(a.shape), 1) for dim in args["dim"]}
     kept = prod([size for dim, size in enumerate(a.shape) if dim not in dims])
@@ -174,7 +174,7 @@ def _logsumexp(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anythin
     return RowMatrix(builder.emit("LOGSUMEXP", a.view, width=1), shapes[0])
 
 
-def _layer_norm(builder: Builder, args: Args, shapes: Sequence[Shape]) -> list[Anything]:
+def _layer_norm(builder: Builder, args: Args, shapes: Shapes) -> list[Anything]:
     """A row less its mean, over its deviation; not the two themselves."""
     a, weight, bias = rows_in(args["input"]), args.get("weight"), args.get("bias")
     if a.inner[-1:] != (a.view.width,) or tuple(args["normalized_shape"]) != a.inner[-1:]:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 
-from gluonjit.engines.torch.fusing_values import Anything, Args, Const, IntegerColumn, RowMatrix, Rule, Shape, rows_in
+from gluonjit.engines.torch.fusing_values import (
+    Anything,
+    Args,
+    Const,
+    IntegerColumn,
+    RowMatrix,
+    Rule,
+    Shape,
+    Shapes,
+    rows_in,
+)
 from gluonjit.rows.program import Builder, NotFusable
 
 
-def _transposed(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+def _transposed(builder: Builder, args: Args, shapes: Shapes) -> Anything:
     a = args["self"]
     if isinstance(a, Const) and len(a.shape) == 2:
         return a._replace(shape=a.shape[::-1], turned=not a.turned)
     raise NotFusable("a transpose of rows")
 
 
-def _reshaped(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+def _reshaped(builder: Builder, args: Args, shapes: Shapes) -> Anything:
     """The same numbers in the same order, in another shape."""
     a, shape = args["self"], shapes[0]
     if isinstance(a, IntegerColumn):
@@ -44,7 +53,7 @@ def _cut(a: RowMatrix, dim: int, begin: int, end: int, shape: Shape) -> RowMatri
     return a._replace(view=a.view.part(begin * each, end * each), shape=shape)
 
 
-def _split(builder: Builder, args: Args, shapes: Sequence[Shape]) -> list[Anything]:
+def _split(builder: Builder, args: Args, shapes: Shapes) -> list[Anything]:
     a, dim = rows_in(args["self"]), args.get("dim", 0)
     found, begin = [], 0
     for shape in shapes:
@@ -53,12 +62,12 @@ def _split(builder: Builder, args: Args, shapes: Sequence[Shape]) -> list[Anythi
     return found
 
 
-def _unbind(builder: Builder, args: Args, shapes: Sequence[Shape]) -> list[Anything]:
+def _unbind(builder: Builder, args: Args, shapes: Shapes) -> list[Anything]:
     a, dim = rows_in(args["self"]), args.get("dim", 0)
     return [_cut(a, dim, number, number + 1, shape) for number, shape in enumerate(shapes)]
 
 
-def _slice(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+def _slice(builder: Builder, args: Args, shapes: Shapes) -> Anything:
     a, dim = rows_in(args["self"]), args.get("dim", 0)
     begin, end, step = slice(args.get("start"), args.get("end"), args.get("step", 1)).indices(a.shape[dim])
     if step != 1 or end <= begin:
@@ -68,13 +77,13 @@ def _slice(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
     return _cut(a, dim, begin, end, shapes[0])
 
 
-def _select(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+def _select(builder: Builder, args: Args, shapes: Shapes) -> Anything:
     a, dim, index = rows_in(args["self"]), args["dim"], args["index"]
     begin = index + a.shape[dim] if index < 0 else index
     return _cut(a, dim, begin, begin + 1, shapes[0])
 
 
-def _cat(builder: Builder, args: Args, shapes: Sequence[Shape]) -> Anything:
+def _cat(builder: Builder, args: Args, shapes: Shapes) -> Anything:
     parts, dim = [rows_in(part) for part in args["tensors"]], args.get("dim", 0)
     dim = dim + len(shapes[0]) if dim < 0 else dim
     lead = parts[0].lead

@@ -41,7 +41,8 @@ class Const(NamedTuple):
 
 Anything = Any  # one of these
 Args = Mapping[str, Any]
-Rule = Callable[[Builder, Args, Sequence[Shape]], Any]
+Shapes = Sequence[Shape]
+Rule = Callable[[Builder, Args, Shapes], Any]
 
 
 def rows_in(value: Anything) -> RowMatrix:

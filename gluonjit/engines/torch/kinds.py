@@ -216,7 +216,8 @@ def _trace(call: Call, recorders: list[Tracer], known: set[int]) -> TraceFinding
     looping = _looping(cell, recorders)  # where the program has caught what ended the trace
     if looping:
         return looping
-    found = noted.traced = TraceFindings(trace, structure, recorder.draws, _learning(trace))
+    learning = [tensor.requires_grad for tensor in trace.consts]
+    found = noted.traced = TraceFindings(trace, structure, recorder.draws, learning)
     return found
 
 
@@ -277,10 +278,6 @@ def difference(call: Call, before: TraceFindings) -> str:
 def _same_numbers(one: Any, other: Any) -> bool:
     """Tells whether constants have the same numbers; NaN, as `logdet` has one, is the same as NaN."""
     return bool(torch.equal(one, other) or torch.allclose(one, other, rtol=0.0, atol=0.0, equal_nan=True))
-
-
-def _learning(trace: Trace) -> list[bool]:
-    return [tensor.requires_grad for tensor in trace.consts]
 
 
 def _of_any_rows(cell: Cell, given: Any, specs: Sequence[Any], new: TracedKind, batch: Batch) -> Kind:

@@ -82,7 +82,7 @@ def recall(paces: Paces, options: Options, engine: Any, blocks_of: Callable[[], 
     name = blocks[0].type.__name__
     try:
         readable = re.sub(r"\W", "_", name, flags=re.ASCII)[:64]  # a class may have any name
-        path = _folder() / f"{readable}-{_signature(options, engine, blocks)}.json"
+        path = cache_folder() / "choices" / f"{readable}-{_signature(options, engine, blocks)}.json"
     except RuntimeError:  # there is no home
         return
     chooser = chooser_of(options)
@@ -90,10 +90,6 @@ def recall(paces: Paces, options: Options, engine: Any, blocks_of: Callable[[], 
     kept.load()
     paces.tell(kept.save)
     chooser.told = kept.save
-
-
-def _folder() -> Path:
-    return cache_folder() / "choices"
 
 
 def _forget_old(folder: Path) -> None:
@@ -116,16 +112,13 @@ def _signature(options: Options, engine: Any, blocks: Sequence[BlockDescription]
     """Returns the digest of everything that a choice depends on and that is known before the first call."""
     facts = [sys.version, engine.name, repr(sorted(engine.versions.items())), *machine()]
     facts.append(repr(options))
-    facts += [f"{block.name} {_name(block.type)} {block.parameters}" for block in blocks]
+    for block in blocks:
+        facts.append(f"{block.name} {block.type.__module__}.{block.type.__qualname__} {block.parameters}")
     digest = hashlib.sha256("\n".join(facts).encode(errors="backslashreplace"))
     for type_ in dict.fromkeys(base for block in blocks for base in block.type.__mro__):
         for code in _code(type_):
             digest.update(code)
     return digest.hexdigest()[:16]
-
-
-def _name(type_: type) -> str:
-    return f"{type_.__module__}.{type_.__qualname__}"
 
 
 def _code(type_: type) -> Iterator[bytes]:

@@ -50,7 +50,7 @@ class Log:
     None if it gets none.
     """
 
-    def __init__(self, array: type, probed: Callable[[Any], tuple[Any, Any]], witness: Witness | None = None) -> None:
+    def __init__(self, array: type, probed: Callable[[Any], tuple[Any, Any]], witness: Witness | None) -> None:
         self._witness = witness
         self.events: list[CallEvent] = []
         self.sample = 0

@@ -26,7 +26,14 @@ class FrameworkObjects:
     the framework's blocks count calls, for names of operators: no result depends on them. flags: what arrays that
     outlive the call have beside numbers, by name, as their class has it. instead: what is called in place of functions
     of the framework, by whatever names the program has them. modes: what tells or sets whether gradients are recorded.
+    arrays, traced, blocks: the classes of arrays, of those that stand for values of a trace, and of models. constants:
+    those of objects that never change, such as a dtype.
     """
+
+    arrays: type
+    traced: type
+    blocks: Any = ()  # no class
+    constants: tuple[type, ...] = ()
 
     followed: frozenset[Any] = frozenset()
     counters: frozenset[str] = frozenset()
@@ -36,11 +43,11 @@ class FrameworkObjects:
 
     def array(self, item: Any) -> bool:
         """Tells whether this is an array of the framework's, whose operations the engine sees itself."""
-        raise NotImplementedError
+        return isinstance(item, self.arrays)
 
     def own(self, item: Any) -> bool:
         """Tells whether this array stands for a value of the trace."""
-        raise NotImplementedError
+        return isinstance(item, self.traced)
 
     def writes(self, out: Any) -> list[int]:
         """Counts the writes to what stands for values of the trace among arrays."""
@@ -52,7 +59,7 @@ class FrameworkObjects:
 
     def constant(self, item: Any) -> bool:
         """True of an object that never changes, such as a dtype."""
-        return False
+        return isinstance(item, self.constants)
 
     def sizes(self, item: Any, asked: list[int]) -> Any:
         """Returns what an array of the trace gives; a size, or several, as ones that note what is asked of them."""
@@ -64,7 +71,7 @@ class FrameworkObjects:
 
     def block(self, item: Any) -> bool:
         """Tells whether this is a module or block, whose calls come back to the follower."""
-        return False
+        return isinstance(item, self.blocks)
 
     def watched(self, item: Any) -> bool:
         """Tells whether changes of this object's attributes are detected anyway."""

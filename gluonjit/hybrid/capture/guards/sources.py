@@ -8,7 +8,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from copy import copy
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from gluonjit.hybrid.capture.guards.owners import is_user_function
@@ -88,7 +88,7 @@ def twin_of(function: FunctionType, hidden: Any) -> FunctionType:
     if isinstance(made, str):
         raise Unfollowable(made)
     cells = dict(zip(code.co_freevars, function.__closure__ or ()))
-    cells[HIDDEN] = _cell(hidden)
+    cells[HIDDEN] = CellType(hidden)
     twin = FunctionType(
         made,
         function.__globals__,
@@ -101,21 +101,21 @@ def twin_of(function: FunctionType, hidden: Any) -> FunctionType:
     return twin
 
 
-def _cell(content: Any) -> Any:
-    return (lambda: content).__closure__[0]  # type: ignore[index]
-
-
 def _rewrite(code: CodeType, namespace: dict[str, Any]) -> CodeType:
     node, owner = _node_of(code, namespace)
     node = deep_copy(node)
-    arguments = node.args
-    arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
-    arguments.kw_defaults = [value and ast.Constant(None) for value in arguments.kw_defaults]
+    _drop_defaults(node.args)
     free = frozenset(code.co_freevars)
     if isinstance(node, ast.AsyncFunctionDef):
         raise Unfollowable("it is asynchronous")
     node = Rewriter(free, owner).function(node)
     return compiled(node, owner, (*free, HIDDEN), code)
+
+
+def _drop_defaults(arguments: ast.arguments) -> None:
+    """Puts None in the place of defaults, which a function that is made has from the one that it stands for."""
+    arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
+    arguments.kw_defaults = [value and ast.Constant(None) for value in arguments.kw_defaults]
 
 
 def compiled(node: Function, owner: str | None, free: Iterable[str], code: CodeType) -> CodeType:
@@ -152,9 +152,8 @@ def compiled(node: Function, owner: str | None, free: Iterable[str], code: CodeT
 def replacing(function: FunctionType, node: ast.FunctionDef, owner: str | None) -> CodeType:
     """Compiles the code of a function from a node that differs in its body, to be put in the place of its own."""
     code = code_of(function)
-    arguments = node.args = copy(node.args)
-    arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
-    arguments.kw_defaults = [value and ast.Constant(None) for value in arguments.kw_defaults]
+    node.args = copy(node.args)
+    _drop_defaults(node.args)
     made = compiled(node, owner, code.co_freevars, code)
     if hasattr(code, "co_qualname"):
         made = made.replace(co_qualname=code.co_qualname)

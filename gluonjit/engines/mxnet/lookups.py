@@ -100,8 +100,8 @@ def _noted(batch: Batch, indices: Any, table: Table, value: Value) -> Value:
 
 def host_rows(batch: Batch, array: Any, dtype: str, device: str) -> Value:
     """A one-dimensional integer array as rows numbered by value."""
-    numbers = None if FAST is None else FAST.numbers(array)
-    return host_numbers(batch, array.asnumpy().tolist() if numbers is None else numbers, dtype, device, array)
+    numbers = FAST and FAST.numbers(array)
+    return host_numbers(batch, numbers or array.asnumpy().tolist(), dtype, device, array)
 
 
 def host_numbers(batch: Batch, numbers: list[Any], dtype: str, device: str, base: Any = None) -> Value:

@@ -207,4 +207,4 @@ def _of_weight(batch: Batch, tensor: Any, key: tuple[Any, ...]) -> Any:
         _check(listed, size)
         numbers = [before * size + number % size for before, number in zip(numbers, listed)]
     table = table_of(batch, tensor, (), torch.is_grad_enabled() and tensor.requires_grad, dims)
-    return wrap(entries(batch, table, numbers, not arrays))
+    return wrap(entries(batch, table, table.row, numbers, not arrays, table.taped))

@@ -89,7 +89,7 @@ def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
             "indices."
         )
         raise refused(IndexError, text)
-    found = entries(batch, table, numbers, single)
+    found = entries(batch, table, table.row, numbers, single, table.taped)
     if len(shape) < 2:
         return found
     row = table.row
@@ -97,17 +97,12 @@ def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
     return same_rows(found, intern_spec(whole_shape, row.dtype, row.device, mode_of(len(shape))), found.rows)
 
 
-def entries(batch: Batch, table: Table, numbers: list[int], single: bool) -> Value:
-    """The entries of these numbers, or a `single` one."""
-    return _rows_of(batch, table, table.row, numbers, single, table.taped, None)
-
-
 def host_rows(batch: Batch, tensor: Any, row: Spec) -> Value:
     """An integer, or a one-dimensional tensor of them, as rows numbered by value, each of which looks like `row`."""
     listed = tensor.tolist()
     single = listed.__class__ is not list
     table = integers_of(batch, row.dtype, row.device)
-    return _rows_of(batch, table, row, [listed] if single else listed, single, False, tensor)
+    return entries(batch, table, row, [listed] if single else listed, single, False, tensor)
 
 
 def wholes(batch: Batch, *numbers: int | list[int]) -> list[Any]:
@@ -132,7 +127,10 @@ def integers_of(batch: Batch, dtype: str, device: str) -> Integers:
     return table
 
 
-def _rows_of(batch: Batch, table: Any, row: Spec, numbers: list[int], single: bool, taped: bool, base: Any) -> Value:
+def entries(
+    batch: Batch, table: Any, row: Spec, numbers: list[int], single: bool, taped: bool, base: Any = None
+) -> Value:
+    """The entries of these numbers, or a `single` one, each of which looks like `row`."""
     if single:
         return Value(
             rows_of(batch.graph, batch.graph.entries(table, row), numbers)[0], 0, row, batch.graph, taped, base

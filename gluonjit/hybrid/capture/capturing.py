@@ -41,11 +41,14 @@ def captured(batch: Batch, record: Record, values: Sequence[Value]) -> tuple[Val
 
 def outermost_batch(engine: Engine, options: Options) -> Batch:
     """Returns the open batch for an outermost model with these options; in `batching` the scope's options hold."""
-    LOCAL.state.mode = engine.current_mode()
-    batch = open_batch(engine, options)
+    state = LOCAL.state
+    state.mode = engine.current_mode()
+    batch = state.batch
+    if batch is None or batch.engine is not engine or batch.room < 0:
+        batch = open_batch(engine, options)
     if not batch.explicit and batch.options is not options and batch.options != options:
         batch.flush("another model has other options")
-        LOCAL.state.close()
+        state.close()
         batch = open_batch(engine, options)
     if batch.failed >= 0:
         batch.number_anew()

@@ -63,7 +63,11 @@ def decided(engine: str) -> Path:
         if "; runs " in (way := run(made, 8)):
             break
     assert "kept from" not in way
-    (path,) = [path for path in kept._folder().iterdir() if kept._NAME.search(path.name) and kept._is_choice(path)]
+    (path,) = [
+        path
+        for path in (kept.cache_folder() / "choices").iterdir()
+        if kept._NAME.search(path.name) and kept._is_choice(path)
+    ]
     return path
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
-from torch_support import TreeModel, gradients, make_trees
+from torch_support import TreeModel, assert_close, gradients, make_trees
 
 from experiments.data.tagged import Sentence
 from experiments.data.trees import Pair
@@ -76,3 +76,15 @@ def trained(net: Any, task: Task, samples: list[Any], steps: int = 4) -> list[An
         found.append((torch.stack(losses).detach(), gradients(net)))
         optimizer.step()
     return found
+
+
+def compare(found: list[Any], expected: list[Any]) -> None:
+    """What was learned on a device is what was learned on the host."""
+    for (losses, learned), (others, wanted) in zip(found, expected):
+        assert_close(losses.cpu(), others, "losses")
+        assert [name for name, gradient in learned.items() if gradient is None] == [
+            name for name, gradient in wanted.items() if gradient is None
+        ]
+        for name, gradient in wanted.items():
+            if gradient is not None:
+                assert_close(learned[name].cpu(), gradient, f"gradient of {name}", 1e-4)

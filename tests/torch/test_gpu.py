@@ -12,7 +12,7 @@ import torch
 if not torch.cuda.is_available():
     pytest.skip("there is no GPU", allow_module_level=True)
 
-from device_tasks import TASKS, Task, trained
+from device_tasks import TASKS, Task, compare, trained
 from torch import nn
 from torch_rule_cases import Case
 from torch_rule_runs import draw, layouts_of, run_one, run_program
@@ -60,19 +60,8 @@ def test_a_model_trains_on_a_gpu_as_on_the_host(name: str, way: str) -> None:
     expected = trained(copy.deepcopy(net), task, task.samples("cpu"), 6)
     net = net.to(DEVICE)
     gluonjit.hybridize(net, dynamic_batch=True, **WAYS[way])
-    equal(trained(net, task, task.samples(DEVICE), 6), expected)
+    compare(trained(net, task, task.samples(DEVICE), 6), expected)
     assert not gluonjit.explain().distrusted
-
-
-def equal(found: list[Any], expected: list[Any]) -> None:
-    for (losses, learned), (others, wanted) in zip(found, expected):
-        assert_close(losses.cpu(), others, "losses")
-        assert [name for name, gradient in learned.items() if gradient is None] == [
-            name for name, gradient in wanted.items() if gradient is None
-        ]
-        for name, gradient in wanted.items():
-            if gradient is not None:
-                assert_close(learned[name].cpu(), gradient, f"gradient of {name}", 1e-4)
 
 
 @pytest.mark.parametrize("cases", by_operator(BATCHED), ids=first)

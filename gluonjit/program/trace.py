@@ -12,25 +12,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from gluonjit.graph.modes import is_training
 from gluonjit.graph.values import Spec, intern_spec, natural_mode
+from gluonjit.program.arguments import NotBatchable as NotBatchable
+from gluonjit.program.arguments import Operand as Operand
+from gluonjit.program.arguments import placed as placed
 
 Attrs = tuple[tuple[str, Any], ...]
 Shaped = tuple[tuple[int, ...], str]
 """Shape and dtype of a value."""
 Built = TypeVar("Built")
-
-
-class Operand(int):
-    """An argument in attributes that is the input of this number."""
-
-    def __repr__(self) -> str:
-        return f"input {int(self)}"
-
-
-def placed(value: Any, inputs: Sequence[Any], listed: Callable[[list[Any]], Any] = tuple) -> Any:
-    """Returns an argument with values in place of inputs, its tuples as `listed` makes them."""
-    if value.__class__ is Operand:
-        return inputs[value]
-    return listed([placed(item, inputs, listed) for item in value]) if isinstance(value, tuple) else value
 
 
 class TraceOp(NamedTuple):
@@ -44,10 +33,6 @@ class TraceOp(NamedTuple):
 
 class NeedsValue(Exception):
     """The traced function reads an array's numbers, writes to one from outside, or uses one that may differ."""
-
-
-class NotBatchable(Exception):
-    """A call that must run for each sample alone; the text says why."""
 
 
 class MalformedTrace(Exception):

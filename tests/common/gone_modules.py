@@ -88,4 +88,16 @@ GONE: tuple[Gone, ...] = (
             "trace_of save_graph _kind _nodes _samples",
         ),
     ),
+    Gone(
+        "engines/torch/rules",
+        (
+            "mm addmm _plus _whole mv _times_transposed _each_times dot _dots bmm baddbmm trilinear attention",
+            "elementwise _total _average nll",
+            "pointwise masked _cast _common _fits _broadcast _replaced filled made_like",
+            "reduced _dims _over_all _takes_several _extras _without kept transformed",
+            "viewed moved axis order_of permuted expanded along paired cut cut_list rest_of concatenated stacked",
+            "Instruction OperatorCall call_operator _Slot regular",
+        ),
+        "engines/torch",
+    ),
 )

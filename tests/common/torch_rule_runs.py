@@ -11,10 +11,12 @@ from torch_rule_cases import CASES, Arg, Case
 from torch_support import assert_near
 
 from gluonjit.engines.torch.arrays import name_of_device, name_of_dtype
+from gluonjit.engines.torch.operators.binding import Writer, operator_named
+from gluonjit.engines.torch.operators.examples import Examples
+from gluonjit.engines.torch.operators.table import batch_op
 from gluonjit.engines.torch.program import stored
-from gluonjit.engines.torch.rules.examples import Examples
-from gluonjit.engines.torch.rules.table import batch_op, operator_named
-from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Val, Writer
+from gluonjit.program.axes.values import ROWS, Values
+from gluonjit.program.trace import NotBatchable
 
 seed = torch.default_generator.manual_seed
 """What `torch.manual_seed` does on the host; for devices that are not there yet it keeps a traceback, a millisecond."""
@@ -73,15 +75,15 @@ def layouts_of(test: Case) -> list[tuple[str, ...]]:
     return found if len(found) <= 2 else [found[0], found[1], found[-1]]
 
 
-def _val(slot: int, arg: Arg, layout: str) -> Val:
+def _val(slot: int, arg: Arg, layout: str) -> Values:
     shape = arg.shape
     lead, rest = {
         "shared": (None, shape),
         "stack": (1, shape),
         "rows": (shape[0] if shape else 1, shape[1:]),
-        "any": (ANY, shape[1:]),
+        "any": (ROWS, shape[1:]),
     }[layout]
-    return Val(slot, shape, arg.dtype, lead, rest)
+    return Values(slot, shape, arg.dtype, lead, rest)
 
 
 class Program:
@@ -97,15 +99,16 @@ class Program:
         for val, tensor in zip(vals, sample):
             examples.add(val, tensor if val.shared else None)
         self._writer = Writer(len(args), examples.run)
+        self._writer.device = name_of_device(sample[0].device)
         with torch.no_grad():
             found = batch_op(test.op, with_tensors(test, vals, tuple), outputs, self._writer)
             examples.check(found, outputs, used)
             self.results = [self._kept(val) for val, wanted in zip(found, used) if wanted]
 
-    def _kept(self, val: Val) -> Val:
+    def _kept(self, val: Values) -> Values:
         """A result as it is stored; of any number of rows, row by row."""
-        if val.lead == ANY:
-            return OperatorCall("", None, {}, [], self._writer).form(val, ANY, val.shape[1:])
+        if val.lead == ROWS:
+            return self._writer.form(val, ROWS, val.shape[1:])
         return stored(val, self._writer)
 
     def __call__(self, operands: Sequence[Any], count: int) -> list[Any]:
@@ -147,7 +150,7 @@ def check(test: Case, layouts: Sequence[str], samples: list[list[Any]], shown: l
     learnt = [one.requires_grad_() for one in {id(one): one for one in floats}.values() if not test.drawn]
     program, found = _run(test, layouts, samples, shown or samples[0])
     alone = [run_one(test, sample)[: test.compared] for sample in samples]
-    any_rows = [val.lead == ANY for val in program.results]
+    any_rows = [val.lead == ROWS for val in program.results]
     wanted = [torch.cat([one[k] if wide else _rows(one[k]) for one in alone]) for k, wide in enumerate(any_rows)]
     assert len(args) == len(layouts) and len(found) == len(alone[0])
     for number, (actual, expected) in enumerate(zip(found, wanted)):

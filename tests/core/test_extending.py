@@ -78,9 +78,9 @@ def done(name: str, checkout: Path) -> None:
         assert "pytest" not in command or re.search(r"\b[1-9]\d* passed", said), f"{command} tests nothing"
 
 
-def test_an_operators_rule(checkout: Path) -> None:
+def test_an_operators_row(checkout: Path) -> None:
     pytest.importorskip("torch")
-    done("An operator's rule", checkout)
+    done("An operator's row", checkout)
 
 
 def test_a_scheduler(checkout: Path) -> None:

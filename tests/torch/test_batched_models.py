@@ -164,7 +164,7 @@ def test_what_has_no_rule_runs_alone_and_the_report_says_so() -> None:
 
         def forward(self, x: Any) -> Any:
             matrix = self.first(x).view(3, 3)
-            return torch.linalg.pinv(matrix + 3 * torch.eye(3))
+            return torch.pdist(matrix)
 
     report = assert_same(Net(), [torch.randn(4) for _ in range(4)], lambda net, x: net(x), 1e-4)
     assert report.alone or report.unbatched

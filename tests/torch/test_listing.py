@@ -12,8 +12,8 @@ import torch
 import gluonjit
 from gluonjit.__main__ import main
 from gluonjit.commands import operators
-from gluonjit.engines.torch.rules.listing import HOW, KINDS, PAGE, describe
-from gluonjit.engines.torch.rules.table import RULES
+from gluonjit.engines.torch.operators.listing import HOW, KINDS, PAGE, describe
+from gluonjit.engines.torch.operators.table import ROWS_OF
 from gluonjit.errors import AloneWarning
 
 FILE = Path(__file__).resolve().parents[2] / "docs" / "operators-torch.md"
@@ -27,7 +27,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
 
 def test_every_line_says_how_and_why() -> None:
     rows = describe()
-    assert set(RULES) <= {row.operator for row in rows} and len(rows) > 500
+    assert set(ROWS_OF) <= {row.operator for row in rows} and len(rows) > 500
     assert set(HOW) == set(KINDS) == {row.kind for row in rows}
     assert all(row.how == HOW[row.kind] and row.note for row in rows)
     kinds = {row.operator: row.kind for row in rows}

@@ -15,9 +15,10 @@ from torch_rule_cases import CASES, Case
 from torch_rule_runs import arguments, check, draw, layouts_of, refused, run_one
 
 import gluonjit
-from gluonjit.engines.torch.rules import reductions
-from gluonjit.engines.torch.rules.table import RULES, rule_of
-from gluonjit.engines.torch.rules.values import NotBatchable
+from gluonjit.engines.torch.operators.table import ROWS_OF
+from gluonjit.program.axes.row import Application, By
+from gluonjit.program.axes.values import Values
+from gluonjit.program.trace import NotBatchable
 
 BATCHED = [test for test in CASES if not test.alone]
 
@@ -100,33 +101,38 @@ def test_refused(cases: list[Case]) -> None:
 
 def test_every_rule_has_a_case() -> None:
     covered = {test.op for test in BATCHED}
-    assert [name for name in RULES if name not in covered] == []
-
-
-def test_every_case_has_a_rule() -> None:
-    assert [test.op for test in CASES if rule_of(test.op) is None] == []
+    assert [name for name in ROWS_OF if name not in covered] == []
 
 
 # -- rules that are wrong ------------------------------------------------------------------------------------
 
 
-def _transposed(call: object) -> list[object]:
+def _transposed(call: Application) -> list[Values]:
     """A rule that takes the samples for a dimension of their own."""
-    val = call.stack(call["self"])  # type: ignore[attr-defined]
-    return [call.stacked(call.emit(torch.transpose, [val], 0, 1))]  # type: ignore[attr-defined]
+    return call.applied(torch.transpose, call.stacked(*call.vals), 0, 1)
 
 
-def _bits(call: object) -> list[object]:
+def _bits(call: Application) -> list[Values]:
     """A rule that gives other numbers than it says."""
-    val = call["self"]  # type: ignore[attr-defined]
-    return [call.result(call.emit(torch.signbit, [val]), val.lead, val.rest)]  # type: ignore[attr-defined]
+    (val,) = call.vals
+    return [Values(call.writer.apply(torch.signbit, [val]), *call.outs[0], val.lead, val.rest)]
+
+
+def _unmoved(call: Application) -> list[Values]:
+    """A rule along a dimension where one sample has it."""
+    return call.made(call.again(call.stacked(*call.vals)))
+
+
+def _summed(call: Application) -> list[Values]:
+    """A rule that loses a dimension."""
+    return call.applied(torch.sum, call.stacked(*call.vals), 1)
 
 
 WRONG = {
-    "a dimension that goes": ("median.dim", reductions.kept, lambda x: x.median(1).values),
-    "a dimension that stays": ("cumsum.default", reductions.reduced, lambda x: x.cumsum(1)),
-    "another dtype": ("sign.default", _bits, torch.sign),
-    "the samples in another place": ("flip.default", _transposed, lambda x: x.flip(1)),
+    "a dimension that goes": ("median.dim", By(_unmoved, "", ""), lambda x: x.median(1).values),
+    "a dimension that stays": ("cumsum.default", By(_summed, "", ""), lambda x: x.cumsum(1)),
+    "another dtype": ("sign.default", By(_bits, "", ""), torch.sign),
+    "the samples in another place": ("flip.default", By(_transposed, "", ""), lambda x: x.flip(1)),
 }
 
 
@@ -137,7 +143,7 @@ def test_a_wrong_rule_is_refused_when_a_program_is_built(
 ) -> None:
     operator, rule, run = WRONG[name]
     gluonjit.clear_caches()
-    monkeypatch.setitem(RULES, operator, rule)
+    monkeypatch.setitem(ROWS_OF, operator, rule)
 
     class Net(torch.nn.Module):
         def forward(self, x: object) -> object:

@@ -13,9 +13,8 @@ import gluonjit  # noqa: F401
 from gluonjit.engines.torch.arrays import spec_of
 from gluonjit.engines.torch.program import build, join, pieces
 from gluonjit.engines.torch.recorder import recording
-from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.graph import operand_groups
-from gluonjit.program.trace import TraceBuilder
+from gluonjit.program.trace import NotBatchable, TraceBuilder
 
 SAMPLES = 4
 VECTOR, ROW, ROWS = (4,), (1, 4), (3, 4)

@@ -10,8 +10,10 @@ from torch import nn
 from torch_support import TreeModel, make_trees
 
 import gluonjit
-from gluonjit.engines.torch.rules import table as rules
+from gluonjit.engines.torch.operators import table as rules
 from gluonjit.errors import VerifyError
+from gluonjit.program.axes.row import Application, By
+from gluonjit.program.axes.values import Values
 
 
 @pytest.fixture(autouse=True)
@@ -52,16 +54,22 @@ class Net(nn.Module):
         return self.last(self.doubling(self.first(sample.x)))
 
 
+def elementwise(function: Any) -> By:
+    """The row of an operator of one operand that runs as this function."""
+
+    def rule(call: Application) -> list[Values]:
+        (val,) = call.vals
+        return [Values(call.writer.apply(function, [val]), *call.outs[0], val.lead, val.rest)]
+
+    return By(rule, "", "")
+
+
 @pytest.mark.parametrize("wrong", ["values", "gradients"])
 def test_a_wrong_rule_is_found_and_its_call_named(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def detached(tensor: Any) -> Any:
         return torch.erf(tensor).detach() if wrong == "gradients" else torch.erf(tensor) * 1.5
 
-    def rule(call: Any) -> list[Any]:
-        (val,) = call.vals()
-        return [call.result(call.emit(detached, [val]), val.lead, val.rest)]
-
-    monkeypatch.setitem(rules.RULES, "erf.default", rule)
+    monkeypatch.setitem(rules.ROWS_OF, "erf.default", elementwise(detached))
     given = [Sample() for _ in range(3)]
     with pytest.raises(VerifyError) as raised:
         gluonjit.verify(Net(), given, granularity="cell")
@@ -113,13 +121,9 @@ def test_a_wrong_gradient_that_is_small_is_found(monkeypatch: pytest.MonkeyPatch
         found = torch.erf(tensor)
         return found * 1.001 - found.detach() * 0.001
 
-    def rule(call: Any) -> list[Any]:
-        (val,) = call.vals()
-        return [call.result(call.emit(wrong, [val]), val.lead, val.rest)]
-
     net, given = Small(), [Sample() for _ in range(3)]
     gluonjit.verify(net, given)
-    monkeypatch.setitem(rules.RULES, "erf.default", rule)
+    monkeypatch.setitem(rules.ROWS_OF, "erf.default", elementwise(wrong))
     gluonjit.clear_caches()
     with pytest.raises(VerifyError, match=r"in the gradient of small\.(weight|bias): .* the backward of Bend"):
         gluonjit.verify(net, given)
@@ -161,10 +165,10 @@ def test_what_is_kept_of_results_is_compared_by_numbers() -> None:
 
 
 def test_an_error_of_the_batched_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def rule(call: Any) -> list[Any]:
+    def rule(call: Application) -> list[Values]:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setitem(rules.RULES, "erf.default", rule)
+    monkeypatch.setitem(rules.ROWS_OF, "erf.default", By(rule, "", ""))
     with pytest.raises(
         VerifyError, match="eager execution works, and batched execution raises ZeroDivisionError: planted"
     ):

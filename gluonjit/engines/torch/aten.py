@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import torch
 
 from gluonjit.engines.torch.hooked import above, run_backward
-from gluonjit.engines.torch.rules.table import RANDOM, rule_of
+from gluonjit.engines.torch.operators.binding import RANDOM
+from gluonjit.engines.torch.operators.table import row_of
 from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.program.trace import NeedsValue
 
@@ -219,7 +220,7 @@ def without_rule(func: Any, apart: bool = False) -> Any:
 
     apart: whether to take an operator with a rule apart, too.
     """
-    if (rule_of(operator_of(func).name) is not None and not apart) or func in _APART:
+    if (row_of(operator_of(func).name) is not None and not apart) or func in _APART:
         return None
     if func in _SAME:
         return _SAME[func]

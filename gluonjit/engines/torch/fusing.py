@@ -102,7 +102,7 @@ def _sums_rows(kind: Kind, trace: Trace) -> bool:
     if kind.sum_of or len(trace.ops) != 1:
         return kind.sum_of > 1
     (op,), (spec,) = trace.ops, kind.operands
-    dims = dict(op.attrs).get("dim", tuple(range(len(spec.shape))))
+    dims = dict(op.attrs).get("dim") or tuple(range(len(spec.shape)))
     return op.name in ("sum.default", "sum.dim_IntList") and spec.mode == "rows" and tuple(dims) == (0,)
 
 

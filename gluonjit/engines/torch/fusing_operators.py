@@ -167,7 +167,7 @@ def _dot(builder: Builder, args: Args, shapes: Shapes) -> Anything:
 
 def _logsumexp(builder: Builder, args: Args, shapes: Shapes) -> Anything:
     a = rows_in(args["self"])
-    dims = {dim % max(len(a.shape), 1) for dim in args["dim"]}
+    dims = {dim % max(len(a.shape), 1) for dim in args.get("dim") or ()}
     kept = prod([size for dim, size in enumerate(a.shape) if dim not in dims])
     if a.lead or not a.shape or kept != 1:
         raise NotFusable("a sum over rows")

@@ -13,12 +13,12 @@ from gluonjit.engines.torch.buffers import passes_as_constant
 from gluonjit.engines.torch.cell import RAISED, Call, Cell, TraceFindings
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, constants_of, flags, training_of
 from gluonjit.engines.torch.following import followed
+from gluonjit.engines.torch.operators.binding import operator_named
+from gluonjit.engines.torch.operators.table import UNWRITTEN
 from gluonjit.engines.torch.program import Lone, build, lay_out, program_of
 from gluonjit.engines.torch.recorder import Tracer, recording
 from gluonjit.engines.torch.recurrent import PACKED
 from gluonjit.engines.torch.returned import ReturnedTensors, UnknownResult, gives_views
-from gluonjit.engines.torch.rules.table import UNWRITTEN, operator_named
-from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.structure import Written
 from gluonjit.engines.torch.unrolling import LOOPS
 from gluonjit.engines.torch.variadic import TracedKind, is_operand, join_kinds
@@ -32,7 +32,7 @@ from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.choose.pacing import captures_whole, note_loop
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.program.hoist import cut, used_alone
-from gluonjit.program.trace import NeedsValue, Trace, TraceBuilder
+from gluonjit.program.trace import NeedsValue, NotBatchable, Trace, TraceBuilder
 
 ALL_CONSTANT = "it has no tensor operands"
 _READS = (

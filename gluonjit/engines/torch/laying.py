@@ -9,12 +9,13 @@ import torch
 from gluonjit.engines.torch.cell import Call
 from gluonjit.engines.torch.kinds import MADE
 from gluonjit.engines.torch.operands import leaf
+from gluonjit.engines.torch.operators.binding import Writer
 from gluonjit.engines.torch.program import Batched
-from gluonjit.engines.torch.rules.values import OperatorCall, Val, Writer
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Output, Spec, Value, intern_spec
 from gluonjit.graph.references import same_rows
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.program.axes.values import Values
 from gluonjit.program.trace import Operand, TraceBuilder
 
 
@@ -49,8 +50,8 @@ def _kind(call: Call) -> Kind:
     attrs = (("self", Operand(0)), ("size", after.shape))
     trace = builder.finish(builder.op("view.default", attrs, [0], [(after.shape, after.dtype)]))
     writer = Writer(1)
-    val = Val(0, before.shape, before.dtype, before.rows, before.row_shape)
-    found = OperatorCall("laid_out", None, {}, [], writer).form(val, after.rows, after.row_shape)
+    val = Values(0, before.shape, before.dtype, before.rows, before.row_shape)
+    found = writer.form(val, after.rows, after.row_shape)
     program = Batched(trace, writer, 1, [found.slot])
     program.fused = "its rows lie otherwise than is natural"
     outputs = (Output(after, 0),)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.rules.recurrent import RECURRENT
+from gluonjit.engines.torch.operators.recurrent import RECURRENT
 
 _PRODUCTS = {
     f"{name}.default"

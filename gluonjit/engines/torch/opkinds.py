@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from gluonjit.engines.torch.operators.binding import Writer
 from gluonjit.engines.torch.program import Batched
-from gluonjit.engines.torch.rules.values import Writer
 from gluonjit.graph import Kind, Spec, Work, intern_spec, outputs_of
 from gluonjit.program.trace import Operand, TraceBuilder
 
@@ -37,7 +37,7 @@ def _make_sum(spec: Spec, count: int) -> Kind:
     attrs = (("self", Operand(0)), ("dim", (0,)))
     trace = builder.finish(builder.op("sum.dim_IntList", attrs, terms, [(spec.shape, spec.dtype)]))
     writer = Writer(1)
-    finals = writer.emit(total, [0], f"sum of {count} times {spec}")
+    finals = writer.add(total, [0], f"sum of {count} times {spec}")
     program = Batched(trace, writer, 1, finals)
     outputs, rows = outputs_of([spec])
     work = Work(1, float(prod(stacked.shape)), stacked.bytes + spec.bytes)

@@ -11,9 +11,9 @@ import torch
 
 from gluonjit.engines.torch.arrays import LEARNABLE, device_named
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.rules.examples import Examples
-from gluonjit.engines.torch.rules.table import WITHOUT_HISTORY, batch_op, draws, may_draw, operator_named
-from gluonjit.engines.torch.rules.values import ANY, Instruction, OperatorCall, Val, Writer
+from gluonjit.engines.torch.operators.binding import Writer, draws, may_draw, operator_named
+from gluonjit.engines.torch.operators.examples import Examples
+from gluonjit.engines.torch.operators.table import WITHOUT_HISTORY, batch_op
 from gluonjit.graph import (
     BatchedProgram,
     Checks,
@@ -29,6 +29,7 @@ from gluonjit.graph import (
 )
 from gluonjit.hybrid.capture.variadic.program import Variadic
 from gluonjit.hybrid.capture.variadic.roles import Roles
+from gluonjit.program.axes.values import ROWS, Instruction, Values
 from gluonjit.program.trace import Trace, TraceOp, for_any_rows, placed
 
 
@@ -204,13 +205,14 @@ def _build(trace: Trace, poly: bool) -> Built:
     examples = Examples(trace.device, [size for shape, _ in trace.shapes for size in shape])
     used = trace.used()
     writer = Writer(count + len(trace.consts), examples.run)
+    writer.device = trace.device
     with checking(trace.device, trace.ops):
         values = operand_values(trace, operand_groups(trace.operands, poly), poly)
         for val in values.values():
             examples.add(val)
         for position, tensor in trace.constants():
             shape, dtype = trace.shapes[position]
-            values[position] = Val(position, shape, dtype, None, shape)
+            values[position] = Values(position, shape, dtype, None, shape)
             examples.add(values[position], tensor)
         for op in trace.ops:
             examples.operator = op.name
@@ -219,7 +221,7 @@ def _build(trace: Trace, poly: bool) -> Built:
             examples.check(found, shaped, [position in used for position in op.outputs])
         examples.operator = "a result"
         finals = [stored(values[position], writer) for position in trace.results]
-    wide = tuple([val.lead == ANY for val in finals])
+    wide = tuple([val.lead == ROWS for val in finals])
     outputs, rows = lay_out(trace.shaped_results(), trace.device, wide)
     program = Batched(trace, writer, count, [val.slot for val in finals])
     program.wide = wide
@@ -235,13 +237,13 @@ def checking(device: str, ops: Iterable[TraceOp] = ()) -> Iterator[None]:
         yield
 
 
-def operand_values(trace: Trace, groups: Sequence[Group], poly: bool) -> dict[int, Val]:
+def operand_values(trace: Trace, groups: Sequence[Group], poly: bool) -> dict[int, Values]:
     """The operands in the order in which `pieces` gives them."""
-    values: dict[int, Val] = {}
+    values: dict[int, Values] = {}
     for slot, (position,) in enumerate([role for group in groups for role in group]):
         spec = trace.operands[position]
-        lead = ANY if poly and spec.mode == "rows" else spec.rows
-        values[position] = Val(slot, spec.shape, spec.dtype, lead, spec.row_shape)
+        lead = ROWS if poly and spec.mode == "rows" else spec.rows
+        values[position] = Values(slot, spec.shape, spec.dtype, lead, spec.row_shape)
     return values
 
 
@@ -256,7 +258,7 @@ def pieces(kind_groups: Sequence[Group], gathered: Sequence[Any]) -> list[Any]:
     return found
 
 
-def write(op: TraceOp, values: dict[int, Val], trace: Trace, writer: Writer) -> list[Val]:
+def write(op: TraceOp, values: dict[int, Values], trace: Trace, writer: Writer) -> list[Values]:
     """Writes down an operator, and notes its results, which are returned, among the values."""
     inputs = [values[position] for position in op.inputs]
     args = {name: placed(value, inputs) for name, value in op.attrs}
@@ -266,16 +268,15 @@ def write(op: TraceOp, values: dict[int, Val], trace: Trace, writer: Writer) -> 
     return found
 
 
-def stored(val: Val, writer: Writer) -> Val:
+def stored(val: Values, writer: Writer) -> Values:
     """A result in the form in which it is kept: from two dimensions on as rows, and (1,) too.
 
     And any number of numbers, one a row.
     """
-    call = OperatorCall("the result", None, {}, [], writer)
-    whole = call.spread(val) if val.shared else val
-    if natural_mode(val.shape) == "stack" and (whole.lead != ANY or not val.shape):
-        return call.stack(whole)
-    return call.form(whole, ANY if whole.lead == ANY else val.shape[0], val.shape[1:])
+    whole = writer.spread(val)
+    if natural_mode(val.shape) == "stack" and (whole.lead != ROWS or not val.shape):
+        return writer.stack(whole)
+    return writer.form(whole, ROWS if whole.lead == ROWS else val.shape[0], val.shape[1:])
 
 
 def lay_out(

@@ -11,8 +11,8 @@ from gluonjit.analysis.plan import Gather, LookupChunk, Place
 from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.hooked import LEARNING, plain, run_backward
 from gluonjit.engines.torch.indices import Indices
+from gluonjit.engines.torch.operators.binding import draws, operator_named
 from gluonjit.engines.torch.program import pieces, program_of
-from gluonjit.engines.torch.rules.table import draws, operator_named
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.engines.torch.written import modified

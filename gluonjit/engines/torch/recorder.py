@@ -24,10 +24,11 @@ from gluonjit.engines.torch.aten import (
 )
 from gluonjit.engines.torch.caught import caught
 from gluonjit.engines.torch.hooked import without_autocast
+from gluonjit.engines.torch.operators.binding import draws
+from gluonjit.engines.torch.operators.examples import regular
+from gluonjit.engines.torch.operators.linear import CHECKING, MATRICES
+from gluonjit.engines.torch.operators.table import FILLED, WITHOUT_HISTORY
 from gluonjit.engines.torch.recurrent import kept_whole
-from gluonjit.engines.torch.rules.linear import CHECKING, MATRICES
-from gluonjit.engines.torch.rules.table import FILLED, WITHOUT_HISTORY, draws
-from gluonjit.engines.torch.rules.values import regular
 from gluonjit.engines.torch.traced_numbers import KnownNumbers
 from gluonjit.engines.torch.traced_tensors import TraceTensor
 from gluonjit.engines.torch.traced_writes import Writes

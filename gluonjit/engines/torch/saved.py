@@ -9,7 +9,7 @@ import torch
 
 from gluonjit.engines.torch.arrays import LEARNABLE, dtype_named, on_host
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.rules.table import operator_named
+from gluonjit.engines.torch.operators.binding import operator_named
 from gluonjit.program.trace import Trace, TraceBuilder, TraceOp, placed
 
 Write = tuple[int, int, int, set[int], bool]

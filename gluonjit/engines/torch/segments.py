@@ -20,8 +20,8 @@ from gluonjit.engines.torch.known import known
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import begin_wholes, wholes
 from gluonjit.engines.torch.operands import NotAnOperand, value_of
+from gluonjit.engines.torch.operators.binding import Writer
 from gluonjit.engines.torch.program import Batched, program_of
-from gluonjit.engines.torch.rules.values import Writer
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Output, Spec, Value, intern_spec
 from gluonjit.graph.entries import into
@@ -111,7 +111,7 @@ def _program(specs: tuple[Spec, ...], way: str, settings: list[Any]) -> Batched:
 
     trace = _call(specs, way, settings)
     writer = Writer(5)
-    finals = writer.emit(all_nodes, [0, 1, 2, 3, 4], f"{way} of rows {base.row_shape} {base.dtype} {settings}")
+    finals = writer.add(all_nodes, [0, 1, 2, 3, 4], f"{way} of rows {base.row_shape} {base.dtype} {settings}")
     program = Batched(trace, writer, 5, finals)
     program.wide = (True,)
     return program

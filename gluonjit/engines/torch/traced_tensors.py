@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gluonjit.engines.torch.arrays import LEARNABLE, device_named, dtype_named, name_of_dtype, on_host, spec_of
 from gluonjit.engines.torch.hooked import REQUIRES_GRAD, make_wrapper
 from gluonjit.engines.torch.loops import Loops
-from gluonjit.engines.torch.rules.table import DETACH, WITHOUT_HISTORY
+from gluonjit.engines.torch.operators.table import DETACH, WITHOUT_HISTORY
 from gluonjit.hybrid.capture.guards.facts import SLOT, Fact
 from gluonjit.program.trace import NeedsValue, Operand, TraceBuilder, TraceOp
 

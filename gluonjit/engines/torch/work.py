@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from gluonjit.engines.torch.rules.recurrent import RECURRENT
+from gluonjit.engines.torch.operators.recurrent import RECURRENT
 from gluonjit.graph import Work
 from gluonjit.program.trace import Trace
 from gluonjit.program.work import Shapes, traced_work

@@ -13,7 +13,7 @@ for shape in [(4,), (1, 4), (3, 4), (2, 3, 4)]:
     case("native_layer_norm.default", x(*shape), (4,), None, None, 1e-5, poly=len(shape) > 1)
 case("native_layer_norm.default", x(3, 4), (3, 4), w(3, 4), None, 1e-5)
 case("native_layer_norm.default", x(2, 3, 4), (3, 4), w(3, 4), w(3, 4), 1e-5, poly=True)
-case("native_layer_norm.default", x(3, 4), (4,), x(4), w(4), 1e-5, alone=True)
+case("native_layer_norm.default", x(3, 4), (4,), x(4), w(4), 1e-5)
 PLAIN = ((1,), (0,), (1,), False, (0,), 1)
 WIDE = ((2, 1), (1, 0), (1, 2), False, (0, 0), 1)
 for samples in (1, 3):
@@ -30,8 +30,8 @@ case("native_batch_norm.default", x(3, 4), w(4), w(4), w(4), w(4, low=0.5), True
 for shape in [(3, 4), (2, 4, 3), (3, 4, 2, 2)]:
     case("native_batch_norm.default", x(*shape), w(4), w(4), None, None, True, 0.1, 1e-5, compared=1)
     case("native_batch_norm.default", x(*shape), None, None, None, None, True, 0.1, 1e-5)
-case("convolution.default", x(3, 2, 5), x(3, 2, 3), None, *PLAIN, alone=True)
-case("convolution.default", w(3, 2, 5), x(3, 2, 3), None, *PLAIN, alone=True)
+case("convolution.default", x(3, 2, 5), x(3, 2, 3), None, *PLAIN)
+case("convolution.default", w(3, 2, 5), x(3, 2, 3), None, *PLAIN)
 for shape in [(2, 4, 6), (1, 2, 4, 6), (3, 2, 4, 6)]:
     any_rows = len(shape) == 4
     case("max_pool2d_with_indices.default", x(*shape), (2, 2), poly=any_rows)
@@ -88,7 +88,7 @@ for reduction in (NONE, MEAN, SUM):
             case("nll_loss_forward.default", scores, classes, fixed(w(5, low=0.1)), reduction, ignored, compared=counts)
         own = fixed(x(5, low=0.1))
         case("nll_loss_forward.default", scores, classes, own, reduction, -100, compared=counts, fixed=True)
-case("nll_loss_forward.default", w(3, 5), i(5, 3), None, MEAN, -100, alone=True)
+case("nll_loss_forward.default", w(3, 5), i(5, 3), None, MEAN, -100)
 case("masked_fill.Scalar", x(3, 4), b(3, 4), -1.0, poly=True)
 
 STEPS = {"lstm.input": 4, "gru.input": 3, "rnn_tanh.input": 1, "rnn_relu.input": 1}

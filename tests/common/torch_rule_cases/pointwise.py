@@ -59,8 +59,8 @@ case("add.Tensor", i(5, 4, dtype="int32"), i(5))
 case("mul.Tensor", i(5, 4, dtype="int32"), i(5, 4))
 case("div.Tensor", i(5, 3, 4, low=1), i(5, 3, 4, low=1, dtype="int32"), poly=True)
 case("mul.Tensor", w(3, 4, dtype="float64"), x(4))
-case("gt.Tensor", x(3, 4), x(dtype="float64"), alone=True)
-case("atan2.default", x(3, 4), x(3, 4, dtype="float64"), alone=True)
+case("gt.Tensor", x(3, 4), x(dtype="float64"))
+case("atan2.default", x(3, 4), x(3, 4, dtype="float64"))
 for name in TWO.split():
     op = name if "." in name else f"{name}.default"
     for shape in SHAPES:

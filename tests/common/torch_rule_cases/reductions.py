@@ -42,7 +42,7 @@ for name in ("sum.dim_IntList", "mean.dim", "amax.default", "amin.default"):
     case(name, x(3, 4), ())
     case(name, x(), ())
     case(name, x(), (0,))
-    case(name, x(3, 4), (), True, alone=True)
+    case(name, x(3, 4), (), True)
 case("amax.default", i(2, 3, 4, dtype="float32"), (1,))
 case("sum.dim_IntList", x(3, 4), None)
 case("sum.dim_IntList", x(3, 4), (1,), dtype=torch.float64, poly=True)
@@ -55,12 +55,12 @@ for name in ("max.dim", "min.dim", "any.dim", "all.dim", "prod.dim_int", "argmax
             case(name, x(*shape), 0, keep)
             if len(shape) == 3:
                 case(name, x(*shape), 1, keep, poly=True)
-case("max.dim", x(), 0, alone=True)
+case("max.dim", x(), 0)
 case("prod.dim_int", x(3, 4), 1, dtype=torch.float64, poly=True)
 for name in ("argmax.default", "argmin.default"):
     for shape in [*SHAPES, ()]:
         case(name, x(*shape))
-    case(name, x(3, 4), None, True, alone=True)
+    case(name, x(3, 4), None, True)
 for shape in SHAPES:
     for keep in (False, True):
         case("logsumexp.default", x(*shape), (-1,), keep, poly=len(shape) > 1)
@@ -88,13 +88,13 @@ for name in ("var.correction", "std.correction", "var_mean.correction"):
         case(name, x(2, 3, 4), (0, 2), correction=correction)
         case(name, x(2, 3, 4), (1, 2), correction=correction, keepdim=True)
     case(name, x(3, 4), (1,), poly=True)
-    case(name, x(3, 4), None, correction=1, alone=name.startswith("var_mean"))
+    case(name, x(3, 4), None, correction=1)
 for name in ("_softmax.default", "_log_softmax.default"):
     for shape in SHAPES:
         case(name, x(*shape), -1, False, poly=len(shape) > 1)
         case(name, x(*shape), 0, False)
     case(name, x(2, 3, 4), 1, False, poly=True)
-    case(name, x(), 0, False, alone=True)
+    case(name, x(), 0, False)
 for name in ("cumsum.default", "cumprod.default"):
     for shape in SHAPES:
         case(name, x(*shape), -1, poly=len(shape) > 1)

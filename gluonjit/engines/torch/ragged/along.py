@@ -12,13 +12,13 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.arrays import dtype_named
+from gluonjit.engines.torch.operators import losses
+from gluonjit.engines.torch.operators.binding import operator_named
 from gluonjit.engines.torch.ragged.padded import COUNT, PaddedTrace
 from gluonjit.engines.torch.ragged.windows import LARGEST, are_alike, margins_of
-from gluonjit.engines.torch.rules import losses
-from gluonjit.engines.torch.rules.shapes import axis as counted
-from gluonjit.engines.torch.rules.table import operator_named
-from gluonjit.engines.torch.rules.values import NotBatchable, Shape
-from gluonjit.program.trace import Operand, TraceOp, placed
+from gluonjit.program.arguments import counted
+from gluonjit.program.axes.values import Shape
+from gluonjit.program.trace import NotBatchable, Operand, TraceOp, placed
 
 _FILLS: dict[str, Any] = {
     **dict.fromkeys(("sum.dim_IntList", "sum.default", "mean.dim", "mean.default", "linalg_vector_norm.default"), 0.0),

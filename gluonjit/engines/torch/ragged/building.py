@@ -16,15 +16,16 @@ import torch
 
 from gluonjit.engines.torch.arrays import device_named, dtype_named
 from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.operators.binding import Writer
 from gluonjit.engines.torch.program import build as build_batched
 from gluonjit.engines.torch.program import compiled, interpret, stored
 from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.ragged.packing import Packer, in_front
 from gluonjit.engines.torch.ragged.padding import PaddedProgram
 from gluonjit.engines.torch.ragged.stages import LengthStage, Packed, RowStage, Source
-from gluonjit.engines.torch.rules.values import ANY, Instruction, NotBatchable, OperatorCall, Val, Writer
 from gluonjit.graph import Checks, intern_spec, mode_of, operand_groups
-from gluonjit.program.trace import Trace
+from gluonjit.program.axes.values import ROWS, Instruction, Values
+from gluonjit.program.trace import NotBatchable, Trace
 
 
 class Stages:
@@ -45,7 +46,7 @@ class Stages:
         trace = form.trace
         count = len(trace.operands)
         self.weights = [position for position, _ in trace.constants() if position not in form.own]
-        self._writer = Writer(count + len(self.weights))
+        self._writer = Writer(count + len(self.weights), shares=False)
         self.owners: dict[int, int] = {}
         self.sizes: dict[int, int] = {}
         self.own: list[Source] = []
@@ -127,15 +128,15 @@ class Stages:
         for position, spec in enumerate(self.laid(trace).operands):
             axes = self.form.axes(position)
             if not axes:
-                self._values[position] = Packed(Val(position, spec.shape, spec.dtype, spec.rows, spec.row_shape))
+                self._values[position] = Packed(Values(position, spec.shape, spec.dtype, spec.rows, spec.row_shape))
             elif self._is_packed(position, axes):
-                val = Val(position, in_front(spec.shape, axes[0]), spec.dtype, ANY, spec.row_shape)
+                val = Values(position, in_front(spec.shape, axes[0]), spec.dtype, ROWS, spec.row_shape)
                 self._values[position] = Packed(val, axes[0], self.form.sizes[position, axes[0]])
             else:
                 self.taken.append(Source(position, self._new(position)))
         for number, position in enumerate(self.weights):
             shape, dtype = trace.shapes[position]
-            self._values[position] = Packed(Val(count + number, shape, dtype, None, shape))
+            self._values[position] = Packed(Values(count + number, shape, dtype, None, shape))
             self._shared.add(position)
         for position in sorted(self.form.own):
             found = self._new(position)
@@ -172,9 +173,11 @@ class Stages:
             return None
         if axes:
             moved = in_front(shape, axes[0])
-            found = Packed(Val(self._slot(), moved, dtype, ANY, moved[1:]), axes[0], self.form.sizes[position, axes[0]])
+            found = Packed(
+                Values(self._slot(), moved, dtype, ROWS, moved[1:]), axes[0], self.form.sizes[position, axes[0]]
+            )
         else:
-            found = Packed(Val(self._slot(), shape, dtype, 1, shape))
+            found = Packed(Values(self._slot(), shape, dtype, 1, shape))
         self._values[position] = found
         return found
 
@@ -188,7 +191,7 @@ class Stages:
                 raise NotBatchable(f"{op.name}: of several lengths")
             found = packer.write(number, op, self._values)
         except NotBatchable:
-            del code[length:]
+            self._writer.undo(length)
             level = max([at if at % 2 else at + 1 for at in before], default=1)
             self._alone.setdefault(level, []).append(number)
             for position in op.outputs:
@@ -214,7 +217,7 @@ class Stages:
             length = len(writer.code)
             if axes:
                 rest = self.form.trace.shapes[position][0][axes[0] + 1 :]
-                finals.append(OperatorCall("the result", None, {}, [], writer).form(value.val, ANY, rest).slot)
+                finals.append(writer.form(value.val, ROWS, rest).slot)
             else:
                 finals.append(stored(value.val, writer).slot)
             level = self._levels.get(position, 0)

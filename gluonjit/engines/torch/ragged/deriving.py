@@ -18,16 +18,15 @@ import torch
 
 from gluonjit.engines.torch.arrays import device_named, dtype_named
 from gluonjit.engines.torch.program import run_operator
+from gluonjit.engines.torch.ragged.classes import class_of
 from gluonjit.engines.torch.ragged.form import Form
-from gluonjit.engines.torch.rules import layers, shapes
-from gluonjit.engines.torch.rules.table import rule_of
 from gluonjit.graph import Spec
 from gluonjit.program.sizes import Bounds, NotDerivable, at_lengths, decisions, line_through
 from gluonjit.program.trace import Trace, TraceOp
 
 _CUTS = (
-    *(shapes.cut, shapes.cut_list, shapes.of_diagonal, shapes.concatenated),
-    *(layers.over_samples, layers.padded),
+    *("cut", "cut list", "diagonal", "join"),
+    *("samples", "pad"),
 )
 """Rules of operators whose results may have any number of rows."""
 _OF_SO_MANY = ("topk.default", "kthvalue.default")
@@ -98,7 +97,7 @@ class Recipe:
             {form.sizes[position, axis] for position in positions for axis in form.axes(position)}
             for positions in (op.inputs, op.outputs)
         )
-        if (rule_of(op.name) in _CUTS or op.name in _OF_SO_MANY) and (made or given):
+        if (class_of(op.name) in _CUTS or op.name in _OF_SO_MANY) and (made or given):
             return True
         return bool(made) and (number in form.numbered or not made <= given)
 

@@ -16,14 +16,13 @@ from gluonjit.engines.torch.ragged.building import Stages
 from gluonjit.engines.torch.ragged.deriving import Recipe, SizedCall
 from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.ragged.program import Ragged
-from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.structure import without_constants
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Spec, Work
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.program.sizes import NotDerivable, OtherForm
-from gluonjit.program.trace import Trace
+from gluonjit.program.trace import NotBatchable, Trace
 
 _KEY = "lengths"
 _MOST = 8  # traces that wait for one like them, forms, and calls of a form by which others are derived

@@ -12,8 +12,9 @@ import torch
 from gluonjit.engines.torch.arrays import sent
 from gluonjit.engines.torch.ragged.choosing import begins_of
 from gluonjit.engines.torch.ragged.stages import Packed
-from gluonjit.engines.torch.rules.shapes import axis
-from gluonjit.engines.torch.rules.values import NotBatchable, Shape
+from gluonjit.program.arguments import counted
+from gluonjit.program.axes.values import Shape
+from gluonjit.program.trace import NotBatchable
 
 
 class Channels(NamedTuple):
@@ -61,7 +62,7 @@ def _variances(name: str, args: Mapping[str, Any], value: Packed, kept: Shape) -
     shape, packed = value.val.shape, value.axis
     assert packed is not None
     order = [packed, *[place for place in range(len(shape)) if place != packed]]
-    dims = {axis(len(shape), dim) for dim in args.get("dim") or range(len(shape))}
+    dims = {counted(len(shape), dim) for dim in args.get("dim") or range(len(shape))}
     places = [place for place, was in enumerate(order) if was not in dims]
     if packed not in dims or places != list(range(places[0], places[-1] + 1) if places else []):
         raise NotBatchable(f"{name}: not along the rows of each sample")

@@ -1,7 +1,7 @@
 """Operators on the rows of all nodes, whatever the length of each.
 
 A value with one size that differs is packed: that axis comes first, and the nodes lie one after the other in it. Its
-`Val` has the shape with that axis in front, and any number of rows a node.
+`Values` has the shape with that axis in front, and any number of rows a node.
 """
 
 from __future__ import annotations
@@ -11,28 +11,23 @@ from functools import partial
 from math import prod
 from typing import Any
 
+from gluonjit.engines.torch.operators.recurrent import layer_of
+from gluonjit.engines.torch.operators.table import batch_op
+from gluonjit.engines.torch.ragged.classes import FIRST, class_of, order_of
 from gluonjit.engines.torch.ragged.moments import OF_CHANNELS, of_channels
 from gluonjit.engines.torch.ragged.recurring import recurred
 from gluonjit.engines.torch.ragged.selecting import Output, Selector, reshaped
 from gluonjit.engines.torch.ragged.stages import Packed
 from gluonjit.engines.torch.ragged.windows import WINDOWED, margins_of, windowed
-from gluonjit.engines.torch.rules import layers, picking, pointwise, reductions, shapes
-from gluonjit.engines.torch.rules.recurrent import layer_of, recurrent
-from gluonjit.engines.torch.rules.shapes import axis as counted
-from gluonjit.engines.torch.rules.table import RULES, batch_op, operator_named, rule_of
-from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Shape, Shaped, Val
-from gluonjit.program.trace import TraceOp, placed
+from gluonjit.program.arguments import counted
+from gluonjit.program.axes.values import ROWS, Shape, Shaped, Values
+from gluonjit.program.trace import NotBatchable, TraceOp, placed
 
-_VIEWS = (shapes.viewed, shapes.expanded)
-_ALIKE = (
-    *(pointwise.pointwise, pointwise.masked, pointwise.filled),
-    *(shapes.moved, layers.layer_norm, picking.embedded, picking.classified),
-)
-"""Rules of what is the same along any axis but the last ones."""
-_ALONG = (shapes.cut, shapes.cut_list, shapes.concatenated, reductions.reduced, reductions.kept)
-"""Rules of what works along dimensions that it is given."""
-_FIRST = {name: 0 for name, rule in RULES.items() if rule in (shapes.cut, shapes.cut_list, shapes.concatenated)}
-"""The dimension along which an operator works if none is given; all others work along the last one."""
+_VIEWS = ("view", "expand")
+_ALIKE = ("map", "masked", "make", "keep", "layer_norm", "embedding", "one_hot")
+"""Classes of what is the same along any axis but the last ones."""
+_ALONG = ("cut", "cut list", "join", "reduce", "along")
+"""Classes of what works along dimensions that it is given."""
 
 
 def in_front(shape: Shape, axis: int) -> Shape:
@@ -45,7 +40,7 @@ class Packer(Selector):
 
     def write(self, number: int, op: TraceOp, values: Mapping[int, Packed]) -> list[Packed]:
         """Writes an operator down; `number` is its place in the trace. Raises NotBatchable if it mixes rows."""
-        if number in self.form.numbered and rule_of(op.name) not in (*_VIEWS, shapes.cut):
+        if number in self.form.numbered and class_of(op.name) not in (*_VIEWS, "cut"):
             raise NotBatchable(f"{op.name}: of numbers that differ")
         given = [values[position] for position in op.inputs]
         outputs = [self._output(position) for position in op.outputs]
@@ -55,12 +50,12 @@ class Packer(Selector):
         chosen = self.select(number, op, given, outputs[0])
         if chosen is not None:
             return [chosen]
-        if rule_of(op.name) is recurrent and len(lengths) == 1:
+        if class_of(op.name) == "recurrent" and len(lengths) == 1:
             return self._recurrent(op, given, outputs)
-        if rule_of(op.name) is shapes.viewed and _is_regrouped(given[0], outputs[0], lengths):
+        if class_of(op.name) == "view" and _is_regrouped(given[0], outputs[0], lengths):
             return [self._regrouped(op, given[0], outputs[0])]
         if len(lengths) > 1 or not {length for _, _, length in outputs} <= {*lengths, None}:
-            if rule_of(op.name) is shapes.expanded and len(lengths) == 0:
+            if class_of(op.name) == "expand" and len(lengths) == 0:
                 return [self._repeated(op, given[0], outputs[0])]
             raise NotBatchable(f"{op.name}: of several lengths")
         if op.name in OF_CHANNELS and len(lengths) == 1 and given[0].axis is not None:
@@ -85,14 +80,14 @@ class Packer(Selector):
         return (in_front(shaped[0], axes[0]), shaped[1]), axes[0], self.form.sizes[position, axes[0]]
 
     def _on_rows(self, op: TraceOp, given: list[Packed], outputs: list[Any]) -> list[Packed]:
-        rule = rule_of(op.name)
-        if rule in (shapes.viewed, shapes.expanded, shapes.permuted):
+        rule = class_of(op.name)
+        if rule in ("view", "expand", "permute"):
             (value,) = given
             (shaped, axis, length) = outputs[0]
             assert value.axis is not None
-            change = {shapes.viewed: _viewed, shapes.expanded: self._expanded, shapes.permuted: self._permuted}[rule]
+            change = {"view": _viewed, "expand": self._expanded, "permute": self._permuted}[rule]
             return [Packed(change(op, value, shaped, axis), axis, length)]
-        if rule is pointwise.pointwise or rule is pointwise.masked:
+        if rule == "map" or rule == "masked":
             given = [self._beside(value, given, len(self.form.trace.shapes[op.outputs[0]][0])) for value in given]
         elif any(value.axis is None and not value.val.shared for value in given):
             raise NotBatchable(f"{op.name}: it mixes rows with what each sample has once")
@@ -100,7 +95,7 @@ class Packer(Selector):
         if any(value.axis for value in given):
             args = self._moved(op, args, given)
         made = batch_op(op.name, args, [shaped for shaped, _, _ in outputs], self.writer)
-        if any(val.lead != ANY for val in made):
+        if any(val.lead != ROWS for val in made):
             raise NotBatchable(f"{op.name}: it mixes the rows of a sample")
         return [Packed(val, axis, length) for val, (_, axis, length) in zip(made, outputs)]
 
@@ -109,14 +104,14 @@ class Packer(Selector):
         axis, rank = next((value.axis, len(value.val.shape)) for value in given if value.axis is not None)
         if any(value.axis not in (axis, None) for value in given):
             raise NotBatchable(f"{op.name}: lengths at other axes")
-        rule = rule_of(op.name)
+        rule = class_of(op.name)
         if rule in _ALIKE:
             if "normalized_shape" in args and axis >= rank - len(args["normalized_shape"]):
                 raise NotBatchable(f"{op.name}: over the rows of a sample")
             return args
         if rule not in _ALONG:
             raise NotBatchable(f"{op.name}: its length is not that of the first axis")
-        given_dims = args.get("dim", _FIRST.get(op.name, -1))
+        given_dims = args.get("dim", FIRST.get(op.name, -1))
         dims = given_dims if isinstance(given_dims, tuple) else (given_dims,)
         places = [counted(rank, dim) for dim in dims]
         if axis in places:
@@ -136,9 +131,9 @@ class Packer(Selector):
         run, text = windowed(op.name, dict(op.attrs), axis, before, after, weight)
         whole = self.rows(op, value)
         slots = [whole.slot, *[each.val.slot for each in weights], self._sizes(value.length), self._sizes(length)]
-        (slot,) = self.writer.emit(run, slots, text)
+        (slot,) = self.writer.add(run, slots, text)
         rest = (weight[0],) if weight else shape[1:]
-        found = Packed(Val(slot, shape, dtype, ANY, rest), axis, length)
+        found = Packed(Values(slot, shape, dtype, ROWS, rest), axis, length)
         return [found] * len(outputs)  # places are not used
 
     def _recurrent(self, op: TraceOp, given: list[Packed], outputs: list[Any]) -> list[Packed]:
@@ -151,11 +146,10 @@ class Packer(Selector):
             raise NotBatchable(f"{op.name}: not along the rows of each sample")
         if any(each.axis is not None for each in states) or any(not each.val.shared for each in weights):
             raise NotBatchable(f"{op.name}: states or weights differ in size")
-        call = self._call(op)
-        vals = [self.rows(op, value), *[call.spread(each.val) for each in states], *[each.val for each in weights]]
+        vals = [self.rows(op, value), *[self.writer.each(each.val) for each in states], *[each.val for each in weights]]
         slots = [*[val.slot for val in vals], self._sizes(value.length)]
-        made = self.writer.emit(partial(recurred, layer=layer), slots, f"recurred {layer}", len(outputs))
-        found = [Packed(Val(made[0], shaped[0], shaped[1], ANY, shaped[0][1:]), axis, length)]
+        made = self.writer.add(partial(recurred, layer=layer), slots, f"recurred {layer}", len(outputs))
+        found = [Packed(Values(made[0], shaped[0], shaped[1], ROWS, shaped[0][1:]), axis, length)]
         return found + _of_each(made[1:], outputs[1:])
 
     def _of_channels(self, op: TraceOp, given: list[Packed], outputs: list[Any]) -> list[Packed]:
@@ -167,39 +161,35 @@ class Packer(Selector):
         run, text = of_channels(op.name, args, value, outputs[-1][0][0])
         whole = self.rows(op, value)
         slots = [whole.slot, *[each.val.slot for each in own], self._owners(value.length), self._sizes(value.length)]
-        made = self.writer.emit(run, slots, text, len(outputs))
+        made = self.writer.add(run, slots, text, len(outputs))
         (shape, dtype), axis, length = outputs[0]
         if axis is None:
             return _of_each(made, outputs)
-        return [Packed(Val(made[0], shape, dtype, ANY, shape[1:]), axis, length), *_of_each(made[1:], outputs[1:])]
+        return [Packed(Values(made[0], shape, dtype, ROWS, shape[1:]), axis, length), *_of_each(made[1:], outputs[1:])]
 
-    def _call(self, op: TraceOp) -> OperatorCall:
-        return OperatorCall(op.name, operator_named(op.name), {}, [], self.writer)
-
-    def _expanded(self, op: TraceOp, value: Packed, shaped: Shaped, axis: int) -> Val:
+    def _expanded(self, op: TraceOp, value: Packed, shaped: Shaped, axis: int) -> Values:
         before, after = value.val.shape[1:], shaped[0][1:]
         if len(before) + 1 - value.axis != len(after) + 1 - axis:  # type: ignore[operator]
             raise NotBatchable(f"{op.name}: it mixes the rows of a sample")
         aligned = (*(1,) * (len(after) - len(before)), *before)
         if aligned == after:
             return value.val._replace(shape=shaped[0])
-        call = self._call(op)
-        slot = call.emit(shapes.expand, [call.form(value.val, ANY, aligned)], after)
-        return Val(slot, shaped[0], shaped[1], ANY, after)
+        slot = self.writer.emit("widen", [self.writer.form(value.val, ROWS, aligned)], after)
+        return Values(slot, shaped[0], shaped[1], ROWS, after)
 
     def _regrouped(self, op: TraceOp, value: Packed, output: Any) -> Packed:
         """Rows of each node as fewer that are longer, or as more."""
         (shape, _), axis, length = output
-        return Packed(self._call(op).form(value.val, ANY, shape[1:])._replace(shape=shape), axis, length)
+        return Packed(self.writer.form(value.val, ROWS, shape[1:])._replace(shape=shape), axis, length)
 
-    def _permuted(self, op: TraceOp, value: Packed, shaped: Shaped, axis: int) -> Val:
-        order = shapes.order_of(op.name, dict(op.attrs), len(value.val.shape))
+    def _permuted(self, op: TraceOp, value: Packed, shaped: Shaped, axis: int) -> Values:
+        order = order_of(op.name, dict(op.attrs), len(value.val.shape))
         others = [dim for dim in sorted(order) if dim != value.axis]
         moved = [others.index(dim) for dim in order if dim != value.axis]
         if moved == sorted(moved):
             return value.val._replace(shape=shaped[0])
-        slot = self._call(op).emit(shapes.permute, [self.rows(op, value)], (0, *[place + 1 for place in moved]))
-        return Val(slot, shaped[0], shaped[1], ANY, shaped[0][1:])
+        slot = self.writer.emit("permute", [self.rows(op, value)], (0, *[place + 1 for place in moved]))
+        return Values(slot, shaped[0], shaped[1], ROWS, shaped[0][1:])
 
     def _beside(self, value: Packed, given: Sequence[Packed], rank: int) -> Packed:
         """An operand of an elementwise operator with as many axes as its result, the packed one in front.
@@ -208,13 +198,13 @@ class Packer(Selector):
         """
         packed = next(each for each in given if each.axis is not None)
         from_end = len(packed.val.shape) - packed.axis  # type: ignore[operator]
-        call = OperatorCall("elementwise", None, {}, [], self.writer)
+        call = self.writer
         val, shape = value.val, value.val.shape
         if value.axis is not None:
             if len(shape) - value.axis != from_end:
                 raise NotBatchable("lengths at other axes")
             wanted = (shape[0], *(1,) * (rank - len(shape)), *shape[1:])
-            return value._replace(val=call.form(val, ANY, wanted[1:])._replace(shape=wanted), axis=rank - from_end)
+            return value._replace(val=call.form(val, ROWS, wanted[1:])._replace(shape=wanted), axis=rank - from_end)
         if len(shape) >= from_end and shape[len(shape) - from_end] != 1:
             raise NotBatchable("an operand has an entry for each row of one length")
         kept = _without(shape, from_end)
@@ -222,18 +212,18 @@ class Packer(Selector):
             if kept == shape:
                 return value
             text = f"without_axis{kept}"
-            (slot,) = self.writer.emit(reshaped(kept), [val.slot], text)
+            (slot,) = self.writer.add(reshaped(kept), [val.slot], text)
             return Packed(val._replace(slot=slot, shape=kept, rest=kept))
         rows = self._each(val, packed.length)
         wanted = (*(1,) * (rank - 1 - len(kept)), *kept)
-        whole = call.form(rows, ANY, wanted)._replace(shape=(packed.val.shape[0], *wanted))
+        whole = call.form(rows, ROWS, wanted)._replace(shape=(packed.val.shape[0], *wanted))
         return Packed(whole, rank - from_end, packed.length)
 
-    def _each(self, val: Val, length: int | None) -> Val:
+    def _each(self, val: Values, length: int | None) -> Values:
         """Repeats a value that each sample has once for each of its rows."""
-        one = OperatorCall("repeat", None, {}, [], self.writer).stack(val)
-        (slot,) = self.writer.emit(_rows_of, [one.slot, self._owners(length)], "rows_of")
-        return one._replace(slot=slot, lead=ANY)
+        one = self.writer.stack(val)
+        (slot,) = self.writer.add(_rows_of, [one.slot, self._owners(length)], "rows_of")
+        return one._replace(slot=slot, lead=ROWS)
 
     def _repeated(self, op: TraceOp, value: Packed, output: Output) -> Packed:
         """Expands a value that each sample has once along an axis whose size differs."""
@@ -243,11 +233,9 @@ class Packer(Selector):
         from_end = len(shaped[0]) - axis
         kept = _without(value.val.shape, from_end)
         after = shaped[0][1:]
-        rows = OperatorCall("repeat", None, {}, [], self.writer).form(
-            self._each(value.val, length), ANY, (*(1,) * (len(after) - len(kept)), *kept)
-        )
-        slot = self._call(op).emit(shapes.expand, [rows], after)
-        return Packed(Val(slot, shaped[0], shaped[1], ANY, after), axis, length)
+        rows = self.writer.form(self._each(value.val, length), ROWS, (*(1,) * (len(after) - len(kept)), *kept))
+        slot = self.writer.emit("widen", [rows], after)
+        return Packed(Values(slot, shaped[0], shaped[1], ROWS, after), axis, length)
 
 
 def _is_regrouped(value: Packed, output: Output, lengths: set[int | None]) -> bool:
@@ -267,7 +255,7 @@ def _along_windows(op: TraceOp, value: Packed) -> bool:
 
 def _of_each(slots: Sequence[int], outputs: Sequence[Any]) -> list[Packed]:
     """Results that each sample has once."""
-    return [Packed(Val(slot, shape, dtype, 1, shape)) for slot, ((shape, dtype), _, _) in zip(slots, outputs)]
+    return [Packed(Values(slot, shape, dtype, 1, shape)) for slot, ((shape, dtype), _, _) in zip(slots, outputs)]
 
 
 def _without(shape: Shape, from_end: int) -> Shape:
@@ -276,7 +264,7 @@ def _without(shape: Shape, from_end: int) -> Shape:
     return shape if place < 0 else (*shape[:place], *shape[place + 1 :])
 
 
-def _viewed(op: TraceOp, value: Packed, shaped: Shaped, axis: int) -> Val:
+def _viewed(op: TraceOp, value: Packed, shaped: Shaped, axis: int) -> Values:
     """The same elements in the same order, for each row."""
     assert value.axis is not None
     if prod(value.val.shape[1 : value.axis + 1]) != prod(shaped[0][1 : axis + 1]) or shaped[1] != value.val.dtype:

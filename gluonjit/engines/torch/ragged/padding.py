@@ -10,17 +10,16 @@ from math import inf, prod
 from typing import Any
 
 from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.operators.binding import RANDOM, operator_named
 from gluonjit.engines.torch.program import build
 from gluonjit.engines.torch.ragged.along import convolved, extended, kept, lost, pooled, reduced
+from gluonjit.engines.torch.ragged.classes import class_of, order_of
 from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.ragged.padded import BAR, NUMBER, PaddedTrace, takes_number
 from gluonjit.engines.torch.ragged.windows import LARGEST, MEANS
-from gluonjit.engines.torch.rules import layers, linear, losses, picking, pointwise, reductions, shapes
-from gluonjit.engines.torch.rules.shapes import axis as counted
-from gluonjit.engines.torch.rules.table import RANDOM, operator_named, rule_of
-from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.graph import operand_groups
-from gluonjit.program.trace import Operand, TraceOp
+from gluonjit.program.arguments import counted
+from gluonjit.program.trace import NotBatchable, Operand, TraceOp
 
 _SMOOTH = set(
     "add sub rsub mul neg relu tanh sigmoid exp gelu silu leaky_relu elu hardtanh clamp clamp_min clamp_max abs "
@@ -40,7 +39,7 @@ _PRODUCTS = {
     "dot.default": ("self", "tensor"),
     "addmm.default": ("mat1", "mat2"),
 }
-_AS_THEY_ARE = (shapes.moved, shapes.permuted, shapes.diagonal, shapes.of_diagonal)
+_AS_THEY_ARE = ("keep", "permute", "triangle", "diagonal")
 
 
 def _argument(op: TraceOp, name: str) -> int:
@@ -52,10 +51,10 @@ def _moved(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...
     made = padded.again(op, given)
     held = padded.held.get(given[0], frozenset())
     rank = len(padded.trace.shapes[given[0]][0])
-    if rule_of(op.name) is shapes.permuted:
-        order = shapes.order_of(op.name, dict(op.attrs), rank)
+    if class_of(op.name) == "permute":
+        order = order_of(op.name, dict(op.attrs), rank)
         held = frozenset([place for place, axis in enumerate(order) if axis in held])
-    elif rule_of(op.name) is not shapes.moved:
+    elif class_of(op.name) != "keep":
         held = frozenset()
     padded.held[made[0]] = held
     return made
@@ -66,7 +65,7 @@ def _viewed(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ..
     (given_at,), (made_at,) = op.inputs, op.outputs
     before, after = padded.ragged(given_at), padded.ragged(made_at)
     source, result = padded.shape(given_at), padded.shape(made_at)
-    if rule_of(op.name) is shapes.expanded:
+    if class_of(op.name) == "expand":
         attrs = (("self", Operand(0)), ("size", result))
         made = padded.emit("expand.default", given, attrs, padded.outputs(op))
         more = len(result) - len(source)
@@ -114,7 +113,7 @@ def _joined(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ..
     rank = len(padded.shape(op.outputs[0]))
     dim = counted(rank, dict(op.attrs).get("dim", 0))
     if dim in padded.ragged(op.outputs[0]) or (
-        rule_of(op.name) is shapes.concatenated and any(dim in padded.ragged(position) for position in op.inputs)
+        class_of(op.name) == "join" and any(dim in padded.ragged(position) for position in op.inputs)
     ):
         raise NotBatchable(f"{op.name}: along a length")
     return padded.again(op, given)
@@ -204,17 +203,17 @@ def _made(padded: PaddedTrace, op: TraceOp, given: list[int]) -> tuple[int, ...]
 Write = Callable[[PaddedTrace, TraceOp, list[int]], tuple[int, ...]]
 _WRITERS: list[tuple[tuple[Any, ...], Write]] = [
     (_AS_THEY_ARE, _moved),
-    ((shapes.viewed, shapes.expanded), _viewed),
-    ((shapes.cut,), _sliced),
-    ((shapes.concatenated, shapes.stacked), _joined),
-    ((pointwise.pointwise, pointwise.masked, pointwise.filled), _elementwise),
-    ((reductions.reduced,), reduced),
-    ((reductions.kept,), kept),
-    ((linear.attention,), _attention),
-    ((picking.picked, picking.gathered), _picked),
-    ((picking.embedded, picking.classified), lambda padded, op, given: padded.again(op, given)),
-    ((layers.layer_norm,), _normalized),
-    ((losses.elementwise,), lost),
+    (("view", "expand"), _viewed),
+    (("cut",), _sliced),
+    (("join", "stack"), _joined),
+    (("map", "masked", "make"), _elementwise),
+    (("reduce",), reduced),
+    (("along",), kept),
+    (("attention",), _attention),
+    (("pick", "gather"), _picked),
+    (("embedding", "one_hot"), lambda padded, op, given: padded.again(op, given)),
+    (("layer_norm",), _normalized),
+    (("loss",), lost),
 ]
 """How operators are written, by their rules."""
 _OF_LENGTHS: dict[Write, set[str]] = {
@@ -237,9 +236,9 @@ _BY_NAME: dict[str, Write] = {
 def write(padded: PaddedTrace, number: int) -> None:
     """Writes an operator of the form. Raises NotBatchable where it cannot be kept from padding."""
     form, op = padded.form, padded.form.ops[number]
-    rule = rule_of(op.name)
+    rule = class_of(op.name)
     given = [padded.known[position] for position in op.inputs]
-    random = RANDOM in operator_named(op.name).tags and rule is not linear.attention  # which has no dropout
+    random = RANDOM in operator_named(op.name).tags and rule != "attention"  # which has no dropout
     if (
         not random
         and number not in form.numbered

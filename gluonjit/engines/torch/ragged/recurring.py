@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from gluonjit.engines.torch.arrays import sent
+from gluonjit.engines.torch.operators.recurrent import Layer, apart, beside
 from gluonjit.engines.torch.ragged.passes import PackedSteps, run_pass
-from gluonjit.engines.torch.rules.recurrent import Layer, apart, beside
 
 
 class Packing(NamedTuple):

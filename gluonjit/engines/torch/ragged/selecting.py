@@ -7,17 +7,17 @@ from functools import partial
 from math import prod
 from typing import Any
 
+from gluonjit.engines.torch.operators.binding import Writer
 from gluonjit.engines.torch.ragged import choosing
+from gluonjit.engines.torch.ragged.classes import class_of
 from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.engines.torch.ragged.stages import Packed
-from gluonjit.engines.torch.rules import picking, shapes
-from gluonjit.engines.torch.rules.shapes import axis as counted
-from gluonjit.engines.torch.rules.table import rule_of
-from gluonjit.engines.torch.rules.values import ANY, NotBatchable, OperatorCall, Shape, Shaped, Val, Writer
-from gluonjit.program.trace import TraceOp
+from gluonjit.program.arguments import counted
+from gluonjit.program.axes.values import ROWS, Shape, Shaped, Values
+from gluonjit.program.trace import NotBatchable, TraceOp
 
-_BY_INDICES = (picking.picked, picking.indexed, picking.added)
-_CHOOSING = (shapes.cut, shapes.flipped, *_BY_INDICES)
+_BY_INDICES = ("pick", "index", "add")
+_CHOOSING = ("cut", "flip", *_BY_INDICES)
 """Rules of what chooses rows, where it works along the packed axis."""
 _END = 1 << 62  # what comes after it is no end of a slice
 Output = tuple[Shaped, int | None, int | None]  # with the packed axis in front, that axis, and its length
@@ -38,10 +38,10 @@ class Selector:
 
     def select(self, number: int, op: TraceOp, given: list[Packed], output: Output) -> Packed | None:
         """Writes an operator down if it chooses or joins rows of each node; else returns None. Raises NotBatchable."""
-        rule = rule_of(op.name)
-        if rule is shapes.concatenated:
+        rule = class_of(op.name)
+        if rule == "join":
             return self._joined(op, given, output)
-        if rule is shapes.cut and number in self.form.numbered:
+        if rule == "cut" and number in self.form.numbered:
             return self._cut(op, given[0], output, self.form.differing(op))
         if rule not in _CHOOSING or not given or given[0].axis is None:
             return None
@@ -56,24 +56,24 @@ class Selector:
             slots += [self._owners(given[1].length), self._sizes(given[0].length)]
         else:
             slots += [self._sizes(each.length) for each in values]
-        (slot,) = self.writer.emit(function, slots, text)
+        (slot,) = self.writer.add(function, slots, text)
         if op.name == "select.int":
-            return Packed(Val(slot, shape, dtype, 1, shape))
+            return Packed(Values(slot, shape, dtype, 1, shape))
         return self._rows_of_each(slot, output, given[0].axis)
 
-    def rows(self, op: TraceOp, value: Packed) -> Val:
+    def rows(self, op: TraceOp, value: Packed) -> Values:
         """A packed value, row by row. Raises NotBatchable."""
-        return OperatorCall(op.name, None, {}, [], self.writer).form(value.val, ANY, value.val.shape[1:])
+        return self.writer.form(value.val, ROWS, value.val.shape[1:])
 
     def _rows_of_each(self, slot: int, output: Output, place: int) -> Packed:
         """Rows that were chosen along an axis: packed, or as many of each node."""
         (shape, dtype), axis, length = output
         if axis is not None:
-            return Packed(Val(slot, shape, dtype, ANY, shape[1:]), axis, length)
+            return Packed(Values(slot, shape, dtype, ROWS, shape[1:]), axis, length)
         if not place:
-            return Packed(Val(slot, shape, dtype, shape[0], shape[1:]))
-        (slot,) = self.writer.emit(reshaped((-1, *shape)), [slot], f"as {shape}")
-        return Packed(Val(slot, shape, dtype, 1, shape))
+            return Packed(Values(slot, shape, dtype, shape[0], shape[1:]))
+        (slot,) = self.writer.add(reshaped((-1, *shape)), [slot], f"as {shape}")
+        return Packed(Values(slot, shape, dtype, 1, shape))
 
     def _joined(self, op: TraceOp, given: list[Packed], output: Output) -> Packed | None:
         """The rows of several values, one after the other for each node; some have as many in each."""
@@ -81,13 +81,12 @@ class Selector:
         dim = counted(len(shape), dict(op.attrs).get("dim", 0))
         if axis != dim or {each.axis for each in given} - {None} != {dim}:
             return None
-        spread = OperatorCall(op.name, None, {}, [], self.writer).spread
-        slots = [(spread(each.val) if each.axis is None else self.rows(op, each)).slot for each in given]
+        slots = [(self.writer.each(each.val) if each.axis is None else self.rows(op, each)).slot for each in given]
         fixed = tuple([each.val.shape[dim] if each.axis is None else 0 for each in given])
         slots += [self._sizes(each.length) for each in given if each.axis is not None]
         run = partial(choosing.joined, fixed=fixed, dim=dim)
-        (slot,) = self.writer.emit(run, slots, f"joined {fixed} {dim}")
-        return Packed(Val(slot, shape, dtype, ANY, shape[1:]), axis, length)
+        (slot,) = self.writer.add(run, slots, f"joined {fixed} {dim}")
+        return Packed(Values(slot, shape, dtype, ROWS, shape[1:]), axis, length)
 
     def _cut(self, op: TraceOp, value: Packed, output: Output, differ: set[str]) -> Packed:
         """The rows that a slice keeps whose beginning or end differs, as many as its result has.
@@ -106,22 +105,22 @@ class Selector:
         slots += [] if axis is None else [self._sizes(length)]
         most = shape[place] if axis is None else 0
         run = partial(choosing.counted, start=start, step=step, most=most)
-        (slot,) = self.writer.emit(run, slots, f"counted {start} {step} {most}")
+        (slot,) = self.writer.add(run, slots, f"counted {start} {step} {most}")
         return self._rows_of_each(slot, output, place)
 
 
 def _how_chosen(op: TraceOp, rule: Any, given: Sequence[Packed], rank: int) -> tuple[Callable[..., Any], str] | None:
     """A function of rows and their numbers for an operator along the packed axis, and its text; None for others."""
     args, axes = dict(op.attrs), [each.axis for each in given]
-    dim = counted(rank, args["dims"][0] if rule is shapes.flipped and args["dims"] else args.get("dim", 0))
-    if set(axes) != {dim} or (rule is shapes.flipped and len(args["dims"]) != 1):
+    dim = counted(rank, args["dims"][0] if rule == "flip" and args["dims"] else args.get("dim", 0))
+    if set(axes) != {dim} or (rule == "flip" and len(args["dims"]) != 1):
         return None
     if rule in _BY_INDICES:
         index, listed = given[1].val, args.get("indices", (0,))
         if dim or len(index.shape) != 1 or "int" not in index.dtype or len(listed) != 1 or listed[0] is None:
             return None  # by several indices these are entries, not rows
-        if rule is not picking.added:
-            signed = rule is picking.indexed
+        if rule != "add":
+            signed = rule == "index"
             return partial(choosing.picked, signed=signed), f"picked {signed}"
         alpha = args.get("alpha", 1)
         alike = op.name == "index_add.default" and given[2].length == given[1].length
@@ -131,7 +130,7 @@ def _how_chosen(op: TraceOp, rule: Any, given: Sequence[Packed], rank: int) -> t
     if op.name == "slice.Tensor":
         key = slice(args.get("start"), args.get("end"), args.get("step"))
         return partial(choosing.sliced, key=key), f"{key}"
-    return (choosing.reversed_rows, "reversed rows") if rule is shapes.flipped else None
+    return (choosing.reversed_rows, "reversed rows") if rule == "flip" else None
 
 
 def reshaped(shape: Shape) -> Any:

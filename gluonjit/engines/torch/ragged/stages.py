@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from gluonjit.engines.torch.rules.values import Val
+from gluonjit.program.axes.values import Values
 
 
 class Packed(NamedTuple):
@@ -15,7 +15,7 @@ class Packed(NamedTuple):
     Of a value whose size is the same for all nodes axis and length are None; it lies in any form, or is shared.
     """
 
-    val: Val
+    val: Values
     axis: int | None = None
     length: int | None = None
 

@@ -12,7 +12,8 @@ import torch
 
 from gluonjit.engines.torch.arrays import sent
 from gluonjit.engines.torch.ragged.choosing import begins_of, within
-from gluonjit.engines.torch.rules.values import NotBatchable, Shape
+from gluonjit.program.axes.values import Shape
+from gluonjit.program.trace import NotBatchable
 
 
 class Windows(NamedTuple):

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.rules.values import NotBatchable
 from gluonjit.engines.torch.variadic.building import build_variadic
 from gluonjit.engines.torch.variadic.dialect import TorchDialect
 from gluonjit.hybrid.capture.variadic.joining import Maker, TracedKind, join
+from gluonjit.program.trace import NotBatchable
 
 __all__ = ["TracedKind", "is_operand", "join_kinds"]
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
+from gluonjit.engines.torch.operators.binding import Writer, draws, operator_named
+from gluonjit.engines.torch.operators.examples import Examples
+from gluonjit.engines.torch.operators.table import batch_op
 from gluonjit.engines.torch.program import Batched, Built, checking, lay_out, stored
-from gluonjit.engines.torch.rules.examples import Examples
-from gluonjit.engines.torch.rules.pointwise import pointwise
-from gluonjit.engines.torch.rules.table import batch_op, draws, operator_named
-from gluonjit.engines.torch.rules.values import NODES, NotBatchable, OperatorCall, Val, Writer
 from gluonjit.hybrid.capture.variadic.program import ADD_UP, CHILD, GATHER_UP, SPREAD, Variadic
 from gluonjit.hybrid.capture.variadic.roles import Roles
-from gluonjit.program.trace import Trace, TraceOp, placed
+from gluonjit.program.axes.values import NODES, Values
+from gluonjit.program.trace import NotBatchable, Trace, TraceOp, placed
 
 
 def build_variadic(variadic: Variadic, roles: Roles, trace: Trace) -> Built:
@@ -33,13 +31,13 @@ def build_variadic(variadic: Variadic, roles: Roles, trace: Trace) -> Built:
     used = {number for op in variadic.ops for number in op.inputs}.union(variadic.results)
     writer = Writer(owners + 1, examples.run)
     with checking(trace.device):
-        values: dict[int, Val] = {}
+        values: dict[int, Values] = {}
         for slot, (number, spec) in enumerate(listed):
-            val = values[number] = Val(slot, *variadic.shapes[number], 1, spec.row_shape)
+            val = values[number] = Values(slot, *variadic.shapes[number], 1, spec.row_shape)
             examples.add(val, child=variadic.spaces[number] == CHILD)
         for k, number in enumerate(consts):
             shape, dtype = variadic.shapes[number]
-            values[number] = Val(groups + k, shape, dtype, None, shape)
+            values[number] = Values(groups + k, shape, dtype, None, shape)
             examples.add(values[number], variadic.sources[number].constant)
         for op in variadic.ops:
             writer.count = f"len(v{owners})" if variadic.spaces[op.outputs[0]] == CHILD else NODES
@@ -58,7 +56,7 @@ def build_variadic(variadic: Variadic, roles: Roles, trace: Trace) -> Built:
     return Built(program, outputs, rows, False)
 
 
-def _applied(variadic: Variadic, op: TraceOp, values: dict[int, Val], writer: Writer, owners: int) -> list[Val]:
+def _applied(variadic: Variadic, op: TraceOp, values: dict[int, Values], writer: Writer, owners: int) -> list[Values]:
     inputs = [values[number] for number in op.inputs]
     outputs = [variadic.shapes[number] for number in op.outputs]
     if op.name == SPREAD:
@@ -73,12 +71,12 @@ def _applied(variadic: Variadic, op: TraceOp, values: dict[int, Val], writer: Wr
     return batch_op(op.name, args, outputs, writer)
 
 
-def _spread(val: Val, writer: Writer, owners: int) -> Val:
+def _spread(val: Values, writer: Writer, owners: int) -> Values:
     """A node's value for each of its children."""
     if val.shared:
         return val
-    one = OperatorCall(SPREAD, None, {}, [], writer).form(val, 1, val.rest if val.lead == 1 else val.shape)
-    (slot,) = writer.emit(_rows_of, [one.slot, owners], SPREAD)
+    one = writer.form(val, 1, val.rest if val.lead == 1 else val.shape)
+    (slot,) = writer.add(_rows_of, [one.slot, owners], SPREAD)
     return one._replace(slot=slot)
 
 
@@ -86,12 +84,12 @@ def _rows_of(tensor: Any, owners: Any) -> Any:
     return tensor.index_select(0, owners)
 
 
-def _gathered(val: Val, writer: Writer, owners: int) -> Val:
+def _gathered(val: Values, writer: Writer, owners: int) -> Values:
     """The sum of the children's values for each node."""
     if val.shared:
         raise NotBatchable("a sum over children of a value that is the same for all of them")
-    one = OperatorCall(GATHER_UP, None, {}, [], writer).form(val, 1, val.rest if val.lead == 1 else val.shape)
-    (slot,) = writer.emit(_segment_sum, [one.slot, owners], GATHER_UP, 1, True)
+    one = writer.form(val, 1, val.rest if val.lead == 1 else val.shape)
+    (slot,) = writer.add(_segment_sum, [one.slot, owners], GATHER_UP, 1, True)
     return one._replace(slot=slot)
 
 
@@ -99,14 +97,9 @@ def _segment_sum(count: int, tensor: Any, owners: Any) -> Any:
     return tensor.new_zeros((count, *tensor.shape[1:])).index_add(0, owners, tensor)
 
 
-def _sum(vals: list[Val], shaped: Any, writer: Writer) -> Val:
+def _sum(vals: list[Values], shaped: Any, writer: Writer) -> Values:
     """Values of one shape added up."""
     total = vals[0]
-    func = torch.ops.aten.add.Tensor
     for val in vals[1:]:
-        call = OperatorCall("add.Tensor", func, {"self": total, "other": val}, [shaped], writer)
-        if total.shared and val.shared:
-            total = total._replace(slot=call.again({}))
-        else:
-            (total,) = pointwise(call)
+        (total,) = batch_op("add.Tensor", {"self": total, "other": val}, [shaped], writer)
     return total

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.rules.losses import SUM
-from gluonjit.engines.torch.rules.table import operator_named
+from gluonjit.engines.torch.operators.binding import operator_named
+from gluonjit.engines.torch.operators.losses import SUM
 from gluonjit.hybrid.capture.variadic.reading import Domain, Known, Listed, Sum, Unlike, Value, terms_of
 from gluonjit.program.trace import Attrs, Operand, Shaped, Trace, TraceOp
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gluonjit.engines.torch.rules.values import NotBatchable, OperatorCall, Val
+from gluonjit.program.axes.row import Application
+from gluonjit.program.axes.values import Values
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "lstm.input": torch.lstm,
@@ -58,15 +59,13 @@ def layer_of(name: str, args: Any) -> Layer:
     return Layer(name, *[args[key] for key in ("has_biases", "num_layers", "train", "bidirectional", "batch_first")])
 
 
-def recurrent(call: OperatorCall) -> list[Val]:
+def recurrent(call: Application) -> list[Values]:
     """lstm, gru and rnn: sequences of one length side by side, on the axis of batches."""
-    layer = layer_of(call.name, call.args)
-    states, weights = call["hx"], call["params"]
-    if any(not weight.shared for weight in weights):
-        raise NotBatchable(f"{call.name}: weights differ by sample")
-    given = [call.spread(val) for val in (call["input"], *(states if layer.states > 1 else (states,)))]
-    slots = call.emit(_side_by_side, [*given, *weights], layer, outputs=len(call.outputs))
-    return [call.stacked(slot, number) for number, slot in enumerate(slots)]
+    layer = layer_of(call.name, call.attrs)
+    given, weights = call.vals[: 1 + layer.states], call.vals[1 + layer.states :]
+    if any([not weight.shared for weight in weights]):
+        raise call.refuse("weights differ by sample")
+    return call.applied(_side_by_side, [*call.stacked(*given), *weights], layer)
 
 
 def _side_by_side(inputs: Any, *rest: Any) -> list[Any]:

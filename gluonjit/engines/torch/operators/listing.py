@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import torch
 
 from gluonjit.engines.torch.aten import without_rule
 from gluonjit.hybrid.explain.listing import ListedRule, Page, of_kind, unknown
+from gluonjit.program.axes.along import Along, Indexed, Section
+from gluonjit.program.axes.elementwise import Filled, Loss, Make, Map
+from gluonjit.program.axes.products import Contract
+from gluonjit.program.axes.row import By, Row
+from gluonjit.program.axes.samples import Last, Pick, Samples
 
-from . import layers, linear, losses, picking, pointwise, recurrent, reductions, shapes
-from .table import RANDOM, RULES, operator_named, rule_of
+from .binding import RANDOM, operator_named
+from .recurrent import RECURRENT
+from .table import ROWS_OF, row_of
 
 HOW = {
     "elementwise": "unchanged",
@@ -40,22 +45,24 @@ KINDS = {
     "made": "made like another tensor",
     "composed": "PyTorch decomposes it into several operators, each of which runs by its own rule",
     "at once": "runs when it is called, together with what it depends on",
-    "alone": "runs for each sample by itself: it has no rule",
+    "alone": "as torch.func.vmap runs it, or for each sample by itself: it has no row",
 }
 """Words for what all operators of a kind have in common, where a rule has no note of its own."""
 
-_KIND_OF: dict[Any, str] = {
-    layers: "layer",
-    linear: "product",
-    losses: "loss",
-    picking: "picking",
-    pointwise: "elementwise",
-    recurrent: "layer",
-    reductions: "reduction",
-    shapes: "shape",
+_KIND_OF: dict[type[Row], str] = {
+    Loss: "loss",
+    Map: "elementwise",
+    Make: "made",
+    Filled: "made",
+    Section: "shape",
+    Indexed: "picking",
+    Along: "reduction",
+    Contract: "product",
+    Samples: "layer",
+    Last: "layer",
+    Pick: "picking",
 }
-_KIND_OF_MODULE = {module.__name__: kind for module, kind in _KIND_OF.items()}
-_MADE: set[Callable[..., Any]] = {pointwise.filled, pointwise.made_like}
+"""The first class that a row is of; all others change shapes."""
 _BY_NUMBERS = {
     torch.Tag.dynamic_output_shape: "the shape of its result depends on values",
     torch.Tag.data_dependent_output: "it reads numbers",
@@ -65,30 +72,24 @@ _PREFIXES = ("torch.nn.functional.", "torch.ops.aten.", "torch.Tensor.", "torch.
 _FAMILIES = ("linalg", "special", "fft")  # written with a dot by programs, with an underscore by ATen
 
 
-def row_of(name: str) -> ListedRule:
+def line_of(name: str) -> ListedRule:
     """The line of an operator by its full name: "add.Tensor"."""
     operator = operator_named(name)
-    rule = rule_of(name)
-    drawn = "; draws for each sample" if RANDOM in operator.tags and rule is not recurrent.recurrent else ""
-    if rule is not None:
-        kind = "made" if rule in _MADE else _KIND_OF_MODULE[rule.__module__]
-        by_tag = name not in RULES
-        note = KINDS[kind] if by_tag else _said(rule)
-        return ListedRule(name, kind, HOW[kind], note + drawn)
+    row = row_of(name)
+    drawn = "; draws for each sample" if RANDOM in operator.tags and name not in RECURRENT else ""
+    if row is not None:
+        kind = (row.kind if isinstance(row, By) else "") or next(
+            (kind for each, kind in _KIND_OF.items() if isinstance(row, each)), "shape"
+        )
+        return ListedRule(name, kind, HOW[kind], row.said + drawn)
     why = _MEMORY.get(name) or next((said for tag, said in _BY_NUMBERS.items() if tag in operator.tags), None)
     kind = "at once" if why else "composed" if without_rule(operator) is not None else "alone"
     return ListedRule(name, kind, HOW[kind], (why or KINDS[kind]) + drawn)
 
 
-def _said(rule: Callable[..., Any]) -> str:
-    """The first line of a rule's documentation, as part of a line."""
-    text = str(rule.__doc__).split("\n")[0].rstrip(".")
-    return text[0].lower() + text[1:]
-
-
 def describe() -> list[ListedRule]:
     """Every rule, every other element-wise operator, and all others that programs call by name."""
-    return [row_of(name) for name in sorted(_all()) if name in RULES or _public(name)]
+    return [line_of(name) for name in sorted(_all()) if name in ROWS_OF or _public(name)]
 
 
 @lru_cache(maxsize=1)
@@ -125,7 +126,7 @@ def select(kind: str | None, names: Sequence[str]) -> list[ListedRule]:
     if not names:
         return of_kind(describe(), kind, KINDS)
     found = sorted({full for name in names for full in _named(name)})
-    return of_kind([row_of(full) for full in found], kind, KINDS)
+    return of_kind([line_of(full) for full in found], kind, KINDS)
 
 
 def _named(name: str) -> list[str]:

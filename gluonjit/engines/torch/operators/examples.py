@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.arrays import INDICES, dtype_named
-from gluonjit.engines.torch.rules.values import ANY, NODES, Instruction, NotBatchable, Shaped, Val, regular
+from gluonjit.program.axes.values import NODES, ROWS, Instruction, Shaped, Values
+from gluonjit.program.trace import NotBatchable
 
 COUNTS = (2, 3, 5, 7)  # how many nodes, of which one is taken that is no size of theirs
 
@@ -32,13 +33,13 @@ class Examples:
         if owners is not None:
             self._tensors[owners] = torch.arange(self.children, device=device) % self.nodes
 
-    def add(self, val: Val, tensor: Any = None, child: bool = False) -> None:
+    def add(self, val: Values, tensor: Any = None, child: bool = False) -> None:
         """Puts an operand into its slot, or the tensor that is the same for all nodes."""
         if tensor is None:
             assert val.lead is not None
-            if val.lead == ANY:
+            if val.lead == ROWS:
                 self._rows = (val.shape[0], self.nodes * (val.shape[0] + 1))
-            rows = self._rows[1] if val.lead == ANY else val.lead * (self.children if child else self.nodes)
+            rows = self._rows[1] if val.lead == ROWS else val.lead * (self.children if child else self.nodes)
             tensor = torch.zeros((rows, *val.rest), dtype=dtype_named(val.dtype), device=self._device)
         self._tensors[val.slot] = tensor
 
@@ -61,7 +62,7 @@ class Examples:
         return self.nodes if expression == NODES else self.children
 
     def check(
-        self, found: Sequence[Val], outputs: Sequence[Shaped], used: Sequence[bool] = (), count: str = NODES
+        self, found: Sequence[Values], outputs: Sequence[Shaped], used: Sequence[bool] = (), count: str = NODES
     ) -> None:
         """Raises NotBatchable unless results are those of one node, and lie as they say for all of them.
 
@@ -80,11 +81,11 @@ class Examples:
             if lies != wanted:
                 raise NotBatchable(f"{name}: for several samples its rule gives {lies} instead of {wanted}")
 
-    def _wanted(self, val: Val, count: int) -> tuple[int, ...]:
+    def _wanted(self, val: Values, count: int) -> tuple[int, ...]:
         """The shape of the tensor of a value of this many nodes."""
         if val.lead is None:
             return val.shape
-        if val.lead == ANY:
+        if val.lead == ROWS:
             fits = val.shape[:1] == (self._rows[0],) and prod(val.shape[1:]) == prod(val.rest)
             rows = self._rows[1]
         else:
@@ -98,3 +99,9 @@ class Examples:
 def _as_index(tensor: Any) -> Any:
     """Returns zeros in place of whole numbers."""
     return torch.zeros_like(tensor) if tensor.dtype in INDICES else tensor
+
+
+def regular(tensor: Any) -> Any:
+    """A tensor of the same shape, of square matrices identities: numbers that linear algebra has no error for."""
+    square = tensor.dim() > 1 and tensor.shape[-1] == tensor.shape[-2] and tensor.dtype.is_floating_point
+    return torch.eye(tensor.shape[-1], dtype=tensor.dtype, device=tensor.device).expand_as(tensor) if square else tensor

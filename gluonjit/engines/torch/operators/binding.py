@@ -1,0 +1,105 @@
+"""Operators of ATen by name, as instructions of batched programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any, ClassVar
+
+import torch
+
+from gluonjit.engines.torch.arrays import dtype_named
+from gluonjit.program.axes import writer
+from gluonjit.program.trace import Operand
+
+RANDOM = torch.Tag.nondeterministic_seeded
+FAST: dict[Any, Callable[..., Any]] = {}
+"""Functions of torch that do the same as an operator of ATen in less time, for tensors alone."""
+
+for _name in "add sub mul div sigmoid tanh relu exp abs clone detach t mm addmm bmm".split():
+    _operator = getattr(torch.ops.aten, _name)
+    FAST[_operator.Tensor if _name in ("add", "sub", "mul", "div") else _operator.default] = getattr(torch, _name)
+
+_operators: dict[str, Any] = {}
+
+
+def operator_named(name: str) -> Any:
+    """The operator of ATen of a name with its overload."""
+    found = _operators.get(name)
+    if found is None:
+        space, _, rest = ("aten." + name if not name.startswith("prim") else name).partition(".")
+        base, _, overload = rest.partition(".")
+        found = _operators[name] = getattr(getattr(getattr(torch.ops, space), base), overload)
+    return found
+
+
+@cache
+def may_draw(name: str) -> bool:
+    """True if an operator may draw at random."""
+    return RANDOM in operator_named(name).tags
+
+
+def draws(func: Any, args: Mapping[str, Any]) -> bool:
+    """True if a call of an operator draws at random: not a recurrent layer that drops nothing."""
+    return RANDOM in func.tags and bool(args.get("dropout", True))
+
+
+class Writer(writer.Writer):
+    """Writes programs of ATen's operators, for tensors on a device."""
+
+    device = "cpu"
+
+    def bound(self, name: str, attrs: Mapping[str, Any], outputs: int) -> tuple[Callable[..., Any], str]:
+        """An operator of ATen as a function of its tensors, and the text of its instruction."""
+        func = operator_named(name)
+        arguments, lists = _schema_of(func)
+        template = {key: list(value) if isinstance(value, tuple) else value for key, value in attrs.items()}
+        bound = _bound(func, arguments, template)
+        text = f"{func}{template!r}"
+        return (_first_of(bound), f"{text}[0]") if outputs == 1 and lists else (bound, text)
+
+    prims: ClassVar[Mapping[str, Callable[..., Any]]] = {
+        "reshape": lambda tensor, rest: tensor.reshape(-1, *rest),
+        "shape": lambda tensor, shape: tensor.reshape(shape),
+        "permute": lambda tensor, order: tensor.permute(order),
+        "expand": lambda tensor, count, shape: tensor.expand(count, *shape),
+        "widen": lambda tensor, shape: tensor.expand(-1, *shape),
+        "matrices": lambda one, other, many: torch.bmm(one, other) if many else torch.mm(one, other),
+        "add": torch.add,
+        "scale": torch.mul,
+        "cast": lambda tensor, dtype: tensor.to(dtype_named(dtype)),
+    }
+
+
+def _first_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *tensors: function(*tensors)[0]
+
+
+@cache
+def _schema_of(func: Any) -> tuple[list[str], bool]:
+    """The names of the arguments of an operator of ATen, and whether it gives a list."""
+    schema = func._schema
+    lists = bool(schema.returns) and str(schema.returns[0].type) == "List[Tensor]"
+    return [argument.name for argument in schema.arguments], lists
+
+
+def _bound(func: Any, arguments: Sequence[str], template: Mapping[str, Any]) -> Callable[..., Any]:
+    """The operator as a function of its tensors alone."""
+    plain = list(template.values())
+    first = list(template) == arguments[: len(plain)]
+    if first and all(value.__class__ is Operand and value == k for k, value in enumerate(plain)):
+        found: Callable[..., Any] = FAST.get(func, func)
+        return found
+
+    def call(*tensors: Any) -> Any:
+        given = {
+            name: tensors[value]
+            if value.__class__ is Operand
+            else [tensors[item] if item.__class__ is Operand else item for item in value]
+            if value.__class__ is list
+            else value
+            for name, value in template.items()
+        }
+        return func(**given)
+
+    return call

@@ -1,0 +1,67 @@
+"""Rules of attention and of products of three tensors, and the names of operators of linear algebra."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gluonjit.program.axes.row import Application
+from gluonjit.program.axes.values import Values
+
+
+def trilinear(call: Application) -> list[Values]:
+    """_trilinear, as bilinear layers call it: of three tensors that are aligned by new axes and summed over some."""
+    vals, expands = [call.val(f"i{k}") for k in (1, 2, 3)], [tuple(call.attrs[f"expand{k}"]) for k in (1, 2, 3)]
+    rank = vals[0].rank + len(expands[0])
+    placed = []
+    for val, new in zip(vals, expands):
+        sizes = iter(val.shape)
+        shape = tuple([1 if axis in new else next(sizes) for axis in range(rank)])
+        if val.shared:
+            placed.append(val._replace(slot=call.writer.emit("shape", [val], (1, *shape))))
+        else:
+            placed.append(call.writer.form(val, 1, shape))
+    return call.applied(_sum_of_products, placed, tuple([axis + 1 for axis in call.attrs["sumdim"]]))
+
+
+def _sum_of_products(first: Any, second: Any, third: Any, dims: Any) -> Any:
+    return (first * second * third).sum(dims)
+
+
+def attention(call: Application) -> list[Values]:
+    """Attention as one operator: (b, heads, n, k) by (b, heads, m, k), with a mask or without."""
+    rows = call.val("query").shape[0]
+    placed = []
+    for name, place in call.attrs.items():
+        if name not in ("query", "key", "value", "attn_mask") or place is None:
+            continue
+        val = call.vals[place]
+        if val.shared and name == "attn_mask" and (val.rank < 4 or val.shape[0] == 1):
+            placed.append(val)
+        elif val.rank == 4 and val.shape[0] == rows:
+            placed.append(call.writer.folded(call.writer.spread(val), 1))
+        else:  # a mask that a sample has for all of its rows, or heads
+            rest = ((1,) * (4 - val.rank) + val.shape)[1:]
+            slot = call.writer.apply(_for_each_row, call.stacked(val), rows, rest)
+            placed.append(Values(slot, (rows, *rest), val.dtype, rows, rest))
+    return call.made(call.again(placed), 1)
+
+
+def _for_each_row(masks: Any, rows: int, rest: tuple[int, ...]) -> Any:
+    return masks.reshape(-1, 1, *rest).expand(-1, rows, *rest).reshape(-1, *rest)
+
+
+def of_diagonal(call: Application) -> list[Values]:
+    """diagonal: of two dimensions of a node's value."""
+    (val,) = call.vals
+    first, second = (call.get(name, k) % val.rank for k, name in enumerate(("dim1", "dim2")))
+    return call.made(call.again(call.stacked(val), {"dim1": first + 1, "dim2": second + 1}))
+
+
+CHECKING = {"linalg_inv_ex.default", "linalg_cholesky_ex.default", "_linalg_solve_ex.default"}
+"""Operators of linear algebra that say whether they have failed, and raise an error if they are asked to."""
+MATRICES = CHECKING | {
+    f"{name}.default"
+    for name in "_linalg_det _linalg_slogdet _linalg_eigh _linalg_svd linalg_qr linalg_matrix_exp "
+    "linalg_solve_triangular cholesky_inverse cholesky_solve linalg_eig".split()
+}
+"""Operators of linear algebra."""

@@ -1,0 +1,49 @@
+"""Rules of losses of classes."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import torch
+
+from gluonjit.program.axes.row import Application
+from gluonjit.program.axes.values import Values
+
+NONE, MEAN, SUM = 0, 1, 2
+
+
+def nll(call: Application) -> list[Values]:
+    """nll_loss_forward: of one vector and a class, or of rows with a class each."""
+    scores, target, weight = call.val("self"), call.val("target"), call.val("weight")
+    if scores.shared or target.shared or scores.rank > 2:
+        raise call.refuse("unsupported operands")
+    writer, rows = call.writer, prod(scores.shape[:-1]) if not scores.packed else 0
+    vals = [writer.form(scores, rows, scores.shape[-1:]), writer.form(target, rows, ())]
+    if weight is not None:
+        vals.append(weight if weight.shared else writer.stack(weight))
+    loss, total = writer.apply(_nll, vals, rows, call.attrs["reduction"], call.attrs["ignore_index"], outputs=2)
+    return [Values(loss, *call.outs[0], rows if call.shape else 1, ()), Values(total, *call.outs[1], 1, ())]
+
+
+def _nll(scores: Any, target: Any, *rest: Any) -> tuple[Any, Any]:
+    """Losses of all nodes, and the weights that they are averaged by."""
+    *given, rows, reduction, ignored = rest
+    weight = given[0] if given else None
+    counted = target != ignored
+    picked = torch.where(counted, target, torch.zeros_like(target))
+    each = -scores.gather(1, picked[:, None]).squeeze(1)
+    weights = counted.to(scores.dtype) if weight is None else _weight_of(weight, picked, rows) * counted
+    each = torch.where(counted, each * weights if weight is not None else each, torch.zeros_like(each))
+    totals = weights.view(-1, rows).sum(1)
+    if reduction == NONE:
+        return each, totals
+    summed = each.view(-1, rows).sum(1)
+    return (summed, totals) if reduction == SUM else (summed / totals, totals)
+
+
+def _weight_of(weight: Any, classes: Any, rows: int) -> Any:
+    """The weight of each row's class; where nodes bring weights of their own these are (nodes, classes)."""
+    if weight.dim() == 1:
+        return weight[classes]
+    return weight.repeat_interleave(rows, 0).gather(1, classes[:, None]).squeeze(1)

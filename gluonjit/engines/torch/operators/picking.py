@@ -1,0 +1,157 @@
+"""Rules of gathers and scatters by integers, which index a sample's own elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from gluonjit.program.axes.along import Along
+from gluonjit.program.axes.row import Application
+from gluonjit.program.axes.samples import Pick
+from gluonjit.program.axes.values import Values
+
+_SAME_OF_ALL = Along("dim", params=1)
+_OF_TABLE = Pick()
+
+
+def picked(call: Application) -> list[Values]:
+    """index_select with an index shared by all nodes, with one per node, or from a shared table."""
+    val, index = call.val("self"), call.val("index")
+    dim = call.attrs["dim"] % max(val.rank, 1)
+    if index.shared:
+        return _SAME_OF_ALL.lift(call)
+    if val.shared and not dim and index.rank:
+        call.vals = [val, call.writer.folded(index, 1)]
+        return _OF_TABLE.lift(call)
+    return call.applied(_each_picks, call.stacked(val, index), dim + 1)
+
+
+def _each_picks(values: Any, index: Any, dim: int) -> Any:
+    """index_select of each node, along a dimension after that of the nodes."""
+    nodes, size = values.shape[0], values.shape[dim]
+    front = values.movedim(dim, 1)
+    flat = front.reshape(nodes * size, *front.shape[2:])
+    found = flat.index_select(0, of_all(index.reshape(nodes, -1), size).flatten())
+    return found.reshape(nodes, -1, *front.shape[2:]).movedim(1, dim)
+
+
+def of_all(index: Any, size: int, low: int = 0) -> Any:
+    """Places along a dimension of `size` of each node, as places among those of all nodes. Raises IndexError."""
+    outside = (index < low) | (index >= size)
+    if index.device.type != "cpu":
+        torch._assert_async(~outside.any())
+    elif outside.any():
+        raise IndexError(f"index {int(index[outside][0])} is out of range of a dimension of size {size}")
+    own = torch.arange(len(index), device=index.device) * size
+    return index.remainder(size) + own.view(-1, *[1] * (index.dim() - 1))
+
+
+def classified(call: Application) -> list[Values]:
+    """one_hot: a row of classes for each number, which PyTorch refuses where there is no such class."""
+    (val,) = call.vals
+    return call.lying(call.again([val]), val.lead, (*val.rest, call.attrs["num_classes"]))
+
+
+def indexed(call: Application) -> list[Values]:
+    """Indexing by integer tensors, along some dimensions."""
+    val, axes, arrays = _indices(call)
+    if (
+        val.shared
+        and axes == list(range(len(axes)))
+        and len({(each.lead, each.rest, each.shape) for each in arrays}) == 1
+    ):
+        first = arrays[0]
+        slot = call.writer.apply(_taken, [val, *arrays])
+        return call.lying([slot], first.lead, (*first.rest, *val.shape[len(axes) :]))
+    return call.applied(_each_indexed, call.stacked(val, *arrays), tuple(axes), val.rank)
+
+
+def _indices(call: Application) -> tuple[Values, list[int], list[Values]]:
+    """Finds what is indexed, along which dimensions, and by what."""
+    given = call.attrs["indices"]
+    axes = [k for k, index in enumerate(given) if index is not None]
+    arrays = [call.vals[index] for index in given if index is not None]
+    if any([index.dtype in ("bool", "uint8") for index in arrays]):
+        raise call.refuse("by a boolean mask, on which the number of results depends")
+    return call.val("self"), axes, arrays
+
+
+def _taken(table: Any, *arrays: Any) -> Any:
+    return table[arrays]
+
+
+def _of_each(arrays: Any) -> tuple[Any, ...]:
+    """Indices of each node's own elements: the number of the node first."""
+    rank = max(index.dim() for index in arrays)
+    aligned = [index.reshape(len(index), *[1] * (rank - index.dim()), *index.shape[1:]) for index in arrays]
+    nodes = len(arrays[0])
+    return torch.arange(nodes, device=arrays[0].device).view(nodes, *[1] * (rank - 1)), *aligned
+
+
+def _each_indexed(values: Any, *given: Any) -> Any:
+    *arrays, axes, rank = given
+    front = values.movedim([k + 1 for k in axes], list(range(1, len(axes) + 1)))
+    found = front[_of_each(arrays)]
+    if axes[0] and axes[-1] - axes[0] == len(axes) - 1:  # side by side: the new dimensions are where those were
+        new = found.dim() - 1 - (rank - len(axes))
+        found = found.movedim(list(range(1, new + 1)), list(range(axes[0] + 1, axes[0] + new + 1)))
+    return found
+
+
+def put(call: Application) -> list[Values]:
+    """index_put along the first dimensions."""
+    val, axes, arrays = _indices(call)
+    if axes != list(range(len(axes))):
+        raise call.refuse("not along the first dimensions")
+    shape = torch.broadcast_shapes(*[index.shape for index in arrays])
+    static = (len(shape) + val.rank - len(axes), bool(call.get("accumulate", False)))
+    return call.applied(_each_put, call.stacked(val, call.val("values"), *arrays), *static)
+
+
+def _each_put(values: Any, new: Any, *given: Any) -> Any:
+    *arrays, rank, accumulate = given
+    aligned = new.reshape(len(new), *[1] * (rank + 1 - new.dim()), *new.shape[1:])
+    return values.index_put(_of_each(arrays), aligned, accumulate)
+
+
+def added(call: Application) -> list[Values]:
+    """index_add and index_copy: slices of one tensor into those of another, along a dimension."""
+    val, index, source = call.val("self"), call.val("index"), call.val("source")
+    if not val.rank or not source.rank or source.rank != val.rank:
+        raise call.refuse("on scalars")
+    dim, name = call.attrs["dim"] % val.rank, call.name.partition(".")[0]
+    return call.applied(_each_added, call.stacked(val, index, source), name, dim + 1, call.get("alpha", 1))
+
+
+def _each_added(values: Any, index: Any, source: Any, name: str, dim: int, alpha: Any) -> Any:
+    nodes, size = values.shape[0], values.shape[dim]
+    front = values.movedim(dim, 1)
+    flat, new = front.flatten(0, 1), source.movedim(dim, 1).flatten(0, 1)
+    places = of_all(index.reshape(nodes, -1), size).flatten()
+    done = flat.index_add(0, places, new, alpha=alpha) if name == "index_add" else flat.index_copy(0, places, new)
+    return done.view(front.shape).movedim(1, dim)
+
+
+def bagged(call: Application) -> list[Values]:
+    """_embedding_bag: rows of a table that all nodes share, in bags that begin at offsets of each node's own."""
+    table, indices, offsets = call.val("weight"), call.val("indices"), call.val("offsets")
+    factors = call.val("per_sample_weights")
+    if not table.shared or indices.rank != 1 or call.get("include_last_offset", False):
+        raise call.refuse("a table for each sample, or bags that end at offsets")
+    if not indices.shape[0]:
+        raise call.refuse("nothing is taken")
+    operands = [table, *call.stacked(indices, offsets, *([] if factors is None else [factors]))]
+    static = [call.get("mode", 0), call.get("sparse", False), call.get("padding_idx", -1)]
+    found, *rest = call.writer.apply(_bags, operands, *static, outputs=4)
+    others = [Values(slot, *out, None, out[0]) for slot, out in zip(rest, call.outs[1:])]
+    return [Values(found, *call.outs[0], offsets.shape[0], (table.shape[1],)), *others]  # which a backward pass takes
+
+
+def _bags(table: Any, indices: Any, offsets: Any, *rest: Any) -> Any:
+    *factors, mode, sparse, padding = rest
+    if offsets.device.type == "cpu" and bool(offsets[:, 0].any()):  # PyTorch looks at the first node's alone
+        raise RuntimeError("offsets[0] has to be 0, i.e., the first sequence has to start from position 0.")
+    begins = torch.arange(0, indices.numel(), indices.shape[1], device=offsets.device)[: len(offsets), None]
+    given = (indices.flatten(), (offsets + begins).flatten(), False, mode, sparse)
+    return torch.ops.aten._embedding_bag(table, *given, factors[0].flatten() if factors else None, False, padding)

@@ -1,0 +1,128 @@
+"""Operators along axes that an argument names: reductions, softmax, sorting, and parts of an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from gluonjit.program.arguments import Operand
+from gluonjit.program.axes.row import Application, Row
+from gluonjit.program.axes.values import Labels, Shape, Values
+
+
+class Along(Row):
+    """The axes that the argument `key` names are mixed and stay; all others are free.
+
+    default: what `key` is where it is not given, None for all axes; many: whether it takes several; whole: the operator
+    that takes such an argument where this one is over all axes and has none; params: from which operand on they are
+    parameters, the same for all nodes.
+    """
+
+    said = "along dimensions, on rows or on stacked samples"
+    stays = True
+
+    def __init__(
+        self,
+        key: str = "dim",
+        default: Any = None,
+        many: bool = False,
+        whole: str = "",
+        keep: str = "keepdim",
+        params: int = 99,
+        **common: Any,
+    ) -> None:
+        super().__init__(**common)
+        self.key, self.default, self.many, self.whole, self.keep, self.params = key, default, many, whole, keep, params
+
+    def axes(self, call: Application) -> tuple[int, ...] | None:
+        """The axes, counted from the front; None for all of them."""
+        given = call.get(self.key, self.default)
+        if given is None or given == ():
+            return None
+        rank = max(call.vals[0].rank, 1)
+        return tuple([axis % rank for axis in (given if isinstance(given, tuple) else (given,))])
+
+    def labels(self, call: Application) -> Labels:
+        """Axes by their place in the first operand."""
+        rank = call.vals[0].rank
+        gone = self.axes(call) or ()
+        left = [axis for axis in range(rank) if axis not in gone]
+        whole = [axis if self.stays or axis in left else None for axis in range(rank)]
+        ins = [_among(val.shape, rank, list(range(rank)), left) for val in call.vals]
+        outs = [_among(shape, rank, whole, left) for shape, _ in call.outs]
+        ins[self.params :] = [[None] * val.rank for val in call.vals[self.params :]]
+        return Labels(ins, outs, set(left))
+
+    def lift(self, call: Application) -> list[Values]:
+        """Writes down the call; over all axes of a value as over the one axis of its elements."""
+        if any([not val.shared for val in call.vals[self.params :]]):
+            raise call.refuse("parameters that differ by sample")
+        if self.axes(call) is None or not call.vals[0].rank:
+            if self.stays and call.vals[0].rank:
+                raise call.refuse("along no dimension")
+            return self.over_all(call)
+        return super().lift(call)
+
+    def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
+        """Adds the operator along the axes where they are now."""
+        vals = [call.writer.spread(val) if shift == 1 and k < self.params else val for k, val in enumerate(vals)]
+        moved = tuple([axis + shift for axis in self.axes(call) or ()])
+        listed = self.many or isinstance(call.get(self.key, self.default), tuple)
+        return call.again(vals, {self.key: moved if listed else moved[0]})
+
+    def over_all(self, call: Application) -> list[Values]:
+        """Writes down the call over all axes."""
+        if len(call.vals) > 1:
+            raise call.refuse("on scalars")
+        (val,) = call.vals
+        flat = call.writer.form(val, 1, (prod(val.shape),))
+        attrs = {key: value for key, value in call.attrs.items() if self._kept(key, value)}
+        attrs[self.key] = (1,) if self.many else 1
+        slots = call.writer.call(self.whole or call.name, attrs, [flat], len(call.outs))
+        return call.lying(slots, 1, flat.rest if self.stays else ())
+
+    def _kept(self, key: str, value: Any) -> bool:
+        """True if the operator over one axis takes this argument, too."""
+        return value.__class__ is Operand or key == "dtype" or (not self.whole and key != self.keep)
+
+
+def _among(shape: Shape, rank: int, whole: list[Any], left: list[Any]) -> list[Any]:
+    """The labels of a value with all axes, or without those that have gone."""
+    return whole if len(shape) == rank else left if len(shape) == len(left) else [None] * len(shape)
+
+
+class Reduce(Along):
+    """The axes go, or stay as 1."""
+
+    stays = False
+
+
+class Section(Along):
+    """Parts of an axis, one or several."""
+
+    said = "parts of a dimension, on rows or on stacked samples"
+
+    def lift(self, call: Application) -> list[Values]:
+        """Writes down the call; the only part, if it is all, is the operand."""
+        (val,) = call.vals
+        if len(call.outs) == 1 and call.shape == val.shape and not val.packed:
+            return [val]
+        return super().lift(call)
+
+
+class Indexed(Along):
+    """Integers along an axis of their own operand; free in all other axes in which all operands are alike."""
+
+    said = "by integers, for each sample among its own elements"
+
+    def labels(self, call: Application) -> Labels:
+        """Axes by their place in the operands, which all have as many."""
+        rank = call.vals[0].rank
+        if not rank or any([val.rank != rank for val in call.vals]):
+            raise call.refuse("on scalars")
+        (axis,) = self.axes(call) or ()
+        shapes = [*[val.shape for val in call.vals], *[shape for shape, _ in call.outs]]
+        alike = {k for k in range(rank) if k != axis and len({shape[k] for shape in shapes}) == 1}
+        each = [k if k in alike else None for k in range(rank)]
+        return Labels([each] * len(call.vals), [each] * len(call.outs), alike)

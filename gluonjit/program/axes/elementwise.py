@@ -1,0 +1,149 @@
+"""Operators on the elements of all nodes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gluonjit.program.axes.row import Application, Row
+from gluonjit.program.axes.values import Labels, Shape, Values
+
+
+class Map(Row):
+    """Elementwise, with broadcasting.
+
+    casts: operands of several dtypes become of the result's, as a number of one node has no say in it, but an array
+    of such numbers would have.
+    """
+
+    said = "elementwise, so in any layout"
+
+    def __init__(self, casts: bool = False, **common: Any) -> None:
+        super().__init__(**common)
+        self.casts = casts
+
+    def labels(self, call: Application) -> Labels:
+        """Axes by their place in the result, counted from the end."""
+        shape = max([shape for shape, _ in call.outs], key=len)
+        ins = [_aligned(val.shape, shape) for val in call.vals]
+        return Labels(ins, [_aligned(out, out) for out, _ in call.outs], set(range(-len(shape), 0)))
+
+    def lift(self, call: Application) -> list[Values]:
+        """Writes down the call: in the layout of its operands if they have one, whatever it is."""
+        if any([out != call.shape for out, _ in call.outs]):
+            raise call.refuse("results of different shapes")
+        call.vals = self.of_one_dtype(call)
+        mine = call.mine
+        form = _common(mine, call.vals, call.shape)
+        if form is None:
+            return super().lift(call)
+        lead, rest = form
+        slots = call.again([val if val.shared else call.writer.form(val, lead, rest) for val in call.vals])
+        return call.lying(slots, lead, rest)
+
+    def of_one_dtype(self, call: Application) -> list[Values]:
+        """The operands, cast where they have several dtypes. Raises NotBatchable."""
+        dtypes = {val.dtype for val in call.vals if val.dtype != "bool"}
+        if len(dtypes) < 2:
+            return call.vals
+        if not self.casts:
+            raise call.refuse(f"operands of different dtypes, {', '.join(sorted(dtypes))}")
+        wanted = call.outs[0][1]
+        return [val if val.dtype == "bool" else call.writer.cast(val, wanted) for val in call.vals]
+
+    def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
+        """Adds the operator, on operands of as many axes as its result."""
+        if shift:
+            vals = [call.writer.aligned(val, len(call.shape)) if shift == 1 else val for val in vals]
+        return call.again(vals)
+
+
+def _aligned(shape: Shape, result: Shape) -> list[Any]:
+    """Labels of axes counted from the end, None for one that is broadcast."""
+    pairs = zip(range(-len(shape), 0), shape, result[len(result) - len(shape) :])
+    return [None if size == 1 != wanted else label for label, size, wanted in pairs]
+
+
+def _common(mine: Sequence[Values], vals: Sequence[Values], shape: Shape) -> tuple[Any, Shape] | None:
+    """The form in which most operands lie; None if some have another shape, or those that are shared do not fit."""
+    forms = [(val.lead, val.rest) for val in mine]
+    if any([val.shape != shape for val in mine]) or len({val.packed for val in mine}) > 1:
+        return None
+    lead, rest = max(forms, key=forms.count)
+    fits = all([_fits(val.shape, rest, shape) for val in vals if val.shared])
+    return (lead, rest) if fits else None
+
+
+def _fits(other: Shape, rest: Shape, shape: Shape) -> bool:
+    """True if a shape broadcasts against rows as it does against the whole value."""
+    axes = len(other)
+    return not axes or (len(rest) >= axes and rest[len(rest) - axes :] == shape[len(shape) - axes :])
+
+
+class Loss(Map):
+    """Elementwise, then summed or averaged over all axes of a node, as `key` says.
+
+    totals: by what it says the row, the operator and its arguments that do so; none: where it says that nothing does;
+    default: what it says if it is not given.
+    """
+
+    said = "elementwise, then summed or averaged for each sample"
+
+    def __init__(
+        self,
+        totals: Mapping[Any, tuple[Row, str, Mapping[str, Any]]],
+        none: Any,
+        default: Any,
+        key: str = "reduction",
+        **common: Any,
+    ) -> None:
+        super().__init__(**common)
+        self.totals, self.none, self.default, self.key = totals, none, default, key
+
+    def lift(self, call: Application) -> list[Values]:
+        """Writes down the call: the operator without its sum, then one sum a node."""
+        how = call.get(self.key, self.default)
+        shape = broadcast([val.shape for val in call.vals])
+        writer = call.writer
+        vals = [
+            writer.spread(val) if val.shape == shape and not any([v.packed for v in call.vals]) else val
+            for val in call.vals
+        ]
+        outs = [(shape, call.outs[0][1])]
+        (each,) = super().lift(call.on(call.name, {**call.attrs, self.key: self.none}, vals, outs))
+        if how == self.none:
+            return [each]
+        row, name, attrs = self.totals[how]
+        return row.lift(call.on(name, attrs, [each], call.outs))
+
+
+def broadcast(shapes: Sequence[Shape]) -> Shape:
+    """The shape that these broadcast to."""
+    rank = max(map(len, shapes))
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    return tuple([next((size for size in sizes if size != 1), 1) for sizes in zip(*padded)])
+
+
+class Make(Row):
+    """New numbers in the shape and layout of an operand."""
+
+    said = "made like another tensor"
+
+    def lift(self, call: Application) -> list[Values]:
+        """Writes down the call."""
+        (val,) = call.vals
+        if val.shape != call.shape:
+            raise call.refuse("another shape")
+        return call.lying(call.again([val]), val.lead, val.rest)
+
+
+class Filled(Row):
+    """New numbers of any shape, with the dtype and device of an operand; the same for all nodes."""
+
+    said = "made like another tensor"
+
+    def lift(self, call: Application) -> list[Values]:
+        """Writes down the call."""
+        if len(call.vals) > 1:
+            raise call.refuse("with several tensors")
+        return call.lying(call.again(call.vals), None, call.shape)

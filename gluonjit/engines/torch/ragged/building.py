@@ -47,6 +47,7 @@ class Stages:
         count = len(trace.operands)
         self.weights = [position for position, _ in trace.constants() if position not in form.own]
         self._writer = Writer(count + len(self.weights), shares=False)
+        self._writer.device = trace.device
         self.owners: dict[int, int] = {}
         self.sizes: dict[int, int] = {}
         self.own: list[Source] = []

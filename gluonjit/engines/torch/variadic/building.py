@@ -30,6 +30,7 @@ def build_variadic(variadic: Variadic, roles: Roles, trace: Trace) -> Built:
     examples = Examples(trace.device, [size for shape, _ in variadic.shapes for size in shape], owners)
     used = {number for op in variadic.ops for number in op.inputs}.union(variadic.results)
     writer = Writer(owners + 1, examples.run)
+    writer.device = trace.device
     with checking(trace.device):
         values: dict[int, Values] = {}
         for slot, (number, spec) in enumerate(listed):

@@ -73,6 +73,17 @@ def test_what_would_loop_runs_alone_and_says_so() -> None:
     assert any("_pdist_forward" in reason and "no rule" in reason for reason in report.alone.values()), report.alone
 
 
+def test_results_in_between_are_not_rounded() -> None:
+    """PyTorch's layer norm of half precision computes in single precision; vmap's, of several operators, would not."""
+
+    def normed(h: Any) -> Any:
+        half = h.bfloat16()
+        return torch.nn.functional.layer_norm(half, (4,), half[0], half[1]).float()
+
+    report = both(normed)
+    assert any("layer_norm" in reason for reason in report.alone.values()), report.alone
+
+
 def test_a_gradient_by_counts_of_each_call_stays_alone() -> None:
     report = both(lambda h: torch.nn.functional.embedding(torch.tensor([1, 1]), h, scale_grad_by_freq=True))
     assert any("frequency" in reason for reason in report.alone.values()), report.alone

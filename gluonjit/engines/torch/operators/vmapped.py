@@ -20,6 +20,7 @@ from gluonjit.program.sizes import LengthRule, NotDerivable, at_lengths, line_th
 from gluonjit.program.trace import MalformedTrace, NotBatchable, Operand, Trace, TraceBuilder, TraceOp
 
 _COUNTS = (5, 7, 11)  # of nodes, of which sizes and numbers that follow from them are told
+_HALF = ("float16", "bfloat16")
 _VIEWS = ("view.default", "_unsafe_view.default", "_reshape_alias.default")
 
 
@@ -38,11 +39,19 @@ def vmapped(call: Application, refused: NotBatchable) -> list[Values]:
         rules = [line_through(each, [(count,) for count in _COUNTS]) for each in zip(*map(_arguments, traces))]
     except (RuntimeError, LookupError, ValueError, NotDerivable, MalformedTrace):
         raise refused from None
+    if any([val.dtype in _HALF for val in vals]) and sum(map(_computes, traces[0].ops)) > 1:
+        raise refused  # each result in between would be rounded, as those of the operator itself are not
     slots = {position: val.slot for position, val in enumerate(vals)}
     for op, rule in zip(traces[0].ops, rules):
         made = _written(writer, op, rule, [slots[position] for position in op.inputs])
         slots.update(zip(op.outputs, made))
     return call.made([slots[position] for position in traces[0].results])
+
+
+def _computes(op: TraceOp) -> bool:
+    """True if an operator gives more than another view of its operand."""
+    (first, *_) = operator_named(op.name)._schema.returns
+    return first.alias_info is None
 
 
 def _look(trace: Trace) -> Any:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import partial
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import gluonjit
 from experiments.bench.engines import ENGINES, engine_of
@@ -115,15 +118,31 @@ def _others(name: str, folder: Path = OTHERS) -> Iterator[Program]:
 
 
 def _start_other(runner: Any, name: str, training: bool, options: Mapping[str, Any] | None) -> Step:
+    _seed(runner, 0)
     eager, batched = runner.load(name)
     net = eager
     if options is not None:
         gluonjit.hybridize(batched, dynamic_batch=True, **options)
         net = batched
     optimizer = runner.optimizer(net, 0.01) if training else None
+    numbers = count()
 
     def step() -> Any:
+        _seed(runner, next(numbers))
         batch = [runner.sample() for _ in range(BATCH_SIZE)]
         return runner.train(net, optimizer, batch) if training else runner.infer(net, batch)
 
     return step
+
+
+def _seed(runner: Any, number: int) -> None:
+    """Seed all that others' programs draw from: those that are started twice have equal minibatches by number."""
+    modules = [each for each in [*sys.modules.values()] if str(OTHERS) in str(getattr(each, "__file__", ""))]
+    for place in (runner, *modules):
+        for item in vars(place).values():
+            if isinstance(item, (random.Random, np.random.RandomState)):
+                item.seed(number)
+    if hasattr(runner, "torch"):
+        runner.torch.manual_seed(number)
+    else:
+        runner.mx.random.seed(number)

@@ -12,12 +12,14 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from experiments.bench.arguments import ended, names, whole
+from experiments.bench.environment import environment
 from experiments.bench.files import write_json
 from experiments.coverage import FORCED
 from experiments.coverage.collection import ROOT, SOURCES
@@ -28,6 +30,8 @@ from experiments.mechanisms.working import Worker
 
 FOLDER = ROOT / "results" / "mechanisms"
 TIMED = ("zoo", "programs")  # the parts whose programs take long enough
+STARTS = 5  # times that the first minibatches run
+PLACES = "places.json"
 Cell = dict[str, dict[str, Any]]
 
 
@@ -45,7 +49,8 @@ def _run(options: argparse.Namespace) -> list[str]:
     for mechanism in chosen:
         found[mechanism.name] = {s: _cell(options, mechanism, s, usual[s]) for s in options.sources}
     if options.match == "":
-        PAGE.write_text(page(MECHANISMS, usual, found), encoding="utf-8")
+        places = json.loads((options.folder / PLACES).read_text(encoding="utf-8"))
+        PAGE.write_text(page(MECHANISMS, usual, found, places), encoding="utf-8")
         print(f"written: {PAGE}")
     return []
 
@@ -62,6 +67,7 @@ def _cell(options: argparse.Namespace, mechanism: Mechanism | None, source: str,
     else:
         found = _without(mechanism, source, usual, options.rounds)
     write_json(path, found)
+    _note_place(options.folder / PLACES)
     print(f"{label}: {len(found)} programs of {source}", flush=True)
     return found
 
@@ -93,11 +99,11 @@ def _without(mechanism: Mechanism, source: str, usual: Cell, rounds: int) -> Cel
             if each is not None:
                 each.ask("names", source)
         for name in reaching:
-            row = {"with": usual[name] if other is None or not mechanism.on else _measured(other, name, on, "measure")}
+            row = {"with": usual[name] if other is None else _measured(other, name, on, "measure")}
             row["without"] = _measured(worker, name, off, "measure")
             row["with"] = {key: value for key, value in row["with"].items() if key != "files"}
             if other is not None and rounds and source in TIMED and "error" not in row["without"]:
-                row["ratio"] = _ratio(worker, other, name, on, off, rounds)
+                _add_times(row, ((worker, off), (other, on)), name, rounds)
             found[name] = row
             if row["without"].get("died"):
                 worker = Worker(mechanism)
@@ -119,14 +125,36 @@ def _measured(worker: Worker, name: str, options: Any, what: str) -> dict[str, A
         return {"error": "the process has died", "died": True}
 
 
-def _ratio(worker: Worker, other: Worker, name: str, on: Any, off: Any, rounds: int) -> Any:
-    """Return the median of processor time without over that with, in turns."""
+def _add_times(row: dict[str, Any], asked: Sequence[tuple[Worker, dict[str, Any]]], name: str, rounds: int) -> None:
+    """Add processor time without over that with, in turns: of the first minibatches, and of later ones.
+
+    asked: the process without the mechanism and that with it, each with its options.
+    """
     try:
-        worker.ask("start", name, dict(off))
-        other.ask("start", name, dict(on))
-        return median([worker.ask("seconds") / other.ask("seconds") for _ in range(rounds)])
+        row["first"] = _in_turns([(worker, ("start", name, options)) for worker, options in asked], STARTS)
+        row["later"] = _in_turns([(worker, ("seconds",)) for worker, _ in asked], rounds)
     except (RuntimeError, EOFError) as error:
-        return str(error)
+        row["untimed"] = str(error)
+
+
+def _in_turns(asked: Sequence[tuple[Worker, tuple[Any, ...]]], rounds: int) -> dict[str, float]:
+    """Return what the first of two processes says over what the second says: the median, and the lower quartile."""
+    ratios = []
+    for number in range(rounds):
+        found = [worker.ask(*what) for worker, what in (asked if number % 2 else asked[::-1])]
+        ratios.append(found[0] / found[1] if number % 2 else found[1] / found[0])
+    return {"median": median(ratios), "low": sorted(ratios)[len(ratios) // 4]}
+
+
+def _note_place(path: Path) -> None:
+    """Note with the figures by which version of the library, and where, they are measured."""
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    commit = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    now = {"commit": commit.stdout.strip(), **environment()}
+    for changing in ("affinity", "omp_num_threads", "gluonjit", "gluonnlp"):
+        del now[changing]
+    if now not in known:
+        write_json(path, [*known, now])
 
 
 def _parser() -> argparse.ArgumentParser:

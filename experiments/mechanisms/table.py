@@ -5,7 +5,6 @@ from __future__ import annotations
 from experiments.mechanisms.mechanism import Mechanism
 
 _T, _M = "gluonjit.engines.torch.", "gluonjit.engines.mxnet."
-_BY_NUMBERS = _T + "ops:BY_NUMBERS"
 
 
 def _torch(*names: str) -> tuple[str, ...]:
@@ -84,18 +83,12 @@ MECHANISMS = (
     Mechanism(
         "writes into rows by known numbers",
         _torch("segments"),
-        returns={_T + "ops:in_place_of": ()},
-        empties={_T + "replacing:INTO_ROWS": ""},
+        returns={_T + "segments:_given": None, _T + "ops:in_place_of": ()},
     ),
     Mechanism(
         "index by known numbers",
         (*_torch("indexing"), "engines/mxnet/indexing.py"),
-        returns={
-            _T + "ops:index": None,
-            _T + "ops:select": None,
-            _M + "ops:by_numbers": None,
-        },
-        empties={_BY_NUMBERS: ""},
+        returns={_T + "indexing:opened": None, _T + "ops:admit": None, _M + "ops:by_numbers": None},
     ),
     Mechanism("whole numbers computed at once", _torch("known"), returns={_T + "ops:computed": None}),
     Mechanism(

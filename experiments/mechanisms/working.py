@@ -113,11 +113,13 @@ class _Work:
         calls, nodes, launches, flushes = (now - then for now, then in zip(after, before))
         return {"calls": calls, "nodes": nodes, "launches": launches, "flushes": flushes, "wrong": wrong[:3]}
 
-    def start(self, name: str, options: dict[str, Any]) -> None:
-        """Make a program to be timed."""
+    def start(self, name: str, options: dict[str, Any]) -> float:
+        """Make a program to be timed; returns the processor time of its first minibatches."""
         self._step = self._started(name, options)
+        begin = process_time()
         for _ in range(self._programs[name].minibatches):
             self._step()
+        return process_time() - begin
 
     def seconds(self) -> float:
         """Return the processor time of the next minibatch."""

@@ -76,10 +76,18 @@ def test_what_fails_and_what_loses(without: dict[str, Any], failing: bool, losin
     assert not fails({"with": {"error": "ValueError: no"}, "without": without})
 
 
+@pytest.mark.parametrize("when", ["first", "later"])
+def test_what_takes_longer_loses_if_most_rounds_say_so(when: str) -> None:
+    row = {"with": FINE, "without": FINE}
+    assert loses({**row, when: {"median": 1.3, "low": 1.2}}) and not loses({**row, when: {"median": 1.3, "low": 1.0}})
+
+
 def test_a_row_of_the_page() -> None:
     mechanism = Mechanism("unrolling", (), returns={"a:b": None})
     cells = {"zoo": {"zoo/a": {"with": FINE, "without": {"launches": 20, "wrong": []}}}, "habits": {}}
-    assert line(mechanism, cells) == "| unrolling |  | 1 zoo | 0 | 1 | 10, 20 | zoo/a |"
+    assert line(mechanism, cells) == "| unrolling |  | 1 zoo | 0 | 1 | 10, 20 |  | zoo/a |"
+    cells["zoo"]["zoo/a"]["first"] = {"median": 1.25, "low": 1.0}
+    assert line(mechanism, cells) == "| unrolling |  | 1 zoo | 0 | 1 | 10, 20 | first 1.25 | zoo/a |"
 
 
 @pytest.mark.parametrize(("one", "other"), [(1.0, 1.1), ([1.0], [1.0, 2.0]), ({"a": 1.0}, {"a": 1.1}), ("a", "b")])

@@ -279,3 +279,14 @@ def a_regularizer_of_weights_is_added(t: Any) -> None:
     t.backward(total)
     t.see("total", total)
     t.see("gradients", t.gradients(net))
+
+
+@habit("torch")
+def losses_are_added_to_a_tensor_of_zeros(t: Any) -> None:
+    net = t.net()
+    total = t.F.zeros(())
+    for x in t.inputs(6):
+        total += t.loss(net, x)
+    t.see("total", total)
+    total.backward()
+    t.see("gradients", t.gradients(net))

@@ -94,6 +94,37 @@ def test_without_it_there_is_a_kind_for_each_number() -> None:
     assert apart.kinds["cell"].launches > together
 
 
+ON_ROWS = {
+    "sums so far": lambda h: h.cumsum(1),
+    "the largest": lambda h: h / h.amax(1, keepdim=True).exp(),
+    "sorted": lambda h: h.sort(1).values,
+    "the other way round": lambda h: h.flip(1) + h.norm(dim=1, keepdim=True),
+    "a product each": lambda h: h.view(-1, 2, 3).transpose(1, 2).reshape(-1, 6),
+}
+
+
+class OnRows(Stacked):
+    """The same, with what is done to each child's row before."""
+
+    def __init__(self, done: Any) -> None:
+        super().__init__(8, 6)
+        self.done = done
+
+    def forward(self, x: Any, children: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+        if not children:
+            return super().forward(x, children)
+        rows = self.done(torch.stack([state for state, _ in children]))
+        return super().forward(x, [(rows.sum(0), sum(memory for _, memory in children))])
+
+
+@pytest.mark.parametrize("name", ON_ROWS)
+def test_what_leaves_rows_apart_may_be_done_to_those_of_children(name: str) -> None:
+    trees = make_trees(20, 16, 4)
+    report = check(TreeModel(OnRows(ON_ROWS[name])), trees)
+    assert report.kinds["cell"].launches == max(map(depth, trees))
+    assert not report.by_number
+
+
 class Averaging(ChildSum):
     """Divides by the number of children, which is another program for each number."""
 

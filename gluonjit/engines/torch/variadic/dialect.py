@@ -5,34 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
-from gluonjit.engines.torch.operators.binding import operator_named
+from gluonjit.engines.torch.operators.binding import Writer
 from gluonjit.engines.torch.operators.losses import SUM
+from gluonjit.engines.torch.operators.table import batch_op
 from gluonjit.hybrid.capture.variadic.reading import Domain, Known, Listed, Sum, Unlike, Value, terms_of
-from gluonjit.program.trace import Attrs, Operand, Shaped, Trace, TraceOp
+from gluonjit.program.axes.values import ROWS, Values
+from gluonjit.program.trace import Attrs, NotBatchable, Operand, Shaped, Trace, TraceOp, placed
 
 _SAME = {"clone.default", "alias.default", "contiguous.default"}
-_OF_ROWS = {"mm.default": (0,), "addmm.default": (1,)}
-"""Products, and which of their inputs has the rows."""
-_ALONG = {
-    "slice.Tensor": "dim",
-    "select.int": "dim",
-    "split.Tensor": "dim",
-    "unsafe_split.Tensor": "dim",
-    "split_with_sizes.default": "dim",
-    "cat.default": "dim",
-    "_softmax.default": "dim",
-    "_log_softmax.default": "dim",
-    "sum.dim_IntList": "dim",
-    "mean.dim": "dim",
-    "unsqueeze.default": "dim",
-    "squeeze.dim": "dim",
-}
-"""Operators along dimensions, and the argument that says which."""
 _SIZED = {"view.default": "size", "_unsafe_view.default": "size", "reshape.default": "shape", "expand.default": "size"}
 _REPEATS = {"repeat.default": "repeats", "expand.default": "size"}
-_WIDE = {"native_layer_norm.default", "detach.default", "_to_copy.default"}
 NLL = "nll_loss_forward.default"
 _BY: Attrs = (("self", Operand(0)), ("other", Operand(1)))
 _SQUEEZE: Attrs = (("self", Operand(0)), ("dim", 0))
@@ -195,27 +177,26 @@ def _first_row(shaped: Shaped, count: int, name: str) -> Shaped:
 
 def _for_each(op: TraceOp, attrs: Mapping[str, Any], trace: Trace, given: Sequence[Known], count: int) -> Attrs:
     """The operator's arguments for a single row, where it treats rows alike. Raises Unlike."""
-    ranks = {len(trace.shapes[k][0]) for k, item in zip(op.inputs, given) if isinstance(item, Listed)}
-    rank = max(ranks)
-    alone = [trace.shapes[k][0] for k, item in zip(op.inputs, given) if not isinstance(item, Listed)]
-    if torch.Tag.pointwise in operator_named(op.name).tags or op.name in ("where.self", "masked_fill.Scalar"):
-        if len(ranks) == 1 and all(len(shape) < rank or (len(shape) == rank and shape[0] == 1) for shape in alone):
-            return op.attrs
-    elif op.name in _OF_ROWS:
-        rows = [k for k, item in enumerate(given) if isinstance(item, Listed)]
-        bias = trace.shapes[op.inputs[0]][0] if op.name == "addmm.default" else ()
-        if tuple(rows) == _OF_ROWS[op.name] and (len(bias) < 2 or bias[0] == 1):
-            return op.attrs
-    elif op.name in _ALONG and len(ranks) == 1:
-        dims = attrs.get(_ALONG[op.name], 0)
-        listed = dims if isinstance(dims, tuple) else (dims,)
-        whole = all(isinstance(item, Listed) for item in given)
-        if whole and listed and all(dim not in (0, -rank) and not (dim == -1 - rank) for dim in listed):
-            return op.attrs
-    elif op.name in _SIZED:
-        sizes = attrs[_SIZED[op.name]]
-        if sizes and len(sizes) >= 2 and sizes[0] in (count, -1) and -1 not in sizes[1:]:
-            return tuple([(key, (1, *sizes[1:]) if key == _SIZED[op.name] else item) for key, item in op.attrs])
-    elif op.name in _WIDE and isinstance(given[0], Listed) and len(attrs.get("normalized_shape", ())) < rank:
+    if op.name in _SIZED:
+        key = _SIZED[op.name]
+        sizes = attrs[key]
+        if len(sizes) >= 2 and sizes[0] in (count, -1) and -1 not in sizes[1:]:
+            return tuple([(name, (1, *sizes[1:]) if name == key else item) for name, item in op.attrs])
+    elif _treats_alike(op, trace, given):
         return op.attrs
     raise Unlike(f"{op.name} joins the values of the children into one array, and does not treat its rows alike")
+
+
+def _treats_alike(op: TraceOp, trace: Trace, given: Sequence[Known]) -> bool:
+    """True if an operator's row says that it leaves rows of any number as they are."""
+    vals = []
+    for position, item in zip(op.inputs, given):
+        shape, dtype = trace.shapes[position]
+        listed = isinstance(item, Listed)
+        vals.append(Values(len(vals), shape, dtype, ROWS if listed else None, shape[1:] if listed else shape))
+    args = {name: placed(value, vals) for name, value in op.attrs}
+    try:
+        found = batch_op(op.name, args, [trace.shapes[position] for position in op.outputs], Writer(len(vals)))
+    except NotBatchable:
+        return False
+    return all([val.lead == ROWS for val in found])

@@ -189,7 +189,7 @@ def _for_each(op: TraceOp, attrs: Mapping[str, Any], trace: Trace, given: Sequen
 
 def _treats_alike(op: TraceOp, trace: Trace, given: Sequence[Known]) -> bool:
     """True if an operator's row says that it leaves rows of any number as they are."""
-    vals = []
+    vals: list[Values] = []
     for position, item in zip(op.inputs, given):
         shape, dtype = trace.shapes[position]
         listed = isinstance(item, Listed)

@@ -117,6 +117,7 @@ def _notes(report: Report) -> list[str]:
     notes = [f"{said}: {name}: {why}" for of, said in _NOTES.items() for name, why in getattr(report, of).items()]
     for why in dict.fromkeys(report.unfused.values()):
         notes.append(f"not in C: {', '.join(name for name in report.unfused if report.unfused[name] == why)}: {why}")
+    notes += [f"apart: {name}: {why}" for name, why in report.apart.items()]
     notes += [f"not reused, {count} x: {why}" for why, count in report.reuse.refused.items()]
     return notes + [f"flushed {count} x: {reason}" for reason, count in report.reasons.items()]
 

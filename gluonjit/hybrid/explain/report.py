@@ -15,6 +15,7 @@ from gluonjit.analysis.plan import Plan, gathered_bytes, launches, row_bytes
 from gluonjit.analysis.ways import Choice, Costs
 from gluonjit.graph.origins import Line
 from gluonjit.hybrid.explain import rendering
+from gluonjit.hybrid.explain.apart import apart
 from gluonjit.hybrid.explain.counts import STEP_PARTS, Counts, KindRow
 from gluonjit.hybrid.explain.provenance import Provenance
 
@@ -66,6 +67,11 @@ class Report(Counts):
     _last_calls: int = field(default=0, repr=False)
     _plans: list[Plan] = field(default_factory=list, repr=False)
     _bound: int = field(default=0, repr=False)
+
+    @property
+    def apart(self) -> dict[str, str]:
+        """Names whose calls ran as several kinds in the last flush, with what keeps them apart and what to type."""
+        return {} if self.last is None else apart([step.kind for step in self.last.plan.steps])
 
     def predicted(self, training: bool) -> Costs | None:
         """Returns the cost model's prediction of the last flush, in seconds by part, including capture.

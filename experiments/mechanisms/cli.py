@@ -1,10 +1,11 @@
 """The command line: run the collection without each mechanism, and write docs/mechanisms.md.
 
 First all programs run as they are, which notes the files of the library that each comes to. Then, for each mechanism,
-the programs that come to its files run without it, in a process of its own. Every program is compared with eager
-execution, and its launches are counted; with `--rounds N` it is also timed, in processor time, in turns with a process
-that has all mechanisms. Each mechanism's figures for a part of the collection are a file in `results/mechanisms/`: a
-run that was interrupted goes on where it was. `--fresh` begins anew.
+the programs that come to its files run without it, in a process of its own; habits only where few others do. Every
+program is compared with eager execution, and its launches are counted; with `--rounds N` those of the zoo and of others
+are also timed, in processor time, in turns with a process that has all mechanisms. Each mechanism's figures for a part
+of the collection are a file in `results/mechanisms/`: a run that was interrupted goes on where it was. `--fresh` begins
+anew.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from experiments.mechanisms.working import Worker
 FOLDER = ROOT / "results" / "mechanisms"
 TIMED = ("zoo", "programs")  # the parts whose programs take long enough
 STARTS = 5  # times that the first minibatches run
+FEW = 20  # programs that come to a mechanism: habits run, which are many, where there are fewer
 PLACES = "places.json"
 Cell = dict[str, dict[str, Any]]
 
@@ -47,7 +49,10 @@ def _run(options: argparse.Namespace) -> list[str]:
     usual = {source: _cell(options, None, source, {}) for source in options.sources}
     found: dict[str, dict[str, Cell]] = {}
     for mechanism in chosen:
-        found[mechanism.name] = {s: _cell(options, mechanism, s, usual[s]) for s in options.sources}
+        found[mechanism.name] = cells = {}
+        for source in sorted(options.sources, key="habits".__eq__):
+            if source != "habits" or sum(map(len, cells.values())) < FEW:
+                cells[source] = _cell(options, mechanism, source, usual[source])
     if options.match == "":
         places = json.loads((options.folder / PLACES).read_text(encoding="utf-8"))
         PAGE.write_text(page(MECHANISMS, usual, found, places), encoding="utf-8")

@@ -21,10 +21,10 @@ _HEAD = """# What each mechanism gives
 (the zoo, the README's examples, the tests' habits and, where it is there, `../shared/programs`) that come to its code
 run without it, batched by force (granularity "cell", scheduler "depth"), and are compared with eager execution. A
 program *loses* if it needs 10 % more launches without the mechanism, or, with `--rounds`, 10 % more processor time in
-three of four pairs of minibatches, of the first ones or of later ones. Launches are of the last minibatch; *time* is
-the median over programs, of the first minibatches and of later ones, without the mechanism over with it. A mechanism
-without figures cannot be turned off by itself: the page says how many programs come to its code. `tokens` are those of
-`python -m tools.size`.
+three of four pairs of minibatches, of the first ones or of later ones. Launches are of the last minibatch. *Time* is
+without the mechanism over with it, the median over as many programs, in their first minibatches and in later ones. A
+mechanism without figures cannot be turned off by itself: the page says how many programs come to its code. `tokens` are
+those of `python -m tools.size`.
 
 | mechanism | tokens | programs that come to it | differ or fail | lose | launches with, without | time | such as |
 | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |
@@ -60,7 +60,7 @@ def line(mechanism: Mechanism, cells: Cells) -> str:
 
 def _median(rows: Iterable[Mapping[str, Any]], when: str) -> str:
     found = [row[when]["median"] for row in rows if when in row]
-    return f"{when} {median(found):.2f}" if found else ""
+    return f"{when} {median(found):.2f} ({len(found)})" if found else ""
 
 
 def fails(row: Mapping[str, Any]) -> bool:

@@ -87,7 +87,7 @@ def test_a_row_of_the_page() -> None:
     cells = {"zoo": {"zoo/a": {"with": FINE, "without": {"launches": 20, "wrong": []}}}, "habits": {}}
     assert line(mechanism, cells) == "| unrolling |  | 1 zoo | 0 | 1 | 10, 20 |  | zoo/a |"
     cells["zoo"]["zoo/a"]["first"] = {"median": 1.25, "low": 1.0}
-    assert line(mechanism, cells) == "| unrolling |  | 1 zoo | 0 | 1 | 10, 20 | first 1.25 | zoo/a |"
+    assert line(mechanism, cells) == "| unrolling |  | 1 zoo | 0 | 1 | 10, 20 | first 1.25 (1) | zoo/a |"
 
 
 @pytest.mark.parametrize(("one", "other"), [(1.0, 1.1), ([1.0], [1.0, 2.0]), ({"a": 1.0}, {"a": 1.1}), ("a", "b")])

@@ -11,7 +11,6 @@ from typing import Any
 from gluonjit.hybrid.explain.listing import as_markdown, as_text
 
 ENGINES = {"mxnet": "MXNet", "torch": "PyTorch"}
-_TABLES = {"mxnet": "rules", "torch": "operators"}
 _COMMAND = "python -m gluonjit rules"
 
 
@@ -50,7 +49,7 @@ def _listing(engine: str) -> Any:
     """The module that lists an engine's rules, or None, and why is said."""
     try:
         import_module(engine)
-        return import_module(f"gluonjit.engines.{engine}.{_TABLES[engine]}.listing")
+        return import_module(f"gluonjit.engines.{engine}.operators.listing")
     except (ImportError, OSError) as error:
         _fail(
             1,

@@ -100,4 +100,17 @@ GONE: tuple[Gone, ...] = (
         ),
         "engines/torch",
     ),
+    Gone(
+        "engines/mxnet/rules",
+        (
+            "OperatorCall Rule alone rules_of alone_of",
+            "Val normal_axis convert reshape reshaped with_shape spread Together together all_rows",
+            "reduced_axes remaining reduction over_all _unflattened along_axis norm argmax_channel",
+            "unary aligned _rows_align _padded broadcast equal_shapes add_n where leaky_relu prelu dropout multicast",
+            "same_elements _shared transposed swap_axes over_axes _spelled tile _tiled repeat broadcast_to_shape",
+            "fully_connected _one_weight _weight_of_each _plus_bias _matrix_transposed _dot_shared_right _dot_each",
+            "embedding _take_from_shared _take_same_places _take_by_sample _in_range _offset _with_sample",
+        ),
+        "engines/mxnet",
+    ),
 )

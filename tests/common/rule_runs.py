@@ -12,9 +12,10 @@ import numpy as np
 from mxnet._ctypes.ndarray import _imperative_invoke
 
 from experiments.conformance.rule_cases import Arg, Case
-from gluonjit.engines.mxnet.rules.symbols import apply, canonical, operator_handle
-from gluonjit.engines.mxnet.rules.table import batch_op
-from gluonjit.engines.mxnet.rules.values import Val, convert
+from gluonjit.engines.mxnet.operators.binding import Writer
+from gluonjit.engines.mxnet.operators.symbols import apply, canonical, operator_handle
+from gluonjit.engines.mxnet.operators.table import batch_op
+from gluonjit.program.axes.values import Values
 
 
 def is_numpy(name: str) -> bool:
@@ -76,6 +77,7 @@ class Program:
     def __init__(
         self, test: Case, layouts: tuple[str, ...], sample: list[Any], outputs: list[Any], poly: bool = False
     ) -> None:
+        writer = Writer(test.training)
         values = []
         for number, (arg, layout, array) in enumerate(zip(test.args, layouts, sample)):
             shape = tuple(array.shape) if arg.shape else ()
@@ -83,12 +85,12 @@ class Program:
             symbol = mx.sym.var(f"in{number}")
             if not arg.shared:
                 symbol = apply("_copy", [symbol], {})
-            values.append(Val(symbol, shape, arg.dtype, layout, poly and layout == "rows"))
+            values.append(writer.value(symbol, shape, arg.dtype, layout, poly))
         specs = [(tuple(o.shape), np.dtype(o.dtype).name) for o in outputs]
-        self.results = batch_op(test.op, test.attrs, values, specs, test.training)
+        self.results = batch_op(test.op, test.attrs, values, specs, writer)
         assert [(r.shape, r.dtype) for r in self.results] == specs
-        final = [r if r.shared or r.poly else convert(r, "stack") for r in self.results]
-        self.symbol = mx.sym.Group([apply("_copy", [value.sym], {}) for value in final])
+        final = [r if r.shared else writer.folded(r, 1) if r.packed else writer.stack(r) for r in self.results]
+        self.symbol = mx.sym.Group([apply("_copy", [writer.symbol(value)], {}) for value in final])
         self.names = self.symbol.list_inputs()
         self.op = mx.nd.CachedOp(self.symbol) if self.names else lambda: self.symbol.bind(mx.cpu(), {}).forward()
 
@@ -181,7 +183,7 @@ def compare(test: Case, layouts: tuple[str, ...], program: Program, alone: Alone
         results = program(inputs)
     for number, (result, value) in enumerate(zip(results, program.results)):
         per_sample = [output[number] for output in alone.outputs]
-        reference = per_sample[0] if value.shared else joined(per_sample, value.poly)
+        reference = per_sample[0] if value.shared else joined(per_sample, value.packed)
         if test.drawn:
             reference = result.asnumpy().reshape(reference.shape)
         close(result.asnumpy(), reference, f"output {number} from {layouts}")
@@ -203,8 +205,8 @@ def joined(each: list[np.ndarray], rows: bool) -> np.ndarray:
     return (np.concatenate if rows else np.stack)(each)
 
 
-def batched_head(value: Val, heads: list[np.ndarray]) -> Any:
-    return array_of(np.sum(heads, 0) if value.shared else joined(heads, value.poly), value.dtype)
+def batched_head(value: Values, heads: list[np.ndarray]) -> Any:
+    return array_of(np.sum(heads, 0) if value.shared else joined(heads, value.packed), value.dtype)
 
 
 def layouts_of(test: Case) -> list[tuple[str, ...]]:

@@ -77,7 +77,7 @@ def test_two_meanings_are_found_and_twins_are_not() -> None:
     assert len(list(clashes({"engines/torch/tape.py": form, "engines/torch/step.py": form}))) == 1
     assert len(list(clashes({"engines/torch/tape.py": step, "analysis/plan.py": step}))) == 1
     assert not list(clashes({"engines/torch/tape.py": form, "engines/mxnet/tape.py": form}))
-    assert not list(clashes({"engines/torch/rules/rule.py": form, "engines/mxnet/rules/values.py": form}))
+    assert not list(clashes({"engines/torch/operators/rule.py": form, "engines/mxnet/operators/values.py": form}))
     assert not list(clashes({"engines/torch/tape.py": derived, "analysis/plan.py": step}))
 
 

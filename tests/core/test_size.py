@@ -10,7 +10,7 @@ import pytest
 from tools.size import Size, c_tokens, main, python_tokens, sizes, total
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT = 493_500  # lowered where a change takes something away; `python -m tools.size` shows the present size
+LIMIT = 487_500  # lowered where a change takes something away; `python -m tools.size` shows the present size
 
 
 def _in_git() -> bool:
@@ -27,7 +27,7 @@ def test_what_git_tracks_is_counted_by_folder(tmp_path: Path, capsys: pytest.Cap
     files = {
         "setup.py": "x = 1\n",
         "gluonjit/__init__.py": "x = 1\n",
-        "gluonjit/engines/mxnet/rules/axes.py": "def f(): ...\n",
+        "gluonjit/engines/mxnet/operators/axes.py": "def f(): ...\n",
         "gluonjit/native/rows/pack.c": "int x;\n",
         "gluonjit/native/text.md": "not counted\n",
         "tests/test_one.py": "not = counted\n",

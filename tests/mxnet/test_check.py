@@ -14,7 +14,7 @@ from mxnet.gluon import nn
 
 import gluonjit
 from gluonjit.engines.mxnet import program
-from gluonjit.engines.mxnet.rules.symbols import apply
+from gluonjit.engines.mxnet.operators.symbols import apply
 from gluonjit.errors import RuleWarning
 
 
@@ -61,8 +61,10 @@ def planted(monkeypatch: pytest.MonkeyPatch, operator: str, fault: str) -> None:
     batch_op = program.batch_op
 
     def faulty(name: str, *rest: Any) -> Any:
-        found = batch_op(name, *rest)
-        return [val._replace(sym=FAULTS[fault](val.sym)) for val in found] if name == operator else found
+        found, writer = batch_op(name, *rest), rest[-1]
+        if name != operator:
+            return found
+        return [val._replace(slot=writer.apply(FAULTS[fault], [val])) for val in found]
 
     monkeypatch.setattr(program, "batch_op", faulty)
 

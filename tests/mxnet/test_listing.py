@@ -8,19 +8,19 @@ import mxnet as mx
 import pytest
 
 from gluonjit.__main__ import main
-from gluonjit.engines.mxnet.program import Batched, Lone, build
-from gluonjit.engines.mxnet.recorder import trace_op
-from gluonjit.engines.mxnet.rules.alone import NO_RULE
-from gluonjit.engines.mxnet.rules.failing import MAY_FAIL
-from gluonjit.engines.mxnet.rules.listing import (
+from gluonjit.engines.mxnet.operators.attributes import read
+from gluonjit.engines.mxnet.operators.listing import (
     HOW,
     KINDS,
     describe,
     registered,
     unruled,
 )
-from gluonjit.engines.mxnet.rules.symbols import canonical
-from gluonjit.engines.mxnet.rules.table import RULES
+from gluonjit.engines.mxnet.operators.symbols import canonical
+from gluonjit.engines.mxnet.operators.table import KNOWN
+from gluonjit.engines.mxnet.operators.traits import ALONE, MAY_FAIL, NO_RULE, fails
+from gluonjit.engines.mxnet.program import Batched, Lone, build
+from gluonjit.engines.mxnet.recorder import trace_op
 from gluonjit.graph import intern_spec
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
@@ -28,17 +28,17 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
 
 def test_every_registered_operator_has_a_rule_or_a_reason_to_have_none() -> None:
     operators = {canonical(name) for name in registered()}
-    unknown = operators - set(RULES) - set(NO_RULE)
-    assert not unknown, f"add a rule, or a reason in rules/alone.py, for {sorted(unknown)}"
+    unknown = operators - KNOWN - set(NO_RULE)
+    assert not unknown, f"add a row, or a reason in operators/traits.py, for {sorted(unknown)}"
     assert set(NO_RULE) == set(unruled())
 
 
 def test_every_line_says_how_and_why() -> None:
     rows = describe()
-    assert [row.operator for row in rows] == sorted({*RULES, *NO_RULE})
+    assert [row.operator for row in rows] == sorted({*KNOWN, *NO_RULE})
     assert set(HOW) == set(KINDS) == {row.kind for row in rows}
     assert all(row.how == HOW[row.kind] and row.note for row in rows)
-    for kind in ("alone", "no rule", "rewritten"):
+    for kind in ("alone", "no rule"):
         assert all(row.note != KINDS[kind] for row in rows if row.kind == kind), kind
 
 
@@ -63,7 +63,7 @@ def test_a_name_that_programs_write_finds_its_operator(capsys: pytest.CaptureFix
 def test_one_kind_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "--engine", "mxnet", "--kind", "alone"]) == 0
     lines = capsys.readouterr().out.splitlines()[1:]
-    assert {line.split()[0] for line in lines} == {name for name, rule in RULES.items() if rule.kind == "alone"}
+    assert {line.split()[0] for line in lines} == set(ALONE)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_one_kind_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["soft"], "'soft' is not an operator of MXNet. Did you mean"),
         (["qqq"], "'qqq' is not an operator of MXNet. Without a name, all are listed."),
-        (["--kind", "fast"], "--kind 'fast': the kinds are elementwise, row-wise"),
+        (["--kind", "fast"], "--kind 'fast': the kinds are elementwise, reduction"),
     ],
 )
 def test_what_there_is_not_is_an_error(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,11 +98,9 @@ def test_programs_say_that_they_may_fail() -> None:
 
 
 def test_take_may_fail_only_where_it_checks() -> None:
-    from gluonjit.engines.mxnet.rules.attributes import Attributes
-
-    assert RULES["take"].fails(Attributes({"mode": "raise"}))
-    assert not RULES["take"].fails(Attributes({}))
-    assert [name for name, rule in RULES.items() if rule.may_fail] == [name for name in RULES if name in MAY_FAIL]
+    assert fails("take", read({"mode": "raise"}))
+    assert not fails("take", read({}))
+    assert MAY_FAIL <= KNOWN
 
 
 @pytest.mark.parametrize(

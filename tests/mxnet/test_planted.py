@@ -14,7 +14,7 @@ from planted import Fault, Ran, assert_found, assert_survived, other_instruction
 
 import gluonjit
 from gluonjit.engines.mxnet import fused_steps, program, segments, tape
-from gluonjit.engines.mxnet.rules.symbols import apply
+from gluonjit.engines.mxnet.operators.symbols import apply
 from gluonjit.engines.mxnet.variadic import building
 
 SIZE = 4
@@ -74,13 +74,14 @@ def emitted(operator: str, change: Callable[[Any], Any], given: int | None = Non
     def plant(patch: pytest.MonkeyPatch) -> None:
         batch_op = program.batch_op
 
-        def faulty(name: str, attrs: Any, inputs: Any, *rest: Any) -> Any:
+        def faulty(name: str, attrs: Any, vals: Any, outputs: Any, writer: Any) -> Any:
+            def changed(val: Any) -> Any:
+                return val._replace(slot=writer.apply(change, [val]))
+
             if name == operator and given is not None:
-                inputs = [val._replace(sym=change(val.sym)) if k == given else val for k, val in enumerate(inputs)]
-            found = batch_op(name, attrs, inputs, *rest)
-            if name == operator and given is None:
-                return [found[0]._replace(sym=change(found[0].sym)), *found[1:]]
-            return found
+                vals = [changed(val) if k == given else val for k, val in enumerate(vals)]
+            found = batch_op(name, attrs, vals, outputs, writer)
+            return [changed(found[0]), *found[1:]] if name == operator and given is None else found
 
         for module in (program, building):
             patch.setattr(module, "batch_op", faulty)

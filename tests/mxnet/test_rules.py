@@ -16,10 +16,13 @@ import pytest
 from rule_runs import built, check, draw, layouts_of, one_by_one, run_one
 
 from experiments.conformance.rule_cases import CASES, Case
-from gluonjit.engines.mxnet.rules.attributes import Attributes
-from gluonjit.engines.mxnet.rules.symbols import canonical
-from gluonjit.engines.mxnet.rules.table import RULES, batch_op
-from gluonjit.engines.mxnet.rules.values import NotBatchable, Val, convert
+from gluonjit.engines.mxnet.operators.attributes import read
+from gluonjit.engines.mxnet.operators.binding import Writer
+from gluonjit.engines.mxnet.operators.symbols import canonical
+from gluonjit.engines.mxnet.operators.table import ROWS_OF, batch_op
+from gluonjit.engines.mxnet.operators.traits import ALONE, draws
+from gluonjit.program.axes.values import Values
+from gluonjit.program.trace import NotBatchable
 
 
 def by_operator(cases: list[Case]) -> list[list[Case]]:
@@ -99,23 +102,24 @@ def test_refused(cases: list[Case]) -> None:
 
 def check_refused(test: Case) -> None:
     outputs = test.outputs or [(tuple(o.shape), np.dtype(o.dtype).name) for o in run_one(test, draw(test, 1)[0])]
+    writer = Writer(test.training)
     values = [
-        Val(mx.sym.var(f"in{n}"), arg.shape, arg.dtype, "shared" if arg.shared else "rows" if arg.shape else "stack")
-        for n, arg in enumerate(test.args)
+        writer.value(mx.sym.var(f"in{n}"), a.shape, a.dtype, "shared" if a.shared else "rows" if a.shape else "stack")
+        for n, a in enumerate(test.args)
     ]
     with pytest.raises(NotBatchable) as caught:
-        batch_op(test.op, test.attrs, values, outputs, test.training)
+        batch_op(test.op, test.attrs, values, outputs, writer)
     assert str(caught.value)
 
 
-def rows(shape: tuple[int, ...], poly: bool = False) -> Val:
-    return Val(mx.sym.var("x"), shape, "float32", "rows", poly)
+def rows(writer: Writer, shape: tuple[int, ...], poly: bool = False) -> Values:
+    return writer.value(mx.sym.var("x"), shape, "float32", "rows", poly)
 
 
 def test_dropout_shares_a_draw_along_its_axes_and_not_between_samples() -> None:
-    attrs = {"p": "0.5", "axes": "(0,)"}
-    (result,) = batch_op("Dropout", attrs, [rows((4, 16))], [((4, 16), "float32")], learning=True)
-    program = mx.nd.CachedOp(convert(result, "stack").sym)
+    attrs, writer = {"p": "0.5", "axes": "(0,)"}, Writer(True)
+    (result,) = batch_op("Dropout", attrs, [rows(writer, (4, 16))], [((4, 16), "float32")], writer)
+    program = mx.nd.CachedOp(writer.symbol(writer.stack(result)))
     with mx.autograd.train_mode():
         drawn = program(mx.nd.ones((8 * 4, 16))).asnumpy()
     assert drawn.shape == (8, 4, 16)
@@ -125,18 +129,19 @@ def test_dropout_shares_a_draw_along_its_axes_and_not_between_samples() -> None:
 
 
 def test_what_draws_depends_on_attributes() -> None:
-    def draws(name: str, **attrs: str) -> bool:
-        return RULES[name].draws(Attributes(attrs))
+    def drawn(name: str, **attrs: str) -> bool:
+        return draws(name, read(attrs))
 
-    assert draws("Dropout", p="0.5") and not draws("Dropout", p="0.0")
-    assert draws("LeakyReLU", act_type="rrelu") and not draws("LeakyReLU", act_type="gelu")
-    assert draws("_random_normal_like") and not draws("FullyConnected")
+    assert drawn("Dropout", p="0.5") and not drawn("Dropout", p="0.0")
+    assert drawn("LeakyReLU", act_type="rrelu") and not drawn("LeakyReLU", act_type="gelu")
+    assert drawn("_random_normal_like") and not drawn("FullyConnected")
 
 
 @pytest.mark.parametrize("layout", ["rows", "stack"])
 def test_the_number_of_rows_that_vary_is_not_in_the_graph(layout: str) -> None:
     """A shape that holds another number of rows, or depends on it, is refused."""
-    value = rows((3, 8), poly=True)
+    writer = Writer()
+    value = rows(writer, (3, 8), poly=True)
     for name, attrs, shape in [
         ("Reshape", {"shape": "(3, 2, 4)"}, (3, 2, 4)),
         ("Reshape", {"shape": "(-1, 4)"}, (6, 4)),
@@ -147,50 +152,52 @@ def test_the_number_of_rows_that_vary_is_not_in_the_graph(layout: str) -> None:
         ("softmax", {"axis": "0"}, (3, 8)),
         ("shape_array", {}, (2,)),
     ]:
-        other = Val(mx.sym.var("y"), (3, 8), "float32", layout)
+        other = writer.value(mx.sym.var("y"), (3, 8), "float32", layout)
         inputs = [other, value] if name == "broadcast_like" else [value]
         with pytest.raises(NotBatchable):
-            batch_op(name, attrs, inputs, [(shape, "float32")])
+            batch_op(name, attrs, inputs, [(shape, "float32")], writer)
     with pytest.raises(NotBatchable):
-        convert(value, "stack")
+        writer.stack(value)
 
 
 def test_other_numbers_of_elements_are_refused() -> None:
+    writer = Writer()
     with pytest.raises(NotBatchable, match="number of elements"):
-        batch_op("Reshape", {"shape": "(1, 9)"}, [rows((1, 8))], [((1, 9), "float32")])
+        batch_op("Reshape", {"shape": "(1, 9)"}, [rows(writer, (1, 8))], [((1, 9), "float32")], writer)
     with pytest.raises(NotBatchable, match="zero-size"):
-        batch_op("Reshape", {"shape": "(0, 8)"}, [rows((0, 8))], [((0, 8), "float32")])
+        batch_op("Reshape", {"shape": "(0, 8)"}, [rows(writer, (0, 8))], [((0, 8), "float32")], writer)
 
 
 def test_more_axes_than_the_kernels_take_are_refused() -> None:
-    shape = (1, 2, 2, 2, 2)
-    batch_op("exp", {}, [rows(shape)], [(shape, "float32")])
+    shape, writer = (1, 2, 2, 2, 2), Writer()
+    batch_op("exp", {}, [rows(writer, shape)], [(shape, "float32")], writer)
     with pytest.raises(NotBatchable, match="too many"):
-        batch_op("reverse", {"axis": "0"}, [rows(shape)], [(shape, "float32")])
+        batch_op("reverse", {"axis": "0"}, [rows(writer, shape)], [(shape, "float32")], writer)
 
 
 def test_the_usual_cell_needs_no_reshape() -> None:
     """A gate of a Tree-LSTM on (1, C) vectors: every operator as it stands."""
-    data, weight = rows((1, 4)), Val(mx.sym.var("w"), (8, 4), "float32", "shared")
+    writer = Writer()
+    data, weight = rows(writer, (1, 4)), writer.value(mx.sym.var("w"), (8, 4), "float32", "shared")
     attrs = {"num_hidden": "8", "no_bias": "True"}
-    (product,) = batch_op("FullyConnected", attrs, [data, weight], [((1, 8), "float32")])
-    left, right = batch_op("SliceChannel", {"num_outputs": "2"}, [product], [((1, 4), "float32")] * 2)
-    (gate,) = batch_op("Activation", {"act_type": "tanh"}, [left], [((1, 4), "float32")])
-    (gated,) = batch_op("elemwise_mul", {}, [gate, right], [((1, 4), "float32")])
-    (total,) = batch_op("sum", {"axis": "0", "keepdims": "True"}, [gated], [((1, 4), "float32")])
-    operators = {node["op"] for node in json.loads(total.sym.tojson())["nodes"]} - {"null"}
+    (product,) = batch_op("FullyConnected", attrs, [data, weight], [((1, 8), "float32")], writer)
+    left, right = batch_op("SliceChannel", {"num_outputs": "2"}, [product], [((1, 4), "float32")] * 2, writer)
+    (gate,) = batch_op("Activation", {"act_type": "tanh"}, [left], [((1, 4), "float32")], writer)
+    (gated,) = batch_op("elemwise_mul", {}, [gate, right], [((1, 4), "float32")], writer)
+    (total,) = batch_op("sum", {"axis": "0", "keepdims": "True"}, [gated], [((1, 4), "float32")], writer)
+    operators = {node["op"] for node in json.loads(writer.symbol(total).tojson())["nodes"]} - {"null"}
     assert operators == {"FullyConnected", "SliceChannel", "Activation", "elemwise_mul"}
 
 
 def test_every_rule_is_of_a_registered_operator() -> None:
-    assert [name for name in RULES if canonical(name) != name] == []
+    assert [name for name in [*ROWS_OF, *ALONE] if canonical(name) != name] == []
 
 
 def test_every_rule_has_a_case() -> None:
     covered = {canonical(test.op) for test in CASES}
-    assert [name for name, rule in RULES.items() if rule.kind != "alone" and name not in covered] == []
+    assert [name for name in ROWS_OF if name not in covered] == []
 
 
 def test_unknown_operators_are_refused() -> None:
     with pytest.raises(NotBatchable, match="no rule for operator no_such_operator"):
-        batch_op("no_such_operator", {}, [], [])
+        batch_op("no_such_operator", {}, [], [], Writer())

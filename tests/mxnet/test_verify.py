@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import mxnet as mx
@@ -12,8 +11,9 @@ import pytest
 from mxnet import autograd, gluon, nd
 
 import gluonjit
-from gluonjit.engines.mxnet.rules import table as rules
+from gluonjit.engines.mxnet.operators.table import ROWS_OF
 from gluonjit.errors import OptionError, VerifyError
+from gluonjit.program.axes.row import By
 
 
 class Cell(gluon.HybridBlock):
@@ -54,12 +54,13 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, Callable[[
     """Build a fault into the rule of an operator."""
 
     def built_in(name: str, change: Callable[[Any], Any]) -> None:
-        rule = rules.RULES[name]
+        row = ROWS_OF[name]
 
-        def emit(call: Any) -> Any:
-            return [value._replace(sym=change(value.sym)) for value in rule.emit(call)]
+        def lift(call: Any) -> Any:
+            writer, found = call.writer, row.lift(call)
+            return [val._replace(slot=writer.apply(change, [val])) for val in found]
 
-        monkeypatch.setitem(rules.RULES, name, replace(rule, emit=emit))  # type: ignore[arg-type]
+        monkeypatch.setitem(ROWS_OF, name, By(lift, row.kind, row.said, True))
         gluonjit.clear_caches()
 
     yield built_in

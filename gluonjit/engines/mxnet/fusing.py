@@ -10,7 +10,7 @@ import mxnet as mx
 
 from gluonjit.engines.mxnet.fusing_operators import OPERATORS
 from gluonjit.engines.mxnet.fusing_values import Anything, Beside, Const, Group, RowMatrix, rows_in
-from gluonjit.engines.mxnet.rules.attributes import Attributes
+from gluonjit.engines.mxnet.operators.attributes import read
 from gluonjit.graph import Kind
 from gluonjit.rows.program import CHILD, NODE, Builder, NotFusable, RowProgram, Weight
 
@@ -31,7 +31,7 @@ def fused_program(graph: mx.sym.Symbol, kind: Kind, shapes: Sequence[tuple[int, 
         rule = OPERATORS.get(node["op"])
         if rule is None:
             raise NotFusable(f"{node['op']} has no instruction")
-        made = rule(reading.builder, Attributes(node.get("attrs", {})), *inputs)
+        made = rule(reading.builder, read(node.get("attrs", {})), *inputs)
         values.append(made if isinstance(made, list) else [made])
     results = [rows_in(values[number][output]) for number, output, *_ in loaded["heads"]]
     if any(reading.builder.space(result.view) != NODE for result in results):

@@ -7,7 +7,7 @@ from functools import partial, reduce
 from math import prod
 
 from gluonjit.engines.mxnet.fusing_values import Anything, Beside, Const, Folded, Group, RowMatrix, row_in, rows_in
-from gluonjit.engines.mxnet.rules.attributes import Attributes
+from gluonjit.engines.mxnet.operators.attributes import Attributes, listed
 from gluonjit.rows.program import CHILD, COMMUTATIVE, NODE, Builder, NotFusable, View
 
 Emit = Callable[..., Anything]
@@ -28,7 +28,7 @@ def _unary(op: str) -> Emit:
 
 
 def _limited(op: str, name: str) -> Emit:
-    return _each(lambda builder, a, attrs: builder.emit(op, a, number=attrs.number(name, 0.0)))
+    return _each(lambda builder, a, attrs: builder.emit(op, a, number=float(attrs.get(name, 0.0))))
 
 
 def _filled(number: float) -> Emit:
@@ -41,7 +41,7 @@ def _clip(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
 
 def _scalar(op: str) -> Emit:
     default = 1.0 if op == "DIV" else 0.0
-    return _each(lambda builder, a, attrs: builder.with_number(op, a, attrs.number("scalar", default)))
+    return _each(lambda builder, a, attrs: builder.with_number(op, a, float(attrs.get("scalar", default))))
 
 
 _softsign = _each(
@@ -73,7 +73,7 @@ def _fully_connected(
 ) -> Anything:
     a = rows_in(a)
     row = None if bias is None else row_in(bias)
-    flat = attrs.flag("flatten", True) or len(a.dims) == 1
+    flat = attrs.get("flatten", True) or len(a.dims) == 1
     if not isinstance(weight, Const) or (bias is not None and row is None) or not flat:
         raise NotFusable("a product with something that is not constant")
     if weight.vector or weight.weight.columns != a.view.width:
@@ -86,7 +86,7 @@ _ACTIVATIONS = {"sigmoid": "SIGMOID", "tanh": "TANH", "relu": "POSITIVE", "softr
 
 
 def _activation(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
-    kind = attrs.text("act_type", "")
+    kind = attrs.get("act_type")
     if kind == "softsign":
         return _softsign(builder, attrs, a)
     if kind not in _ACTIVATIONS:
@@ -95,14 +95,14 @@ def _activation(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
 
 
 def _slice_axis(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
-    begin, end, _ = slice(attrs.integer("begin", 0), attrs.optional_integer("end", None)).indices(_columns(a))
-    if attrs.integer("axis", 0) not in (1, -1):
+    begin, end, _ = slice(attrs.get("begin", 0), attrs.get("end")).indices(_columns(a))
+    if attrs.get("axis", 0) not in (1, -1):
         raise NotFusable("a slice of rows")
     return _cut(a, begin, end)
 
 
 def _slice(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
-    begin, end, step = (attrs.entries(key) or () for key in ("begin", "end", "step"))
+    begin, end, step = (listed(attrs.get(key)) for key in ("begin", "end", "step"))
     if len(begin) != 2 or len(end) != 2 or (begin[0], end[0]) != (None, None) or not {None, 1}.issuperset(step):
         raise NotFusable("a slice of rows")
     first, last, _ = slice(begin[1], end[1]).indices(_columns(a))
@@ -127,8 +127,8 @@ def _cut(a: Anything, begin: int, end: int) -> Anything:
 
 
 def _reshape(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
-    shape = attrs.axes("shape") or ()
-    if attrs.flag("reverse") or not shape or min(shape) < -1:
+    shape = listed(attrs.get("shape"))
+    if attrs.get("reverse") or not shape or min(shape) < -1:
         raise NotFusable(f"Reshape to {shape}")
     if isinstance(a, Group):
         if shape == (len(a.roles), -1, *a.roles[0].dims) and not a.apart:
@@ -148,7 +148,7 @@ def _reshape(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
 
 
 def _split(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
-    count, axis, squeeze = attrs.integer("num_outputs", 1), attrs.integer("axis", 1), attrs.flag("squeeze_axis")
+    count, axis, squeeze = attrs.get("num_outputs", 1), attrs.get("axis", 1), attrs.get("squeeze_axis")
     if isinstance(a, Group):
         if a.apart and axis == 0 and squeeze and count == len(a.roles):
             return list(a.roles)
@@ -165,7 +165,7 @@ def _split(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
 
 def _concat(builder: Builder, attrs: Attributes, *parts: Anything) -> Anything:
     given = [rows_in(part) for part in parts]
-    if attrs.integer("dim", 1) not in (1, -1) or any(len(part.dims) != 1 for part in given):
+    if attrs.get("dim", 1) not in (1, -1) or any(len(part.dims) != 1 for part in given):
         raise NotFusable("a concatenation of rows")
     view = builder.concat([part.view for part in given])
     return RowMatrix(view, (view.width,))
@@ -189,37 +189,37 @@ def _dot(builder: Builder, attrs: Attributes, a: Anything, b: Anything) -> Anyth
 
 def _total(mean: bool, builder: Builder, attrs: Attributes, a: Anything) -> Anything:
     """sum or mean along each row."""
-    axes = attrs.axes("axis")
-    if isinstance(a, Folded) and axes == (1,) and not mean and not attrs.flag("keepdims"):
+    axes = listed(attrs.get("axis"))
+    if isinstance(a, Folded) and axes == (1,) and not mean and not attrs.get("keepdims"):
         return RowMatrix(builder.gather_up(a.rows.view), a.rows.dims)
     a = rows_in(a)
-    if attrs.flag("exclude") or len(a.dims) != 1 or axes not in ((1,), (-1,)):
+    if attrs.get("exclude") or len(a.dims) != 1 or axes not in ((1,), (-1,)):
         raise NotFusable(f"a sum over {axes}")
-    return RowMatrix(builder.total(a.view, mean), (1,) if attrs.flag("keepdims") else ())
+    return RowMatrix(builder.total(a.view, mean), (1,) if attrs.get("keepdims") else ())
 
 
 def _softmax(op: str, builder: Builder, attrs: Attributes, a: Anything) -> Anything:
     a = rows_in(a)
-    plain = attrs.text("temperature", "None") in ("None", "1.0", "1") and not attrs.flag("use_length")
-    if attrs.integer("axis", -1) not in (1, -1) or len(a.dims) != 1 or not plain:
+    plain = attrs.get("temperature") in (None, 1.0) and not attrs.get("use_length")
+    if attrs.get("axis", -1) not in (1, -1) or len(a.dims) != 1 or not plain:
         raise NotFusable(op)
     return RowMatrix(builder.emit(op, a.view), a.dims)
 
 
 def _pick(builder: Builder, attrs: Attributes, a: Anything, index: Anything) -> Anything:
     a, index = rows_in(a), rows_in(index)
-    if attrs.integer("axis", -1) not in (1, -1) or attrs.text("mode", "clip") != "clip" or len(a.dims) != 1:
+    if attrs.get("axis", -1) not in (1, -1) or attrs.get("mode", "clip") != "clip" or len(a.dims) != 1:
         raise NotFusable("pick")
     if index.view.width != 1:
         raise NotFusable("pick of several entries per row")
-    return RowMatrix(builder.emit("PICK", a.view, index.view, width=1), (1,) if attrs.flag("keepdims") else ())
+    return RowMatrix(builder.emit("PICK", a.view, index.view, width=1), (1,) if attrs.get("keepdims") else ())
 
 
 def _argmax(builder: Builder, attrs: Attributes, a: Anything) -> Anything:
     a = rows_in(a)
-    if attrs.optional_integer("axis", None) not in (1, -1) or len(a.dims) != 1:
+    if attrs.get("axis") not in (1, -1) or len(a.dims) != 1:
         raise NotFusable("argmax over other axes than one")
-    return RowMatrix(builder.emit("ARGMAX", a.view, width=1), (1,) if attrs.flag("keepdims") else ())
+    return RowMatrix(builder.emit("ARGMAX", a.view, width=1), (1,) if attrs.get("keepdims") else ())
 
 
 def _same(builder: Builder, attrs: Attributes, a: Anything) -> Anything:

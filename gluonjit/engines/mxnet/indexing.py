@@ -18,9 +18,9 @@ from gluonjit.engines.mxnet.decided import as_decided
 from gluonjit.engines.mxnet.known import known, note_read, numbers_within, whole_numbers
 from gluonjit.engines.mxnet.lookups import host_numbers
 from gluonjit.engines.mxnet.operands import Empty, leaf, made_from_nothing, value_of
+from gluonjit.engines.mxnet.operators.attributes import Attributes, listed, read
+from gluonjit.engines.mxnet.operators.symbols import operator_handle
 from gluonjit.engines.mxnet.recorder import Recorder
-from gluonjit.engines.mxnet.rules.attributes import Attributes
-from gluonjit.engines.mxnet.rules.symbols import operator_handle
 from gluonjit.graph import Spec, Value
 from gluonjit.graph.joining import Copied
 from gluonjit.graph.modes import is_recorded
@@ -64,7 +64,7 @@ def by_numbers(
 ) -> Value | None:
     """Returns an operator's result by known numbers; None if it must be captured unchanged."""
     way = _WAYS.get(name)
-    found = None if way is None else way(Gathering(batch, arrays, Attributes(dict(attrs)), wrapped))
+    found = None if way is None else way(Gathering(batch, arrays, read(attrs), wrapped))
     if found is not None and len(arrays) > 1:
         note_read(batch, arrays[1], found)
     return found
@@ -162,12 +162,12 @@ def _data(batch: Batch, item: Any) -> Value | None:
 def _take(call: Gathering) -> Value | None:
     """`take(x, numbers)` along axis 0."""
     value = _data(call.batch, call.arrays[0])
-    if value is None or call.attrs.integer("axis", 0) not in (0, -len(value.spec.shape)):
+    if value is None or call.attrs.get("axis", 0) not in (0, -len(value.spec.shape)):
         return None
     numbers, count = call.numbers(1, 1), value.spec.rows
     if numbers is None:
         return None
-    mode = call.attrs.text("mode", "clip")
+    mode = call.attrs.get("mode", "clip")
     if mode == "raise" and (numbers.min() < 0 or numbers.max() >= count):
         return None
     return _picked(value, _brought_in(numbers, count, mode))
@@ -198,7 +198,7 @@ def _gather_nd(call: Gathering) -> Value | None:
 def _boolean_mask(call: Gathering) -> Value | None:
     """Rows where a mask holds."""
     value = _data(call.batch, call.arrays[0])
-    return None if value is None or call.attrs.integer("axis", 0) else _where(value, call.arrays[1])
+    return None if value is None or call.attrs.get("axis", 0) else _where(value, call.arrays[1])
 
 
 def _entries(call: Gathering, rows: Value, numbers: list[int], keepdims: bool = False) -> Value:
@@ -214,7 +214,7 @@ def _pick(call: Gathering) -> Value | None:
     except Empty:
         return None
     spec = value.spec
-    if spec.mode != "rows" or len(spec.shape) != 2 or call.attrs.optional_integer("axis", -1) not in (1, -1):
+    if spec.mode != "rows" or len(spec.shape) != 2 or call.attrs.get("axis", -1) not in (1, -1):
         return None
     index = known(call.arrays[1])
     if index is None:
@@ -227,16 +227,16 @@ def _pick(call: Gathering) -> Value | None:
         numbers = call.numbers(1, 1)
         if numbers is None:
             return None
-        inside = _brought_in(numbers, spec.shape[1], call.attrs.text("mode", "clip")).tolist()
-    return _entries(call, value, inside, call.attrs.flag("keepdims"))
+        inside = _brought_in(numbers, spec.shape[1], call.attrs.get("mode", "clip")).tolist()
+    return _entries(call, value, inside, bool(call.attrs.get("keepdims")))
 
 
 def _scatter_nd(call: Gathering) -> Value | None:
     """Rows put into zeros. Of two at one place MXNet does not say which stays."""
     source = _data(call.batch, call.arrays[0])
     numbers = None if source is None else call.numbers(1, 2)
-    shape = call.attrs.axes("shape")
-    if source is None or numbers is None or shape is None or len(numbers) != 1:
+    shape = listed(call.attrs.get("shape"))
+    if source is None or numbers is None or len(numbers) != 1:
         return None
     if len(shape) != len(source.spec.shape) or shape[1:] != source.spec.row_shape:
         return None
@@ -263,8 +263,8 @@ def _index_copy(call: Gathering) -> Value | None:
 def _mean(call: Gathering) -> Value | None:
     """The mean of any number of rows: their sum, by a number that is an operand."""
     batch, attrs = call.batch, call.attrs
-    axis = attrs.text("axis", "").strip("()[], ")
-    if "arity" in batch.options.without or axis not in ("0", "-2") or attrs.flag("exclude"):
+    axis = listed(attrs.get("axis"))
+    if "arity" in batch.options.without or axis not in ((0,), (-2,)) or attrs.get("exclude"):
         return None
     try:
         value = value_of(batch, call.arrays[0])
@@ -273,9 +273,9 @@ def _mean(call: Gathering) -> Value | None:
     spec = value.spec
     if spec.mode != "rows" or len(spec.shape) != 2 or spec.dtype != "float32":
         return None
-    if attrs.text("dtype", "None") not in ("None", "float32"):
+    if attrs.get("dtype") not in (None, "float32"):
         return None
-    total = call.operator("sum", value, axis=0, keepdims=attrs.flag("keepdims"))
+    total = call.operator("sum", value, axis=0, keepdims=bool(attrs.get("keepdims")))
     return call.operator("broadcast_div", total, host_numbers(batch, [float(spec.rows)], spec.dtype, spec.device))
 
 

@@ -15,8 +15,9 @@ from mxnet.base import _LIB, check_call, mx_uint, py_str
 
 from gluonjit.engines.mxnet.arrays import dtype_name
 from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, original_set_recording
-from gluonjit.engines.mxnet.rules.symbols import apply, canonical, operator_handle
-from gluonjit.engines.mxnet.rules.table import RULES
+from gluonjit.engines.mxnet.operators.symbols import apply, canonical, operator_handle
+from gluonjit.engines.mxnet.operators.table import ROWS_OF
+from gluonjit.engines.mxnet.operators.traits import RANDOM, STATEFUL
 from gluonjit.engines.mxnet.semantics import SHAPES
 from gluonjit.errors import CaptureError
 from gluonjit.hybrid.run.failures import refused
@@ -105,8 +106,8 @@ def _infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped,
 
 def _measured(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped, ...]:
     """Shapes and dtypes of the results on zeros: a few operators, np.hstack for one, infer no shapes."""
-    rule = RULES.get(canonical(name))
-    if rule is None or rule.stateful or rule.random or rule.kind == "alone":
+    own = canonical(name)
+    if own not in ROWS_OF or own in STATEFUL or own in RANDOM:
         raise _refusal(name, attrs, inputs, "the result's shape cannot be inferred")
     recording = original_set_recording(False)
     try:

@@ -17,11 +17,11 @@ from gluonjit.engines.mxnet.following import followed
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.operands import value_of
+from gluonjit.engines.mxnet.operators.table import KNOWN
+from gluonjit.engines.mxnet.operators.traits import STATEFUL
 from gluonjit.engines.mxnet.program import build
 from gluonjit.engines.mxnet.recorder import Recorder, recording
 from gluonjit.engines.mxnet.references import Copied
-from gluonjit.engines.mxnet.rules.table import RULES
-from gluonjit.engines.mxnet.rules.values import NotBatchable
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.engines.mxnet.variadic import TracedKind, join
 from gluonjit.engines.mxnet.work import work_of
@@ -34,7 +34,7 @@ from gluonjit.hybrid.capture.structure import Repeated, ResultPlace, map_structu
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.hoist import cut
-from gluonjit.program.trace import NeedsValue, Trace, TraceOp
+from gluonjit.program.trace import NeedsValue, NotBatchable, Trace, TraceOp
 
 _PRODUCTS = {"FullyConnected"}  # worth to run before the recursion
 
@@ -196,8 +196,7 @@ def _kind_of(
 
 def _keeps_state(op: TraceOp) -> bool:
     """Tells whether an operator does more than to give results, so that no trace may lose it."""
-    rule = RULES.get(op.name)
-    return rule is None or rule.stateful
+    return op.name not in KNOWN or op.name in STATEFUL
 
 
 def _join_family(cell: Cell, trace: Trace, without: tuple[str, ...], kind: Kind) -> None:

@@ -15,7 +15,7 @@ from gluonjit.engines.mxnet.computing import plain, waits
 from gluonjit.engines.mxnet.cutting import referred
 from gluonjit.engines.mxnet.indexing import rows_where
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, by_operators, detached, own_of, taken, wrap
-from gluonjit.engines.mxnet.rules.symbols import operator_handle
+from gluonjit.engines.mxnet.operators.symbols import operator_handle
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
 from gluonjit.graph.slices import sliced

@@ -16,7 +16,7 @@ from mxnet.ndarray import NDArray, array
 from gluonjit.engines.mxnet.hooked import Attrs
 from gluonjit.engines.mxnet.lookups import host_number
 from gluonjit.engines.mxnet.modes import as_captured
-from gluonjit.engines.mxnet.rules.symbols import operator_handle
+from gluonjit.engines.mxnet.operators.symbols import operator_handle
 from gluonjit.graph import Value
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.places import DifferingNumbers

@@ -14,9 +14,9 @@ from gluonjit.engines.mxnet.arrays import context_of, device_of, dtype_name, roo
 from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.hooked import original_backward, run_operator
 from gluonjit.engines.mxnet.modes import POOLING, as_captured, in_training
+from gluonjit.engines.mxnet.operators.symbols import operator_handle
+from gluonjit.engines.mxnet.operators.traits import NO_GRADIENT
 from gluonjit.engines.mxnet.program import Built, build, join, program_of
-from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
-from gluonjit.engines.mxnet.rules.symbols import operator_handle
 from gluonjit.engines.mxnet.semantics import classic, learned_rows, piece, shapes
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import RECORDING, TRAINING

@@ -10,21 +10,19 @@ from typing import Any
 import mxnet as mx
 
 from gluonjit.engines.mxnet.hooked import Attrs
+from gluonjit.engines.mxnet.operators.attributes import Attributes, listed, read
+from gluonjit.engines.mxnet.operators.symbols import apply
+from gluonjit.engines.mxnet.operators.table import KNOWN
+from gluonjit.engines.mxnet.operators.traits import ALONE, AT_ONCE, NO_GRADIENT, STATEFUL, WITH_STATISTICS, acts, fails
 from gluonjit.engines.mxnet.program import OWNERS, SEGMENTS, Batched, Lone, build, lay_out, segment_sum
 from gluonjit.engines.mxnet.recorder import trace_op
-from gluonjit.engines.mxnet.rules.attributes import Attributes
-from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
-from gluonjit.engines.mxnet.rules.layers import WITH_STATISTICS
-from gluonjit.engines.mxnet.rules.symbols import apply
-from gluonjit.engines.mxnet.rules.table import RULES
-from gluonjit.engines.mxnet.rules.values import NotBatchable
 from gluonjit.engines.mxnet.work import work_of
 from gluonjit.graph import Kind, Spec, Work, family_key, intern_spec, natural_mode
 from gluonjit.hybrid.choose.pacing import TRACE
 from gluonjit.hybrid.run.batch import RUNNING, Batch
 from gluonjit.hybrid.run.failures import refused
 from gluonjit.hybrid.run.state import LOCAL
-from gluonjit.program.trace import TraceBuilder
+from gluonjit.program.trace import NotBatchable, TraceBuilder
 
 ADDITIONS = {"elemwise_add", "broadcast_add", "add_n", "_npi_add"}
 _kinds: dict[Any, Kind] = {}
@@ -103,13 +101,12 @@ def known_kind(batch: Batch, signature: Any) -> Kind | None:
 def _make_kind(
     handle: int, name: str, attrs: Attrs, sources: Sequence[Any], mode: int, without: tuple[str, ...]
 ) -> Kind | None:
-    rule = RULES.get(name)
-    if rule is not None and rule.at_once:
+    if name in AT_ONCE:
         return None
     trace = trace_op(name, attrs, sources, mode)
     if any(0 in shape for shape, _ in trace.shaped_results()):  # arrays without elements run at once
         return None
-    if rule is not None and rule.stateful and rule.kind == "alone" and not trace.operands:
+    if name in STATEFUL and name in ALONE and not trace.operands:
         return None
     try:
         program, outputs, rows, pure, poly = build(trace)
@@ -135,28 +132,28 @@ def _make_kind(
             )
             first = _families.setdefault(general, kind)
             kind.family, kind.program = first, first.program
-        elif name == "sum" and "arity" not in without and _sums_rows(kind, Attributes(dict(attrs))):
+        elif name == "sum" and "arity" not in without and _sums_rows(kind, read(attrs)):
             return _in_segments(kind)
         return kind
     shaped = [(shape, dtype, natural_mode(shape)) for shape, dtype in trace.shaped_results()]
     outputs, rows = lay_out(shaped, trace.device)
     inputs = [source if isinstance(source, Spec) else None for source in sources]
     consts = [source for source in sources if not isinstance(source, Spec)]
-    known = Attributes(dict(attrs))
-    may_fail = rule is None or rule.fails(known)
+    known = read(attrs)
+    may_fail = name not in KNOWN or fails(name, known)
     blocked = NO_GRADIENT.get(name, ())
     running = _running(name, known, inputs) if trace.training else ()
-    momentum = known.number("momentum", 0.9)
+    momentum = float(known.get("momentum", 0.9))
     given = [output.spec for output in outputs]
     lone = Lone(handle, attrs, inputs, given, consts, may_fail, blocked, running, momentum)
-    pure = rule is not None and not rule.stateful and not rule.draws(known)
+    pure = name in KNOWN and not acts(name, known)
     work = work_of(trace, lone.operators)
     return Kind(name, trace.operands, outputs, rows, lone, pure, lone=reason, operator=True, work=work, call=trace)
 
 
 def _running(name: str, attrs: Attributes, inputs: Sequence[Spec | None]) -> tuple[int, ...]:
     """The positions among the constants of what an operator mixes its statistics into."""
-    if name not in WITH_STATISTICS or attrs.flag("use_global_stats") or any(spec is not None for spec in inputs[3:5]):
+    if name not in WITH_STATISTICS or attrs.get("use_global_stats") or any(spec is not None for spec in inputs[3:5]):
         return ()
     before = sum([spec is None for spec in inputs[:3]])
     return before, before + 1
@@ -165,10 +162,10 @@ def _running(name: str, attrs: Attributes, inputs: Sequence[Spec | None]) -> tup
 def _sums_rows(kind: Kind, attrs: Attributes) -> bool:
     """Tells whether an operator adds up the rows of its operand, and nothing inside of them."""
     (spec,), result = kind.operands, kind.outputs[0].spec
-    axis = attrs.text("axis", "").strip("()[], ")
-    along = axis == "0" if spec.row_shape else axis in ("", "None", "0")
+    axis = listed(attrs.get("axis"))
+    along = axis == (0,) if spec.row_shape else axis in ((), (0,))
     same = result.rows == 1 and result.row_shape == spec.row_shape
-    return spec.mode == "rows" and spec.dtype == "float32" and along and same and not attrs.flag("exclude")
+    return spec.mode == "rows" and spec.dtype == "float32" and along and same and not attrs.get("exclude")
 
 
 def _in_segments(kind: Kind) -> Kind:

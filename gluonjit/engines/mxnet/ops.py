@@ -19,10 +19,11 @@ from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.numbers import with_operand
 from gluonjit.engines.mxnet.operands import Empty, leaf, made_from_nothing, unzipped, value_of
+from gluonjit.engines.mxnet.operators.attributes import read
+from gluonjit.engines.mxnet.operators.table import CONSTANT, ROWS_OF
+from gluonjit.engines.mxnet.operators.traits import WRITES
 from gluonjit.engines.mxnet.opkinds import ADDITIONS, operator_kind, sum_kind
 from gluonjit.engines.mxnet.references import REFERENCES, Copied
-from gluonjit.engines.mxnet.rules.attributes import Attributes
-from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.capture.capturing import captured, room_of
@@ -88,8 +89,7 @@ def capture_op(
         results = None
     if results is None:  # a lazy array that is asked for its handle runs, with its history
         refuse(f"{name} runs when it is called")
-        rule = RULES.get(name)
-        if rule is not None and rule.writes:  # what has read the arrays runs before they change
+        if name in WRITES:  # what has read the arrays runs before they change
             batch.flush("an operator that writes into its operands was called")
             arrays = [own(array, False) if isinstance(array, Lazy) else array for array in arrays]
         elif name in _WITHOUT_GRADIENT:
@@ -140,8 +140,7 @@ def _weights(batch: Batch, name: str, arrays: Sequence[Any]) -> set[int]:
 
 def _created(batch: Batch, handle: int, name: str, attrs: Attrs, is_np: bool, as_list: bool) -> Any:
     """An array made from nothing: made once a batch, unless it is drawn at random."""
-    rule = RULES.get(name)
-    if rule is None or rule.kind != "constant" or rule.random or as_list:
+    if name not in ROWS_OF or ROWS_OF[name].kind != CONSTANT or as_list:
         refuse(f"{name} runs when it is called")
         return original_invoke(handle, [], *unzipped(attrs), None, is_np, as_list)
     key = handle, attrs, is_np, LOCAL.state.numpy
@@ -184,7 +183,7 @@ def _results(
     if reference is not None and len(operands) == len(values):
         if is_recorded(mode) or not any(value.taped or _learns(value) for value in operands):
             shaped = tuple((spec.shape, spec.dtype) for spec in specs)
-            found = reference(operands, Attributes(dict(attrs)), infer(name, attrs, shaped)[0][0])
+            found = reference(operands, read(attrs), infer(name, attrs, shaped)[0][0])
             if found is not None:
                 if isinstance(found.base, Value):
                     found.base = Copied(found.base)

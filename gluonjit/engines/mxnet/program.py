@@ -10,18 +10,19 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, run_operator, slice_rows
 from gluonjit.engines.mxnet.modes import POOLING, in_training
+from gluonjit.engines.mxnet.operators.attributes import read
+from gluonjit.engines.mxnet.operators.binding import Writer
+from gluonjit.engines.mxnet.operators.shapes import joining
+from gluonjit.engines.mxnet.operators.symbols import apply, canonical, operator_handle
+from gluonjit.engines.mxnet.operators.table import batch_op
+from gluonjit.engines.mxnet.operators.traits import NO_GRADIENT, acts, fails
 from gluonjit.engines.mxnet.reach import let_in
-from gluonjit.engines.mxnet.rules.attributes import Attributes
-from gluonjit.engines.mxnet.rules.gradients import NO_GRADIENT
-from gluonjit.engines.mxnet.rules.joining import joining
-from gluonjit.engines.mxnet.rules.symbols import apply, canonical, operator_handle
-from gluonjit.engines.mxnet.rules.table import RULES, batch_op
-from gluonjit.engines.mxnet.rules.values import NotBatchable, Val, convert
 from gluonjit.engines.mxnet.semantics import SHAPES, as_shape, classic, piece
 from gluonjit.engines.mxnet.sized import Sized, Sizes
 from gluonjit.graph import BatchedProgram, Checks, Kind, Output, Spec, intern_spec, operand_groups, outputs_of
 from gluonjit.hybrid.run.state import LOCAL
-from gluonjit.program.trace import Trace, for_any_rows
+from gluonjit.program.axes.values import Values
+from gluonjit.program.trace import NotBatchable, Trace, for_any_rows
 
 
 class Program(BatchedProgram):
@@ -239,40 +240,37 @@ def build(trace: Trace) -> Built:
 
 
 def _build(trace: Trace, poly: bool) -> Built:
-    values: dict[int, Val] = {}
+    values: dict[int, Values] = {}
+    writer = Writer(bool(trace.mode))
     groups = operand_groups(trace.operands, poly)
     for number, group in enumerate(groups):
         pieces = split_group(mx.sym.var(f"group{number}"), len(group), trace.operands[group[0][0]])
         for (k,), symbol in zip(group, pieces):
             spec = trace.operands[k]
-            values[k] = Val(symbol, spec.shape, spec.dtype, spec.mode, poly and spec.mode == "rows")
+            values[k] = writer.value(symbol, spec.shape, spec.dtype, spec.mode, poly)
     for k, (position, _) in enumerate(trace.constants()):
         shape, dtype = trace.shapes[position]
-        values[position] = Val(mx.sym.var(f"const{k}"), shape, dtype, "shared")
+        values[position] = writer.value(mx.sym.var(f"const{k}"), shape, dtype, "shared")
     pure, may_fail, steady = True, False, True
     for op in trace.ops:
-        rule = RULES.get(canonical(op.name))
-        if rule is not None:
-            attrs = Attributes(dict(op.attrs))
-            pure = pure and not (rule.stateful or rule.draws(attrs, trace.training))
-            steady = steady and not (rule.stateful or rule.draws(attrs, True))
-            may_fail = may_fail or rule.fails(attrs)
+        name, attrs = canonical(op.name), read(op.attrs)
+        pure = pure and not acts(name, attrs, trace.training)
+        steady = steady and not acts(name, attrs)
+        may_fail = may_fail or fails(name, attrs)
         outputs = [trace.shapes[position] for position in op.outputs]
         inputs = [values[position] for position in op.inputs]
         for blocked in NO_GRADIENT.get(op.name, ()):
             if blocked < len(inputs):
-                inputs[blocked] = inputs[blocked]._replace(sym=apply("BlockGrad", [inputs[blocked].sym], {}))
+                inputs[blocked] = writer.result("BlockGrad", {}, [inputs[blocked]])
         if op.name in POOLING:
-            inputs = [value._replace(sym=apply("_copy", [value.sym], {})) for value in inputs]
-        for position, value in zip(op.outputs, batch_op(op.name, dict(op.attrs), inputs, outputs, bool(trace.mode))):
-            values[position] = value
+            inputs = [writer.result("_copy", {}, [value]) for value in inputs]
+        values.update(zip(op.outputs, batch_op(op.name, dict(op.attrs), inputs, outputs, writer)))
     pools = trace.mode and not trace.training and not POOLING.isdisjoint([op.name for op in trace.ops])
     if pools and not steady:
         raise NotBatchable("Pooling: its gradient outside of training, beside what depends on training")
-    finals = [stored(values[position]) for position in trace.results]
-    outs, rows = lay_out([(final.shape, final.dtype, final.layout) for final in finals], trace.device)
+    finals, outs, rows = stored(writer, [values[position] for position in trace.results], trace.device)
     program = Batched(
-        [final.sym for final in finals],
+        finals,
         [f"group{number}" for number in range(len(groups))],
         list(trace.consts),
     )
@@ -297,13 +295,17 @@ def split_group(symbol: mx.sym.Symbol, count: int, spec: Spec) -> list[mx.sym.Sy
     return [pieces[k] for k in range(count)]
 
 
-def stored(value: Val) -> Val:
-    """A result in the layout in which it is kept: from two dimensions on as rows, and a scalar (1,)."""
-    if value.layout == "shared":
-        raise NotBatchable("a result does not depend on the operands")
-    if len(value.shape) >= 2 or value.shape == (1,):
-        return convert(value, "rows")
-    return value
+def stored(writer: Writer, vals: Sequence[Values], device: Any) -> tuple[list[mx.sym.Symbol], tuple[Output, ...], int]:
+    """Results as they are kept: from two dimensions on as rows, and a scalar (1,); and where, as `lay_out` says."""
+    symbols, shaped = [], []
+    for val in vals:
+        if val.shared:
+            raise NotBatchable("a result does not depend on the operands")
+        rows = val.packed or len(val.shape) >= 2 or val.shape == (1,)
+        rows = rows or (len(val.shape) == 1 and val.lead == val.shape[0] and not val.rest)
+        symbols.append(writer.symbol(writer.folded(val, 1) if rows else writer.stack(val)))
+        shaped.append((val.shape, val.dtype, "rows" if rows else "stack"))
+    return symbols, *lay_out(shaped, device)
 
 
 def lay_out(shaped: Sequence[tuple[tuple[int, ...], str, str]], device: Any) -> tuple[tuple[Output, ...], int]:

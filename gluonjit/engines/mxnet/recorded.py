@@ -18,10 +18,10 @@ from gluonjit.analysis.plan import LookupChunk
 from gluonjit.engines.mxnet.arrays import context_of, sent
 from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.modes import as_captured
+from gluonjit.engines.mxnet.operators.attributes import read
+from gluonjit.engines.mxnet.operators.traits import draws
 from gluonjit.engines.mxnet.program import interpret, join, program_of
 from gluonjit.engines.mxnet.results import Imported, numbers_of, spent, tape_of
-from gluonjit.engines.mxnet.rules.attributes import Attributes
-from gluonjit.engines.mxnet.rules.table import RULES
 from gluonjit.engines.mxnet.semantics import as_shape, classic, learned_rows, shapes
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.errors import CaptureError
@@ -236,8 +236,7 @@ def _looked_up(chunk: LookupChunk) -> NDArray:
 def _refuse_drawn(call: Trace, training: bool) -> None:
     """Raises for a call that draws at random."""
     for op in call.ops:
-        rule = RULES.get(op.name)
-        if rule is not None and rule.draws(Attributes(dict(op.attrs)), training):
+        if draws(op.name, read(op.attrs), training):
             raise CaptureError(_DRAWN)
 
 

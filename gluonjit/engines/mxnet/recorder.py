@@ -9,7 +9,8 @@ from typing import Any
 from gluonjit.engines.mxnet.arrays import dtype_name
 from gluonjit.engines.mxnet.hooked import Attrs
 from gluonjit.engines.mxnet.inference import infer
-from gluonjit.engines.mxnet.rules.table import RULES
+from gluonjit.engines.mxnet.operators.table import KNOWN
+from gluonjit.engines.mxnet.operators.traits import AT_ONCE, RANDOM, STATEFUL
 from gluonjit.graph import Spec, Value, intern_spec, natural_mode
 from gluonjit.graph.modes import is_recorded, is_training
 from gluonjit.hybrid.run.state import LOCAL
@@ -52,8 +53,7 @@ class Recorder(TraceBuilder):
 
     def record(self, name: str, attrs: Attrs, inputs: Sequence[Any]) -> list[Value]:
         """Records an operator and returns its results."""
-        rule = RULES.get(name)
-        if rule is not None and rule.at_once:
+        if name in AT_ONCE:
             raise NeedsValue()
         positions = [self.position(array) for array in inputs]
         outputs = infer(name, attrs, tuple([self.shapes[position] for position in positions]))
@@ -66,8 +66,7 @@ class Recorder(TraceBuilder):
         """Records an operator that the program calls in a mode of its own, as in `autograd.pause()`."""
         if mode == self.mode:
             return self.record(name, attrs, inputs)
-        rule = RULES.get(name)
-        same = rule is not None and not (rule.random or rule.random_if or rule.trained or rule.stateful)
+        same = name in KNOWN and name not in RANDOM and name not in STATEFUL
         training = is_training(mode) != is_training(self.mode)
         if (training and not same) or (is_recorded(mode) and not is_recorded(self.mode)):
             raise NeedsValue()

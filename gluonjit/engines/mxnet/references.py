@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Optional
 
-from gluonjit.engines.mxnet.rules.attributes import Attributes
+from gluonjit.engines.mxnet.operators.attributes import Attributes
 from gluonjit.graph import Value
 from gluonjit.graph.joining import Copied, joined
 from gluonjit.graph.references import (
@@ -32,16 +32,16 @@ def _reshaped(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value
 
 def _slice_axis(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
     (value,) = values
-    if attrs.integer("axis", 0) != 0:
+    if attrs.get("axis", 0) != 0:
         return None
-    begin = attrs.integer("begin", 0)
+    begin = attrs.get("begin", 0)
     begin += value.spec.rows if begin < 0 else 0
     return row_range(value, begin, begin + shape[0])
 
 
 def _joiner(mode: str, name: str, otherwise: int = 0) -> Reference:
     def join(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
-        return joined(values, mode) if attrs.optional_integer(name, otherwise) == 0 else None
+        return joined(values, mode) if attrs.get(name, otherwise) == 0 else None
 
     return join
 
@@ -52,7 +52,7 @@ def _same(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | N
 
 def _plus_nothing(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
     """`0 + x`, with which the built-in `sum` begins."""
-    return _same(values, attrs, shape) if attrs.number("scalar", 1.0) == 0.0 else None
+    return _same(values, attrs, shape) if float(attrs.get("scalar", 1.0)) == 0.0 else None
 
 
 def _float_plus_nothing(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:

@@ -20,7 +20,7 @@ from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.inference import operator_call
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.modes import POOLING, in_training
-from gluonjit.engines.mxnet.rules.symbols import operator_handle
+from gluonjit.engines.mxnet.operators.symbols import operator_handle
 from gluonjit.engines.mxnet.semantics import is_numpy
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.structure import items_of

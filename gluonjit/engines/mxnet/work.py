@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod, sqrt
 
-from gluonjit.engines.mxnet.rules.symbols import canonical
+from gluonjit.engines.mxnet.operators.symbols import canonical
 from gluonjit.graph import Work
 from gluonjit.program.trace import Trace
 from gluonjit.program.work import Shapes, traced_work

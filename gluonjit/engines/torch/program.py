@@ -276,7 +276,7 @@ def stored(val: Values, writer: Writer) -> Values:
     whole = writer.spread(val)
     if natural_mode(val.shape) == "stack" and (whole.lead != ROWS or not val.shape):
         return writer.stack(whole)
-    return writer.form(whole, ROWS if whole.lead == ROWS else val.shape[0], val.shape[1:])
+    return writer.folded(whole, 1)
 
 
 def lay_out(

@@ -5,6 +5,28 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+HOW = {
+    "elementwise": "unchanged",
+    "reduction": "unchanged",
+    "layer": "unchanged",
+    "shape": "rewritten",
+    "picking": "rewritten",
+    "product": "rewritten",
+    "made": "unchanged",
+    "alone": "alone",
+}
+"""Words for how the operators of the kinds run that every framework has."""
+KINDS = {
+    "elementwise": "elementwise, so in any layout",
+    "reduction": "along dimensions, on rows or on stacked samples, counted from the last one",
+    "layer": "over leading dimensions of samples, in which all samples fit together",
+    "shape": "the same elements in another shape, on rows or on stacked samples",
+    "picking": "by integers, for each sample among its own elements",
+    "product": "products with a weight on all rows of all samples, others as batched products",
+    "made": "made like another array",
+}
+"""Words for what all operators of such a kind have in common, where a row has none of its own."""
+
 
 class ListedRule(NamedTuple):
     """A line of a table."""

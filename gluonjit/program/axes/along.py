@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -19,7 +19,7 @@ class Along(Row):
     parameters, the same for all nodes.
     """
 
-    said = "along dimensions, on rows or on stacked samples"
+    kind, said = "reduction", "along dimensions, on rows or on stacked samples"
     stays = True
 
     def __init__(
@@ -37,7 +37,7 @@ class Along(Row):
 
     def axes(self, call: Application) -> tuple[int, ...] | None:
         """The axes, counted from the front; None for all of them."""
-        given = call.get(self.key, self.default)
+        given = call.attrs.get(self.key, self.default)
         if given is None or given == ():
             return None
         rank = max(call.vals[0].rank, 1)
@@ -58,17 +58,21 @@ class Along(Row):
         """Writes down the call; over all axes of a value as over the one axis of its elements."""
         if any([not val.shared for val in call.vals[self.params :]]):
             raise call.refuse("parameters that differ by sample")
-        if self.axes(call) is None or not call.vals[0].rank:
-            if self.stays and call.vals[0].rank:
+        axes, rank = self.axes(call), call.vals[0].rank
+        if axes is None or not rank:
+            if self.stays and rank and call.attrs.get(self.key, self.default) is not None:
                 raise call.refuse("along no dimension")
             return self.over_all(call)
-        return super().lift(call)
+        found = super().lift(call)
+        if self.stays or len(axes) < rank or call.get(self.keep):
+            return found
+        return [val._replace(rest=()) for val in found]  # whatever the framework says the shape of a number is
 
     def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
         """Adds the operator along the axes where they are now."""
         vals = [call.writer.spread(val) if shift == 1 and k < self.params else val for k, val in enumerate(vals)]
         moved = tuple([axis + shift for axis in self.axes(call) or ()])
-        listed = self.many or isinstance(call.get(self.key, self.default), tuple)
+        listed = self.many or isinstance(call.attrs.get(self.key, self.default), tuple)
         return call.again(vals, {self.key: moved if listed else moved[0]})
 
     def over_all(self, call: Application) -> list[Values]:
@@ -79,8 +83,8 @@ class Along(Row):
         flat = call.writer.form(val, 1, (prod(val.shape),))
         attrs = {key: value for key, value in call.attrs.items() if self._kept(key, value)}
         attrs[self.key] = (1,) if self.many else 1
-        slots = call.writer.call(self.whole or call.name, attrs, [flat], len(call.outs))
-        return call.lying(slots, 1, flat.rest if self.stays else ())
+        found = call.made(call.writer.call(self.whole or call.name, attrs, [flat], len(call.outs)))
+        return [val._replace(rest=(prod(val.shape),) if self.stays else ()) for val in found]
 
     def _kept(self, key: str, value: Any) -> bool:
         """True if the operator over one axis takes this argument, too."""
@@ -93,15 +97,56 @@ def _among(shape: Shape, rank: int, whole: list[Any], left: list[Any]) -> list[A
 
 
 class Reduce(Along):
-    """The axes go, or stay as 1."""
+    """The axes go, or stay as 1. idle: of one entry the operator gives that entry, so that nothing has to run."""
 
     stays = False
+
+    def __init__(self, *args: Any, idle: bool = False, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.idle = idle
+
+    def lift(self, call: Application) -> list[Values]:
+        """Writes down the call, along axes of several entries alone if those of one are idle."""
+        val = call.vals[0]
+        axes = self.axes(call) or tuple(range(val.rank))
+        short = [axis for axis in axes if self.idle and val.shape[axis] == 1]
+        if not short or call.outs[0][1] != val.dtype:
+            return super().lift(call)
+        left = [axis for axis in range(val.rank) if axis not in short]
+        val = val._replace(shape=tuple([val.shape[axis] for axis in left]))
+        if len(short) < len(axes):
+            changes = {self.key: tuple([left.index(axis) for axis in axes if axis in left]), self.keep: False}
+            outs = [(tuple([val.shape[k] for k, axis in enumerate(left) if axis not in axes]), val.dtype)]
+            (val,) = super().lift(call.on(call.name, {**call.attrs, **changes}, [val], outs))
+        return [val._replace(shape=call.shape)]
+
+
+class PerAxis(Along):
+    """Arguments that list something for each axis, as `rest` has it for those that stay as they are."""
+
+    def __init__(self, rest: Mapping[str, Any], **common: Any) -> None:
+        super().__init__(**common)
+        self.rest = rest
+
+    def axes(self, call: Application) -> tuple[int, ...]:
+        """The axes that do not stay as they are."""
+        lists = [call.attrs[key] for key in self.rest]
+        rests = list(self.rest.values())
+        return tuple([axis for axis, each in enumerate(zip(*lists)) if list(each) != rests])
+
+    def lift(self, call: Application) -> list[Values]:
+        """Writes down the call; nothing runs where all axes stay."""
+        return super().lift(call) if self.axes(call) else [call.vals[0]]
+
+    def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
+        """Adds the operator with what it lists for the axes of a tensor."""
+        return call.again(vals, {key: (rest, *call.attrs[key][1 - shift :]) for key, rest in self.rest.items()})
 
 
 class Section(Along):
     """Parts of an axis, one or several."""
 
-    said = "parts of a dimension, on rows or on stacked samples"
+    kind, said = "shape", "parts of a dimension, on rows or on stacked samples"
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call; the only part, if it is all, is the operand."""
@@ -114,7 +159,7 @@ class Section(Along):
 class Indexed(Along):
     """Integers along an axis of their own operand; free in all other axes in which all operands are alike."""
 
-    said = "by integers, for each sample among its own elements"
+    kind, said = "picking", "by integers, for each sample among its own elements"
 
     def labels(self, call: Application) -> Labels:
         """Axes by their place in the operands, which all have as many."""

@@ -13,14 +13,15 @@ class Map(Row):
     """Elementwise, with broadcasting.
 
     casts: operands of several dtypes become of the result's, as a number of one node has no say in it, but an array
-    of such numbers would have.
+    of such numbers would have; None: it takes several dtypes as they are; wide: the operator that broadcasts where this
+    one does not; equal: operands are all of one shape.
     """
 
-    said = "elementwise, so in any layout"
+    kind, said = "elementwise", "elementwise, so in any layout"
 
-    def __init__(self, casts: bool = False, **common: Any) -> None:
+    def __init__(self, casts: bool | None = False, wide: str = "", equal: bool = False, **common: Any) -> None:
         super().__init__(**common)
-        self.casts = casts
+        self.casts, self.wide, self.equal = casts, wide, equal
 
     def labels(self, call: Application) -> Labels:
         """Axes by their place in the result, counted from the end."""
@@ -34,6 +35,12 @@ class Map(Row):
             raise call.refuse("results of different shapes")
         call.vals = self.of_one_dtype(call)
         mine = call.mine
+        if self.equal:
+            call.vals = [call.writer.spread(val) for val in call.vals]
+        elif self.wide and len(mine) < len(call.vals):
+            if any([val.packed for val in mine]):
+                raise call.refuse("an operand of a fixed number of rows, where others vary")
+            call = call.on(self.wide, {}, call.vals, call.outs)
         form = _common(mine, call.vals, call.shape)
         if form is None:
             return super().lift(call)
@@ -44,7 +51,7 @@ class Map(Row):
     def of_one_dtype(self, call: Application) -> list[Values]:
         """The operands, cast where they have several dtypes. Raises NotBatchable."""
         dtypes = {val.dtype for val in call.vals if val.dtype != "bool"}
-        if len(dtypes) < 2:
+        if len(dtypes) < 2 or self.casts is None:
             return call.vals
         if not self.casts:
             raise call.refuse(f"operands of different dtypes, {', '.join(sorted(dtypes))}")
@@ -87,7 +94,7 @@ class Loss(Map):
     default: what it says if it is not given.
     """
 
-    said = "elementwise, then summed or averaged for each sample"
+    kind, said = "loss", "elementwise, then summed or averaged for each sample"
 
     def __init__(
         self,
@@ -127,7 +134,7 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
 class Make(Row):
     """New numbers in the shape and layout of an operand."""
 
-    said = "made like another tensor"
+    kind, said = "made", "made like another tensor"
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call."""
@@ -140,7 +147,7 @@ class Make(Row):
 class Filled(Row):
     """New numbers of any shape, with the dtype and device of an operand; the same for all nodes."""
 
-    said = "made like another tensor"
+    kind, said = "made", "made like another tensor"
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call."""

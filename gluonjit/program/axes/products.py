@@ -25,78 +25,80 @@ class _Factor(NamedTuple):
 class Contract(Row):
     """Two operands, multiplied and summed over axes, and one that is added to them.
 
-    spec: labels of the operands and the result as einsum has them, "+" before what is added; scales: how much of the
-    product counts, and of what is added; each: the operator itself takes two operands that differ by node; real: the
-    operator conjugates.
+    spec: labels of the operands and the result as einsum has them, "+" before what is added, or a function that gives
+    them; scales: how much of the product counts, and of what is added; each: the operator itself takes two operands
+    that differ by node; rows: it takes the rows of all nodes; real: it conjugates.
     """
 
-    said = "products with a weight on all rows of all samples, others as batched products"
+    kind, said = "product", "products with a weight on all rows of all samples, others as batched products"
 
     def __init__(
         self,
-        spec: str,
+        spec: str | Callable[[Application], str],
         scales: Callable[[Application], tuple[Any, Any]] = lambda call: (1, 1),
         each: bool = False,
+        rows: bool = True,
         real: bool = False,
         **common: Any,
     ) -> None:
         super().__init__(**common)
-        before, self.out = spec.split("->")
-        self.ins = before.split(",")
-        self.scales = scales
-        self.each, self.real = each, real
-
-    @property
-    def plus(self) -> int | None:
-        """The place of what is added."""
-        return next((k for k, labels in enumerate(self.ins) if labels[:1] == "+"), None)
+        self.spec, self.scales = spec, scales
+        self.each, self.rows, self.real = each, rows, real
 
     def labels(self, call: Application) -> Labels:
         """The labels of the specification; axes of one entry of what is added are broadcast."""
-        ins: list[list[Any]] = [list(labels) for labels in self.ins]
-        if self.plus is not None:
-            shape = call.vals[self.plus].shape
+        terms, out = self.terms(call)
+        ins: list[list[Any]] = [list(labels) for labels in terms]
+        plus = _plus(terms)
+        if plus is not None:
+            shape = call.vals[plus].shape
             wanted = call.shape[len(call.shape) - len(shape) :]
-            names = self.out[len(self.out) - len(shape) :] if shape else ""
-            ins[self.plus] = [None if one == 1 != two else name for name, one, two in zip(names, shape, wanted)]
-        return Labels(ins, [list(self.out)], set(self.out))
+            names = out[len(out) - len(shape) :] if shape else ""
+            ins[plus] = [None if one == 1 != two else name for name, one, two in zip(names, shape, wanted)]
+        return Labels(ins, [list(out)], set(out))
+
+    def terms(self, call: Application) -> tuple[list[str], str]:
+        """The labels of the operands, and of the result."""
+        before, out = (self.spec if isinstance(self.spec, str) else self.spec(call)).split("->")
+        return before.split(","), out
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call: with a weight as one product of all rows."""
         if self.real and any(["complex" in val.dtype for val in call.vals]):
             raise call.refuse("of complex numbers")
         labels = self.labels(call)
-        factors = [k for k in range(len(call.vals)) if k != self.plus]
+        plus = _plus(self.terms(call)[0])
+        factors = [k for k in range(len(call.vals)) if k != plus]
         differ = [k for k in factors if not call.vals[k].shared]
-        folds = [axes for axes in self.folds(call, labels) if axes]
+        folds = [axes for axes in self.folds(call, labels) if axes and self.rows]
         if folds and (len(differ) == 1 or (self.each and len(differ) == len(factors))):
             vals = [val if val.shared else call.writer.folded(val, 1) for val in call.vals]
             return call.made(call.again(vals), 1)
         if any([val.packed for val in call.vals]):
             raise call.refuse("it mixes the rows of a sample")
-        total = self.product(call, [_factor(call.writer, call.vals[k], labels.ins[k]) for k in factors])
-        return [self.added(call, total)]
+        found = [_factor(call.writer, call.vals[k], labels.ins[k]) for k in factors]
+        return [self.added(call, self.product(call, found, labels.outs[0]), plus)]
 
-    def added(self, call: Application, total: Values) -> Values:
-        """The product, scaled, with what is added to it."""
+    def added(self, call: Application, total: Values, place: int | None) -> Values:
+        """The product, scaled, with the operand at this place added to it."""
         writer, (product, other) = call.writer, self.scales(call)
         if product != 1:
-            total = total._replace(slot=writer.emit("scale", [total], product))
-        if self.plus is None:
+            total = writer.put("scale", total, product)
+        if place is None:
             return total
-        plus = writer.aligned(call.vals[self.plus], len(self.out))
+        plus = writer.aligned(call.vals[place], len(call.shape))
         if other != 1:
-            plus = plus._replace(slot=writer.emit("scale", [plus], other))
+            plus = writer.put("scale", plus, other)
         if not total.shared and not (plus.shared and plus.rank < 2):
             total = writer.stack(total)
         slot = writer.emit("add", [total, plus])
         return total._replace(slot=slot) if plus.shared else Values(slot, *call.outs[0], 1, call.shape)
 
-    def product(self, call: Application, factors: list[_Factor]) -> Values:
+    def product(self, call: Application, factors: list[_Factor], out: list[Any]) -> Values:
         """Two operands as matrices, whatever their axes: one product of all nodes, or one for each node."""
         writer = call.writer
         differ = any([not factor.val.shared for factor in factors])
-        whole = [*([_NODE] if differ else []), *self.out]
+        whole = [*([_NODE] if differ else []), *out]
         names = [factor.labels for factor in factors]
         both = [label for label in whole if label in names[0] and label in names[1]]
         own = [[label for label in whole if label in each and label not in both] for each in names]
@@ -112,6 +114,11 @@ class Contract(Row):
         return _shaped(call, slot, [both, *own], whole, sizes)
 
 
+def _plus(terms: Sequence[str]) -> int | None:
+    """The place of what is added."""
+    return next((k for k, labels in enumerate(terms) if labels[:1] == "+"), None)
+
+
 def _factor(writer: Writer, val: Values, labels: Sequence[Any]) -> _Factor:
     if val.shared:
         return _Factor(val, list(labels), val.shape)
@@ -123,11 +130,11 @@ def _matrix(writer: Writer, factor: _Factor, groups: list[list[Any]], sizes: dic
     val = factor.val
     order = [label for group in groups for label in group]
     if order != factor.labels:
-        val = val._replace(slot=writer.emit("permute", [val], tuple(map(factor.labels.index, order))))
+        val = writer.put("permute", val, tuple(map(factor.labels.index, order)))
     kept = groups if groups[0] else groups[1:]
     if all([len(group) == 1 for group in kept]):
         return val
-    return val._replace(slot=writer.emit("shape", [val], _sizes(kept, sizes)))
+    return writer.put("shape", val, _sizes(kept, sizes))
 
 
 def _sizes(groups: list[list[Any]], sizes: dict[Any, Any]) -> tuple[Any, ...]:
@@ -141,11 +148,12 @@ def _shaped(call: Application, slot: int, groups: list[list[Any]], whole: list[A
     order = both + first + second
     shape, dtype = call.outs[0]
     split = all([len(group) == 1 for group in (groups if both else groups[1:])])
-    found = Values(slot, shape, dtype, 1 if _NODE in whole else None, shape)
+    rest = shape if len(whole) > 1 else ()  # whatever the framework says the shape of a number is
+    found = Values(slot, shape, dtype, 1, rest) if _NODE in whole else Values(slot, shape, dtype, None, shape)
     if order == whole and not both and len(second) == 1 and not found.shared and not split:
         return found._replace(lead=prod(shape[:-1]), rest=shape[-1:])
     if not split:
-        found = found._replace(slot=writer.emit("shape", [found], _sizes([[label] for label in order], sizes)))
+        found = writer.put("shape", found, _sizes([[label] for label in order], sizes))
     if order != whole:
-        found = found._replace(slot=writer.emit("permute", [found], tuple(map(order.index, whole))))
+        found = writer.put("permute", found, tuple(map(order.index, whole)))
     return found

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gluonjit.program.arguments import NotBatchable, Operand
-from gluonjit.program.axes.values import Labels, Shape, Shaped, Values
+from gluonjit.program.axes.values import ROWS, Labels, Shape, Shaped, Values
 from gluonjit.program.axes.writer import Writer, rows_of
 
 
@@ -82,13 +82,12 @@ class Application:
 class Row:
     """An operator's description.
 
-    draws: whether it draws at random; refuse: gives the reason for which a call cannot run for many nodes, if any.
+    refuse: gives the reason for which a call cannot run for many nodes, if any.
     """
 
-    said = ""  # how operators of the class run, in the table for people
+    kind, said = "shape", ""  # how operators of the class run, in the table for people
 
-    def __init__(self, draws: bool = False, refuse: Callable[[Application], str | None] | None = None) -> None:
-        self.draws = draws
+    def __init__(self, refuse: Callable[[Application], str | None] | None = None) -> None:
         self.refuse = refuse
 
     def labels(self, call: Application) -> Labels:
@@ -127,7 +126,9 @@ class Row:
             if label not in labels.free or not alike or not fits or any([label in each for each in others]):
                 break
             found.append(axes)
-        return [1] if packed and 1 in found else [] if packed else found
+        if not packed:
+            return found
+        return [1] if 1 in found and all([val.packed for val in call.mine]) else []
 
 
 def _lies(val: Values, axes: int) -> bool:
@@ -144,13 +145,33 @@ class By(Row):
         self, rule: Callable[[Application], list[Values]], kind: str, said: str, packed: bool = False, **common: Any
     ) -> None:
         super().__init__(**common)
-        self.rule, self.kind, self.said, self.packed = rule, kind, said, packed
+        self.rule, self.packed = rule, packed
+        self.kind, self.said = kind, said
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call for all nodes; returns its results. Raises NotBatchable."""
         if not self.packed and any([val.packed for val in call.vals]):
             raise call.refuse("it mixes the rows of a sample")
         return self.rule(call)
+
+
+def lifted(call: Application, row: Row | None) -> list[Values]:
+    """The results of a call by the row of its operator. Raises NotBatchable."""
+    if row is None:
+        raise call.refuse("it has no rule")
+    try:
+        return row.lift(call)
+    except NotBatchable as error:
+        raise error if str(error).startswith(call.name) else call.refuse(str(error)) from None
+
+
+def of_any_rows(vals: Sequence[Values], outputs: Sequence[Shaped]) -> tuple[list[Values], list[Shaped]]:
+    """Values and results whose first axis is of any number of rows say so by its size."""
+    count = next((val.shape[0] for val in vals if val.packed), None)
+    if count is None:
+        return list(vals), list(outputs)
+    sized = [val._replace(shape=(ROWS, *val.shape[1:])) if val.packed else val for val in vals]
+    return sized, [((ROWS, *shape[1:]) if shape[:1] == (count,) else shape, dtype) for shape, dtype in outputs]
 
 
 def operands(count: int) -> tuple[Operand, ...]:

@@ -12,70 +12,79 @@ from gluonjit.program.axes.values import Labels, Values
 class Last(Row):
     """The last axes are treated as a whole, and all before them are free: the operator runs as it stands.
 
-    axes: how many these are; params: from which operand on operands are parameters, the same for all nodes.
+    axes: how many these are, of all operands or of each; params: from which operand on operands are parameters, the
+    same for all nodes; number: of an operand that has no other axes it gives a number.
     """
 
-    said = "over the last dimensions, of all samples at once"
+    kind, said = "layer", "over the last dimensions, of all samples at once"
 
-    def __init__(self, axes: int | Callable[[Application], int], params: int = 99, **common: Any) -> None:
+    def __init__(
+        self,
+        axes: int | tuple[int, ...] | Callable[[Application], int],
+        params: int = 99,
+        number: bool = False,
+        **common: Any,
+    ) -> None:
         super().__init__(**common)
-        self.axes, self.params = axes, params
+        self.axes, self.params, self.number = axes, params, number
+
+    def fronts(self, call: Application) -> list[int]:
+        """The number of axes before the last, of each operand that is no parameter."""
+        kept = self.axes(call) if callable(self.axes) else self.axes
+        vals = call.vals[: self.params]
+        return [val.rank - (kept[k] if isinstance(kept, tuple) else kept) for k, val in enumerate(vals)]
 
     def labels(self, call: Application) -> Labels:
-        """Axes before the last, counted from these; those of parameters have none."""
-        kept = self.axes(call) if callable(self.axes) else self.axes
-        front = max([val.rank for val in call.vals[: self.params]]) - kept
-        ins = [
-            _front(val.rank, front, kept) if k < self.params else [None] * val.rank for k, val in enumerate(call.vals)
-        ]
-        outs = [[*range(-front, 0)][: len(shape)] + [None] * (len(shape) - front) for shape, _ in call.outs]
-        return Labels(ins, outs, set(range(-front, 0)))
+        """Axes before the last; those of parameters have none."""
+        front = max(self.fronts(call)[0], 0)
+        free = list(range(front))
+        ranks = [val.rank for val in call.vals]
+        ins = [free + [None] * (rank - front) if k < self.params else [None] * rank for k, rank in enumerate(ranks)]
+        return Labels(ins, [free[: len(out)] + [None] * (len(out) - front) for out, _ in call.outs], set(free))
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call."""
         if any([not val.shared for val in call.vals[self.params :]]):
             raise call.refuse("weights differ by sample")
-        if len({val.rank for val in call.vals[: self.params]}) > 1:
+        fronts = self.fronts(call)
+        if len(set(fronts)) > 1 or fronts[0] < 0:
             raise call.refuse("operands of several numbers of dimensions")
-        return super().lift(call)
+        found = super().lift(call)
+        return [val._replace(rest=()) for val in found] if self.number and not fronts[0] else found
 
     def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
         """Adds the operator as it stands."""
         if shift == 1:
-            rank = max([val.rank for val in call.vals[: self.params]])
-            vals = [call.writer.aligned(call.writer.spread(val), rank) for val in vals[: self.params]] + vals[
-                self.params :
-            ]
+            vals = [call.writer.spread(val) if k < self.params else val for k, val in enumerate(vals)]
         return call.again(vals)
-
-
-def _front(rank: int, front: int, kept: int) -> list[Any]:
-    own = rank - kept
-    return [label - front for label in range(front - own, front)] + [None] * kept
 
 
 class Samples(Row):
     """The first axis holds samples, of which those of all nodes are more.
 
-    rank: the axes of an operand with that one, where it may be missing; further operands are parameters.
+    rank: the axes of an operand with that one, where it may be missing; least: its least number of axes; data: how many
+    operands have samples, further ones are parameters.
     """
 
-    said = "over a leading dimension of samples, in which all samples fit together"
+    kind, said = "layer", "over a leading dimension of samples, in which all samples fit together"
 
-    def __init__(self, rank: int | None = None, least: int = 2, **common: Any) -> None:
+    def __init__(self, rank: int | None = None, least: int = 2, data: int = 1, **common: Any) -> None:
         super().__init__(**common)
-        self.rank, self.least = rank, least
+        self.rank, self.least, self.data = rank, least, data
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call."""
-        val, *params = call.vals
+        vals, params = call.vals[: self.data], call.vals[self.data :]
         if any([not other.shared for other in params]):
             raise call.refuse("weights differ by sample")
-        one = self.rank is not None and val.rank == self.rank - 1  # a single sample, which has no axis of them
-        if val.rank < self.least:
+        one = self.rank is not None and vals[0].rank == self.rank - 1  # a single sample, which has no axis of them
+        if vals[0].rank < self.least:
             raise call.refuse("fewer dimensions than samples have")
-        placed = call.writer.folded(val, 0 if one else 1)
-        found = call.made(self.run(call, [placed, *params], Labels([], [], set()), 1), 0 if one else 1)
+        if len({val.shape[:1] for val in vals}) > 1:
+            raise call.refuse("operands of different numbers of samples")
+        axes = 0 if one else 1
+        placed = [call.writer.folded(call.writer.spread(val), axes) for val in vals]
+        found = call.made(self.run(call, [*placed, *params], Labels([], [], set()), 1), axes)
         return [each if each.rank == len(call.shape) else _statistics(each) for each in found]
 
     def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
@@ -91,7 +100,7 @@ def _statistics(val: Values) -> Values:
 class Pick(Row):
     """Entries of a table that all nodes share, by integers of any shape. table, index: which operands these are."""
 
-    said = "entries of a table that all samples share"
+    kind, said = "picking", "entries of a table that all samples share"
 
     def __init__(self, table: int = 0, index: int = 1, **common: Any) -> None:
         super().__init__(**common)

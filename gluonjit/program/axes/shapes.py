@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 from gluonjit.program.axes.row import Application, Row, operands
@@ -10,18 +11,29 @@ from gluonjit.program.axes.values import ROWS, Labels, Values
 
 
 class Reshape(Row):
-    """The same elements in the same order, in another shape: nothing has to run."""
+    """The elements of the first operand in the same order, in another shape: nothing has to run.
+
+    keeps: says of a call on any number of rows that it leaves these as they are.
+    """
 
     said = "the same elements in the same order: nothing has to run"
 
+    def __init__(self, keeps: Callable[[Application], bool] = lambda call: True, **common: Any) -> None:
+        super().__init__(**common)
+        self.keeps = keeps
+
     def lift(self, call: Application) -> list[Values]:
         """Returns the operand with the result's shape."""
-        (val,) = call.vals
-        shape, dtype = call.outs[0]
+        val, (shape, dtype) = call.vals[0], call.outs[0]
         if dtype != val.dtype:
             raise call.refuse("a view with another dtype")
-        if val.packed and shape[:1] != (ROWS,):
+        packed = any([each.packed for each in call.vals])
+        if packed and not (val.packed and shape[:1] == (ROWS,) and self.keeps(call)):
             raise call.refuse("it mixes the rows of a sample")
+        if prod(val.shape[packed:]) != prod(shape[packed:]):
+            raise call.refuse(f"{val.shape} to {shape} changes the number of elements")
+        if val.shared:
+            return call.lying([call.writer.emit("shape", [val], shape)], None, shape)
         return [val._replace(shape=shape)]
 
 
@@ -71,19 +83,22 @@ class Permute(Row):
 
 
 class Expand(Row):
-    """Axes of one entry, or new ones, become longer."""
+    """Axes of one entry, or new ones, become longer. keeps: as of `Reshape`."""
 
     said = "dimensions of one entry become longer, on rows or on stacked samples"
 
+    def __init__(self, keeps: Callable[[Application], bool], **common: Any) -> None:
+        super().__init__(**common)
+        self.keeps = keeps
+
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call; nothing runs where none does."""
-        (val,) = call.vals
+        val, more = call.vals[0], len(call.shape) - call.vals[0].rank
+        if any([each.packed for each in call.vals]) and (more or not self.keeps(call)):
+            raise call.refuse("it mixes the rows of a sample")  # a shape that was asked for may hold their number
         if val.shape == call.shape:
             return [val]
-        if val.packed:  # a shape that was asked for may hold the number of rows, or one entry may be all of them
-            raise call.refuse("it mixes the rows of a sample")
-        more = len(call.shape) - val.rank
-        call.vals = [val._replace(shape=(*(1,) * more, *val.shape))]
+        call.vals = [call.writer.spread(val)._replace(shape=(*(1,) * more, *val.shape))]
         return super().lift(call)
 
     def labels(self, call: Application) -> Labels:
@@ -133,19 +148,3 @@ class Join(Row):
     def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
         """Adds the operator along that axis, where it is now."""
         return call.again(vals, {self.key: self.axis(call) + shift})
-
-
-class Repeat(Row):
-    """The whole value several times along axes, so often as the argument `key` says."""
-
-    said = "several times along dimensions, on stacked samples"
-
-    def __init__(self, key: str = "repeats", **common: Any) -> None:
-        super().__init__(**common)
-        self.key = key
-
-    def lift(self, call: Application) -> list[Values]:
-        """Writes down the call."""
-        times = call.attrs[self.key]
-        val = call.writer.aligned(call.vals[0], len(times))
-        return call.made(call.again([val], {self.key: (1, *times)}))

@@ -60,6 +60,10 @@ class Writer:
             self._known[key] = found
         return found
 
+    def put(self, prim: str, val: Values, *static: Any) -> Values:
+        """The value as one of the engine's primitives makes it."""
+        return val._replace(slot=self.emit(prim, [val], *static))
+
     def apply(self, function: Callable[..., Any], vals: Sequence[Values], *static: Any, outputs: int = 1) -> Any:
         """Adds `function(*tensors, *static)`; returns its slot, or several."""
         text = f"{function.__name__}{static!r}"
@@ -71,6 +75,10 @@ class Writer:
         function, text = self.bound(name, attrs, outputs)
         return self.add(function, [val.slot for val in vals], text, outputs)
 
+    def result(self, name: str, attrs: Mapping[str, Any], vals: Sequence[Values]) -> Values:
+        """The first value as an operator of the framework makes it of several."""
+        return vals[0]._replace(slot=self.call(name, attrs, vals)[0])
+
     def form(self, val: Values, lead: Any, rest: Shape) -> Values:
         """The value with `lead` rows of `rest` a node. Raises NotBatchable."""
         if (val.lead, val.rest) == (lead, rest):
@@ -79,11 +87,16 @@ class Writer:
             raise NotBatchable("an operand is the same for all samples")
         if val.packed != (lead == ROWS):
             raise NotBatchable("it mixes the rows of a sample")
-        return val._replace(slot=self.emit("reshape", [val], rest), lead=lead, rest=rest)
+        return self.put("reshape", val, rest)._replace(lead=lead, rest=rest)
 
     def folded(self, val: Values, axes: int) -> Values:
         """The value with this many of its first axes as rows: none is a stack, (nodes, *shape)."""
-        return self.form(val, rows_of(val.shape, axes), val.shape[axes:])
+        lead = ROWS if val.packed and axes == 1 else rows_of(val.shape, axes)
+        return self.form(val, lead, val.shape[axes:])
+
+    def whole(self, val: Values) -> Values:
+        """The value as one row a node, whatever the shape of that is."""
+        return self.form(val, 1, val.rest if val.lead == 1 else val.shape)
 
     def stack(self, val: Values) -> Values:
         """The value as (nodes, *shape)."""
@@ -97,7 +110,7 @@ class Writer:
         """The value of each node, also where it is the same for all: as a stack then."""
         if not val.shared:
             return val
-        return val._replace(slot=self.emit("expand", [val], COUNT, val.shape), lead=1, rest=val.shape)
+        return self.put("expand", val, COUNT, val.shape)._replace(lead=1, rest=val.shape)
 
     def each(self, val: Values) -> Values:
         """The value of each node as (nodes, *shape), also where it is the same for all."""
@@ -105,7 +118,7 @@ class Writer:
 
     def cast(self, val: Values, dtype: str) -> Values:
         """The value with another dtype."""
-        return val if val.dtype == dtype else val._replace(slot=self.emit("cast", [val], dtype), dtype=dtype)
+        return val if val.dtype == dtype else self.put("cast", val, dtype)._replace(dtype=dtype)
 
 
 def rows_of(shape: Shape, axes: int) -> Any:

@@ -9,12 +9,12 @@ from typing import Any
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.program import Built, current, program_of
-from gluonjit.engines.mxnet.rules.values import NotBatchable
 from gluonjit.engines.mxnet.variadic.building import build_variadic
 from gluonjit.engines.mxnet.variadic.dialect import MXNetDialect
 from gluonjit.graph import Kind
 from gluonjit.hybrid.capture.variadic.joining import Maker, TracedKind
 from gluonjit.hybrid.capture.variadic.joining import join as join_made
+from gluonjit.program.trace import NotBatchable
 
 __all__ = ["TracedKind", "join"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gluonjit.engines.mxnet.hooked import Attrs
-from gluonjit.engines.mxnet.rules.symbols import canonical
+from gluonjit.engines.mxnet.operators.symbols import canonical
 from gluonjit.hybrid.capture.variadic.reading import Domain, Known, Listed, Sum, Value, terms_of
 from gluonjit.program.trace import Shaped, Trace, TraceOp
 

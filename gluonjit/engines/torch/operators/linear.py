@@ -17,7 +17,7 @@ def trilinear(call: Application) -> list[Values]:
         sizes = iter(val.shape)
         shape = tuple([1 if axis in new else next(sizes) for axis in range(rank)])
         if val.shared:
-            placed.append(val._replace(slot=call.writer.emit("shape", [val], (1, *shape))))
+            placed.append(call.writer.put("shape", val, (1, *shape)))
         else:
             placed.append(call.writer.form(val, 1, shape))
     return call.applied(_sum_of_products, placed, tuple([axis + 1 for axis in call.attrs["sumdim"]]))

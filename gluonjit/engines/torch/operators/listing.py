@@ -8,61 +8,24 @@ from functools import lru_cache
 import torch
 
 from gluonjit.engines.torch.aten import without_rule
+from gluonjit.hybrid.explain import listing
 from gluonjit.hybrid.explain.listing import ListedRule, Page, of_kind, unknown
-from gluonjit.program.axes.along import Along, Indexed, Section
-from gluonjit.program.axes.elementwise import Filled, Loss, Make, Map
-from gluonjit.program.axes.products import Contract
-from gluonjit.program.axes.row import By, Row
-from gluonjit.program.axes.samples import Last, Pick, Samples
 
 from .binding import RANDOM, operator_named
 from .recurrent import RECURRENT
 from .table import ROWS_OF, row_of
 
-HOW = {
-    "elementwise": "unchanged",
-    "reduction": "unchanged",
-    "layer": "unchanged",
-    "shape": "rewritten",
-    "picking": "rewritten",
-    "product": "rewritten",
-    "loss": "rewritten",
-    "made": "unchanged",
-    "composed": "rewritten",
-    "at once": "at once",
-    "alone": "alone",
-}
+HOW = {**listing.HOW, "loss": "rewritten", "composed": "rewritten", "at once": "at once"}
 """Words for how the operators of each kind run."""
 
 KINDS = {
-    "elementwise": "elementwise, so in any layout",
-    "reduction": "along dimensions, on rows or on stacked samples, counted from the last one",
-    "layer": "over a leading dimension of samples, in which all samples fit together",
-    "shape": "the same elements in another shape, on rows or on stacked samples",
-    "picking": "by integers, for each sample among its own elements",
-    "product": "products with a weight on all rows of all samples, others as batched products",
+    **listing.KINDS,
     "loss": "elementwise, then summed or averaged for each sample",
-    "made": "made like another tensor",
     "composed": "PyTorch decomposes it into several operators, each of which runs by its own rule",
     "at once": "runs when it is called, together with what it depends on",
     "alone": "as torch.func.vmap runs it, or for each sample by itself: it has no row",
 }
-"""Words for what all operators of a kind have in common, where a rule has no note of its own."""
-
-_KIND_OF: dict[type[Row], str] = {
-    Loss: "loss",
-    Map: "elementwise",
-    Make: "made",
-    Filled: "made",
-    Section: "shape",
-    Indexed: "picking",
-    Along: "reduction",
-    Contract: "product",
-    Samples: "layer",
-    Last: "layer",
-    Pick: "picking",
-}
-"""The first class that a row is of; all others change shapes."""
+"""Words for what all operators of a kind have in common."""
 _BY_NUMBERS = {
     torch.Tag.dynamic_output_shape: "the shape of its result depends on values",
     torch.Tag.data_dependent_output: "it reads numbers",
@@ -78,10 +41,7 @@ def line_of(name: str) -> ListedRule:
     row = row_of(name)
     drawn = "; draws for each sample" if RANDOM in operator.tags and name not in RECURRENT else ""
     if row is not None:
-        kind = (row.kind if isinstance(row, By) else "") or next(
-            (kind for each, kind in _KIND_OF.items() if isinstance(row, each)), "shape"
-        )
-        return ListedRule(name, kind, HOW[kind], row.said + drawn)
+        return ListedRule(name, row.kind, HOW[row.kind], row.said + drawn)
     why = _MEMORY.get(name) or next((said for tag, said in _BY_NUMBERS.items() if tag in operator.tags), None)
     kind = "at once" if why else "composed" if without_rule(operator) is not None else "alone"
     return ListedRule(name, kind, HOW[kind], (why or KINDS[kind]) + drawn)

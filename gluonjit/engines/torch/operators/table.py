@@ -12,13 +12,13 @@ from gluonjit.engines.torch.operators import layers, linear, losses, picking
 from gluonjit.engines.torch.operators.binding import draws, operator_named
 from gluonjit.engines.torch.operators.recurrent import recurrent
 from gluonjit.engines.torch.operators.vmapped import vmapped
-from gluonjit.program.axes.along import Along, Indexed, Reduce, Section
+from gluonjit.program.axes.along import Along, Indexed, PerAxis, Reduce, Section
 from gluonjit.program.axes.elementwise import Filled, Loss, Make, Map
 from gluonjit.program.axes.products import Contract
-from gluonjit.program.axes.row import Application, By, Row
+from gluonjit.program.axes.row import Application, By, Row, lifted, of_any_rows
 from gluonjit.program.axes.samples import Last, Pick, Samples
-from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Repeat, Reshape
-from gluonjit.program.axes.values import ROWS, Shaped, Values
+from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Reshape
+from gluonjit.program.axes.values import Shaped, Values
 from gluonjit.program.axes.writer import Writer
 from gluonjit.program.trace import NotBatchable, Operand
 
@@ -97,6 +97,16 @@ def _normalized_axes(call: Application) -> int:
     return len(call.attrs["normalized_shape"])
 
 
+_REPEATED = PerAxis({"repeats": 1})
+
+
+def _repeated(call: Application) -> list[Values]:
+    """repeat: as often as it says for each dimension, the last ones a sample's own."""
+    val = call.vals[0]
+    call.vals = [val._replace(shape=(1,) * (len(call.attrs["repeats"]) - val.rank) + val.shape)]
+    return _REPEATED.lift(call)
+
+
 def _around(call: Application) -> list[Values]:
     """constant_pad_nd: of the last dimensions."""
     if len(call.attrs["pad"]) // 2 > call.vals[0].rank:
@@ -110,12 +120,12 @@ row("clone detach _to_copy contiguous", Keep(_in_rows))
 row("t", Permute(_last_two))
 row("transpose.int", Permute(_swapped))
 row("permute", Permute(lambda call, rank: call.attrs["dims"]))
-row("expand broadcast_to", Expand())
+row("expand broadcast_to", Expand(lambda call: call.vals[0].shape == call.shape))
 row("slice.Tensor select.int narrow split.Tensor split_with_sizes unsafe_split.Tensor", Section("dim", 0))
 row("unsafe_split_with_sizes unbind.int chunk unsafe_chunk", Section("dim", 0))
 row("cat", Join())
 row("stack", Join(new=True))
-row("repeat", Repeat())
+row("repeat", By(_repeated, "shape", PerAxis.said))
 row("flip", Along("dims", many=True))
 row("tril triu", Last(2))
 row("diagonal", By(linear.of_diagonal, "shape", "of two dimensions of a sample's value"))
@@ -124,7 +134,7 @@ row("where.self", Map(casts=True))
 row("masked_fill.Scalar log_sigmoid_forward", Map())
 row("masked_fill.Tensor", By(_masked, "elementwise", Map.said, True, refuse=_by_value))
 row("empty_like zeros_like ones_like full_like", Make())
-row("rand_like randn_like bernoulli.p bernoulli", Make(draws=True))
+row("rand_like randn_like bernoulli.p bernoulli", Make())
 row("new_zeros new_ones new_full", Filled())
 
 row("sum.dim_IntList mean.dim amax amin var.correction std.correction var_mean.correction", Reduce(many=True))
@@ -223,30 +233,20 @@ def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writ
             raise NotBatchable(f"{name}: it draws at random from values that are the same for all samples")
         slots = writer.call(name, attrs, vals, len(outputs))
         return [Values(slot, shape, dtype, None, shape) for slot, (shape, dtype) in zip(slots, outputs)]
-    call = Application(name, attrs, *_of_any_rows(vals, outputs), writer)
+    call = Application(name, attrs, *of_any_rows(vals, outputs), writer)
     row = row_of(name)
     why = row.refuse(call) if row is not None and row.refuse is not None else None
     if why:
         raise call.refuse(why)
     length = len(writer.code)
     try:
-        found = _lifted(call, row)
+        found = lifted(call, row)
     except NotBatchable as refused:
         writer.undo(length)
         if draws(operator_named(name), args):
             raise
         found = vmapped(Application(name, attrs, vals, outputs, writer), refused)
     return [val._replace(shape=shape) for val, (shape, _) in zip(found, outputs)]
-
-
-def _lifted(call: Application, row: Row | None) -> list[Values]:
-    """The results of a call by the row of its operator. Raises NotBatchable."""
-    if row is None:
-        raise call.refuse("it has no rule")
-    try:
-        return row.lift(call)
-    except NotBatchable as error:
-        raise error if str(error).startswith(call.name) else call.refuse(str(error)) from None
 
 
 def _numbered(value: Any, vals: list[Values]) -> Any:
@@ -257,12 +257,3 @@ def _numbered(value: Any, vals: list[Values]) -> Any:
     if value.__class__ is tuple:
         return tuple([_numbered(item, vals) for item in value])
     return value
-
-
-def _of_any_rows(vals: Sequence[Values], outputs: Sequence[Shaped]) -> tuple[list[Values], list[Shaped]]:
-    """Values and results whose first axis is of any number of rows say so by its size."""
-    count = next((val.shape[0] for val in vals if val.packed), None)
-    if count is None:
-        return list(vals), list(outputs)
-    sized = [val._replace(shape=(ROWS, *val.shape[1:])) if val.packed else val for val in vals]
-    return sized, [((ROWS, *shape[1:]) if shape[:1] == (count,) else shape, dtype) for shape, dtype in outputs]

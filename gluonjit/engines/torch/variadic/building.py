@@ -76,7 +76,7 @@ def _spread(val: Values, writer: Writer, owners: int) -> Values:
     """A node's value for each of its children."""
     if val.shared:
         return val
-    one = writer.form(val, 1, val.rest if val.lead == 1 else val.shape)
+    one = writer.whole(val)
     (slot,) = writer.add(_rows_of, [one.slot, owners], SPREAD)
     return one._replace(slot=slot)
 
@@ -89,7 +89,7 @@ def _gathered(val: Values, writer: Writer, owners: int) -> Values:
     """The sum of the children's values for each node."""
     if val.shared:
         raise NotBatchable("a sum over children of a value that is the same for all of them")
-    one = writer.form(val, 1, val.rest if val.lead == 1 else val.shape)
+    one = writer.whole(val)
     (slot,) = writer.add(_segment_sum, [one.slot, owners], GATHER_UP, 1, True)
     return one._replace(slot=slot)
 

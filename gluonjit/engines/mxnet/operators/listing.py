@@ -1,4 +1,4 @@
-"""The table of rules for people: each operator, how it runs for many samples, and notes."""
+"""The table of operators for people: each operator, how it runs for many samples, and notes."""
 
 from __future__ import annotations
 
@@ -8,53 +8,40 @@ from collections.abc import Sequence
 import mxnet as mx
 from mxnet.base import _LIB, check_call, mx_uint, py_str
 
+from gluonjit.engines.mxnet.operators.symbols import canonical
+from gluonjit.engines.mxnet.operators.table import CONSTANT, KNOWN, ROWS_OF
+from gluonjit.engines.mxnet.operators.traits import ALONE, MAY_FAIL, NO_RULE, RANDOM
+from gluonjit.hybrid.explain import listing
 from gluonjit.hybrid.explain.listing import ListedRule, Page, of_kind, unknown
 
-from .alone import NO_RULE
-from .symbols import canonical
-from .table import RULES
-
-HOW = {
-    "elementwise": "unchanged",
-    "row-wise": "unchanged",
-    "axis": "unchanged",
-    "shape": "rewritten",
-    "rewritten": "rewritten",
-    "constant": "once",
-    "alone": "alone",
-    "no rule": "alone",
-}
+HOW = {**listing.HOW, CONSTANT: "once", "no rule": "alone"}
 """Words for how the operators of each kind run."""
 
 KINDS = {
-    "elementwise": "elementwise, so in any layout",
-    "row-wise": "row by row, with parameters that are the same for all samples",
-    "axis": "along axes: on rows if axis 0 takes no part, else on stacked samples with every axis shifted by one",
-    "shape": "one reshape to the known shape of a sample, with -1 for the samples",
-    "rewritten": "other operators, or other attributes, that do the same for all samples",
-    "constant": "the same for every sample, so computed once",
+    **listing.KINDS,
+    CONSTANT: "the same for every sample, so computed once",
     "alone": "runs for each sample by itself",
     "no rule": "not an operator of user programs; if called, it runs for each sample by itself",
 }
-"""Words for what all operators of a kind have in common, where a rule has no note of its own."""
+"""Words for what all operators of a kind have in common."""
 
 
 def describe() -> list[ListedRule]:
-    """Every rule, and every operator without one."""
-    rows = [ListedRule(name, rule.kind, HOW[rule.kind], _note(name)) for name, rule in RULES.items()]
+    """Every row, and every operator without one."""
+    rows = [ListedRule(name, row.kind, HOW[row.kind], _said(name)) for name, row in ROWS_OF.items()]
+    rows += [ListedRule(name, "alone", HOW["alone"], why) for name, why in ALONE.items()]
     rows += [ListedRule(name, "no rule", HOW["no rule"], NO_RULE.get(name, KINDS["no rule"])) for name in unruled()]
     return sorted(rows)
 
 
-def _note(name: str) -> str:
-    rule = RULES[name]
-    note = rule.reason or rule.notes or KINDS[rule.kind]
-    return f"{note}; may fail, depending on values" if rule.may_fail and rule.kind != "alone" else note
+def _said(name: str) -> str:
+    drawn = "; draws for each sample" if name in RANDOM else ""
+    return ROWS_OF[name].said + drawn + ("; may fail, depending on values" if name in MAY_FAIL else "")
 
 
 def unruled() -> list[str]:
-    """Registered operators without a rule; for a backward operator there need be none."""
-    return sorted({name for name in map(canonical, registered()) if name not in RULES})
+    """Registered operators without a row; for a backward operator there need be none."""
+    return sorted({name for name in map(canonical, registered()) if name not in KNOWN})
 
 
 def registered() -> list[str]:

@@ -1,4 +1,4 @@
-"""Rules: how each MXNet operator runs for many samples at once, a table with one row per operator.
+"""MXNet's operators by what they do with their axes, a table with one row per operator.
 
 A program for one sample is a list of operators with known shapes. `batch_op` emits the symbol that runs one of them for
 all samples; `NotBatchable` says why an operator must run for each sample alone.

@@ -1,0 +1,119 @@
+"""Rules of layers, of operators with parameters, and of those that draw."""
+
+from __future__ import annotations
+
+from gluonjit.engines.mxnet.operators.binding import Writer
+from gluonjit.engines.mxnet.operators.linear import MAP, added
+from gluonjit.program.axes.along import Along
+from gluonjit.program.axes.elementwise import Map
+from gluonjit.program.axes.row import Application
+from gluonjit.program.axes.samples import Samples
+from gluonjit.program.axes.values import ROWS, Values
+
+_SAME = Map(casts=None, equal=True)
+_DROPPED = Along("axes", many=True)
+_PICTURES = Samples(least=4)
+_SEVERAL = Samples(least=4, data=99)
+
+
+def batch_not_first(call: Application) -> str | None:
+    """Says so of a layer whose samples are not along the first axis."""
+    layout = str(call.get("layout", "N"))
+    return None if layout.startswith("N") else f"layout {layout} does not begin with the batch"
+
+
+def divided_by_batch(call: Application) -> str | None:
+    """Says so of a loss whose gradient depends on the number of samples."""
+    how = call.get("normalization", "null")
+    return None if how == "null" else f"its gradient is divided by the batch ({how})"
+
+
+def statistics_of_batch(call: Application) -> str | None:
+    """Says so of a norm that looks at all samples."""
+    assert isinstance(call.writer, Writer)
+    if call.writer.learning and not call.get("use_global_stats"):
+        return "in training its statistics are those of the batch, and so is what its gradient uses"
+    if call.get("axis", 1) not in (1, 2, 3, 4, -1):
+        return "the channels may lie along the batch"
+    return "returns the statistics too" if call.get("output_mean_var") else None
+
+
+def padded_batch(call: Application) -> str | None:
+    """Says so of a padding in front of samples, or behind them."""
+    return "pads the batch" if any(call.get("pad_width", ())[:2]) else None
+
+
+def upsampled(call: Application) -> list[Values]:
+    """UpSampling: with bilinear the weight is the same for all."""
+    return (_PICTURES if call.get("sample_type") == "bilinear" else _SEVERAL).lift(call)
+
+
+def dropout(call: Application) -> list[Values]:
+    """Draws for every element; along `axes` one draw is shared."""
+    return (_DROPPED if call.get("axes") else MAP).lift(call)
+
+
+def total(call: Application) -> list[Values]:
+    """add_n: the sum of what differs by node, and once of what is shared."""
+    mine, constant = call.mine, [val for val in call.vals if val.shared]
+    (found,) = _SAME.lift(call.on("add_n", {"num_args": len(mine)}, mine, call.outs))
+    if not constant:
+        return [found]
+    if found.packed:
+        raise call.refuse("an operand of a fixed number of rows, where others vary")
+    return added(call, found, call.writer.result("add_n", {"num_args": len(constant)}, constant))
+
+
+def where(call: Application) -> list[Values]:
+    """Picks between two; the condition has the data's shape, or one entry for each of its rows."""
+    condition, one, _ = call.vals
+    if condition.rank == one.rank:
+        return _SAME.lift(call)
+    return call.made(call.again([call.writer.folded(call.writer.spread(val), 1) for val in call.vals]), 1)
+
+
+def leaky(call: Application) -> list[Values]:
+    """LeakyReLU: x where x > 0, else the channel's slope times x, if slopes are learned.
+
+    These are spelled out, because inside a graph MXNet's own backward of prelu writes the gradient of the data over
+    the data before it has read them for the gradient of the slope.
+    """
+    kind = call.get("act_type", "leaky")
+    if kind == "rrelu":
+        raise call.refuse("rrelu draws random slopes")
+    if kind != "prelu":
+        return MAP.lift(call)
+    data, slope = call.vals
+    if not slope.shared or data.rank < 2 or data.shared or slope.rank != 1:
+        raise call.refuse("prelu needs data of two axes or more and one slope for all samples")
+    writer = call.writer
+    rows = writer.folded(data, 1)
+    channels = writer.put("shape", slope, (1, -1, *(1,) * (data.rank - 2)))
+    scaled = writer.result("broadcast_mul", {}, [rows, channels])
+    positive = writer.result("_greater_scalar", {"scalar": 0}, [rows])
+    return call.made(writer.call("where", {}, [positive, rows, scaled]), 1)
+
+
+def multicast(call: Application) -> list[Values]:
+    """Each operand cast to the widest dtype of all; shapes and layouts need not agree."""
+    if any([val.shared for val in call.vals]):
+        raise call.refuse("shared and batched values together")
+    pairs = zip(call.vals, call.again(call.vals), call.outs)
+    return [val._replace(slot=slot, dtype=dtype) for val, slot, (_, dtype) in pairs]
+
+
+def first(call: Application) -> list[Values]:
+    """Copies the first operand: the second only says what it should look like."""
+    return MAP.lift(call.on("_copy", {}, [call.writer.spread(call.vals[0])], call.outs))
+
+
+def cross_entropy(call: Application) -> list[Values]:
+    """softmax_cross_entropy: adds up the whole batch, so the sum is taken for each node."""
+    data, label = [call.writer.folded(call.writer.spread(val), 1) for val in call.vals]
+    if ROWS in (data.lead, label.lead):
+        raise call.refuse("sums over rows of varying length")
+    writer, rows = call.writer, data.shape[0]
+    logs = writer.result("log_softmax", {"axis": 1}, [data])
+    picked = writer.result("pick", {"axis": 1}, [logs, label])._replace(shape=(rows,), rest=())
+    each = writer.result("sum", {"axis": 1}, [writer.stack(picked)])
+    return call.lying(writer.call("negative", {}, [each]), 1, ())

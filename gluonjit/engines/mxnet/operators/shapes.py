@@ -1,0 +1,268 @@
+"""Rules of operators that change shapes: parts, joins, repeats, diagonals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+from gluonjit.engines.mxnet.operators.attributes import listed
+from gluonjit.program.axes.along import PerAxis, Reduce, Section
+from gluonjit.program.axes.row import Application
+from gluonjit.program.axes.shapes import Join, Reshape
+from gluonjit.program.axes.values import ROWS, Shape, Values
+
+Rule = Callable[[Application], "list[Values]"]
+_VIEW = Reshape()
+_SLICED = PerAxis({"begin": None, "end": None, "step": None})
+_TILED = PerAxis({"reps": 1})
+_PADDED = PerAxis({"pad_width": (0, 0)})
+
+
+def axis_of(call: Application, key: str, default: int, more: int = 0) -> int:
+    """An axis of the first operand, or of one with this many axes more, counted from the front."""
+    return int(call.get(key, default)) % (call.vals[0].rank + more)
+
+
+def shaped(call: Application, val: Values, shape: Shape) -> Values:
+    """The same elements in another shape."""
+    if val.shape == shape:
+        return val
+    if val.packed:
+        raise call.refuse("it does not keep the number of rows, which varies")
+    return _VIEW.lift(call.on(call.name, {}, [val], [(shape, val.dtype)]))[0]
+
+
+# -- the same elements -------------------------------------------------------------------------------------
+
+
+def in_other_order(call: Application) -> str | None:
+    """Says so of np.reshape in another order than C."""
+    return None if call.get("order", "C") == "C" else "another order than C"
+
+
+def reshape_keeps(call: Application) -> bool:
+    """True if a Reshape's codes leave axis 0 alone, for any number of rows.
+
+    A leading 0 copies it, as does -2 in npx.reshape. A leading -1 stands for it if the other codes do not depend on it:
+    each is a literal, or, but for numpy, speaks of later axes.
+    """
+    codes = listed(call.get("shape", call.get("newshape")))
+    if not codes or call.get("reverse"):
+        return False
+    first, rest = codes[0], codes[1:]
+    if call.name == "Reshape":
+        return first == 0 or (first == -1 and -1 not in rest)
+    return (first, call.name) == (-2, "_npx_reshape") or (first == -1 and min(rest, default=1) > 0)
+
+
+def squeeze_keeps(call: Application) -> bool:
+    """True if axis 0 is not among those that go."""
+    axes = listed(call.get("axis"))
+    return bool(axes) and all([axis % call.vals[0].rank for axis in axes])
+
+
+def at_least(call: Application) -> list[Values]:
+    """Each operand with axes of length 1 put in; in MXNet no gradient comes back through it."""
+    vals = [shaped(call, val, shape) for val, (shape, _) in zip(call.vals, call.outs)]
+    return [call.writer.result("BlockGrad", {}, [val]) for val in vals]
+
+
+# -- repeats -----------------------------------------------------------------------------------------------
+
+
+def tiled(call: Application) -> list[Values]:
+    """One axis after the other: the gradient of several at once takes twice as many axes, which may be too many."""
+    val, reps = call.vals[0], listed(call.get("reps"))
+    reps = (1,) * (val.rank - len(reps)) + reps
+    val = val._replace(shape=(1,) * (len(reps) - val.rank) + val.shape)
+    for axis, times in enumerate(reps):
+        if times != 1:
+            along = tuple([times if other == axis else 1 for other in range(len(reps))])
+            shape = (*val.shape[:axis], val.shape[axis] * times, *val.shape[axis + 1 :])
+            (val,) = _TILED.lift(call.on("tile", {"reps": along}, [val], [(shape, val.dtype)]))
+    return [val]
+
+
+# -- parts -------------------------------------------------------------------------------------------------
+
+
+def _takes_all(size: Any, begin: Any, end: Any, step: Any) -> bool:
+    """True if begin:end:step is the whole axis; for a varying length only if no number says where it ends."""
+    return begin in (None, 0) and step in (None, 1) and (end is None or (size != ROWS and end >= size))
+
+
+def sliced(call: Application) -> list[Values]:
+    """begin:end:step of the first axes."""
+    begin, end = listed(call.attrs["begin"]), listed(call.attrs["end"])
+    step = listed(call.get("step")) or (None,) * len(begin)
+    if not len(begin) == len(end) == len(step):
+        raise call.refuse("begin, end and step of different lengths")
+    return _cut(call, list(zip(begin, end, step)))
+
+
+def sliced_like(call: Application) -> list[Values]:
+    """Cuts to the known shape of the other value."""
+    if any([val.packed for val in call.vals]):
+        raise call.refuse("rows of varying length")
+    return _cut(call, [(0, size, None) for size in call.shape])
+
+
+def _cut(call: Application, ends: Sequence[tuple[Any, Any, Any]]) -> list[Values]:
+    val, none = call.vals[0], (None, None, None)
+    each = [none if _takes_all(size, *entry) else entry for size, entry in zip(val.shape, ends)]
+    each += [none] * (val.rank - len(each))
+    attrs = dict(zip(("begin", "end", "step"), zip(*each)))
+    return _SLICED.lift(call.on("slice", attrs, [call.writer.spread(val)], call.outs))
+
+
+_PART = Section("axis", 0)
+
+
+def part(call: Application) -> list[Values]:
+    """slice_axis: all of an axis is the operand."""
+    val = call.vals[0]
+    if _takes_all(val.shape[axis_of(call, "axis", 0)], call.get("begin"), call.get("end"), None):
+        return [val]
+    return _PART.lift(call)
+
+
+def splitting(axis: int) -> Rule:
+    """hsplit and dsplit: split_v2 along a fixed axis, for hsplit of vectors the only one."""
+
+    def rule(call: Application) -> list[Values]:
+        attrs = {**call.attrs, "axis": min(axis, call.vals[0].rank - 1)}
+        return _PART.lift(call.on("_split_v2", attrs, call.vals, call.outs))
+
+    return rule
+
+
+def padded(call: Application) -> list[Values]:
+    """np.pad: so many entries before and behind, for each axis."""
+    widths = tuple([tuple(each) for each in call.attrs["pad_width"]])
+    return _PADDED.lift(call.on(call.name, {**call.attrs, "pad_width": widths}, call.vals, call.outs))
+
+
+# -- joins -------------------------------------------------------------------------------------------------
+
+
+def joining(dtype: str) -> tuple[str, str]:
+    """The operator that joins arrays of this dtype, and what it calls the axis: Concat knows no truth values."""
+    return ("_npi_concatenate", "axis") if dtype == "bool" else ("Concat", "dim")
+
+
+_JOIN = {key: Join(key) for key in ("axis", "dim")}
+
+
+def _joined(call: Application, vals: Sequence[Values], axis: int) -> list[Values]:
+    name, key = joining(vals[0].dtype)
+    return _JOIN[key].lift(call.on(name, {key: axis, "num_args": len(vals)}, vals, call.outs))
+
+
+def concat(call: Application) -> list[Values]:
+    """One after the other along an axis."""
+    return _joined(call, call.vals, axis_of(call, "dim", 1))
+
+
+def concatenate(call: Application) -> list[Values]:
+    """np.concatenate, without an axis of all elements."""
+    if "axis" in call.attrs and call.attrs["axis"] is None:
+        return _joined(call, [shaped(call, val, (prod(val.shape),)) for val in call.vals], 0)
+    return _joined(call, call.vals, axis_of(call, "axis", 0))
+
+
+def stacking(axis: int, look: Callable[[Shape], Shape]) -> Rule:
+    """vstack and others: values get another shape first, then join along an axis, vectors along the only one."""
+
+    def rule(call: Application) -> list[Values]:
+        vals = [shaped(call, val, look(val.shape)) for val in call.vals]
+        return _joined(call, vals, min(axis, vals[0].rank - 1))
+
+    return rule
+
+
+def as_column(shape: Shape) -> Shape:
+    """A vector or a number as a column."""
+    return shape if len(shape) > 1 else (*(shape or (1,)), 1)
+
+
+def with_axes(shape: Shape, least: int) -> Shape:
+    """Pads a shape like numpy: up to two axes in front, a third one behind."""
+    shape = (1,) * (min(least, 2) - len(shape)) + shape
+    return shape if len(shape) >= least else (*shape, 1)
+
+
+# -- orders and diagonals ----------------------------------------------------------------------------------
+
+
+def turned(call: Application, rank: int) -> Sequence[int]:
+    """The order of transpose."""
+    return listed(call.get("axes")) or range(rank)[::-1]
+
+
+def swapped(call: Application, rank: int) -> Sequence[int]:
+    """The order of SwapAxis."""
+    order = list(range(rank))
+    one, other = call.get("dim1", 0), call.get("dim2", 0)
+    order[one], order[other] = order[other], order[one]
+    return order
+
+
+def moved(call: Application, rank: int) -> Sequence[int]:
+    """The order of np.moveaxis."""
+    source, destination = [[axis % rank for axis in listed(call.get(key))] for key in ("source", "destination")]
+    order = [axis for axis in range(rank) if axis not in source]
+    for to, axis in sorted(zip(destination, source)):
+        order.insert(to, axis)
+    return order
+
+
+def diagonal(call: Application) -> list[Values]:
+    """A diagonal over two axes."""
+    axes = {key: axis_of(call, key, default) + 1 for key, default in (("axis1", 0), ("axis2", 1))}
+    return call.made(call.again(call.stacked(*call.vals), axes))
+
+
+def diag(call: Application) -> list[Values]:
+    """A diagonal, or a matrix from a vector."""
+    return diagflat(call) if call.vals[0].rank == 1 else diagonal(call)
+
+
+def numpy_diag(call: Application) -> list[Values]:
+    """np.diag: the same for one or two axes, with `k` alone."""
+    return diag(call.on("diag", {"k": call.get("k", 0)}, call.vals, call.outs))
+
+
+def diagflat(call: Application) -> list[Values]:
+    """A matrix from all elements."""
+    val = call.vals[0]
+    if val.dtype not in ("float32", "float64"):
+        raise call.refuse(f"a vector of {val.dtype}")
+    flat = call.writer.form(val, 1, (prod(val.shape),))
+    return call.made(call.writer.call("_linalg_makediag", {"offset": call.get("k", 0)}, [flat]))
+
+
+def trace(call: Application) -> list[Values]:
+    """np.trace: sums a diagonal."""
+    if call.vals[0].rank > 2:
+        return diagonal(call)
+    attrs = {"k": call.get("offset", 0), "axis1": 1, "axis2": 2}
+    entries = call.writer.result("diag", attrs, call.stacked(*call.vals))
+    return call.lying(call.writer.call("_np_sum", {"axis": 1}, [entries]), 1, ())
+
+
+_NORM = Reduce("axis", many=True, keep="keepdims")
+
+
+def numpy_norm(call: Application) -> list[Values]:
+    """Roots of sums of squares, by the older operator; `flag` is how numpy's arguments arrive."""
+    val, flag = call.vals[0], call.get("flag", -1)
+    axes = listed(call.get("axis")) or tuple(range(val.rank))
+    squares = flag in (-2, 1) or (flag == -1 and call.get("ord", 2.0) == 2.0 and len(axes) == 1)
+    if not squares or not axes:
+        raise call.refuse("of a matrix, or of another order than 2")
+    whole = len(axes) == val.rank and not call.shape
+    if len(axes) > 2 and not whole:
+        raise call.refuse("over more than two axes")
+    attrs = {"ord": 2, "axis": None if whole else axes, "keepdims": bool(call.get("keepdims"))}
+    return _NORM.lift(call.on("norm", attrs, call.vals, call.outs))

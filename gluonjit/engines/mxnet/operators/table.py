@@ -1,0 +1,316 @@
+"""What MXNet's operators do with their axes: one row an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gluonjit.engines.mxnet.operators import layers, linear, picking, sequences, shapes
+from gluonjit.engines.mxnet.operators.attributes import listed, read
+from gluonjit.engines.mxnet.operators.binding import Writer
+from gluonjit.engines.mxnet.operators.symbols import canonical
+from gluonjit.engines.mxnet.operators.traits import ALONE, DRAWN, STATEFUL, draws
+from gluonjit.program.axes.along import Along, Indexed, Reduce, Section
+from gluonjit.program.axes.elementwise import Make, Map
+from gluonjit.program.axes.products import Contract
+from gluonjit.program.axes.row import Application, By, Row, lifted, of_any_rows
+from gluonjit.program.axes.samples import Last, Pick, Samples
+from gluonjit.program.axes.shapes import Expand, Join, Permute, Reshape
+from gluonjit.program.axes.values import ROWS, Shaped, Values
+from gluonjit.program.trace import NotBatchable
+
+ROWS_OF: dict[str, Row] = {}
+"""The row of each operator that runs for many samples."""
+
+
+def row(names: str, each: Row) -> None:
+    """Notes the row of some operators."""
+    ROWS_OF.update(dict.fromkeys(names.split(), each))
+
+
+def by(names: str, rule: Callable[[Application], list[Values]], kind: str, said: str, **options: Any) -> None:
+    """Notes operators with a rule of their own."""
+    row(names, By(rule, kind, said, True, **options))
+
+
+# -- elementwise -------------------------------------------------------------------------------------------
+
+_EACH = linear.MAP
+row(
+    """abs arccos arccosh arcsin arcsinh arctan arctanh cbrt ceil cos cosh degrees erf erfinv exp expm1 fix floor
+    gamma gammaln hard_sigmoid log log10 log1p log2 logical_not negative radians rcbrt reciprocal relu rint
+    round rsqrt sigmoid sign sin sinh smooth_l1 softsign sqrt square tan tanh trunc
+    Activation Cast amp_cast clip _copy BlockGrad make_loss
+    _contrib_quadratic _contrib_gradientmultiplier _contrib_round_ste _contrib_sign_ste
+    _plus_scalar _minus_scalar _rminus_scalar _mul_scalar _div_scalar _rdiv_scalar _mod_scalar _rmod_scalar
+    _power_scalar _rpower_scalar _maximum_scalar _minimum_scalar _hypot_scalar
+    _equal_scalar _not_equal_scalar _greater_scalar _greater_equal_scalar _lesser_scalar _lesser_equal_scalar
+    _logical_and_scalar _logical_or_scalar _logical_xor_scalar _npx_relu _npx_sigmoid _np_copy""",
+    _EACH,
+)
+row("zeros_like ones_like _npi_full_like", Make())
+for _name in "add sub mul div".split():
+    row(f"elemwise_{_name}", Map(casts=None, wide=f"broadcast_{_name}"))
+    row(f"broadcast_{_name}", _EACH)
+for _name in """maximum minimum power mod hypot equal not_equal greater greater_equal lesser lesser_equal logical_and
+        logical_or logical_xor""".split():
+    row(f"_{_name}", Map(casts=None, wide=f"broadcast_{_name}"))
+    row(f"broadcast_{_name}", _EACH)
+_NUMPY = """absolute negative reciprocal sign rint fix ceil floor trunc sqrt square cbrt exp expm1 log log10 log1p log2
+    logical_not sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh degrees radians bitwise_not
+    isfinite isinf isnan isneginf isposinf nan_to_num around
+    add_scalar subtract_scalar rsubtract_scalar multiply_scalar true_divide_scalar rtrue_divide_scalar mod_scalar
+    rmod_scalar power_scalar rpower_scalar arctan2_scalar rarctan2_scalar
+    ldexp_scalar rldexp_scalar lcm_scalar bitwise_and_scalar bitwise_or_scalar bitwise_xor_scalar equal_scalar
+    not_equal_scalar greater_scalar greater_equal_scalar less_scalar less_equal_scalar where_scalar2
+    add subtract multiply true_divide mod power copysign arctan2 hypot lcm ldexp bitwise_and bitwise_or
+    bitwise_xor equal not_equal greater greater_equal less less_equal where where_lscalar where_rscalar"""
+row(" ".join([f"_npi_{name}" for name in _NUMPY.split()]), _EACH)
+by("add_n", layers.total, "elementwise", "operands that all samples share are added once")
+by("where", layers.where, "elementwise", "elementwise, or row by row where the condition has an entry for each")
+by("LeakyReLU", layers.leaky, "elementwise", "elementwise; prelu on rows; rrelu runs alone")
+by("Dropout", layers.dropout, "elementwise", "elementwise, or one draw along axes, wherever they are")
+by("amp_multicast", layers.multicast, "elementwise", Map.said)
+by("_identity_with_attr_like_rhs", layers.first, "elementwise", Map.said)
+row("MakeLoss", Map(casts=None, refuse=layers.divided_by_batch))
+
+# -- along axes --------------------------------------------------------------------------------------------
+
+
+def _over_none(call: Application) -> str | None:
+    return "over no axis" if call.get("axis") == () else None
+
+
+def _over_all(call: Application) -> str | None:
+    return "over all axes" if call.get("axis") is None else None
+
+
+_KEEP: Mapping[str, Any] = {"keep": "keepdims"}
+row("sum mean max min prod", Reduce("axis", many=True, idle=True, **_KEEP))
+row("nansum nanprod norm", Reduce("axis", many=True, **_KEEP))
+row("moments", Reduce("axes", many=True, **_KEEP))
+row("_np_sum _np_prod _np_max _np_min _npi_mean", Reduce("axis", many=True, idle=True, refuse=_over_none, **_KEEP))
+row("_np_all _np_any _npi_std _npi_var", Reduce("axis", many=True, refuse=_over_none, **_KEEP))
+row("argmax argmin _npi_argmax _npi_argmin", Reduce("axis", **_KEEP))
+by("_npi_norm", shapes.numpy_norm, "reduction", Along.said)
+by(
+    "argmax_channel",  # which itself makes every graph that holds it raise: it is not registered as without gradient
+    lambda call: ROWS_OF["argmax"].lift(call.on("argmax", {"axis": 1}, call.vals, call.outs)),
+    "reduction",
+    "argmax over axis 1",
+    refuse=lambda call: None if call.vals[0].rank == 2 else "data without exactly two axes",
+)
+row("pick", picking.PICK)
+row("softmax log_softmax softmin sort argsort topk", Along("axis", -1, **_KEEP))
+row("_np_cumsum repeat", Along("axis"))
+row("reverse _npi_flip", Along("axis", many=True))
+row("_np_roll", Along("axis", many=True, refuse=_over_all))
+row("_npi_diff", Along("axis", -1))
+row("_npi_rot90", Along("axes", (0, 1)))
+row("LayerNorm", Along("axis", -1, params=1))
+by("_npi_pad", shapes.padded, "reduction", Along.said)
+by("tile", shapes.tiled, "reduction", Along.said)
+
+# -- shapes ------------------------------------------------------------------------------------------------
+
+row("Reshape _np_reshape _npx_reshape", Reshape(shapes.reshape_keeps, refuse=shapes.in_other_order))
+row("reshape_like", Reshape(lambda call: False))
+row("Flatten", Reshape())
+row("expand_dims", Reshape(lambda call: bool(shapes.axis_of(call, "axis", 0, 1))))
+row("squeeze _np_squeeze", Reshape(shapes.squeeze_keeps))
+by("_np_atleast_1d _np_atleast_2d _np_atleast_3d", shapes.at_least, "shape", Reshape.said)
+row("transpose _np_transpose", Permute(shapes.turned))
+row("SwapAxis", Permute(shapes.swapped))
+row("_np_moveaxis", Permute(shapes.moved))
+row("broadcast_to", Expand(lambda call: listed(call.get("shape"))[:1] == (0,)))
+row("broadcast_axis", Expand(shapes.squeeze_keeps))
+row("broadcast_like _npi_broadcast_to", Expand(lambda call: False))
+by("slice_axis", shapes.part, "shape", Section.said)
+by("slice", shapes.sliced, "shape", Section.said)
+by("slice_like", shapes.sliced_like, "shape", "slice to the known shape")
+row("SliceChannel", Section("axis", 1))
+row("_split_v2", Section("axis", 0))
+by("_npi_hsplit", shapes.splitting(1), "shape", Section.said)
+by("_npi_dsplit", shapes.splitting(2), "shape", Section.said)
+by("Concat", shapes.concat, "shape", Join.said)
+row("stack _npi_stack", Join("axis", new=True))
+by("_npi_concatenate", shapes.concatenate, "shape", Join.said)
+by("_npi_vstack", shapes.stacking(0, lambda shape: shapes.with_axes(shape, 2)), "shape", Join.said)
+by("_npi_dstack", shapes.stacking(2, lambda shape: shapes.with_axes(shape, 3)), "shape", Join.said)
+by("_npi_hstack", shapes.stacking(1, lambda shape: shape or (1,)), "shape", Join.said)
+by("_npi_column_stack", shapes.stacking(1, shapes.as_column), "shape", Join.said)
+row("_rnn_param_concat", Join(refuse=lambda call: "parameters that are not the same for all samples"))
+_AXES = "of two axes, on stacked samples"
+by("diag", shapes.diag, "shape", _AXES)
+by("_np_diag", shapes.numpy_diag, "shape", _AXES)
+by("_np_diagonal", shapes.diagonal, "shape", _AXES)
+by("_np_trace", shapes.trace, "shape", _AXES)
+by("_np_diagflat", shapes.diagflat, "shape", "a matrix from all elements of each sample")
+
+# -- products and linear algebra ---------------------------------------------------------------------------
+
+by("FullyConnected", linear.connected, "product", Contract.said)
+by("dot", linear.dot, "product", Contract.said, refuse=linear.is_sparse)
+row("batch_dot", Contract(linear.matrices, each=True, refuse=linear.is_sparse))
+by("_linalg_gemm _linalg_gemm2", linear.gemm, "product", "as dot or batch_dot")
+by("_np_dot", linear.numpy_dot, "product", Contract.said)
+by("_npi_matmul", linear.matmul, "product", Contract.said)
+row("_npi_tensordot _npi_tensordot_int_axes", Contract(linear.tensordot, rows=False))
+row("_npi_einsum", By(linear.einsum, "product", "with one more letter for the samples"))
+
+
+def _other_axes(call: Application) -> str | None:
+    return None if call.get("axis", -2) == -2 else "matrices on other axes than the last two"
+
+
+row(
+    """_linalg_potrf _linalg_potri _linalg_trmm _linalg_trsm _linalg_syrk _linalg_gelqf _linalg_syevd
+    _linalg_inverse _linalg_extractdiag _linalg_extracttrian _contrib_box_nms _contrib_bipartite_matching
+    _npi_cholesky _npi_svd _npi_eigh _npi_eigvalsh _npi_tril _npi_solve""",
+    Last(2, refuse=_other_axes),
+)
+row("_linalg_det _linalg_slogdet _linalg_sumlogdiag", Last(2, number=True))
+row("_linalg_makediag _linalg_maketrian _contrib_div_sqrt_dim", Last(1))
+
+# -- by integers -------------------------------------------------------------------------------------------
+
+row("Embedding", Pick(1, 0))
+by("one_hot", picking.one_hot, "picking", "a row of classes for each number")
+by("take", picking.take, "picking", f"{Indexed.said}, offset by the sample; alone with mode raise")
+by("batch_take", picking.batch_take, "picking", "pick, with its gradient blocked")
+_COLUMNS = "all samples' columns side by side"
+row("_ravel_multi_index", By(picking.ravel_multi_index, "picking", _COLUMNS))
+row("_unravel_index", By(picking.unravel_index, "picking", _COLUMNS))
+row("gather_nd", By(picking.gather_nd, "picking", "the sample as one more coordinate"))
+
+# -- layers, whose first axis is the batch -----------------------------------------------------------------
+
+row("Convolution Convolution_v1 Deconvolution Pooling Pooling_v1", Samples(least=3, refuse=layers.batch_not_first))
+row("_contrib_DeformableConvolution", Samples(least=4, data=2, refuse=layers.batch_not_first))
+row("BatchNorm _contrib_BatchNormWithReLU", Samples(refuse=layers.statistics_of_batch))
+row("InstanceNorm GroupNorm LRN col2im", Samples(least=3))
+row("L2Normalization SoftmaxActivation GridGenerator", Samples())
+row("Pad", Samples(least=4, refuse=layers.padded_batch))
+row("depth_to_space space_to_depth im2col _contrib_AdaptiveAvgPooling2D", Samples(least=4))
+row("Correlation BilinearSampler SpatialTransformer Crop", Samples(data=99))
+row("_contrib_BilinearResize2D", Samples(least=4, data=99))
+row("LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput", Samples(least=1, data=2))
+row("SVMOutput", Samples(data=2))
+row("SoftmaxOutput", Samples(data=2, refuse=layers.divided_by_batch))
+by("UpSampling", layers.upsampled, "layer", f"{Samples.said}; with bilinear the weight is the same for all")
+by("softmax_cross_entropy", layers.cross_entropy, "layer", "summed for each sample")
+_SIDE = "the samples' batches side by side"
+for _name, _rule in {
+    "SequenceMask SequenceReverse SequenceLast": sequences.sequence,
+    "CTCLoss": sequences.by_batches((1, 0, 0, 0), 0, 1),
+    "RNN": sequences.recurrent,
+    "_contrib_interleaved_matmul_selfatt_qk": sequences.by_batches((1,), 0),
+    "_contrib_interleaved_matmul_selfatt_valatt": sequences.by_batches((1, 0), 1),
+    "_contrib_interleaved_matmul_encdec_qk": sequences.by_batches((1, 1), 0),
+    "_contrib_interleaved_matmul_encdec_valatt": sequences.by_batches((1, 0), 1),
+}.items():
+    by(_name, _rule, "layer", _SIDE)
+
+# -- draws, densities, and what is made --------------------------------------------------------------------
+
+for _name in DRAWN:
+    row(_name, Make() if _name.endswith("_like") else Last(0))
+by("_sample_multinomial", picking.multinomial, "layer", "by the probabilities along the last axis")
+row(
+    """_random_pdf_normal _random_pdf_uniform _random_pdf_gamma _random_pdf_negative_binomial
+    _random_pdf_generalized_negative_binomial""",
+    Last((1, 0, 0)),
+)
+row("_random_pdf_exponential _random_pdf_poisson", Last((1, 0)))
+row("_random_pdf_dirichlet", Last((2, 1), number=True))
+CONSTANT = "constant"
+"""The kind of operators whose result is the same for all samples."""
+row(
+    """_zeros _ones _full _arange _eye _linspace _npi_zeros _npi_ones _npi_arange _npi_eye _npi_identity
+    _npi_indices _npi_logspace _npi_hanning _npi_hamming _npi_blackman""",
+    By(picking.constant, CONSTANT, "the same for every sample, so computed once"),
+)
+row("_contrib_arange_like shape_array size_array", By(picking.constant, CONSTANT, "the known shape's numbers"))
+
+KNOWN = frozenset([*ROWS_OF, *ALONE])
+"""Operators of which the table says something."""
+
+
+def batch_op(
+    name: str,
+    attrs: Mapping[str, str],
+    vals: Sequence[Values],
+    outputs: Sequence[Shaped],
+    writer: Writer,
+) -> list[Values]:
+    """Writes down operator `name` for all nodes at once. Raises NotBatchable.
+
+    outputs: shapes and dtypes of one node's results.
+    """
+    try:
+        name = canonical(name)
+        why = ALONE.get(name)
+        row = None if why else ROWS_OF[name]
+    except (KeyError, ValueError):
+        raise NotBatchable(f"no rule for operator {name}") from None
+    if row is None:
+        raise NotBatchable(f"{name}: {why}")
+    for shape, _ in [*[(val.shape, "") for val in vals], *outputs]:
+        if 0 in shape:
+            raise NotBatchable(f"{name}: zero-size arrays")
+    if all([val.shared for val in vals]):
+        return _once(name, attrs, vals, outputs, writer)
+    call = Application(name, read(attrs), *of_any_rows(vals, outputs), writer)
+    writer.like = call.mine[0]
+    if len({val.packed for val in call.mine}) > 1:
+        raise call.refuse("rows of varying length together with values that are not")
+    _spell_out(call)
+    try:
+        why = row.refuse(call) if row.refuse is not None else None
+        if why:
+            raise call.refuse(why)
+        found = lifted(call, row)
+    except (ValueError, TypeError, LookupError) as error:  # attributes that the operator itself may understand
+        raise NotBatchable(f"{name}: {error}") from error
+    _check(call, found)
+    return [val._replace(shape=shape) for val, (shape, _) in zip(found, outputs)]
+
+
+def _spell_out(call: Application) -> None:
+    """Names the axes of which all others were named."""
+    if not call.get("exclude"):
+        return
+    rank, axes = call.vals[0].rank, listed(call.get("axis"))
+    excluded = {axis % rank for axis in axes}
+    left = tuple([axis for axis in range(rank) if axis not in excluded])
+    if not left:
+        raise call.refuse("every axis is excluded")
+    call.attrs = {**call.attrs, "exclude": False, "axis": left if axes else None}
+
+
+def _check(call: Application, found: Sequence[Values]) -> None:
+    """Checks what every row must satisfy, whatever the operator."""
+    several = [val for val in found if not val.shared]
+    if any([val.packed for val in call.vals]) and not all([val.packed and val.shape[0] == ROWS for val in several]):
+        raise call.refuse("does not keep the number of rows, which varies")
+    deepest = max([len(val.rest) for val in (*call.mine, *several)])
+    if deepest >= _MOST_AXES:
+        raise call.refuse(f"{deepest} axes and one for the samples are too many for MXNet's kernels")
+
+
+# Several kernels (slice, broadcast, reductions) take five axes at most, and only say so when they run.
+_MOST_AXES = 5
+
+
+def _once(
+    name: str, attrs: Mapping[str, str], vals: Sequence[Values], outputs: Sequence[Shaped], writer: Writer
+) -> list[Values]:
+    """Operands equal for all nodes give results equal for all, unless something else has a say."""
+    if draws(name, read(attrs)):
+        raise NotBatchable(f"{name}: draws for each sample, but does not know how many there are")
+    if name in STATEFUL:
+        raise NotBatchable(f"{name}: has effects beyond its outputs")
+    if any([not shape for shape, _ in outputs]) or any([not val.shape for val in vals]):
+        raise NotBatchable(f"{name}: a value without axes, the same for all samples")
+    slots = writer.call(name, attrs, vals, len(outputs))
+    return [Values(slot, shape, dtype, None, shape) for slot, (shape, dtype) in zip(slots, outputs)]

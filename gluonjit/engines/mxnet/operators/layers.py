@@ -12,8 +12,6 @@ from gluonjit.program.axes.values import ROWS, Values
 
 _SAME = Map(casts=None, equal=True)
 _DROPPED = Along("axes", many=True)
-_PICTURES = Samples(least=4)
-_SEVERAL = Samples(least=4, data=99)
 
 
 def batch_not_first(call: Application) -> str | None:
@@ -45,7 +43,7 @@ def padded_batch(call: Application) -> str | None:
 
 def upsampled(call: Application) -> list[Values]:
     """UpSampling: with bilinear the weight is the same for all."""
-    return (_PICTURES if call.get("sample_type") == "bilinear" else _SEVERAL).lift(call)
+    return Samples(least=4, data=1 if call.get("sample_type") == "bilinear" else 99).lift(call)
 
 
 def dropout(call: Application) -> list[Values]:

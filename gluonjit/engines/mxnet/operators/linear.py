@@ -170,8 +170,6 @@ def einsum(call: Application) -> list[Values]:
         result = "".join(sorted(letter for letter in {*terms} - {","} if terms.count(letter) == 1))
     letter = next(letter for letter in string.ascii_letters if letter not in text)
     parts = terms.split(",")
-    if len(parts) != len(call.vals):
-        raise call.refuse(f"{text} of {len(call.vals)} operands")
     named = [part if val.shared else letter + part for part, val in zip(parts, call.vals)]
     vals = [val if val.shared else call.writer.stack(val) for val in call.vals]
     shapes = [val.shape for val in vals]

@@ -115,14 +115,11 @@ def unravel_index(call: Application) -> list[Values]:
     return [call.writer.put("permute", apart, (1, 0, 2))]
 
 
-_DRAWS = {number: Last(1, number=number) for number in (True, False)}
-
-
 def multinomial(call: Application) -> list[Values]:
     """Draws by the probabilities along the last axis."""
     if call.get("get_prob"):
         raise call.refuse("with get_prob")
-    return _DRAWS[not call.get("shape")].lift(call)
+    return Last(1, number=not call.get("shape")).lift(call)
 
 
 def constant(call: Application) -> list[Values]:

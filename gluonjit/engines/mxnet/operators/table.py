@@ -141,8 +141,7 @@ by("_npi_hstack", shapes.stacking(1, lambda shape: shape or (1,)), "shape", Join
 by("_npi_column_stack", shapes.stacking(1, shapes.as_column), "shape", Join.said)
 row("_rnn_param_concat", Join(refuse=lambda call: "parameters that are not the same for all samples"))
 _AXES = "of two axes, on stacked samples"
-by("diag", shapes.diag, "shape", _AXES)
-by("_np_diag", shapes.numpy_diag, "shape", _AXES)
+by("diag _np_diag", shapes.diag, "shape", _AXES)
 by("_np_diagonal", shapes.diagonal, "shape", _AXES)
 by("_np_trace", shapes.trace, "shape", _AXES)
 by("_np_diagflat", shapes.diagflat, "shape", "a matrix from all elements of each sample")

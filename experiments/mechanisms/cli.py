@@ -49,9 +49,10 @@ def _run(options: argparse.Namespace) -> list[str]:
     usual = {source: _cell(options, None, source, {}) for source in options.sources}
     found: dict[str, dict[str, Cell]] = {}
     for mechanism in chosen:
-        found[mechanism.name] = cells = {}
+        cells: dict[str, Cell] = {}
+        found[mechanism.name] = cells
         for source in sorted(options.sources, key="habits".__eq__):
-            if source != "habits" or sum(map(len, cells.values())) < FEW:
+            if source != "habits" or sum([len(cell) for cell in cells.values()]) < FEW:
                 cells[source] = _cell(options, mechanism, source, usual[source])
     if options.match == "":
         places = json.loads((options.folder / PLACES).read_text(encoding="utf-8"))

@@ -111,7 +111,7 @@ def planned(graph):
     return steps, {shape: np.zeros((count, *shape)) for shape, count in rows.items()}
 
 
-# 4. Rules (gluonjit/engines/*/rules): how a function of one sample runs for many, with operands stacked along a new
+# 4. Rules (gluonjit/engines/*/operators): how a function of one sample runs for many, with operands stacked along a new
 # first axis. A rule computes the results Y, from their gradient G the gradients of the operands, one row per node, and
 # the gradient of the parameter, summed over all nodes.
 

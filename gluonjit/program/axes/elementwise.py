@@ -60,8 +60,8 @@ class Map(Row):
 
     def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
         """Adds the operator, on operands of as many axes as its result."""
-        if shift:
-            vals = [call.writer.aligned(val, len(call.shape)) if shift == 1 else val for val in vals]
+        if shift == 1:
+            vals = [call.writer.aligned(val, len(call.shape)) for val in vals]
         return call.again(vals)
 
 
@@ -111,11 +111,9 @@ class Loss(Map):
         """Writes down the call: the operator without its sum, then one sum a node."""
         how = call.get(self.key, self.default)
         shape = broadcast([val.shape for val in call.vals])
-        writer = call.writer
-        vals = [
-            writer.spread(val) if val.shape == shape and not any([v.packed for v in call.vals]) else val
-            for val in call.vals
-        ]
+        vals = call.vals
+        if not any([val.packed for val in vals]):  # these operators do not broadcast, or warn that they do
+            vals = [call.writer.spread(val) if val.shape == shape else val for val in vals]
         outs = [(shape, call.outs[0][1])]
         (each,) = super().lift(call.on(call.name, {**call.attrs, self.key: self.none}, vals, outs))
         if how == self.none:

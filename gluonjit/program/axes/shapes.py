@@ -103,12 +103,9 @@ class Expand(Row):
 
     def labels(self, call: Application) -> Labels:
         """Axes by their place in the result, those that stay as they are alike."""
-        pairs = list(enumerate(zip(call.vals[0].shape, call.shape)))
-        return Labels(
-            [[axis if one == other else None for axis, (one, other) in pairs]],
-            [list(range(len(pairs)))],
-            set(range(len(pairs))),
-        )
+        axes = list(range(len(call.shape)))
+        kept = [axis if call.vals[0].shape[axis] == call.shape[axis] else None for axis in axes]
+        return Labels([kept], [axes], set(axes))
 
     def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
         """Adds the expansion."""
@@ -141,7 +138,7 @@ class Join(Row):
     def labels(self, call: Application) -> Labels:
         """Axes by their place in the result."""
         axis, rank = self.axis(call), len(call.shape)
-        out = [label for label in range(rank)]
+        out = list(range(rank))
         each = [label for label in out if label != axis] if self.new else out
         return Labels([each] * len(call.vals), [out], set(out) - {axis})
 

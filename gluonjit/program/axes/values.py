@@ -11,12 +11,9 @@ Shaped = tuple[Shape, str]
 
 
 class Size(NamedTuple):
-    """An integer that differs by node: (times * length + plus) // over, of the length called `name`."""
+    """An integer that is not known while a program is written."""
 
     name: str
-    times: int = 1
-    plus: int = 0
-    over: int = 1
 
 
 ROWS = Size("rows")

@@ -13,8 +13,9 @@ from gluonjit.program.axes.values import COUNT, NODES, ROWS, Instruction, Shape,
 class Writer:
     """Writes down the instructions of a batched program; `each` is called with every one, and may refuse it.
 
-    An engine derives its own from it. prims: its functions reshape(x, rest) to (-1, *rest), permute(x, axes),
-    expand(x, count, shape) with a new first axis of `count`, matrices(a, b, many), which multiplies, add, mul, cast.
+    An engine derives its own from it. prims: its functions reshape(x, rest) to (-1, *rest), shape(x, shape), permute(x,
+    axes), expand(x, count, shape) with a new first axis of `count`, widen(x, rest), which expands all axes but the
+    first, matrices(a, b, many), which multiplies, add, scale and cast.
     """
 
     prims: ClassVar[Mapping[str, Callable[..., Any]]]

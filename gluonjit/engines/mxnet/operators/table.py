@@ -1,4 +1,4 @@
-"""What MXNet's operators do with their axes: one row an operator."""
+"""Rows of MXNet's operators: for each, what it does with its axes."""
 
 from __future__ import annotations
 

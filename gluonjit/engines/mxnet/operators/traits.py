@@ -1,4 +1,4 @@
-"""What MXNet's operators do besides giving results, and which run for each sample by itself, each with its reason."""
+"""Effects of MXNet's operators besides their results, and those that run for each sample by itself, with reasons."""
 
 from __future__ import annotations
 

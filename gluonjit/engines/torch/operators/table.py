@@ -1,4 +1,4 @@
-"""What ATen's operators do with their axes: one row an operator."""
+"""Rows of ATen's operators: for each, what it does with its axes."""
 
 from __future__ import annotations
 
@@ -107,11 +107,8 @@ def _repeated(call: Application) -> list[Values]:
     return _REPEATED.lift(call)
 
 
-def _around(call: Application) -> list[Values]:
-    """constant_pad_nd: of the last dimensions."""
-    if len(call.attrs["pad"]) // 2 > call.vals[0].rank:
-        raise call.refuse("more dimensions than a sample has")
-    return Last(len(call.attrs["pad"]) // 2).lift(call)
+def _padded_axes(call: Application) -> int:
+    return len(call.attrs["pad"]) // 2
 
 
 row("view _unsafe_view unsqueeze squeeze.dim squeeze.dims squeeze flatten.using_ints", Reshape())
@@ -180,7 +177,7 @@ row("index_put", By(picking.put, "picking", "by integers, for each sample among 
 row("index_add index_copy", By(picking.added, "picking", "slices along a dimension, for each sample into its own"))
 
 row("native_layer_norm", Last(_normalized_axes, 1))
-row("constant_pad_nd", By(_around, "layer", "around the last dimensions, of all samples at once", True))
+row("constant_pad_nd", Last(_padded_axes))
 row("convolution", layers.Convolution())
 row("native_batch_norm", By(layers.normalized, "layer", Samples.said, True, refuse=_keeps_statistics))
 row(

@@ -17,11 +17,8 @@ MECHANISMS = (
         (
             "rows",
             "native/rows",
-            "engines/mxnet/fusing.py",
-            "engines/mxnet/fusing_operators.py",
-            "engines/mxnet/fusing_values.py",
             "engines/mxnet/fused_steps.py",
-            *_torch("fusing", "fusing_operators", "fusing_shapes", "fusing_losses", "fusing_values", "fused_steps"),
+            *_torch("fused_steps"),
         ),
         without={"without": ("fused",)},
     ),

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 COMMUTATIVE = ("ADD", "MUL")
-_WITH_ROW = {"ADD": "ADDV", "MUL": "MULV", "SUB": "SUBV"}
+WITH_ROW = {"ADD": "ADDV", "MUL": "MULV", "SUB": "SUBV"}
 _WITH_COLUMN = {"ADD": "ADDW", "MUL": "MULW", "SUB": "SUBW", "DIV": "DIVW"}
-_WITH_NUMBER: dict[str, tuple[str, Callable[[float], float]]] = {
+WITH_NUMBER: dict[str, tuple[str, Callable[[float], float]]] = {
     "ADD": ("ADDS", lambda number: number),
     "SUB": ("ADDS", lambda number: -number),
     "MUL": ("MULS", lambda number: number),
@@ -145,19 +145,19 @@ class Builder:
 
     def with_row(self, op: str, a: View, row: Weight) -> View:
         """ADD, MUL or SUB with a constant row."""
-        if op not in _WITH_ROW or row.rows != 1 or row.columns != a.width:
+        if op not in WITH_ROW or row.rows != 1 or row.columns != a.width:
             raise NotFusable(f"{op} of rows and a constant")
         out = self.register(self.space(a), a.width)
-        self.code.append(Instr(_WITH_ROW[op], out, a, weight=row))
+        self.code.append(Instr(WITH_ROW[op], out, a, weight=row))
         return out
 
     def with_number(self, op: str, a: View, number: float) -> View:
         """ADD, SUB, MUL or DIV with a number; RSUB and RDIV, where the number comes first."""
-        if op not in _WITH_NUMBER:
+        if op not in WITH_NUMBER:
             raise NotFusable(f"{op} with a number")
         if op == "DIV" and number == 0.0:
             raise NotFusable("a division by zero")
-        name, given = _WITH_NUMBER[op]
+        name, given = WITH_NUMBER[op]
         return self.emit(name, a, number=given(number))
 
     def combined(self, op: str, a: View, b: View) -> View:
@@ -168,11 +168,15 @@ class Builder:
             a, b = b, a
         if b.width == 1 and op in _WITH_COLUMN:
             return self.emit(_WITH_COLUMN[op], a, b)
+        if a.width == 1:
+            return self.emit(op, self.emit("BCASTW", a, width=b.width), b)
+        if b.width == 1:
+            return self.emit(op, a, self.emit("BCASTW", b, width=a.width))
         raise NotFusable(f"{op} of rows of {a.width} and of {b.width}")
 
-    def filled(self, like: View, number: float) -> View:
-        """Fills as many rows and columns as a matrix has with one number."""
-        out = self.register(self.space(like), like.width)
+    def filled(self, space: int, width: int, number: float) -> View:
+        """One number in so many columns."""
+        out = self.register(space, width)
         self.code.append(Instr("FILL", out, number=number))
         return out
 

@@ -111,7 +111,7 @@ class Template:
 
     def _weight(self, what: str, weight: Weight, shape: Sequence[int]) -> tuple[int, int]:
         """Returns an address, as far as it is known, and the bytes there, or a number and 0."""
-        stride, at = int(shape[-1]), len(self.slots) + 1
+        stride, at = int((1, *shape)[-1]), len(self.slots) + 1
         if what == "stride":
             return stride, 0
         first = weight.top * stride + weight.left

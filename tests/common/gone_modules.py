@@ -75,6 +75,44 @@ GONE: tuple[Gone, ...] = (
             "operator_call infer inferred_count clear_inferred _infer _measured _refused reason_of map_structure",
         ),
     ),
+    Gone(
+        "engines/torch/fusing",
+        (
+            "row_program _plain _fused_program _fused_variadic _sums_rows _operand _whole _constant _applied "
+            "_placed _finished",
+        ),
+        "engines/",
+    ),
+    Gone(
+        "engines/torch/fusing_losses",
+        ("_picked _index_select _nll_loss _loss _squared_error _linear_from _log_likelihood _log_sigmoid",),
+        "engines/",
+    ),
+    Gone(
+        "engines/torch/fusing_operators",
+        (
+            "_number _each _unary _binary two _as_wide _plain _reversed_sub _power _softplus _clamp _product "
+            "_mm _addmm _linear _total _softmax _leaky _dot _logsumexp _layer_norm _like",
+        ),
+        "engines/",
+    ),
+    Gone(
+        "engines/torch/fusing_shapes",
+        ("_transposed _reshaped _cut _split _unbind _slice _select _cat",),
+        "engines/torch/operators",
+    ),
+    Gone("engines/torch/fusing_values", ("RowMatrix IntegerColumn Const rows_in is_row",), "engines/"),
+    Gone("engines/mxnet/fusing", ("fused_program _Reading",), "engines/"),
+    Gone(
+        "engines/mxnet/fusing_operators",
+        (
+            "_each _unary _limited _filled _clip _scalar _binary _add_n _fully_connected _activation "
+            "_slice_axis _slice _columns _cut _reshape _split _concat _take _dot _total _softmax _pick "
+            "_argmax _same",
+        ),
+        "engines/",
+    ),
+    Gone("engines/mxnet/fusing_values", ("RowMatrix Group Folded Const Beside rows_in row_in",), "engines/"),
     Gone("engines/torch/hoist", ("Piece Cut cut used_alone _owners _may_be_cut _piece _without",), "engines/"),
     Gone("engines/mxnet/hoist", ("Cut cut _without product_kind",), "engines/"),
     Gone(

@@ -20,6 +20,11 @@ pytestmark = pytest.mark.skipif(ROWS is None, reason="gluonjit._rows is not ther
 WIDTH = 6
 Body = Callable[..., Any]
 
+
+def row(F: Any, w: Any, number: int) -> Any:
+    return F.reshape(F.slice_axis(w, axis=0, begin=number, end=number + 1), shape=(-1,))
+
+
 # What a cell computes of rows x, y (1, 6), both between 0.2 and 1.2, and a weight w (6, 6).
 IN_C: dict[str, Body] = {
     "Dense": lambda F, x, y, w: F.FullyConnected(x * y, w, no_bias=True, num_hidden=WIDTH),
@@ -44,12 +49,18 @@ IN_C: dict[str, Body] = {
     "mean of a row": lambda F, x, y, w: F.broadcast_sub(x, F.mean(y, axis=1, keepdims=True)),
     "column": lambda F, x, y, w: F.broadcast_div(x, F.slice_axis(y, axis=1, begin=2, end=3)),
     "reshape": lambda F, x, y, w: F.reshape(F.reshape(x, shape=(0, 2, 3)) * 2, shape=(0, -1)) * y,
+    "product of two": lambda F, x, y, w: F.broadcast_mul(F.dot(x, y, transpose_b=True), x),
+    "LayerNorm, LeakyReLU": lambda F, x, y, w: F.LayerNorm(x, row(F, w, 0), row(F, w, 1)) * F.LeakyReLU(x - y),
+    "constant rows": lambda F, x, y, w: F.broadcast_div(x, row(F, w, 0)) + F.broadcast_maximum(y, row(F, w, 1)),
+    "parts of a weight": lambda F, x, y, w: F.dot(x, F.slice(w, begin=(None, 1), end=(None, 5))) * 2.0,
+    "losses": lambda F, x, y, w: F.broadcast_mul(F.mean(F.square(x - y)), x) + F.broadcast_mul(F.sum(y), x),
+    "orders of axes": lambda F, x, y, w: F.transpose(F.transpose(x)) * F.stack(y, axis=2).reshape((0, -1)),
     "stopped": lambda F, x, y, w: F.BlockGrad(x) * y + x,
 }
 AS_GRAPHS: dict[str, Body] = {
     "sin": lambda F, x, y, w: F.sin(x) * y,
     "sort": lambda F, x, y, w: F.sort(x, axis=1) * y,
-    "product of two": lambda F, x, y, w: F.dot(x, y, transpose_b=True) * x,
+    "outer product": lambda F, x, y, w: F.sum(F.dot(x, y, transpose_a=True), axis=0, keepdims=True) * x,
 }
 
 
@@ -107,6 +118,7 @@ def test_an_operator_in_c_is_the_operator(name: str, record: bool) -> None:
     found = outcome(net, samples, record)
     report = gluonjit.explain()
     assert report.kinds[net.second.name].launches == 1
+    assert net.second.name not in report.unfused
     assert report.fused >= report.launches - 2, report  # the sums of squares are operators of several rows
     for actual, wanted in zip(found, expected):
         assert_close(actual, wanted, name, 1e-4 if name == "log_softmax" else 1e-5)

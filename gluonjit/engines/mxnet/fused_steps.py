@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 from gluonjit.analysis.plan import Plan
 from gluonjit.engines.mxnet.arrays import address_of, device_of, dtype_name, room_for
-from gluonjit.engines.mxnet.fusing import fused_program
+from gluonjit.engines.mxnet.operators.table import call_of
 from gluonjit.engines.mxnet.threads import threads
 from gluonjit.graph import Kind
+from gluonjit.rows.lowering import lowered
 from gluonjit.rows.program import NotFusable, RowProgram
 from gluonjit.rows.running import NO_FLAGS, row_flags
 from gluonjit.rows.steps import Steps
@@ -128,4 +129,4 @@ def _program(kind: Kind) -> RowProgram:
         raise NotFusable("it may fail, or is not in the host's memory")
     if any(dtype_name(array) != "float32" or not device_of(array).startswith("cpu") for array in program.consts):
         raise NotFusable("constants that are not float32")
-    return fused_program(program.graph, kind, [array.shape for array in program.consts])
+    return lowered(kind, call_of)

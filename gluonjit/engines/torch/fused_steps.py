@@ -10,11 +10,13 @@ import torch
 
 from gluonjit.analysis.plan import Plan
 from gluonjit.engines.torch.arrays import room_for
-from gluonjit.engines.torch.fusing import row_program
 from gluonjit.engines.torch.held import version_of
+from gluonjit.engines.torch.operators.table import call_of
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.written import modified
 from gluonjit.graph import Kind
+from gluonjit.rows.lowering import lowered
+from gluonjit.rows.program import NotFusable, RowProgram
 from gluonjit.rows.running import NO_FLAGS
 from gluonjit.rows.steps import Steps
 from gluonjit.rows.stretches import StepStretch
@@ -173,3 +175,17 @@ class FusedSteps:
     def learned(self, array: Any) -> int:
         """The address of a weight's gradient."""
         return int(self._learned(array).data_ptr())
+
+
+def row_program(kind: Kind) -> RowProgram:
+    """The program of the nodes of a kind. Raises NotFusable."""
+    program = program_of(kind)
+    if program.by_length:
+        raise NotFusable("operands of any length")
+    if any(spec.device != "cpu" for spec in kind.operands) or not all(map(_is_plain, program.consts)):
+        raise NotFusable("tensors that are not float32, or not in the host's memory")
+    return lowered(kind, call_of)
+
+
+def _is_plain(tensor: Any) -> bool:
+    return tensor.dtype is torch.float32 and tensor.device.type == "cpu" and bool(tensor.is_contiguous())

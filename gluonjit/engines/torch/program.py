@@ -27,8 +27,6 @@ from gluonjit.graph import (
     operand_groups,
     outputs_of,
 )
-from gluonjit.hybrid.capture.variadic.program import Variadic
-from gluonjit.hybrid.capture.variadic.roles import Roles
 from gluonjit.program.axes.values import ROWS, Instruction, Values
 from gluonjit.program.trace import Trace, TraceOp, for_any_rows, placed
 
@@ -38,13 +36,11 @@ class Program(BatchedProgram):
 
     trace: what it was made from; results: of that, none where it is for any number of children; text: what it does:
     programs of one text and the same constants are one; learns: whether gradients can come to its results; wide: which
-    results have any number of rows a node, none where empty; variadic: what it was made from instead, for any number of
-    children; kept: what it saves for backward.
+    results have any number of rows a node, none where empty; kept: what it saves for backward.
     """
 
     text: Any = None
     wide: tuple[int, ...] = ()
-    variadic: tuple[Variadic, Roles] | None = None
     by_length = False
 
     def __init__(self, trace: Trace, operators: int) -> None:

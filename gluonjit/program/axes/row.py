@@ -82,13 +82,14 @@ class Application:
 class Row:
     """An operator's description.
 
-    refuse: gives the reason for which a call cannot run for many nodes, if any.
+    refuse: gives the reason for which a call cannot run for many nodes, if any; code: the operator as instructions on
+    rows (see `gluonjit.rows.lowering`).
     """
 
     kind, said = "shape", ""  # how operators of the class run, in the table for people
 
-    def __init__(self, refuse: Callable[[Application], str | None] | None = None) -> None:
-        self.refuse = refuse
+    def __init__(self, refuse: Callable[[Application], str | None] | None = None, code: Any = None) -> None:
+        self.refuse, self.code = refuse, code
 
     def labels(self, call: Application) -> Labels:
         """The labels of all axes."""

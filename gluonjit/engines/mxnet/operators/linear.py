@@ -60,7 +60,7 @@ def is_sparse(call: Application) -> str | None:
     return None if call.get("forward_stype", "default") == "default" else "a sparse result"
 
 
-_DOT = Contract(_dotted)
+DOT = Contract(_dotted)
 
 
 def dot(call: Application) -> list[Values]:
@@ -71,7 +71,7 @@ def dot(call: Application) -> list[Values]:
         raise call.refuse("a transpose of more than two axes")
     if left.rank == 1 and right.shared and not transposes:
         return call.lying(call.again([call.writer.stack(left), right]), 1, right.shape[1:])
-    return _DOT.lift(call)
+    return DOT.lift(call)
 
 
 def numpy_dot(call: Application) -> list[Values]:
@@ -103,7 +103,7 @@ def gemm(call: Application) -> list[Values]:
     factors, addend, rank = call.vals[:2], call.vals[2:], call.vals[0].rank
     transposes = {key: bool(call.get(key)) for key in ("transpose_a", "transpose_b")}
     one = call.on("dot" if rank == 2 else "batch_dot", transposes, factors, call.outs)
-    (found,) = _of_many(one) if rank > 3 else (_DOT if rank == 2 else _OF_EACH).lift(one)
+    (found,) = _of_many(one) if rank > 3 else (DOT if rank == 2 else _OF_EACH).lift(one)
     found = _scaled(call, found, "alpha")
     return added(call, found, _scaled(call, addend[0], "beta")) if addend else [found]
 

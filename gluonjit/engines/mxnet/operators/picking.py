@@ -20,7 +20,7 @@ from gluonjit.program.axes.writer import rows_of
 
 _TABLE = Pick()
 _SAME_PLACES = Along("axis", 0, params=1)
-PICK = Reduce("axis", -1, keep="keepdims")
+PICK = Reduce("axis", -1, keep="keepdims", code="PICK")
 
 
 def one_hot(call: Application) -> list[Values]:

@@ -56,7 +56,7 @@ def build_variadic(variadic: Variadic, roles: Roles, trace: Trace) -> Built:
             may_fail = _apply(variadic, op, values, writer) or may_fail
     finals, outputs, rows = stored(writer, [values[number] for number in variadic.results], trace.device)
     program = Batched(finals, names, consts, (OWNERS, SEGMENTS))
-    program.may_fail = may_fail
+    program.may_fail, program.variadic = may_fail, (variadic, roles)
     program.adds = [all(op.name in ADDING for op in variadic.ops if number in op.inputs) for number in numbers]
     return Built(program, outputs, rows, True, False)
 

@@ -26,6 +26,28 @@ def nll(call: Application) -> list[Values]:
     return [Values(loss, *call.outs[0], rows if call.shape else 1, ()), Values(total, *call.outs[1], 1, ())]
 
 
+def nll_of_row(call: Application, scores: Any, target: Any, *weight: Any) -> Any:
+    """The loss of one row, which its mean and its sum are, too; not the weight that it is divided by."""
+    if weight or call.get("ignore_index", -100) >= 0:
+        raise call.refuse("with weights, or a class that does not count")
+    return -scores.pick(target)
+
+
+def linear_from(key: str, scaled: bool) -> Any:
+    """The square of a difference up to a limit, and linear from there on: of the smaller of both, m, and the rest."""
+
+    def entries(call: Application, a: Any, b: Any) -> Any:
+        limit = float(call.get(key, 1.0))
+        if limit <= 0.0:
+            raise call.refuse(f"{key} of {limit}")
+        apart = (a - b).do("ABS")
+        near = apart.do("MINS", limit)
+        square, rest = near.do("SQUARE") * (0.5 / limit if scaled else 0.5), apart - near
+        return square + (rest if scaled else rest * limit)
+
+    return entries
+
+
 def _nll(scores: Any, target: Any, *rest: Any) -> tuple[Any, Any]:
     """Losses of all nodes, and the weights that they are averaged by."""
     *given, rows, reduction, ignored = rest

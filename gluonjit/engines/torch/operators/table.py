@@ -20,7 +20,7 @@ from gluonjit.program.axes.samples import Last, Pick, Samples
 from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Reshape
 from gluonjit.program.axes.values import Shaped, Values
 from gluonjit.program.axes.writer import Writer
-from gluonjit.program.trace import NotBatchable, Operand
+from gluonjit.program.trace import NotBatchable, Operand, TraceOp
 
 DETACH = "detach.default"
 FILLED = {name for kind in ("zeros", "ones", "full") for name in (f"{kind}_like.default", f"new_{kind}.default")}
@@ -107,13 +107,24 @@ def _repeated(call: Application) -> list[Values]:
     return _REPEATED.lift(call)
 
 
+def _normalized(call: Application, a: Any, *others: Any) -> Any:
+    return a.normalized(call.attrs["eps"], call.val("weight"), call.val("bias"))
+
+
+def _softplus(call: Application, a: Any) -> Any:
+    if (call.get("beta", 1), call.get("threshold", 20)) != (1, 20):
+        raise call.refuse("with another beta or threshold")
+    return a.do("SOFTRELU")
+
+
 def _padded_axes(call: Application) -> int:
     return len(call.attrs["pad"]) // 2
 
 
 row("view _unsafe_view unsqueeze squeeze.dim squeeze.dims squeeze flatten.using_ints", Reshape())
 row("_reshape_alias reshape alias unflatten.int", Reshape())
-row("clone detach _to_copy contiguous", Keep(_in_rows))
+row("clone _to_copy contiguous", Keep(_in_rows))
+row(DETACH, Keep(_in_rows, code="STOP"))
 row("t", Permute(_last_two))
 row("transpose.int", Permute(_swapped))
 row("permute", Permute(lambda call, rank: call.attrs["dims"]))
@@ -128,24 +139,32 @@ row("tril triu", Last(2))
 row("diagonal", By(linear.of_diagonal, "shape", "of two dimensions of a sample's value"))
 
 row("where.self", Map(casts=True))
-row("masked_fill.Scalar log_sigmoid_forward", Map())
+row("masked_fill.Scalar", Map())
+row("log_sigmoid_forward", Map(code=lambda call, a: -(-a).do("SOFTRELU")))
 row("masked_fill.Tensor", By(_masked, "elementwise", Map.said, True, refuse=_by_value))
-row("empty_like zeros_like ones_like full_like", Make())
+row("empty_like full_like", Make())
+row("zeros_like", Make(code=0.0))
+row("ones_like", Make(code=1.0))
 row("rand_like randn_like bernoulli.p bernoulli", Make())
 row("new_zeros new_ones new_full", Filled())
 
-row("sum.dim_IntList mean.dim amax amin var.correction std.correction var_mean.correction", Reduce(many=True))
-row("linalg_vector_norm norm.ScalarOpt_dim logsumexp", Reduce(many=True))
+row("amax amin var.correction std.correction var_mean.correction", Reduce(many=True))
+row("linalg_vector_norm norm.ScalarOpt_dim", Reduce(many=True))
+row("sum.dim_IntList", Reduce(many=True, code="SUM"))
+row("mean.dim", Reduce(many=True, code="MEAN"))
+row("logsumexp", Reduce(many=True, code="LOGSUMEXP"))
 row("max.dim min.dim any.dim all.dim prod.dim_int argmax argmin median.dim", Reduce())
 row("kthvalue mode", Reduce(default=-1))
-row("sum", Reduce(many=True, whole="sum.dim_IntList"))
-row("mean", Reduce(many=True, whole="mean.dim"))
+row("sum", Reduce(many=True, whole="sum.dim_IntList", code="SUM"))
+row("mean", Reduce(many=True, whole="mean.dim", code="MEAN"))
 row("max", Reduce(many=True, whole="amax.default"))
 row("min", Reduce(many=True, whole="amin.default"))
 row("prod", Reduce(whole="prod.dim_int"))
 row("any _is_any_true", Reduce(whole="any.dim"))
 row("all _is_all_true", Reduce(whole="all.dim"))
-row("_softmax _log_softmax cumsum cumprod cummax cummin logcumsumexp", Along())
+row("_softmax", Along(code="SOFTMAX"))
+row("_log_softmax", Along(code="LOGSOFTMAX"))
+row("cumsum cumprod cummax cummin logcumsumexp", Along())
 row("sort topk", Along(default=-1))
 row("_fft_c2c _fft_r2c _fft_c2r", Along(many=True))
 
@@ -164,7 +183,16 @@ row(
 row("linalg_inv_ex linalg_cholesky_ex _linalg_solve_ex _linalg_det _linalg_slogdet _linalg_eigh _linalg_svd", Last(2))
 row("linalg_qr linalg_matrix_exp linalg_solve_triangular cholesky_solve _cdist_forward", Last(2))
 
-row("index_select", By(picking.picked, "picking", "by integers, for each sample among its own elements", True))
+row(
+    "index_select",
+    By(
+        picking.picked,
+        "picking",
+        "by integers, for each sample among its own elements",
+        True,
+        code=lambda call, a, index: a.pick(index),
+    ),
+)
 row("gather scatter.src scatter.value scatter_add scatter_reduce.two", Indexed())
 row("embedding", Pick(refuse=_by_frequency))
 row(
@@ -176,7 +204,7 @@ row("index.Tensor", By(picking.indexed, "picking", "by integers, for each sample
 row("index_put", By(picking.put, "picking", "by integers, for each sample among its own elements"))
 row("index_add index_copy", By(picking.added, "picking", "slices along a dimension, for each sample into its own"))
 
-row("native_layer_norm", Last(_normalized_axes, 1))
+row("native_layer_norm", Last(_normalized_axes, 1, code=_normalized))
 row("constant_pad_nd", Last(_padded_axes))
 row("convolution", layers.Convolution())
 row("native_batch_norm", By(layers.normalized, "layer", Samples.said, True, refuse=_keeps_statistics))
@@ -197,10 +225,30 @@ _TOTALS = {
     losses.MEAN: (ROWS_OF["mean.default"], "mean.default", {"self": Operand(0)}),
     losses.SUM: (ROWS_OF["sum.default"], "sum.default", {"self": Operand(0)}),
 }
-row("mse_loss smooth_l1_loss huber_loss binary_cross_entropy", Loss(_TOTALS, losses.NONE, losses.MEAN))
-row("binary_cross_entropy_with_logits soft_margin_loss", Loss(_TOTALS, losses.NONE, losses.MEAN))
-row("nll_loss_forward", By(losses.nll, "loss", "the score of each row's class, summed or averaged for each sample"))
+for _names, _code in {
+    "binary_cross_entropy soft_margin_loss": None,
+    "mse_loss": lambda call, a, b: (a - b).do("SQUARE"),
+    "smooth_l1_loss": losses.linear_from("beta", True),
+    "huber_loss": losses.linear_from("delta", False),
+    "binary_cross_entropy_with_logits": lambda call, a, b: (1.0 - b) * a + (-a).do("SOFTRELU"),
+}.items():
+    row(_names, Loss(_TOTALS, losses.NONE, losses.MEAN, code=_code))
+row(
+    "nll_loss_forward",
+    By(losses.nll, "loss", "the score of each row's class, summed or averaged for each sample", code=losses.nll_of_row),
+)
 
+for _name in "sigmoid tanh relu exp log sqrt abs neg reciprocal xlogy.Tensor".split():
+    row(_name, Map(code=_name.partition(".")[0].upper()))
+for _name in "add sub mul div".split():
+    row(f"{_name}.Tensor {_name}.Scalar", Map(casts=True, code=_name.upper()))
+row("rsub.Scalar", Map(casts=True, code="RSUB"))
+row("rsqrt", Map(code=lambda call, a: a.do("SQRT").do("RECIPROCAL")))
+row("silu", Map(code=lambda call, a: a * a.do("SIGMOID")))
+row("softplus", Map(code=_softplus))
+row("leaky_relu", Map(code=lambda call, a: a.leaky(call.get("negative_slope", 0.01))))
+row("pow.Tensor_Scalar", Map(casts=True, code=lambda call, a: a.do({2: "SQUARE"}[call.attrs["exponent"]])))
+row("clamp clamp_min clamp_max", Map(code=lambda call, a: a.limited(call.get("min"), call.get("max"))))
 _ELEMENTWISE = Map()
 _OF_SEVERAL_DTYPES = Map(casts=True)
 _CASTS = frozenset("add sub mul div pow maximum minimum addcmul addcdiv lerp rsub".split())
@@ -216,6 +264,11 @@ def _by_tag(name: str) -> Row | None:
     if torch.Tag.pointwise not in operator_named(name).tags:
         return None
     return _OF_SEVERAL_DTYPES if name.partition(".")[0] in _CASTS else _ELEMENTWISE
+
+
+def call_of(op: TraceOp, vals: Sequence[Any], outputs: Sequence[Shaped]) -> tuple[Row | None, Application]:
+    """The row of an operator of a trace, and its call on values."""
+    return row_of(op.name), Application(op.name, dict(op.attrs), vals, outputs, Writer(0))
 
 
 def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writer: Writer) -> list[Values]:

@@ -10,10 +10,12 @@ from gluonjit.graph.kinds import operand_groups
 from gluonjit.graph.values import Spec
 from gluonjit.hybrid.capture.variadic.reading import Dialect, Listed, Unlike, read
 from gluonjit.hybrid.capture.variadic.roles import Roles
-from gluonjit.program.trace import Attrs, Shaped, Trace, TraceOp
+from gluonjit.program.trace import ADD_UP as ADD_UP
+from gluonjit.program.trace import GATHER_UP as GATHER_UP
+from gluonjit.program.trace import OF_CHILD, OF_NODE, Attrs, Shaped, Trace, TraceOp
+from gluonjit.program.trace import SPREAD as SPREAD
 
-NODE, CHILD = "node", "child"
-SPREAD, GATHER_UP, ADD_UP = "spread out", "gather up", "add up"  # no operators are called so
+NODE, CHILD = OF_NODE, OF_CHILD
 
 
 class ProgramInput(NamedTuple):

@@ -10,6 +10,7 @@ from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
 
+from gluonjit.program.axes.values import Size
 from gluonjit.program.trace import Trace, TraceOp
 
 Leaf = tuple[Any, ...]
@@ -32,8 +33,8 @@ class NamedSizes:
     trace: the first; sizes: lengths by position and axis; lengths: how many there are (two sizes that are equal in both
     traces are one); own: the constants that each trace has for itself; numbered: the operators with arguments that
     differ, by their places in the trace; numbers: these arguments, by the position of the first result, their names,
-    and the place in a tuple, with the length that each of them is, if it is one; products: lengths that are two others
-    multiplied.
+    and the place in a tuple, with the length that each of them is, if it is one; products: lengths that are others
+    multiplied, as sizes.
     """
 
     def __init__(self, trace: Trace, other: Trace, equal: Callable[[Any, Any], bool]) -> None:
@@ -42,7 +43,7 @@ class NamedSizes:
         self._equal = equal
         self.own, differing = self._compare(other)
         self.sizes: dict[tuple[int, int], int] = {}
-        self.products: dict[int, tuple[int, int]] = {}
+        self.products: dict[int, Any] = {}
         numbers: dict[tuple[int, int], int] = {}
         for position, ((shape, _), (beside, _)) in enumerate(zip(trace.shapes, other.shapes)):
             for axis, pair in enumerate(zip(shape, beside)):
@@ -70,8 +71,10 @@ class NamedSizes:
         for position in positions:
             shape, axes = self.trace.shapes[position][0], self.axes(position)
             lengths = [self.sizes[position, axis] for axis in axes]
-            key = tuple(sorted([each for length in lengths for each in self.products.get(length, (length,))]))
-            found[key] = found.get(key, 0) + prod([size for axis, size in enumerate(shape) if axis not in axes])
+            sizes = [self.products.get(length, Size(length)) for length in lengths]
+            whole = Size() * prod([*sizes, *[size for axis, size in enumerate(shape) if axis not in axes]])
+            if whole:
+                found[whole.lengths] = found.get(whole.lengths, 0) + whole.times
         return tuple([(times, key) for key, times in found.items()])
 
     def shape(self, position: int, lengths: Any) -> tuple[int, ...]:

@@ -35,6 +35,12 @@ GONE: tuple[Gone, ...] = (
     ),
     Gone("engines/mxnet/variadic/checking", ("agrees _random _alone _together _run",)),
     Gone("engines/torch/ragged/checking", ("undrawn agrees _alone",)),
+    Gone("engines/torch/ragged/packing", ("in_front Packer _viewed _along_windows _is_regrouped",)),
+    Gone("engines/torch/ragged/padding", ("PaddedProgram _with_numbers _is_beginning _made",)),
+    Gone("engines/torch/ragged/padded", ("PaddedTrace takes_number",)),
+    Gone("engines/torch/ragged/along", ("reduced kept lost pooled convolved extended _fitted",)),
+    Gone("engines/torch/ragged/classes", ("class_of order_of",)),
+    Gone("engines/torch/ragged/selecting", ("Selector _how_chosen",)),
     Gone("engines/torch/packed", ("pack pad pad_list _filled run_layer _numbers _begins _beside _chosen _recorded",)),
     Gone("engines/torch/lone", ("_Context FunctionCall LoneFunction lone_kind cell_of_function",)),
     Gone(

@@ -14,7 +14,6 @@ from torch.nn import functional as F
 
 import gluonjit
 from gluonjit.engines.torch import kinds
-from gluonjit.engines.torch.ragged.windows import Windows, convolved
 from gluonjit.hybrid.capture.guards.sizes import TracedSize, plain, traced
 from tests.common.torch_support import assert_close
 
@@ -455,20 +454,6 @@ def test_an_operator_that_refuses_numbers_runs_for_all_lengths() -> None:
     for one, other in zip(found, wanted):
         assert_close(one, other, "a loss", 1e-4)
     assert batch.report.kinds["Shares"].launches == 1
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_windows(seed: int) -> None:
-    draw = random.Random(seed)
-    windows = Windows(draw.randint(1, 5), draw.randint(1, 3), draw.randint(0, 3), draw.randint(1, 2))
-    shortest = windows.dilation * (windows.kernel - 1) + 1
-    given = [torch.randn(1, 3, shortest + draw.randint(0, 8)) for _ in range(draw.randint(1, 5))]
-    weight, bias = torch.randn(4, 3, windows.kernel), torch.randn(4)
-    wanted = [F.conv1d(x, weight, bias, windows.stride, windows.padding, windows.dilation) for x in given]
-    rows = torch.cat([x[0].t() for x in given])
-    before, after = ([x.shape[2] for x in arrays] for arrays in (given, wanted))
-    found = convolved(rows, weight, bias, before, after, axis=2, windows=windows, groups=1)
-    assert_close(found, torch.cat([x[0].t() for x in wanted]), "windows")
 
 
 def test_a_size_notes_what_is_asked_of_it() -> None:

@@ -12,8 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import gluonjit
-from gluonjit.engines.torch.ragged import choosing
-from gluonjit.engines.torch.ragged.building import LengthProgram
+from gluonjit.engines.torch.lengths.framework import LengthProgram
 from tests.torch.test_lengths import C, Model, assert_as_eagerly, both, tokens
 
 MINIBATCHES = ((6, 4), (5, 7, 6, 8), (4, 9, 9, 5, 12, 6), (11, 30, 7, 9, 10))
@@ -244,11 +243,3 @@ def test_too_few_rows_are_refused_as_eagerly(name: str) -> None:
     with torch.no_grad(), pytest.raises((RuntimeError, IndexError)), gluonjit.batching(granularity="cell"):
         results = [net(each) for each in (*tokens(9, 8, seed=1), short)]
         assert all(result.numpy().size for result in results)  # what is read has run
-
-
-def test_as_many_rows_as_are_kept() -> None:
-    rows, sizes, kept = torch.arange(9.0)[:, None], np.array([5, 4]), np.array([2, 1])
-    for start, step, wanted in ((1, 2, [1, 3, 6]), (None, 1, [3, 4, 8]), (-3, 1, [2, 3, 6])):
-        found = choosing.counted(rows, sizes, kept, start=start, step=step, most=0)
-        assert found.flatten().tolist() == wanted
-    assert choosing.counted(rows, sizes, start=None, step=1, most=2).flatten().tolist() == [3, 4, 7, 8]

@@ -12,7 +12,7 @@ from torch import nn
 
 import gluonjit
 from gluonjit.analysis.trace_file import read_trace
-from gluonjit.engines.torch.ragged.program import Ragged
+from gluonjit.engines.torch.lengths.program import Ragged
 from tests.common.torch_lengths import assert_as_eagerly, met, numbers, samples, whole
 from tests.common.torch_support import assert_close
 

@@ -12,9 +12,11 @@ import torch
 from torch.nn import functional as F
 
 import gluonjit
-from gluonjit.engines.torch.ragged import choosing, running
-from gluonjit.engines.torch.ragged.building import LengthProgram
-from gluonjit.engines.torch.ragged.padding import PaddedProgram
+from gluonjit.engines.torch.lengths.framework import LengthProgram
+from gluonjit.engines.torch.operators import picking
+from gluonjit.program.axes.values import Size
+from gluonjit.program.lengths import running
+from gluonjit.program.lengths.nodes import SizedNodes
 from tests.torch.test_lengths import ONE, C, Model, assert_as_eagerly, both, model_kinds, split, tokens
 
 MINIBATCHES = ((5, 3), (4, 6, 5, 7), (3, 8, 8, 2, 9, 5), (11, 4, 7, 9, 10))
@@ -24,13 +26,14 @@ MINIBATCHES = ((5, 3), (4, 6, 5, 7), (3, 8, 8, 2, 9, 5), (11, 4, 7, 9, 10))
 def runs(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """How many programs of one length, and of many, have run."""
     found = {"one": 0, "many": 0}
-    for name, owner in (("one", LengthProgram), ("many", PaddedProgram)):
+    for name, owner, method in (("one", LengthProgram, "run"), ("many", running.StageRun, "together")):
+        original = getattr(owner, method)
 
-        def run(self: Any, *args: Any, name: str = name, original: Any = owner.run) -> Any:
+        def run(self: Any, *args: Any, name: str = name, original: Any = original) -> Any:
             found[name] += 1
             return original(self, *args)
 
-        monkeypatch.setattr(owner, "run", run)
+        monkeypatch.setattr(owner, method, run)
     return found
 
 
@@ -92,7 +95,7 @@ def test_long_ones_do_not_run_with_short_ones(runs: dict[str, int]) -> None:
         runs.update(one=0, many=0)
         report = assert_as_eagerly(eager, net, [(each,) for each in tokens(*lengths, seed=lengths[0])])
     assert report.kinds["Model"].launches == 1
-    assert runs == {"one": 2, "many": 1}  # the long ones differ by more than a launch costs
+    assert runs == {"one": 0, "many": 3}  # the long ones differ by more than a launch costs
 
 
 @pytest.mark.parametrize("name", ["attention by hand", "statistics", "several results", "a weighted sum"])
@@ -214,16 +217,21 @@ def test_a_grid_as_one_axis(name: str) -> None:
         assert_as_eagerly(eager, net, [tuple(tokens(*each, seed=k)) for k, each in enumerate(sizes)])
 
 
-def test_rows_that_are_not_there() -> None:
-    rows, sizes = torch.arange(7.0)[:, None], np.array([3, 4])
-    owners = torch.tensor([0, 0, 1])
-    assert choosing.picked(rows, torch.tensor([2, -3, 3]), owners, sizes, True).flatten().tolist() == [2, 0, 6]
+@pytest.fixture
+def nodes() -> SizedNodes:
+    return SizedNodes(2, {0: np.array([3, 4]), 1: np.array([2, 1])}, lambda array, dtype: torch.from_numpy(array))
+
+
+def test_rows_that_are_not_there(nodes: SizedNodes) -> None:
+    rows, owners = torch.arange(7.0)[:, None], torch.tensor([0, 0, 1])
+    begins, sizes = nodes.begins(Size(0)), nodes.sizes(Size(0))
+    assert picking._picked(rows, torch.tensor([2, -3, 3]), owners, begins, sizes, True).flatten().tolist() == [2, 0, 6]
     with pytest.raises(IndexError, match="index 3 is out of bounds for dimension 0 with size 3"):
-        choosing.picked(rows, torch.tensor([2, 3, 3]), owners, sizes, True)
+        picking._picked(rows, torch.tensor([2, 3, 3]), owners, begins, sizes, True)
     with pytest.raises(IndexError, match="index -1 is out of bounds"):
-        choosing.picked(rows, torch.tensor([2, -1, 3]), owners, sizes, False)
+        picking._picked(rows, torch.tensor([2, -1, 3]), owners, begins, sizes, False)
     with pytest.raises(IndexError, match="index -4"):
-        choosing.row_of_each(rows, sizes, -4)
+        nodes.chosen((Size(0),), -4, 1, 1, False)
 
 
 def test_joined_rows() -> None:
@@ -233,4 +241,20 @@ def test_joined_rows() -> None:
         values = [torch.randn(sum(each), 2) for each in sizes]
         parts = [torch.split(value, each) for value, each in zip(values, sizes)]
         wanted = torch.cat([part for node in zip(*parts) for part in node])
-        assert torch.equal(choosing.joined(*values, *map(np.array, sizes), fixed=(0, 0), dim=0), wanted)
+        known = SizedNodes(3, dict(enumerate(map(np.array, sizes))), lambda array, dtype: torch.from_numpy(array))
+        assert torch.equal(torch.cat(values)[known.merged(Size(0), Size(1))], wanted)
+
+
+def test_as_many_rows_as_are_kept(nodes: SizedNodes) -> None:
+    for start, step, wanted in ((1, 1, [1, 2, 4]), (None, 1, [1, 2, 6]), (-3, 1, [0, 1, 4])):
+        assert nodes.chosen((Size(0),), start, step, Size(1), False).tolist() == wanted
+    assert nodes.chosen((Size(0),), None, 1, 2, False).tolist() == [1, 2, 5, 6]
+    assert nodes.chosen((2, Size(0)), 0, 2, 2, False).tolist() == [0, 2, 3, 5, 6, 8, 10, 12]
+    assert nodes.chosen((2, Size(0)), 0, 2, 2, True).tolist() == [0, 2, 4, 6, 8, 10, 12, 14]
+
+
+def test_places_of_padding(nodes: SizedNodes) -> None:
+    front = (Size(0), Size(1))
+    assert nodes.places(front).tolist() == [0, 1, 2, 3, 4, 5, 8, 10, 12, 14]
+    assert nodes.clipped(front).tolist() == [0, 1, 2, 3, 4, 5, 4, 5, 6, 6, 7, 7, 8, 8, 9, 9]
+    assert nodes.within(front).tolist() == [0, 1, 2, 3, 4, 5, 0, 2, 4, 6]

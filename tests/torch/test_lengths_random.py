@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import gluonjit
-from gluonjit.engines.torch.ragged.program import Ragged
+from gluonjit.engines.torch.lengths.program import Ragged
 
 PROGRAMS, MOST_ROWS, TOLERANCE = 25, 8, 2e-4
 HEADER = """

@@ -12,8 +12,9 @@ from planted import Fault, Ran, assert_found, assert_survived, other_instruction
 
 import gluonjit
 from gluonjit.engines.torch import fused_steps, program
-from gluonjit.engines.torch.ragged import running
 from gluonjit.engines.torch.variadic import building
+from gluonjit.program.lengths import running
+from gluonjit.program.lengths.nodes import SizedNodes
 
 SIZE = 4
 Wrong = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -150,13 +151,11 @@ def needed(what: str, change: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPa
     """Changes what padded programs are told of lengths."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        given = running.StageRun._needed
+        given = SizedNodes.need
         patch.setattr(
-            running.StageRun,
-            "_needed",
-            lambda self, need, nodes, sizes: (lambda found: change(found) if need[0] == what else found)(
-                given(self, need, nodes, sizes)
-            ),
+            SizedNodes,
+            "need",
+            lambda self, key: (lambda found: change(found) if key[0] == what else found)(given(self, key)),
         )
 
     return plant
@@ -292,13 +291,13 @@ FAULTS = [
         "padding that counts",
         "_softmax.default",
         (attended, whole),
-        needed(running.HOLE, torch.zeros_like),
+        needed("hole", torch.zeros_like),
     ),
     Fault(
         "lengths off by one",
         "mean.dim",
         (lambda c, x: torch.softmax(c.one(x) @ x.t(), -1).mean(0).amax(), whole),
-        needed(running.COUNT, lambda n: n + 1),
+        needed("counts", lambda n: n + 1),
     ),
     Fault(
         "a stale product of leaves",
@@ -358,7 +357,7 @@ RAISING = [
         "lengths",
         "_softmax.default",
         (attended, whole),
-        lambda patch: patch.setattr(running.StageRun, "_needed", refused),
+        lambda patch: patch.setattr(running.StageRun, "run", refused),
     ),
     Fault(
         "a row program",

@@ -11,10 +11,10 @@ from gluonjit.engines.torch.arrays import dtype_named
 from gluonjit.engines.torch.held import Held
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.engines.torch.lengths.program import Ragged
 from gluonjit.engines.torch.lookups import Integers
 from gluonjit.engines.torch.operands import current
 from gluonjit.engines.torch.program import Batched, Lone, as_rows, joined
-from gluonjit.engines.torch.ragged.program import Ragged
 from gluonjit.graph import Kind, Leaf
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.decided import KEY, DecidedValues, NeedsMore

@@ -22,10 +22,10 @@ from gluonjit.engines.torch.kinds import (
     unrolls,
 )
 from gluonjit.engines.torch.layers import WHOLE
+from gluonjit.engines.torch.lengths.joining import derived_kind, join_lengths, of_other_lengths
 from gluonjit.engines.torch.other_rows import note_traced, of_other_rows
 from gluonjit.engines.torch.patterns import note_record, note_refusal, refused_before
 from gluonjit.engines.torch.program import program_of
-from gluonjit.engines.torch.ragged.joining import derived_kind, join_lengths, of_other_lengths
 from gluonjit.engines.torch.unrolling import LOOPS, UNROLLED, never
 from gluonjit.engines.torch.waiting import WAITING
 from gluonjit.engines.torch.without_gradients import signatures_of, with_gradients

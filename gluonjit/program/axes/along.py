@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
 from gluonjit.program.arguments import Operand
 from gluonjit.program.axes.row import Application, Row
-from gluonjit.program.axes.values import Labels, Shape, Values
+from gluonjit.program.axes.values import COUNT, PREFIX, Labels, Shape, Size, Values, is_sized
 
 
 class Along(Row):
@@ -80,11 +80,28 @@ class Along(Row):
         if len(call.vals) > 1:
             raise call.refuse("on scalars")
         (val,) = call.vals
+        if is_sized(val.shape):
+            return self.over_all_sized(call, val)
         flat = call.writer.form(val, 1, (prod(val.shape),))
         attrs = {key: value for key, value in call.attrs.items() if self._kept(key, value)}
         attrs[self.key] = (1,) if self.many else 1
         found = call.made(call.writer.call(self.whole or call.name, attrs, [flat], len(call.outs)))
         return [val._replace(rest=(prod(val.shape),) if self.stays else ()) for val in found]
+
+    def over_all_sized(self, call: Application, val: Values) -> list[Values]:
+        """The same where there is padding; not what tells places, or stays, unless the first axis alone has it."""
+        places = [axis for axis, size in enumerate(val.shape) if size.__class__ is Size]
+        fill = self.neutral(call)
+        if val.packed or fill is None or fill is PREFIX or self.stays or (call.outs[0][1] == "int64" and places != [0]):
+            raise call.refuse("it mixes the rows of a sample")
+        whole = call.writer.filled(val, places, fill)
+        attrs = {key: value for key, value in call.attrs.items() if self._kept(key, value)}
+        if self.many:
+            attrs[self.key] = tuple(range(1, val.rank + 1))
+        else:
+            whole, attrs[self.key] = call.writer.put("shape", whole, (COUNT, -1)), 1
+        found = call.made(call.writer.call(self.whole or call.name, attrs, [whole], len(call.outs)))
+        return [val._replace(rest=()) for val in found]
 
     def _kept(self, key: str, value: Any) -> bool:
         """True if the operator over one axis takes this argument, too."""
@@ -97,17 +114,23 @@ def _among(shape: Shape, rank: int, whole: list[Any], left: list[Any]) -> list[A
 
 
 class Reduce(Along):
-    """The axes go, or stay as 1. idle: of one entry the operator gives that entry, so that nothing has to run."""
+    """The axes go, or stay as 1.
+
+    idle: of one entry the operator gives that entry, so that nothing has to run; mean: it is this sum, divided by the
+    number of entries.
+    """
 
     stays = False
 
-    def __init__(self, *args: Any, idle: bool = False, **options: Any) -> None:
+    def __init__(self, *args: Any, idle: bool = False, mean: str = "", **options: Any) -> None:
         super().__init__(*args, **options)
-        self.idle = idle
+        self.idle, self.mean = idle, mean
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call, along axes of several entries alone if those of one are idle."""
         val = call.vals[0]
+        if self.mean and val.rank and is_sized(tuple([val.shape[axis] for axis in self.axes(call) or range(val.rank)])):
+            return [self.divided(call, val)]
         axes = self.axes(call) or tuple(range(val.rank))
         short = [axis for axis in axes if self.idle and val.shape[axis] == 1]
         if not short or call.outs[0][1] != val.dtype:
@@ -119,6 +142,21 @@ class Reduce(Along):
             outs = [(tuple([val.shape[k] for k, axis in enumerate(left) if axis not in axes]), val.dtype)]
             (val,) = super().lift(call.on(call.name, {**call.attrs, **changes}, [val], outs))
         return [val._replace(shape=call.shape)]
+
+    def divided(self, call: Application, val: Values) -> Values:
+        """A mean along axes of any length: a sum, divided by the number of entries of each node."""
+        if call.outs[0][1] != val.dtype:
+            raise call.refuse("into another dtype")
+        kept = (self.key, self.keep)
+        attrs = {key: value for key, value in call.attrs.items() if value.__class__ is Operand or key in kept}
+        total = Reduce(self.key, self.default, self.many, "" if self.axes(call) else self.mean, self.keep, fill=0.0)
+        count = prod([val.shape[axis] for axis in self.axes(call) or range(val.rank)])
+        (found,) = total.lift(call.on(self.mean, attrs, [val], call.outs))
+        counts = call.writer.need("counts", count, val.dtype)._replace(lead=1)
+        if found.shape:
+            found = call.writer.stack(found)
+        by = call.writer.put("reshape", counts, (1,) * len(found.rest))
+        return found._replace(slot=call.writer.emit("divide", [found, by]))
 
 
 class PerAxis(Along):
@@ -143,17 +181,77 @@ class PerAxis(Along):
         return call.again(vals, {key: (rest, *call.attrs[key][1 - shift :]) for key, rest in self.rest.items()})
 
 
+Begins = Callable[[Application], tuple[Any, int]]
+"""Where a part begins, None if it is the end, and one in how many entries it takes."""
+
+
 class Section(Along):
     """Parts of an axis, one or several."""
 
     kind, said = "shape", "parts of a dimension, on rows or on stacked samples"
 
+    def __init__(self, *args: Any, begins: Begins | None = None, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.begins = begins
+
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call; the only part, if it is all, is the operand."""
-        (val,) = call.vals
-        if len(call.outs) == 1 and call.shape == val.shape and not val.packed:
+        val = call.vals[0]
+        if call.writer.sized:
+            axes = self.axes(call) or ()
+            kept = len(call.shape) == val.rank
+            cut = [axis for axis in axes if is_sized((val.shape[axis], *(call.shape[axis : axis + 1] if kept else ())))]
+            if cut:
+                return [self.chosen(call, val, cut[0])] if len(axes) == 1 else self.mixed(call)
+        if self.is_whole(call):
             return [val]
         return super().lift(call)
+
+    def is_whole(self, call: Application) -> bool:
+        """True if the only part is the operand."""
+        val = call.vals[0]
+        return len(call.outs) == 1 and bool(call.shape == val.shape) and not val.packed
+
+    def mixed(self, call: Application) -> list[Values]:
+        """Raises NotBatchable."""
+        raise call.refuse("it mixes the rows of a sample")
+
+    def chosen(self, call: Application, val: Values, axis: int) -> Values:
+        """A part of an axis that is not equally long in all nodes, or becomes so."""
+        if self.begins is None or len(call.outs) > 1:
+            self.mixed(call)
+        writer, (shape, dtype), (begin, step) = call.writer, call.outs[0], self.begins(call)  # type: ignore[misc]
+        front, back = val.shape[: axis + 1], val.shape[axis + 1 :]
+        count = 1 if len(shape) < val.rank else shape[axis]
+        if begin == 0 and step == 1 and not is_sized(front[axis]) and not val.packed:  # which all nodes have whole
+            whole = val if val.shared else writer.stack(val)
+            slot = writer.emit("begin", [whole], axis + (not val.shared), count)
+            return Values(slot, shape, dtype, whole.lead, shape)
+        if val.shared or is_sized(front[:-1]):
+            self.mixed(call)
+        lead = prod(front[:-1]) * count
+        if val.packed:
+            rows = writer.form(val, prod(front), back)
+            slot = writer.emit("take", [rows, writer.need("chosen", front, begin, step, count, False)])
+            return Values(slot, shape, dtype, lead, back)
+        rows = writer.put("reshape", writer.stack(val), back)
+        slot = writer.emit("pick", [rows, writer.need("chosen", front, begin, step, count, True)])
+        if count.__class__ is not Size:
+            return Values(slot, shape, dtype, lead, back)
+        return Values(writer.emit("reshape", [rows._replace(slot=slot)], shape), shape, dtype, 1, shape)
+
+
+class Turned(Section):
+    """Entries in reverse along axes."""
+
+    said = Along.said
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, begins=lambda call: (-1, -1), **options)
+
+    def is_whole(self, call: Application) -> bool:
+        """True if the only part is the operand."""
+        return False
 
 
 class Indexed(Along):

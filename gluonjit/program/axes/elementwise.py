@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
-from gluonjit.program.axes.row import Application, Row
-from gluonjit.program.axes.values import Labels, Shape, Values
+from gluonjit.program.arguments import Operand
+from gluonjit.program.axes.row import Application, Row, rows_before
+from gluonjit.program.axes.values import Labels, Shape, Values, is_sized
 
 
 class Map(Row):
@@ -14,14 +16,16 @@ class Map(Row):
 
     casts: operands of several dtypes become of the result's, as a number of one node has no say in it, but an array
     of such numbers would have; None: it takes several dtypes as they are; wide: the operator that broadcasts where this
-    one does not; equal: operands are all of one shape.
+    one does not; equal: operands are all of one shape; smooth: at any number it is finite, and its derivatives are.
     """
 
     kind, said = "elementwise", "elementwise, so in any layout"
 
-    def __init__(self, casts: bool | None = False, wide: str = "", equal: bool = False, **common: Any) -> None:
+    def __init__(
+        self, casts: bool | None = False, wide: str = "", equal: bool = False, smooth: bool = False, **common: Any
+    ) -> None:
         super().__init__(**common)
-        self.casts, self.wide, self.equal = casts, wide, equal
+        self.casts, self.wide, self.equal, self.smooth = casts, wide, equal, smooth
 
     def labels(self, call: Application) -> Labels:
         """Axes by their place in the result, counted from the end."""
@@ -33,8 +37,15 @@ class Map(Row):
         """Writes down the call: in the layout of its operands if they have one, whatever it is."""
         if any([out != call.shape for out, _ in call.outs]):
             raise call.refuse("results of different shapes")
+        if call.writer.sized:
+            call = self.with_numbers(call)
         call.vals = self.of_one_dtype(call)
         mine = call.mine
+        if call.writer.sized and any([val.packed for val in mine]):
+            return self.on_rows(call)
+        if call.writer.padded and not self.smooth:
+            call.vals = [val if val.fill is None else self.harmless(call, val) for val in call.vals]
+            mine = call.mine
         if self.equal:
             call.vals = [call.writer.spread(val) for val in call.vals]
         elif self.wide and len(mine) < len(call.vals):
@@ -47,6 +58,33 @@ class Map(Row):
         lead, rest = form
         slots = call.again([val if val.shared else call.writer.form(val, lead, rest) for val in call.vals])
         return call.lying(slots, lead, rest)
+
+    def harmless(self, call: Application, val: Values) -> Values:
+        """A value with a number as padding at which functions and their derivatives are finite."""
+        places = [axis for axis, size in enumerate(val.shape) if is_sized(size)]
+        held = [axis for k, axis in enumerate(places) if val.fill is not None and k in val.fill[1]]
+        return call.writer.filled(val, held, 0.5 if "float" in val.dtype else 1)
+
+    def on_rows(self, call: Application) -> list[Values]:
+        """Writes down the call on the rows of all nodes."""
+        if self.wide and len({val.shape for val in call.vals}) > 1:
+            call = call.on(self.wide, {}, call.vals, call.outs)
+        vals = [call.writer.spread(val) if self.equal else val for val in call.vals]
+        axes = rows_before(call.shape)
+        slots = call.again([call.beside(val) for val in vals])
+        return call.lying(slots, prod(call.shape[:axes]), call.shape[axes:])
+
+    def with_numbers(self, call: Application) -> Application:
+        """The call with operands in the place of numbers that differ by node. Raises NotBatchable."""
+        dtype, attrs, vals, name = call.outs[0][1], dict(call.attrs), list(call.vals), call.name
+        for key, value in call.attrs.items():
+            if is_sized(value):
+                name = call.writer.of_arrays(name, key)
+                if value.__class__ is tuple or not dtype.startswith(("float", "bfloat")):
+                    raise call.refuse("of numbers that differ")
+                attrs[key] = Operand(len(vals))
+                vals.append(call.writer.need("number", value, dtype)._replace(dtype=dtype, lead=1))
+        return call.on(name, attrs, vals, call.outs)
 
     def of_one_dtype(self, call: Application) -> list[Values]:
         """The operands, cast where they have several dtypes. Raises NotBatchable."""
@@ -151,4 +189,6 @@ class Filled(Row):
         """Writes down the call."""
         if len(call.vals) > 1:
             raise call.refuse("with several tensors")
+        if is_sized(call.shape):
+            return call.lying([call.writer.longest(call.name, call.attrs, call.vals)], None, call.shape)
         return call.lying(call.again(call.vals), None, call.shape)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from gluonjit.program.axes.row import Application, Row
-from gluonjit.program.axes.values import COUNT, Labels, Values
+from gluonjit.program.axes.row import Application, Row, mixed_axes
+from gluonjit.program.axes.values import COUNT, Labels, Values, is_sized
 from gluonjit.program.axes.writer import Writer
 
 _NODE = "#"
@@ -70,7 +70,9 @@ class Contract(Row):
         plus = _plus(self.terms(call)[0])
         factors = [k for k in range(len(call.vals)) if k != plus]
         differ = [k for k in factors if not call.vals[k].shared]
-        folds = [axes for axes in self.folds(call, labels) if axes and self.rows]
+        if call.writer.padded:
+            self.clean(call, labels, factors)
+        folds = self.rows and 1 in self.folds(call, labels)
         if folds and (len(differ) == 1 or (self.each and len(differ) == len(factors))):
             vals = [val if val.shared else call.writer.folded(val, 1) for val in call.vals]
             return call.made(call.again(vals), 1)
@@ -78,6 +80,16 @@ class Contract(Row):
             raise call.refuse("it mixes the rows of a sample")
         found = [_factor(call.writer, call.vals[k], labels.ins[k]) for k in factors]
         return [self.added(call, self.product(call, found, labels.outs[0]), plus)]
+
+    def clean(self, call: Application, labels: Labels, factors: Sequence[int]) -> None:
+        """Puts zeros where padding is along axes that are summed over, into one factor, and into others for nothing."""
+        writer, vals = call.writer, call.vals
+        mixed = {k: mixed_axes(vals[k], labels.ins[k], labels) for k in factors}
+        held = any([mixed[k] and vals[k].holds(0, mixed[k]) for k in factors])
+        for k in sorted(factors, key=lambda k: vals[k].slot not in writer.sources):
+            if mixed[k] and (not held or vals[k].slot in writer.sources):
+                vals[k] = writer.filled(vals[k], mixed[k], 0)
+                held = True
 
     def added(self, call: Application, total: Values, place: int | None) -> Values:
         """The product, scaled, with the operand at this place added to it."""
@@ -150,7 +162,7 @@ def _shaped(call: Application, slot: int, groups: list[list[Any]], whole: list[A
     split = all([len(group) == 1 for group in (groups if both else groups[1:])])
     rest = shape if len(whole) > 1 else ()  # whatever the framework says the shape of a number is
     found = Values(slot, shape, dtype, 1, rest) if _NODE in whole else Values(slot, shape, dtype, None, shape)
-    if order == whole and not both and len(second) == 1 and not found.shared and not split:
+    if order == whole and not both and len(second) == 1 and not found.shared and not split and not is_sized(shape):
         return found._replace(lead=prod(shape[:-1]), rest=shape[-1:])
     if not split:
         found = writer.put("shape", found, _sizes([[label] for label in order], sizes))

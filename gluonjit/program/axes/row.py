@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from gluonjit.program.arguments import NotBatchable, Operand
-from gluonjit.program.axes.values import ROWS, Labels, Shape, Shaped, Values
-from gluonjit.program.axes.writer import Writer, rows_of
+from gluonjit.program.axes.values import PREFIX, ROWS, Labels, Shape, Shaped, Size, Values, is_sized
+from gluonjit.program.axes.writer import Writer
 
 
 class Application:
@@ -66,13 +67,34 @@ class Application:
     def made(self, slots: Sequence[int], axes: int = 0) -> list[Values]:
         """The results with this many of their first axes as rows."""
         return [
-            Values(slot, shape, dtype, rows_of(shape, axes), shape[axes:])
+            Values(slot, shape, dtype, prod(shape[:axes]), shape[axes:])
             for slot, (shape, dtype) in zip(slots, self.outs)
         ]
 
     def lying(self, slots: Sequence[int], lead: Any, rest: Shape) -> list[Values]:
         """The results, all as so many rows of one shape."""
         return [Values(slot, shape, dtype, lead, rest) for slot, (shape, dtype) in zip(slots, self.outs)]
+
+    def beside(self, val: Values) -> Values:
+        """An operand with axes like the result's, which is packed: its rows beside the result's. Raises NotBatchable.
+
+        What a node has once is repeated for each of its rows.
+        """
+        writer, shape, axes = self.writer, self.shape, rows_before(self.shape)
+        aligned = (*(1,) * (len(shape) - val.rank), *val.shape)
+        front, back = aligned[:axes], aligned[axes:]
+        lead = prod(shape[:axes])
+        if val.packed:
+            if front != shape[:axes] and (prod(front) != lead or prod(front[:-1]) != prod(shape[: axes - 1])):
+                raise self.refuse("rows of several numbers")
+            return writer.form(val, lead, back)
+        if val.shared and is_sized(front):
+            return writer.each_row(val, front, back)
+        if any([size != 1 for size in front]):
+            raise self.refuse("an operand of a fixed number of rows, where others vary")
+        if not val.shared:
+            return writer.rows_each(writer.form(val, 1, back), lead)
+        return writer.put("shape", val, back)._replace(shape=back, rest=back) if val.rank > len(back) else val
 
     def refuse(self, why: str) -> NotBatchable:
         """The error that says why the call runs for each sample alone."""
@@ -83,13 +105,23 @@ class Row:
     """An operator's description.
 
     refuse: gives the reason for which a call cannot run for many nodes, if any; code: the operator as instructions on
-    rows (see `gluonjit.rows.lowering`).
+    rows (see `gluonjit.rows.lowering`); fill: the number that changes nothing along axes that are not free, for padding
+    there, PREFIX where entries behind others change nothing, or a function of the call; after: the number that results
+    have there then, or are to be given if `refill`.
     """
 
     kind, said = "shape", ""  # how operators of the class run, in the table for people
 
-    def __init__(self, refuse: Callable[[Application], str | None] | None = None, code: Any = None) -> None:
+    def __init__(
+        self,
+        refuse: Callable[[Application], str | None] | None = None,
+        code: Any = None,
+        fill: Any = None,
+        after: Any = None,
+        refill: bool = False,
+    ) -> None:
         self.refuse, self.code = refuse, code
+        self.fill, self.after, self.refill = fill, after, refill
 
     def labels(self, call: Application) -> Labels:
         """The labels of all axes."""
@@ -103,8 +135,33 @@ class Row:
         """Writes down the call for all nodes; returns its results. Raises NotBatchable."""
         labels = self.labels(call)
         axes = self.fold(call, labels)
-        vals = [val if val.shared else call.writer.folded(val, axes) for val in call.vals]
-        return call.made(self.run(call, vals, labels, 1 - axes), axes)
+        vals = [self.cleaned(call, val, each, labels) for val, each in zip(call.vals, labels.ins)]
+        vals = [val if val.shared else call.writer.folded(val, axes) for val in vals]
+        found = call.made(self.run(call, vals, labels, 1 - axes), axes)
+        return found if self.after is None else [self.ended(call, val, labels) for val in found]
+
+    def ended(self, call: Application, val: Values, labels: Labels) -> Values:
+        """A result whose padding is `after`, along axes that were filled."""
+        mixed = mixed_axes(val, labels.outs[0], labels)
+        if not mixed or val.packed:
+            return val
+        if self.refill:
+            return call.writer.filled(val, mixed, self.after)
+        return val._replace(fill=(self.after, val.sized(mixed)))
+
+    def cleaned(self, call: Application, val: Values, each: Sequence[Any], labels: Labels) -> Values:
+        """A value whose padding changes nothing along axes that are not free. Raises NotBatchable."""
+        mixed = mixed_axes(val, each, labels)
+        if not mixed or val.packed:
+            return val
+        fill = self.neutral(call)
+        if fill is None:
+            raise call.refuse("it mixes the rows of a sample")
+        return val if fill is PREFIX else call.writer.filled(val, mixed, fill)
+
+    def neutral(self, call: Application) -> Any:
+        """The number for padding, None where there is none, or PREFIX."""
+        return self.fill(call) if callable(self.fill) else self.fill
 
     def fold(self, call: Application, labels: Labels) -> int:
         """Number of first axes that are rows: where the fewest operands change their form. Raises NotBatchable."""
@@ -120,38 +177,60 @@ class Row:
         others = [each for val, each in pairs if val.shared]
         packed = any([val.packed for val in call.vals])
         found = [] if packed else [0]
+        least = max([rows_before(val.shape) for val in call.vals]) if packed else 0
         for axes in range(1, min(map(len, mine)) + 1):
             label = mine[0][axes - 1]
             alike = all([each[axes - 1] == label and label not in each[axes:] for each in mine])
             fits = axes == 1 or max(map(len, others), default=0) <= len(mine[0]) - axes + 1
             if label not in labels.free or not alike or not fits or any([label in each for each in others]):
                 break
+            if not packed and any([val.shape[axes - 1].__class__ is Size for val in call.mine]):
+                break
             found.append(axes)
         if not packed:
             return found
-        return [1] if 1 in found and all([val.packed for val in call.mine]) else []
+        return [axes for axes in found if axes >= least] if all([val.packed for val in call.mine]) else []
+
+
+def mixed_axes(val: Values, each: Sequence[Any], labels: Labels) -> list[int]:
+    """The axes of any size that are not free."""
+    return [axis for axis, size in enumerate(val.shape) if is_sized(size) and each[axis] not in labels.free]
+
+
+def rows_before(shape: Shape) -> int:
+    """The number of first axes that are counted as rows: up to the last of any size."""
+    return max([axis + 1 for axis, size in enumerate(shape) if size.__class__ is Size], default=0)
 
 
 def _lies(val: Values, axes: int) -> bool:
-    return (val.lead, val.rest) == (rows_of(val.shape, axes), val.shape[axes:])
+    return (val.lead, val.rest) == (prod(val.shape[:axes]), val.shape[axes:])
 
 
 class By(Row):
     """An operator with a rule of its own: a function of the call that returns its results.
 
-    kind, said: what it is in the table for people; packed: it takes nodes of different numbers of rows.
+    kind, said: what it is in the table for people; packed: it takes nodes of different numbers of rows; padded: it
+    takes padding.
     """
 
     def __init__(
-        self, rule: Callable[[Application], list[Values]], kind: str, said: str, packed: bool = False, **common: Any
+        self,
+        rule: Callable[[Application], list[Values]],
+        kind: str,
+        said: str,
+        packed: bool = False,
+        padded: bool = False,
+        **common: Any,
     ) -> None:
         super().__init__(**common)
-        self.rule, self.packed = rule, packed
+        self.rule, self.packed, self.padded = rule, packed, padded
         self.kind, self.said = kind, said
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call for all nodes; returns its results. Raises NotBatchable."""
-        if not self.packed and any([val.packed for val in call.vals]):
+        if (not self.packed and any([val.packed for val in call.vals])) or (
+            not self.padded and any([val.padded for val in call.vals])
+        ):
             raise call.refuse("it mixes the rows of a sample")
         return self.rule(call)
 
@@ -169,7 +248,7 @@ def lifted(call: Application, row: Row | None) -> list[Values]:
 def of_any_rows(vals: Sequence[Values], outputs: Sequence[Shaped]) -> tuple[list[Values], list[Shaped]]:
     """Values and results whose first axis is of any number of rows say so by its size."""
     count = next((val.shape[0] for val in vals if val.packed), None)
-    if count is None:
+    if count is None or any([is_sized(val.shape) for val in vals]):
         return list(vals), list(outputs)
     sized = [val._replace(shape=(ROWS, *val.shape[1:])) if val.packed else val for val in vals]
     return sized, [((ROWS, *shape[1:]) if shape[:1] == (count,) else shape, dtype) for shape, dtype in outputs]

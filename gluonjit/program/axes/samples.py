@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gluonjit.program.axes.row import Application, Row
-from gluonjit.program.axes.values import Labels, Values
+from gluonjit.program.axes.values import PREFIX, Labels, Values, is_sized
 
 
 class Last(Row):
@@ -83,9 +83,22 @@ class Samples(Row):
         if len({val.shape[:1] for val in vals}) > 1:
             raise call.refuse("operands of different numbers of samples")
         axes = 0 if one else 1
-        placed = [call.writer.folded(call.writer.spread(val), axes) for val in vals]
+        placed = [self.without_padding(call, call.writer.spread(val), axes) for val in vals]
         found = call.made(self.run(call, [*placed, *params], Labels([], [], set()), 1), axes)
+        if self.refill:
+            places = [axis for axis, size in enumerate(call.shape) if is_sized(size)]
+            found = [call.writer.filled(each, places, self.after) if each.padded else each for each in found]
         return [each if each.rank == len(call.shape) else _statistics(each) for each in found]
+
+    def without_padding(self, call: Application, val: Values, axes: int) -> Values:
+        """An operand in rows, with a number that changes nothing in place of padding."""
+        places = [axis for axis, size in enumerate(val.shape) if axis >= axes and is_sized(size)]
+        if places:
+            fill = self.neutral(call)
+            if fill is None or axes in places or val.packed:
+                raise call.refuse("it mixes the rows of a sample")
+            val = val if fill is PREFIX else call.writer.filled(val, places, fill)
+        return call.writer.folded(val, axes)
 
     def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
         """Adds the operator as it stands."""

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from gluonjit.program.axes.row import Application, Row, operands
-from gluonjit.program.axes.values import ROWS, Labels, Values
+from gluonjit.program.axes.row import Application, Row, operands, rows_before
+from gluonjit.program.axes.values import ROWS, Labels, Size, Values, is_sized
+from gluonjit.program.axes.writer import blocks
 
 
 class Reshape(Row):
@@ -27,6 +28,8 @@ class Reshape(Row):
         val, (shape, dtype) = call.vals[0], call.outs[0]
         if dtype != val.dtype:
             raise call.refuse("a view with another dtype")
+        if call.writer.sized:
+            return [self.sized(call, val)]
         packed = any([each.packed for each in call.vals])
         if packed and not (val.packed and shape[:1] == (ROWS,) and self.keeps(call)):
             raise call.refuse("it mixes the rows of a sample")
@@ -35,6 +38,16 @@ class Reshape(Row):
         if val.shared:
             return call.lying([call.writer.emit("shape", [val], shape)], None, shape)
         return [val._replace(shape=shape)]
+
+    def sized(self, call: Application, val: Values) -> Values:
+        """The operand with the result's shape, where there are sizes that differ. Raises NotBatchable."""
+        shape = call.shape
+        fits = prod(val.shape) == prod(shape) if val.packed else blocks(val.shape) == blocks(shape)
+        if not fits and (is_sized(shape) or is_sized(val.shape) or prod(val.shape) != prod(shape)):
+            raise call.refuse("it mixes the rows of a sample")
+        if val.shared:
+            return val._replace(slot=call.writer.emit("shape", [val], shape), shape=shape, rest=shape)
+        return val._replace(shape=shape)
 
 
 class Keep(Row):
@@ -49,7 +62,8 @@ class Keep(Row):
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call."""
         (val,) = call.vals
-        return call.lying(call.again([val], self.forget(call)), val.lead, val.rest)
+        (found,) = call.lying(call.again([val], self.forget(call)), val.lead, val.rest)
+        return [found._replace(fill=val.fill)]
 
 
 class Permute(Row):
@@ -66,9 +80,10 @@ class Permute(Row):
         (val,) = call.vals
         order = [axis % val.rank for axis in self.order(call, val.rank)] if val.rank else []
         moved = [axis for axis in order if val.shape[axis] != 1]
-        if moved == sorted(moved) and not (val.packed and order[:1] != [0]):
+        if moved == sorted(moved) and not (val.packed and order[:1] != [0] and not call.writer.sized):
             return [val._replace(shape=call.shape)]
-        return super().lift(call)
+        (found,) = super().lift(call)
+        return [found._replace(fill=_moved(val, order)) if val.fill is not None else found]
 
     def labels(self, call: Application) -> Labels:
         """Axes by their place in the operand."""
@@ -80,6 +95,14 @@ class Permute(Row):
         """Adds the permutation."""
         axes = (0, *[axis + shift for axis in labels.outs[0][1 - shift :]])
         return [call.writer.emit("permute", vals, axes)]
+
+
+def _moved(val: Values, order: Sequence[int]) -> Any:
+    """The fill of a value whose axes are in another order."""
+    assert val.fill is not None
+    places = [axis for axis, size in enumerate(val.shape) if size.__class__ is Size]
+    order = [axis for axis in order if axis in places]
+    return val.fill[0], frozenset([k for k, axis in enumerate(order) if places.index(axis) in val.fill[1]])
 
 
 class Expand(Row):
@@ -94,12 +117,23 @@ class Expand(Row):
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call; nothing runs where none does."""
         val, more = call.vals[0], len(call.shape) - call.vals[0].rank
+        if call.writer.sized and is_sized(call.shape) and not call.writer.padded:
+            return [self.on_rows(call, val)]
         if any([each.packed for each in call.vals]) and (more or not self.keeps(call)):
             raise call.refuse("it mixes the rows of a sample")  # a shape that was asked for may hold their number
         if val.shape == call.shape:
             return [val]
         call.vals = [call.writer.spread(val)._replace(shape=(*(1,) * more, *val.shape))]
-        return super().lift(call)
+        (found,) = super().lift(call)
+        return [found._replace(fill=val.fill) if found.sized() == val.sized() else found]
+
+    def on_rows(self, call: Application, val: Values) -> Values:
+        """The result, row by row, of which nodes have any number."""
+        axes = rows_before(call.shape)
+        found, rest = call.beside(call.writer.spread(val)), call.shape[axes:]
+        if found.rest != rest:
+            found = call.writer.put("widen", found, rest)
+        return found._replace(shape=call.shape, rest=rest)
 
     def labels(self, call: Application) -> Labels:
         """Axes by their place in the result, those that stay as they are alike."""
@@ -128,8 +162,21 @@ class Join(Row):
             raise call.refuse("its operands are empty")
         if len({val.dtype for val in call.vals}) > 1:
             raise call.refuse("operands of different dtypes")
+        if call.writer.sized and call.shape[self.axis(call)].__class__ is Size and not self.new:
+            return [self.merged(call, vals, self.axis(call))]
         attrs = {key: operands(len(vals)) if isinstance(value, tuple) else value for key, value in call.attrs.items()}
         return super().lift(call.on(call.name, attrs, [call.writer.spread(val) for val in vals], call.outs))
+
+    def merged(self, call: Application, vals: Sequence[Values], axis: int) -> Values:
+        """The rows of several values, of which nodes have any number, one after the other for each node."""
+        writer, shape = call.writer, call.shape
+        if writer.padded or prod([*shape[:axis], 1]) != 1:
+            raise call.refuse("it mixes the rows of a sample")
+        sizes = [val.shape[axis] for val in vals]
+        rows = [writer.form(writer.spread(val), size, shape[axis + 1 :]) for val, size in zip(vals, sizes)]
+        joined = rows[0]._replace(slot=writer.emit("rows", rows))
+        slot = writer.emit("take", [joined, writer.need("merged", *sizes)])
+        return Values(slot, shape, call.outs[0][1], shape[axis], shape[axis + 1 :])
 
     def axis(self, call: Application) -> int:
         """The axis of the result."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
+from math import isfinite, prod
 from typing import Any, ClassVar
 
 from gluonjit.program.arguments import NotBatchable
-from gluonjit.program.axes.values import COUNT, NODES, ROWS, Instruction, Shape, Values
+from gluonjit.program.axes.values import COUNT, NODES, Instruction, Shape, Size, Values, at_sizes, is_sized
 
 
 class Writer:
@@ -15,8 +15,14 @@ class Writer:
 
     An engine derives its own from it. prims: its functions reshape(x, rest) to (-1, *rest), shape(x, shape), permute(x,
     axes), expand(x, count, shape) with a new first axis of `count`, widen(x, rest), which expands all axes but the
-    first, matrices(a, b, many), which multiplies, add, scale and cast.
+    first, matrices(a, b, many), which multiplies, add, scale and cast. Of a program for nodes of any length
+    (`sized`) also take(x, places), which gives each row at most once, pick(x, places), spread(x, owners, begins),
+    fill(x, hole, number) and begin(x, axis, size), the first entries along an axis. Such a program is given, in place
+    of the number of nodes, the longest lengths by name, "#" for that number; and what it `needs` of the lengths.
     """
+
+    sized = padded = False  # whether it is for any length, and whether operands are padded now
+    used: Sequence[bool] = ()  # which results of the operator that is written anything takes
 
     prims: ClassVar[Mapping[str, Callable[..., Any]]]
 
@@ -24,6 +30,8 @@ class Writer:
         self.slots = slots
         self._each = each
         self._known: dict[Any, int] | None = {} if shares else None
+        self.needs: dict[Any, int] = {}
+        self.sources: dict[int, Callable[[Any], Values]] = {}  # of padded values, the same with another fill
         self.count = NODES  # how many nodes, or children, what is written is for
         self.code: list[Instruction] = []
 
@@ -54,8 +62,11 @@ class Writer:
         key = (prim, slots, static, self.count)
         if self._known is not None and key in self._known:
             return self._known[key]
-        counts = COUNT in static
-        function = _with_count(self.prims[prim], static) if counts else _with(self.prims[prim], static)
+        counts = is_sized(static)
+        if counts:
+            function = (_with_sizes if self.sized else _with_count)(self.prims[prim], static)
+        else:
+            function = _with(self.prims[prim], static)
         (found,) = self.add(function, slots, f"{prim}{static!r}", 1, counts)
         if self._known is not None:
             self._known[key] = found
@@ -72,9 +83,37 @@ class Writer:
         return made[0] if outputs == 1 else made
 
     def call(self, name: str, attrs: Mapping[str, Any], vals: Sequence[Values], outputs: int = 1) -> tuple[int, ...]:
-        """Adds an operator of the framework: operands in its arguments are `Operand`; returns the results' slots."""
+        """Adds an operator of the framework: operands in its arguments are `Operand`; returns the results' slots.
+
+        Raises NotBatchable if a number differs by node.
+        """
+        if self.sized and any(map(is_sized, attrs.values())):
+            raise NotBatchable(f"{name}: of numbers that differ")
         function, text = self.bound(name, attrs, outputs)
         return self.add(function, [val.slot for val in vals], text, outputs)
+
+    def longest(self, name: str, attrs: Mapping[str, Any], vals: Sequence[Values]) -> int:
+        """Adds an operator of the framework with the longest lengths in the place of sizes."""
+
+        def run(lengths: Mapping[Any, int], *tensors: Any) -> Any:
+            given = {key: at_sizes(value, lengths) for key, value in attrs.items()}
+            return self.bound(name, given, 1)[0](*tensors)
+
+        return self.add(run, [val.slot for val in vals], f"{name}{attrs!r}", 1, True)[0]
+
+    def need(self, *key: Any) -> Values:
+        """The slot of an array that follows from the lengths of the nodes: see `lengths.nodes`. Raises NotBatchable."""
+        if not self.sized:
+            raise NotBatchable("an operand of a fixed number of rows, where others vary")
+        slot = self.needs.get(key)
+        if slot is None:
+            slot = self.needs[key] = self.slots
+            self.slots += 1
+        return Values(slot, (), "", None, ())
+
+    def of_arrays(self, name: str, key: str) -> str:
+        """The operator that takes an array where this one takes a number as this argument. Raises NotBatchable."""
+        raise NotBatchable(f"{name}: of numbers that differ")
 
     def result(self, name: str, attrs: Mapping[str, Any], vals: Sequence[Values]) -> Values:
         """The first value as an operator of the framework makes it of several."""
@@ -86,13 +125,19 @@ class Writer:
             return val
         if val.lead is None:
             raise NotBatchable("an operand is the same for all samples")
-        if val.packed != (lead == ROWS):
+        if val.packed or lead.__class__ is Size:
+            fits = not is_sized(rest) and val.lead * prod(val.rest) == lead * prod(rest)
+        else:
+            fits = not val.padded or blocks((val.lead, *val.rest)) == blocks((lead, *rest))
+        if not fits:
             raise NotBatchable("it mixes the rows of a sample")
         return self.put("reshape", val, rest)._replace(lead=lead, rest=rest)
 
     def folded(self, val: Values, axes: int) -> Values:
         """The value with this many of its first axes as rows: none is a stack, (nodes, *shape)."""
-        lead = ROWS if val.packed and axes == 1 else rows_of(val.shape, axes)
+        lead = prod(val.shape[:axes])
+        if val.packed and axes == 1 and not is_sized(lead):
+            lead = val.lead  # of which the shape has that of one trace
         return self.form(val, lead, val.shape[axes:])
 
     def whole(self, val: Values) -> Values:
@@ -121,10 +166,58 @@ class Writer:
         """The value with another dtype."""
         return val if val.dtype == dtype else self.put("cast", val, dtype)._replace(dtype=dtype)
 
+    def filled(self, val: Values, axes: Sequence[int], number: Any) -> Values:
+        """The value as a stack, with a number wherever padding is along these axes."""
+        number = _of_dtype(number, val.dtype)
+        if val.holds(number, axes):
+            return val
+        if val.slot in self.sources and val.sized(axes) == val.sized():
+            return self.sources[val.slot](number)._replace(shape=val.shape)
+        found = self.stack(self.spread(val))
+        for axis in axes:
+            hole = self.need("hole", val.shape[axis], axis, val.rank - axis - 1)
+            found = found._replace(slot=self.emit("fill", [found, hole], number))
+        return found._replace(fill=(number, val.sized(axes)))
 
-def rows_of(shape: Shape, axes: int) -> Any:
-    """The number of rows that the first axes of a shape are."""
-    return ROWS if axes and shape[0] == ROWS else prod(shape[:axes])
+    def rows_each(self, val: Values, lead: Any) -> Values:
+        """The value of each node once for each of its rows, of which there are `lead`."""
+        one = self.whole(val)
+        slot = self.emit("spread", [one, self.need("owners", lead), self.need("begins", lead)])
+        return one._replace(slot=slot, lead=lead)
+
+    def each_row(self, val: Values, front: Shape, back: Shape) -> Values:
+        """The rows of what is as long as the longest and the same for all nodes, as many as each has."""
+        rows = self.put("reshape", val, back)
+        slot = self.emit("pick", [rows, self.need("within", front)])
+        return val._replace(slot=slot, lead=prod(front), rest=back)
+
+
+def blocks(shape: Sequence[Any]) -> list[Any]:
+    """The sizes of a shape, and how many elements lie between them."""
+    found, between = [], 1
+    for size in shape:
+        if size.__class__ is Size:
+            found += [between, size]
+            between = 1
+        else:
+            between *= size
+    return [*found, between]
+
+
+def _of_dtype(number: Any, dtype: str) -> Any:
+    """A number, of a dtype that has no infinity the largest or the smallest. Raises NotBatchable."""
+    if dtype == "bool":
+        return number > 0
+    if dtype.startswith(("float", "bfloat")) or number == 0:
+        return number
+    bits = int("".join(filter(str.isdigit, dtype)))
+    if dtype.startswith("complex"):
+        raise NotBatchable(f"numbers of {dtype} have no order")
+    if dtype.startswith("uint"):
+        return 0 if number < 0 else 2**bits - 1
+    if isfinite(number):
+        return number
+    return -(2 ** (bits - 1)) if number < 0 else 2 ** (bits - 1) - 1
 
 
 def _with(function: Callable[..., Any], static: tuple[Any, ...]) -> Callable[..., Any]:
@@ -132,4 +225,9 @@ def _with(function: Callable[..., Any], static: tuple[Any, ...]) -> Callable[...
 
 
 def _with_count(function: Callable[..., Any], static: tuple[Any, ...]) -> Callable[..., Any]:
-    return lambda count, *tensors: function(*tensors, *[count if each == COUNT else each for each in static])
+    place = static.index(COUNT)
+    return lambda count, *tensors: function(*tensors, *static[:place], count, *static[place + 1 :])
+
+
+def _with_sizes(function: Callable[..., Any], static: tuple[Any, ...]) -> Callable[..., Any]:
+    return lambda lengths, *tensors: function(*tensors, *at_sizes(static, lengths))

@@ -16,7 +16,6 @@ from gluonjit.program.axes.along import Along, Reduce
 from gluonjit.program.axes.row import Application
 from gluonjit.program.axes.samples import Last, Pick
 from gluonjit.program.axes.values import Values
-from gluonjit.program.axes.writer import rows_of
 
 _TABLE = Pick()
 _SAME_PLACES = Along("axis", 0, params=1)
@@ -125,7 +124,7 @@ def multinomial(call: Application) -> list[Values]:
 def constant(call: Application) -> list[Values]:
     """arange_like, shape_array and size_array: the numbers of a shape that is known, the same for all nodes."""
     if call.name == "_contrib_arange_like":
-        count, repeat = rows_of(call.shape, len(call.shape)), int(call.get("repeat", 1))
+        count, repeat = prod(call.shape), int(call.get("repeat", 1))
         start, step = float(call.get("start", 0.0)), float(call.get("step", 1.0))
         steps = -(-count // repeat)
         limits = {"start": start, "stop": start + step * (steps - 0.5), "step": step}
@@ -135,7 +134,7 @@ def constant(call: Application) -> list[Values]:
         found = reshape(numbers, call.shape)
     else:
         shape = call.vals[0].shape
-        sizes = shape if call.name == "shape_array" else (rows_of(shape, len(shape)),)
+        sizes = shape if call.name == "shape_array" else (prod(shape),)
         attrs = {"shape": (1,), "dtype": call.outs[0][1]}
         each = [apply("_full", [], {**attrs, "value": size}) for size in sizes]
         found = apply("Concat", each, {"dim": 0, "num_args": len(each)})

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 
 from gluonjit.engines.torch.arrays import dtype_named
+from gluonjit.engines.torch.operators import moving
 from gluonjit.program.axes import writer
 from gluonjit.program.trace import Operand
 
@@ -58,6 +59,13 @@ class Writer(writer.Writer):
         text = f"{func}{template!r}"
         return (_first_of(bound), f"{text}[0]") if outputs == 1 and lists else (bound, text)
 
+    def of_arrays(self, name: str, key: str) -> str:
+        """The operator of arithmetic that takes a tensor where this one takes a number. Raises NotBatchable."""
+        base = name.partition(".")[0]
+        if key != "other" or base not in ("add", "sub", "mul", "div"):
+            return super().of_arrays(name, key)
+        return f"{base}.Tensor"
+
     prims: ClassVar[Mapping[str, Callable[..., Any]]] = {
         "reshape": lambda tensor, rest: tensor.reshape(-1, *rest),
         "shape": lambda tensor, shape: tensor.reshape(shape),
@@ -65,6 +73,17 @@ class Writer(writer.Writer):
         "expand": lambda tensor, count, shape: tensor.expand(count, *shape),
         "widen": lambda tensor, shape: tensor.expand(-1, *shape),
         "matrices": lambda one, other, many: torch.bmm(one, other) if many else torch.mm(one, other),
+        "take": moving.take,
+        "pick": lambda tensor, places: tensor.index_select(0, places),
+        "spread": moving.spread,
+        "fill": lambda tensor, hole, number: tensor.masked_fill(hole, number),
+        "begin": lambda tensor, axis, size: tensor.narrow(axis, 0, size),
+        "each row": lambda masks, rows, rest: masks.reshape(-1, 1, *rest).expand(-1, rows, *rest).reshape(-1, *rest),
+        "pad": lambda tensor, margins, value: torch.nn.functional.pad(
+            tensor, [size for before, now, then in margins for size in (before, then - now - before)], value=value
+        ),
+        "rows": lambda *tensors: torch.cat(tensors),
+        "divide": torch.div,
         "add": torch.add,
         "scale": torch.mul,
         "cast": lambda tensor, dtype: tensor.to(dtype_named(dtype)),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.arrays import INDICES, dtype_named
-from gluonjit.program.axes.values import NODES, ROWS, Instruction, Shaped, Values
+from gluonjit.program.axes.values import NODES, Instruction, Shaped, Values
 from gluonjit.program.trace import NotBatchable
 
 COUNTS = (2, 3, 5, 7)  # how many nodes, of which one is taken that is no size of theirs
@@ -37,9 +37,9 @@ class Examples:
         """Puts an operand into its slot, or the tensor that is the same for all nodes."""
         if tensor is None:
             assert val.lead is not None
-            if val.lead == ROWS:
+            if val.packed:
                 self._rows = (val.shape[0], self.nodes * (val.shape[0] + 1))
-            rows = self._rows[1] if val.lead == ROWS else val.lead * (self.children if child else self.nodes)
+            rows = self._rows[1] if val.packed else val.lead * (self.children if child else self.nodes)
             tensor = torch.zeros((rows, *val.rest), dtype=dtype_named(val.dtype), device=self._device)
         self._tensors[val.slot] = tensor
 
@@ -85,9 +85,9 @@ class Examples:
         """The shape of the tensor of a value of this many nodes."""
         if val.lead is None:
             return val.shape
-        if val.lead == ROWS:
-            fits = val.shape[:1] == (self._rows[0],) and prod(val.shape[1:]) == prod(val.rest)
-            rows = self._rows[1]
+        if val.packed:
+            fits = val.shape[:1] == (self._rows[0],) and prod(val.shape[1:]) == val.lead.times * prod(val.rest)
+            rows = self._rows[1] * val.lead.times
         else:
             fits = val.lead * prod(val.rest) == prod(val.shape)
             rows = count * val.lead

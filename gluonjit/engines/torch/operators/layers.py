@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite, prod
 from typing import Any
 
 import torch
 
-from gluonjit.program.axes.row import Application
-from gluonjit.program.axes.samples import Samples
-from gluonjit.program.axes.values import Labels, Values
+from gluonjit.program.axes.along import Reduce
+from gluonjit.program.axes.row import Application, Row
+from gluonjit.program.axes.samples import Last, Samples
+from gluonjit.program.axes.values import PREFIX, Labels, Values, is_sized
 
 
 class Convolution(Samples):
@@ -55,19 +57,163 @@ def _lies_in_rows(pictures: Any) -> bool:
     return bool(pictures.stride() == (channels * height * width, height * width, width, 1))
 
 
-_FIXED = Samples()
+class Pooling(Samples):
+    """The largest number or the mean of windows; of all that there is where its size differs by node.
+
+    whole: the row of the operator that gives that, and its name.
+    """
+
+    def __init__(self, rank: int, whole: tuple[Row, str], **common: Any) -> None:
+        super().__init__(rank, **common)
+        self.whole = whole
+
+    def lift(self, call: Application) -> list[Values]:
+        """Writes down the call."""
+        val, attrs = call.vals[0], call.attrs
+        if not call.writer.sized or not is_sized((val.shape, *attrs.values())):
+            return super().lift(call)
+        if len(call.outs) > 1 and call.writer.used[1]:
+            raise call.refuse("its places are used")
+        points = val.shape[-len(attrs.get("kernel_size") or attrs["output_size"]) :]
+        whole = self._whole(call, points)
+        if whole:
+            each, name = self.whole
+            given = {"self": attrs["self"], "dim": whole, "keepdim": True}
+            return each.lift(call.on(name, given, call.vals, call.outs[:1])) * len(call.outs)
+        means = self.whole[1] == "mean.dim" and (
+            attrs.get("ceil_mode") or attrs.get("divisor_override") or not attrs.get("count_include_pad", True)
+        )
+        if "output_size" in attrs or means:
+            raise call.refuse("windows of several sizes")
+        return super().lift(call)
+
+    def _whole(self, call: Application, points: tuple[Any, ...]) -> tuple[int, ...]:
+        """The dimensions, from the end, along which there is one window of all; none if others are cut."""
+        attrs, sizes = call.attrs, call.shape[-len(points) :]
+        if any(attrs.get("padding") or ()) or set(attrs.get("dilation") or ()) - {1} or attrs.get("divisor_override"):
+            return ()
+        kernels = attrs.get("kernel_size") or [point if size == 1 else 1 for size, point in zip(sizes, points)]
+        each = list(zip(kernels, points, sizes, range(-len(points), 0)))
+        if any([(kernel, size) not in ((point, 1), (1, point)) for kernel, point, size, _ in each]):
+            return ()
+        return tuple([dim for kernel, point, _, dim in each if kernel == point])
+
+
+class Margins(Last):
+    """Entries of one number put before and after those there are."""
+
+    def lift(self, call: Application) -> list[Values]:
+        """Writes down the call; after those of any length as many as the result has more."""
+        val, pad, writer = call.vals[0], call.attrs["pad"], call.writer
+        along = [axis for axis, size in enumerate(val.shape) if is_sized(size) and any(_margins(pad, val.rank, axis))]
+        if not along:
+            return super().lift(call)
+        if val.packed or not all(map(isfinite, [call.get("value", 0)])):
+            raise call.refuse("it mixes the rows of a sample")
+        whole = writer.filled(val, along, call.get("value", 0))
+        margins = [(_margins(pad, val.rank, axis), axis) for axis in reversed(range(val.rank))]
+        if any([is_sized(before) or (is_sized(after) and axis not in along) for (before, after), axis in margins]):
+            raise call.refuse("of numbers that differ")
+        given = tuple([(before, val.shape[axis], call.shape[axis]) for (before, _), axis in margins])
+        return [Values(writer.emit("pad", [whole], given, call.get("value", 0)), *call.outs[0], 1, call.shape)]
+
+
+def _margins(pad: Sequence[Any], rank: int, axis: int) -> tuple[Any, Any]:
+    """The entries that are put before and after those of an axis."""
+    place = 2 * (rank - 1 - axis)
+    return (pad[place], pad[place + 1]) if place < len(pad) else (0, 0)
+
+
+class Moments(Reduce):
+    """Variances, deviations and means; of any number of entries by what differs from the first one.
+
+    So equal entries have no variance, not even by rounding.
+    """
+
+    def lift(self, call: Application) -> list[Values]:
+        """Writes down the call."""
+        val = call.vals[0]
+        axes = self.axes(call) or tuple(range(val.rank))
+        if not is_sized(tuple([val.shape[axis] for axis in axes])):
+            return super().lift(call)
+        if val.packed:
+            raise call.refuse("it mixes the rows of a sample")
+        correction = call.get("correction", 1)
+        operands = [call.writer.stack(val), *_without(call, val, axes)]
+        return call.applied(_moments, operands, call.name, axes, correction, bool(call.get("keepdim", False)))
+
+
+def _without(call: Application, val: Values, axes: Sequence[int]) -> list[Values]:
+    """The number of entries along these axes, and where padding is, for each of them that has any."""
+    writer, places = call.writer, [axis for axis in axes if is_sized(val.shape[axis])]
+    count = writer.need("counts", prod([val.shape[axis] for axis in axes]), val.dtype)
+    return [count, *[writer.need("hole", val.shape[axis], axis, val.rank - axis - 1) for axis in places]]
+
+
+def _centered(rows: Any, count: Any, holes: Sequence[Any], axes: Sequence[int]) -> tuple[Any, Any, Any]:
+    """The entries less their mean, nothing in padding; variances times the count, and means."""
+    dims = [axis + 1 for axis in axes]
+    count = count.view(-1, *[1] * (rows.dim() - 1))
+    first = rows.detach()[tuple([slice(0, 1) if dim in dims else slice(None) for dim in range(rows.dim())])]
+    apart = _emptied(rows - first, holes)
+    mean = apart.sum(dims, True) / count
+    centered = _emptied(apart - mean, holes)
+    return centered, centered.square().sum(dims, True), first + mean
+
+
+def _emptied(rows: Any, holes: Sequence[Any]) -> Any:
+    for hole in holes:
+        rows = rows.masked_fill(hole, 0)
+    return rows
+
+
+def _moments(rows: Any, count: Any, *rest: Any) -> Any:
+    *holes, name, axes, correction, keep = rest
+    _, squares, mean = _centered(rows, count, holes, axes)
+    variance = squares / (count.view(-1, *[1] * (rows.dim() - 1)) - correction)
+    if not keep:
+        shape = [size for axis, size in enumerate(rows.shape) if axis - 1 not in axes]
+        variance, mean = variance.reshape(shape), mean.reshape(shape)
+    if name != "std.correction":
+        return (variance, mean) if name == "var_mean.correction" else variance
+    there = variance > 0  # at zero PyTorch says that the derivative is none
+    return torch.where(there, torch.where(there, variance, 1.0).sqrt(), variance)
+
+
+_FIXED = Samples(fill=PREFIX)
 
 
 def normalized(call: Application) -> list[Values]:
     """native_batch_norm: in training each sample with statistics of its own."""
     if not call.get("training", False):
         return _FIXED.lift(call)
-    vals = call.stacked(call.val("input"))
+    given = call.val("input")
     own = [call.val(name) for name in ("weight", "bias")]
     if any([val is not None and not val.shared for val in own]):
         raise call.refuse("weights differ by sample")
-    vals += [val for val in own if val is not None]
+    axes = [axis for axis in range(given.rank) if axis != 1]
+    if given.packed or is_sized(given.shape[1]):
+        raise call.refuse("it mixes the rows of a sample")
+    vals = call.stacked(given) + [val for val in own if val is not None]
+    if is_sized(given.shape):
+        needs = _without(call, given, axes)
+        static = (tuple([val is not None for val in own]), call.attrs["eps"], tuple(axes))
+        return call.applied(_by_own_length, [vals[0], *needs, *vals[1:]], *static)
     return call.applied(_each_by_itself, vals, tuple([val is not None for val in own]), call.attrs["eps"])
+
+
+def _by_own_length(rows: Any, count: Any, *rest: Any) -> tuple[Any, Any, Any]:
+    """The same of samples with padding."""
+    *given, named, eps, axes = rest
+    own = given[len(given) - sum(named) :]
+    holes = given[: len(given) - sum(named)]
+    centered, squares, mean = _centered(rows, count, holes, axes)
+    deviation = (squares / count.view(-1, *[1] * (rows.dim() - 1)) + eps).rsqrt()
+    weight, bias = [own.pop(0).view(-1, *[1] * (rows.dim() - 3)) if has else None for has in named]
+    found = centered * (deviation if weight is None else deviation * weight)
+    if bias is not None:
+        found = found + bias
+    return found, mean.flatten(1), deviation.flatten(1)
 
 
 def _each_by_itself(rows: Any, *rest: Any) -> tuple[Any, Any, Any]:

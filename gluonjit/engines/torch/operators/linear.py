@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
+from gluonjit.program.arguments import Operand
 from gluonjit.program.axes.row import Application
-from gluonjit.program.axes.values import Values
+from gluonjit.program.axes.values import Values, is_sized
 
 
 def trilinear(call: Application) -> list[Values]:
@@ -30,6 +32,8 @@ def _sum_of_products(first: Any, second: Any, third: Any, dims: Any) -> Any:
 def attention(call: Application) -> list[Values]:
     """Attention as one operator: (b, heads, n, k) by (b, heads, m, k), with a mask or without."""
     rows = call.val("query").shape[0]
+    if call.writer.sized:
+        call = _without_padding(call)
     placed = []
     for name, place in call.attrs.items():
         if name not in ("query", "key", "value", "attn_mask") or place is None:
@@ -41,13 +45,32 @@ def attention(call: Application) -> list[Values]:
             placed.append(call.writer.folded(call.writer.spread(val), 1))
         else:  # a mask that a sample has for all of its rows, or heads
             rest = ((1,) * (4 - val.rank) + val.shape)[1:]
-            slot = call.writer.apply(_for_each_row, call.stacked(val), rows, rest)
+            slot = call.writer.emit("each row", call.stacked(val), rows, rest)
             placed.append(Values(slot, (rows, *rest), val.dtype, rows, rest))
     return call.made(call.again(placed), 1)
 
 
-def _for_each_row(masks: Any, rows: int, rest: tuple[int, ...]) -> Any:
-    return masks.reshape(-1, 1, *rest).expand(-1, rows, *rest).reshape(-1, *rest)
+def _without_padding(call: Application) -> Application:
+    """Attention that looks at no padding: by its mask, or by one of its own. Raises NotBatchable."""
+    writer, (query, key) = call.writer, [call.val(name).shape for name in ("query", "key")]
+    mask = call.val("attn_mask")
+    if call.get("dropout_p", 0.0) or is_sized((*query[:2], query[3], *key[:2], key[3])):
+        raise call.refuse("it mixes the rows of a sample")
+    if not is_sized(key[2]) or (call.get("is_causal") and key[2] == query[2] and mask is None):
+        return call
+    if call.get("is_causal"):
+        raise call.refuse("of several lengths")
+    if mask is None:
+        bar = writer.need("bar", key[2], 2, call.vals[0].dtype)
+        bar = writer.put("widen", bar, (1, query[2], key[2]))
+        shape = (1, query[2], key[2])
+        mask = bar._replace(shape=shape, dtype=call.vals[0].dtype, lead=1, rest=shape)
+        return call.on(call.name, {**call.attrs, "attn_mask": Operand(len(call.vals))}, [*call.vals, mask], call.outs)
+    if mask.shape[-1] != key[2]:
+        raise call.refuse("a mask that is broadcast")
+    vals = list(call.vals)
+    vals[call.attrs["attn_mask"]] = writer.filled(mask, [mask.rank - 1], -inf)
+    return call.on(call.name, call.attrs, vals, call.outs)
 
 
 def of_diagonal(call: Application) -> list[Values]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from gluonjit.engines.torch.operators.moving import sums
 from gluonjit.program.axes.row import Application
 from gluonjit.program.axes.values import Values
 
@@ -18,11 +19,17 @@ def nll(call: Application) -> list[Values]:
     scores, target, weight = call.val("self"), call.val("target"), call.val("weight")
     if scores.shared or target.shared or scores.rank > 2:
         raise call.refuse("unsupported operands")
-    writer, rows = call.writer, prod(scores.shape[:-1]) if not scores.packed else 0
+    if scores.packed and not call.writer.sized:
+        raise call.refuse("it mixes the rows of a sample")
+    writer, rows = call.writer, prod(scores.shape[:-1])
     vals = [writer.form(scores, rows, scores.shape[-1:]), writer.form(target, rows, ())]
     if weight is not None:
+        if scores.packed and not weight.shared:
+            raise call.refuse("weights differ by sample")
         vals.append(weight if weight.shared else writer.stack(weight))
-    loss, total = writer.apply(_nll, vals, rows, call.attrs["reduction"], call.attrs["ignore_index"], outputs=2)
+    segments = [writer.need(what, rows) for what in ("owners", "begins")] if scores.packed else []
+    static = (0 if segments else rows, call.attrs["reduction"], call.attrs["ignore_index"])
+    loss, total = writer.apply(_nll, [*vals, *segments], *static, outputs=2)
     return [Values(loss, *call.outs[0], rows if call.shape else 1, ()), Values(total, *call.outs[1], 1, ())]
 
 
@@ -51,16 +58,17 @@ def linear_from(key: str, scaled: bool) -> Any:
 def _nll(scores: Any, target: Any, *rest: Any) -> tuple[Any, Any]:
     """Losses of all nodes, and the weights that they are averaged by."""
     *given, rows, reduction, ignored = rest
-    weight = given[0] if given else None
+    segments = () if rows else given[-2:]
+    weight = given[0] if len(given) > len(segments) else None
     counted = target != ignored
     picked = torch.where(counted, target, torch.zeros_like(target))
     each = -scores.gather(1, picked[:, None]).squeeze(1)
     weights = counted.to(scores.dtype) if weight is None else _weight_of(weight, picked, rows) * counted
     each = torch.where(counted, each * weights if weight is not None else each, torch.zeros_like(each))
-    totals = weights.view(-1, rows).sum(1)
+    totals = sums(weights, *segments) if segments else weights.view(-1, rows).sum(1)
     if reduction == NONE:
         return each, totals
-    summed = each.view(-1, rows).sum(1)
+    summed = sums(each, *segments) if segments else each.view(-1, rows).sum(1)
     return (summed, totals) if reduction == SUM else (summed / totals, totals)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from gluonjit.program.axes.along import Along
 from gluonjit.program.axes.row import Application
 from gluonjit.program.axes.samples import Pick
-from gluonjit.program.axes.values import Values
+from gluonjit.program.axes.values import Values, is_sized
 
 _SAME_OF_ALL = Along("dim", params=1)
 _OF_TABLE = Pick()
@@ -19,12 +20,48 @@ def picked(call: Application) -> list[Values]:
     """index_select with an index shared by all nodes, with one per node, or from a shared table."""
     val, index = call.val("self"), call.val("index")
     dim = call.attrs["dim"] % max(val.rank, 1)
+    if val.packed and is_sized(val.shape[dim]) and call.writer.sized:
+        return _picked_rows(call, val, index, dim, False)
     if index.shared:
         return _SAME_OF_ALL.lift(call)
     if val.shared and not dim and index.rank:
-        call.vals = [val, call.writer.folded(index, 1)]
+        call.vals = [val, index if is_sized(index.shape) else call.writer.folded(index, 1)]
         return _OF_TABLE.lift(call)
     return call.applied(_each_picks, call.stacked(val, index), dim + 1)
+
+
+def _picked_rows(call: Application, val: Values, index: Values, dim: int, signed: bool) -> list[Values]:
+    """Rows of those of each node, of which there are any number; `signed` indices may count from the end."""
+    writer, rest = call.writer, val.shape[dim + 1 :]
+    if prod([*val.shape[:dim], 1]) != 1 or not is_sized(val.shape[dim]) or index.rank != 1 or not writer.sized:
+        raise call.refuse("it mixes the rows of a sample")
+    rows, numbers = writer.form(val, val.shape[dim], rest), _numbers(call, index)
+    needs = [writer.need("owners", numbers.lead), *[writer.need(what, val.shape[dim]) for what in ("begins", "sizes")]]
+    slot = writer.apply(_picked, [rows, numbers, *needs], signed)
+    return call.lying([slot], numbers.lead, rest)
+
+
+def _numbers(call: Application, index: Values) -> Values:
+    """The indices of all nodes, one a row."""
+    whole = call.writer.spread(index)
+    return call.writer.form(whole, whole.shape[0], ())
+
+
+def _picked(rows: Any, index: Any, owners: Any, begins: Any, sizes: Any, signed: bool) -> Any:
+    return rows.index_select(0, _among_all(index, owners, begins, sizes, signed))
+
+
+def _among_all(index: Any, owners: Any, begins: Any, sizes: Any, signed: bool = False) -> Any:
+    """Indices into the rows of each node, as indices into the rows of all. Raises IndexError."""
+    starts, most = begins.index_select(0, owners), sizes.index_select(0, owners)
+    index = index.to(torch.int64)
+    if signed:
+        index = torch.where(index < 0, index + most, index)
+    outside = (index < 0) | (index >= most)
+    if bool(outside.any()):
+        place = int(outside.nonzero()[0])
+        raise IndexError(f"index {int(index[place])} is out of bounds for dimension 0 with size {int(most[place])}")
+    return index + starts
 
 
 def _each_picks(values: Any, index: Any, dim: int) -> Any:
@@ -56,6 +93,8 @@ def classified(call: Application) -> list[Values]:
 def indexed(call: Application) -> list[Values]:
     """Indexing by integer tensors, along some dimensions."""
     val, axes, arrays = _indices(call)
+    if val.packed and len(axes) == 1 and call.writer.sized:
+        return _picked_rows(call, val, arrays[0], axes[0], True)
     if (
         val.shared
         and axes == list(range(len(axes)))
@@ -64,6 +103,8 @@ def indexed(call: Application) -> list[Values]:
         first = arrays[0]
         slot = call.writer.apply(_taken, [val, *arrays])
         return call.lying([slot], first.lead, (*first.rest, *val.shape[len(axes) :]))
+    if any([each.packed for each in call.vals]):
+        raise call.refuse("it mixes the rows of a sample")
     return call.applied(_each_indexed, call.stacked(val, *arrays), tuple(axes), val.rank)
 
 
@@ -120,8 +161,27 @@ def added(call: Application) -> list[Values]:
     val, index, source = call.val("self"), call.val("index"), call.val("source")
     if not val.rank or not source.rank or source.rank != val.rank:
         raise call.refuse("on scalars")
+    if any([each.packed for each in call.vals]):
+        return _added_rows(call, val, index, source)
     dim, name = call.attrs["dim"] % val.rank, call.name.partition(".")[0]
     return call.applied(_each_added, call.stacked(val, index, source), name, dim + 1, call.get("alpha", 1))
+
+
+def _added_rows(call: Application, val: Values, index: Values, source: Values) -> list[Values]:
+    """index_add into rows of which each node has any number."""
+    writer, size, rest = call.writer, val.shape[0], val.shape[1:]
+    if call.attrs["dim"] or not is_sized(size) or index.rank != 1 or call.name != "index_add.default":
+        raise call.refuse("it mixes the rows of a sample")
+    numbers = _numbers(call, index)
+    added = writer.form(writer.spread(source), source.shape[0], rest)
+    needs = [writer.need("owners", numbers.lead), *[writer.need(what, size) for what in ("begins", "sizes")]]
+    rows = writer.form(val, size, rest) if val.packed else call.beside(writer.spread(val))
+    slot = writer.apply(_adds, [rows, numbers, added, *needs], call.get("alpha", 1))
+    return call.lying([slot], size, rest)
+
+
+def _adds(rows: Any, index: Any, source: Any, owners: Any, begins: Any, sizes: Any, alpha: Any) -> Any:
+    return rows.index_add(0, _among_all(index, owners, begins, sizes), source, alpha=alpha)
 
 
 def _each_added(values: Any, index: Any, source: Any, name: str, dim: int, alpha: Any) -> Any:

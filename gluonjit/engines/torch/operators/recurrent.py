@@ -7,9 +7,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gluonjit.program.axes.row import Application
-from gluonjit.program.axes.values import Values
-
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "lstm.input": torch.lstm,
     "gru.input": torch.gru,
@@ -57,27 +54,6 @@ class Layer(NamedTuple):
 def layer_of(name: str, args: Any) -> Layer:
     """The layer of a call of its operator."""
     return Layer(name, *[args[key] for key in ("has_biases", "num_layers", "train", "bidirectional", "batch_first")])
-
-
-def recurrent(call: Application) -> list[Values]:
-    """lstm, gru and rnn: sequences of one length side by side, on the axis of batches."""
-    layer = layer_of(call.name, call.attrs)
-    given, weights = call.vals[: 1 + layer.states], call.vals[1 + layer.states :]
-    if any([not weight.shared for weight in weights]):
-        raise call.refuse("weights differ by sample")
-    return call.applied(_side_by_side, [*call.stacked(*given), *weights], layer)
-
-
-def _side_by_side(inputs: Any, *rest: Any) -> list[Any]:
-    """The results of all nodes, (nodes, *shape), of inputs and states alike."""
-    *tensors, layer = rest
-    count = inputs.shape[0]
-    states, weights = tensors[: layer.states], tensors[layer.states :]
-    given = inputs.flatten(0, 1) if layer.batch_first else beside(inputs)
-    begin = [beside(state).contiguous() for state in states]  # as cuDNN wants them
-    outputs, *last = layer.run(given, begin, weights)
-    found = outputs.unflatten(0, (count, -1)) if layer.batch_first else apart(outputs, count)
-    return [found, *[apart(state, count) for state in last]]
 
 
 def beside(whole: Any) -> Any:

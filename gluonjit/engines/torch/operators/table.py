@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from math import inf, nan
 from typing import Any
 
 import torch
 
 from gluonjit.engines.torch.operators import layers, linear, losses, picking
 from gluonjit.engines.torch.operators.binding import draws, operator_named
-from gluonjit.engines.torch.operators.recurrent import recurrent
+from gluonjit.engines.torch.operators.recurring import recurrent
 from gluonjit.engines.torch.operators.vmapped import vmapped
-from gluonjit.program.axes.along import Along, Indexed, PerAxis, Reduce, Section
+from gluonjit.program.axes.along import Along, Indexed, PerAxis, Reduce, Section, Turned
 from gluonjit.program.axes.elementwise import Filled, Loss, Make, Map
 from gluonjit.program.axes.products import Contract
 from gluonjit.program.axes.row import Application, By, Row, lifted, of_any_rows
 from gluonjit.program.axes.samples import Last, Pick, Samples
 from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Reshape
-from gluonjit.program.axes.values import Shaped, Values
+from gluonjit.program.axes.values import PREFIX, Shaped, Values, is_sized
 from gluonjit.program.axes.writer import Writer
 from gluonjit.program.trace import NotBatchable, Operand, TraceOp
 
@@ -104,6 +105,10 @@ def _repeated(call: Application) -> list[Values]:
     """repeat: as often as it says for each dimension, the last ones a sample's own."""
     val = call.vals[0]
     call.vals = [val._replace(shape=(1,) * (len(call.attrs["repeats"]) - val.rank) + val.shape)]
+    if call.writer.sized and is_sized(call.shape):
+        if any([size != 1 != times for size, times in zip(call.vals[0].shape, call.attrs["repeats"])]):
+            raise call.refuse("it mixes the rows of a sample")
+        return ROWS_OF["expand.default"].lift(call.on("expand.default", {"self": Operand(0)}, [val], call.outs))
     return _REPEATED.lift(call)
 
 
@@ -121,6 +126,30 @@ def _padded_axes(call: Application) -> int:
     return len(call.attrs["pad"]) // 2
 
 
+_END = 1 << 62  # what comes after it is no end of a slice
+
+
+def _begins(call: Application) -> tuple[Any, int]:
+    """The beginning of a part of a dimension, None if it is its end, and one in how many it takes."""
+    if call.name == "select.int":
+        return call.attrs["index"], 1
+    begin, step = call.get("start", 0), call.get("step", 1)
+    end = call.get("end", _END) if call.name == "slice.Tensor" else 0
+    if is_sized(begin) or begin < 0:
+        if step != 1 or is_sized(end) or end < _END:
+            raise call.refuse("of numbers that differ")
+        return None, 1
+    return begin, step
+
+
+def _behind(call: Application) -> float:
+    """The number that is sorted behind all others."""
+    topk = call.name == "topk.default"
+    if topk and call.writer.used[1:2] != (False,):
+        raise call.refuse("which of equal entries is chosen depends on how many there are")
+    return -inf if call.get("largest", True) and call.get("descending", topk) else nan
+
+
 row("view _unsafe_view unsqueeze squeeze.dim squeeze.dims squeeze flatten.using_ints", Reshape())
 row("_reshape_alias reshape alias unflatten.int", Reshape())
 row("clone _to_copy contiguous", Keep(_in_rows))
@@ -129,43 +158,52 @@ row("t", Permute(_last_two))
 row("transpose.int", Permute(_swapped))
 row("permute", Permute(lambda call, rank: call.attrs["dims"]))
 row("expand broadcast_to", Expand(lambda call: call.vals[0].shape == call.shape))
-row("slice.Tensor select.int narrow split.Tensor split_with_sizes unsafe_split.Tensor", Section("dim", 0))
+row("slice.Tensor select.int narrow", Section("dim", 0, begins=_begins))
+row("split.Tensor split_with_sizes unsafe_split.Tensor", Section("dim", 0))
 row("unsafe_split_with_sizes unbind.int chunk unsafe_chunk", Section("dim", 0))
 row("cat", Join())
 row("stack", Join(new=True))
-row("repeat", By(_repeated, "shape", PerAxis.said))
-row("flip", Along("dims", many=True))
-row("tril triu", Last(2))
-row("diagonal", By(linear.of_diagonal, "shape", "of two dimensions of a sample's value"))
+row("repeat", By(_repeated, "shape", PerAxis.said, True, True))
+row("flip", Turned("dims", many=True))
+row("tril triu", Last(2, fill=PREFIX))
+row("diagonal", By(linear.of_diagonal, "shape", "of two dimensions of a sample's value", padded=True))
 
-row("where.self", Map(casts=True))
-row("masked_fill.Scalar", Map())
-row("log_sigmoid_forward", Map(code=lambda call, a: -(-a).do("SOFTRELU")))
-row("masked_fill.Tensor", By(_masked, "elementwise", Map.said, True, refuse=_by_value))
+row("where.self", Map(casts=True, smooth=True))
+row("masked_fill.Scalar", Map(smooth=True))
+row("log_sigmoid_forward", Map(smooth=True, code=lambda call, a: -(-a).do("SOFTRELU")))
+row("masked_fill.Tensor", By(_masked, "elementwise", Map.said, True, True, refuse=_by_value))
 row("empty_like full_like", Make())
 row("zeros_like", Make(code=0.0))
 row("ones_like", Make(code=1.0))
 row("rand_like randn_like bernoulli.p bernoulli", Make())
 row("new_zeros new_ones new_full", Filled())
 
-row("amax amin var.correction std.correction var_mean.correction", Reduce(many=True))
-row("linalg_vector_norm norm.ScalarOpt_dim", Reduce(many=True))
-row("sum.dim_IntList", Reduce(many=True, code="SUM"))
-row("mean.dim", Reduce(many=True, code="MEAN"))
-row("logsumexp", Reduce(many=True, code="LOGSUMEXP"))
-row("max.dim min.dim any.dim all.dim prod.dim_int argmax argmin median.dim", Reduce())
-row("kthvalue mode", Reduce(default=-1))
-row("sum", Reduce(many=True, whole="sum.dim_IntList", code="SUM"))
-row("mean", Reduce(many=True, whole="mean.dim", code="MEAN"))
-row("max", Reduce(many=True, whole="amax.default"))
-row("min", Reduce(many=True, whole="amin.default"))
-row("prod", Reduce(whole="prod.dim_int"))
-row("any _is_any_true", Reduce(whole="any.dim"))
-row("all _is_all_true", Reduce(whole="all.dim"))
-row("_softmax", Along(code="SOFTMAX"))
-row("_log_softmax", Along(code="LOGSOFTMAX"))
-row("cumsum cumprod cummax cummin logcumsumexp", Along())
-row("sort topk", Along(default=-1))
+row("sum.dim_IntList", Reduce(many=True, code="SUM", fill=0))
+row("mean.dim", Reduce(many=True, code="MEAN", mean="sum.dim_IntList"))
+row("var.correction std.correction var_mean.correction", layers.Moments(many=True))
+row("norm.ScalarOpt_dim", Reduce(many=True))
+row("linalg_vector_norm", Reduce(many=True, fill=0))
+row("amax", Reduce(many=True, fill=-inf))
+row("logsumexp", Reduce(many=True, code="LOGSUMEXP", fill=-inf))
+row("amin", Reduce(many=True, fill=inf))
+row("max.dim argmax", Reduce(fill=-inf))
+row("min.dim argmin", Reduce(fill=inf))
+row("any.dim", Reduce(fill=0))
+row("all.dim prod.dim_int", Reduce(fill=1))
+row("median.dim", Reduce())
+row("kthvalue", Reduce(default=-1, fill=nan))
+row("mode", Reduce(default=-1))
+row("sum", Reduce(many=True, whole="sum.dim_IntList", code="SUM", fill=0))
+row("mean", Reduce(many=True, whole="mean.dim", code="MEAN", mean="sum.dim_IntList"))
+row("max", Reduce(many=True, whole="amax.default", fill=-inf))
+row("min", Reduce(many=True, whole="amin.default", fill=inf))
+row("prod", Reduce(whole="prod.dim_int", fill=1))
+row("any _is_any_true", Reduce(whole="any.dim", fill=0))
+row("all _is_all_true", Reduce(whole="all.dim", fill=1))
+row("_softmax", Along(code="SOFTMAX", fill=-inf, after=0))
+row("_log_softmax", Along(code="LOGSOFTMAX", fill=-inf, after=0, refill=True))
+row("cumsum cumprod cummax cummin logcumsumexp", Along(fill=PREFIX))
+row("sort topk", Along(default=-1, fill=_behind, after=0, refill=True))
 row("_fft_c2c _fft_r2c _fft_c2r", Along(many=True))
 
 row("mm", Contract("ik,kj->ij"))
@@ -178,7 +216,7 @@ row("baddbmm", Contract("+bij,bik,bkj->bij", _scales, each=True))
 row("_trilinear", By(linear.trilinear, "product", "three tensors, multiplied and summed"))
 row(
     "_scaled_dot_product_flash_attention_for_cpu",
-    By(linear.attention, "product", "its own samples are those of all"),
+    By(linear.attention, "product", "its own samples are those of all", padded=True),
 )
 row("linalg_inv_ex linalg_cholesky_ex _linalg_solve_ex _linalg_det _linalg_slogdet _linalg_eigh _linalg_svd", Last(2))
 row("linalg_qr linalg_matrix_exp linalg_solve_triangular cholesky_solve _cdist_forward", Last(2))
@@ -199,27 +237,32 @@ row(
     "_embedding_bag _embedding_bag_forward_only",
     By(picking.bagged, "picking", "bags of rows of a shared table", refuse=_by_frequency),
 )
-row("one_hot", By(picking.classified, "picking", "a row of classes for each number", True))
+row("one_hot", By(picking.classified, "picking", "a row of classes for each number", True, True))
 row("index.Tensor", By(picking.indexed, "picking", "by integers, for each sample among its own elements", True))
 row("index_put", By(picking.put, "picking", "by integers, for each sample among its own elements"))
-row("index_add index_copy", By(picking.added, "picking", "slices along a dimension, for each sample into its own"))
+row("index_add index_copy", By(picking.added, "picking", "slices of a dimension, for each sample into its own", True))
 
 row("native_layer_norm", Last(_normalized_axes, 1, code=_normalized))
-row("constant_pad_nd", Last(_padded_axes))
-row("convolution", layers.Convolution())
-row("native_batch_norm", By(layers.normalized, "layer", Samples.said, True, refuse=_keeps_statistics))
+row("constant_pad_nd", layers.Margins(_padded_axes))
+row("convolution", layers.Convolution(fill=0))
+row("native_batch_norm", By(layers.normalized, "layer", Samples.said, True, True, refuse=_keeps_statistics))
 row(
     "lstm.input gru.input rnn_tanh.input rnn_relu.input",
-    By(recurrent, "layer", "sequences side by side"),
+    By(recurrent, "layer", "sequences side by side", True),
 )
 for _rank, _names in {
-    3: "avg_pool1d col2im upsample_nearest1d upsample_linear1d",
-    4: "max_pool2d_with_indices avg_pool2d _adaptive_avg_pool2d adaptive_max_pool2d im2col upsample_nearest2d "
-    "upsample_bilinear2d upsample_bicubic2d",
-    5: "max_pool3d_with_indices avg_pool3d _adaptive_avg_pool3d adaptive_max_pool3d upsample_nearest3d "
-    "upsample_trilinear3d",
+    3: "col2im upsample_nearest1d upsample_linear1d",
+    4: "im2col upsample_nearest2d upsample_bilinear2d upsample_bicubic2d",
+    5: "upsample_nearest3d upsample_trilinear3d",
 }.items():
     row(_names, Samples(_rank))
+_LARGEST, _MEAN = (ROWS_OF["amax.default"], "amax.default"), (ROWS_OF["mean.dim"], "mean.dim")
+row("avg_pool1d", layers.Pooling(3, _MEAN, fill=0))
+for _rank in (4, 5):
+    _names = f"avg_pool{_rank - 2}d _adaptive_avg_pool{_rank - 2}d"
+    row(_names, layers.Pooling(_rank, _MEAN, fill=0))
+    _names = f"max_pool{_rank - 2}d_with_indices adaptive_max_pool{_rank - 2}d"
+    row(_names, layers.Pooling(_rank, _LARGEST, fill=-inf, after=0, refill=True))
 
 _TOTALS = {
     losses.MEAN: (ROWS_OF["mean.default"], "mean.default", {"self": Operand(0)}),
@@ -235,23 +278,38 @@ for _names, _code in {
     row(_names, Loss(_TOTALS, losses.NONE, losses.MEAN, code=_code))
 row(
     "nll_loss_forward",
-    By(losses.nll, "loss", "the score of each row's class, summed or averaged for each sample", code=losses.nll_of_row),
+    By(losses.nll, "loss", "the score of each row's class, summed or averaged", True, code=losses.nll_of_row),
 )
 
-for _name in "sigmoid tanh relu exp log sqrt abs neg reciprocal xlogy.Tensor".split():
-    row(_name, Map(code=_name.partition(".")[0].upper()))
-for _name in "add sub mul div".split():
-    row(f"{_name}.Tensor {_name}.Scalar", Map(casts=True, code=_name.upper()))
-row("rsub.Scalar", Map(casts=True, code="RSUB"))
-row("rsqrt", Map(code=lambda call, a: a.do("SQRT").do("RECIPROCAL")))
-row("silu", Map(code=lambda call, a: a * a.do("SIGMOID")))
-row("softplus", Map(code=_softplus))
-row("leaky_relu", Map(code=lambda call, a: a.leaky(call.get("negative_slope", 0.01))))
-row("pow.Tensor_Scalar", Map(casts=True, code=lambda call, a: a.do({2: "SQUARE"}[call.attrs["exponent"]])))
-row("clamp clamp_min clamp_max", Map(code=lambda call, a: a.limited(call.get("min"), call.get("max"))))
-_ELEMENTWISE = Map()
-_OF_SEVERAL_DTYPES = Map(casts=True)
+_FINITE = frozenset(
+    """add sub rsub mul neg relu tanh sigmoid exp gelu silu leaky_relu elu hardtanh clamp clamp_min clamp_max abs
+    maximum minimum eq ne lt le gt ge logical_not logical_and logical_or bitwise_not bitwise_and bitwise_or where
+    masked_fill sin cos erf softplus log_sigmoid_forward sign round floor ceil square isnan isinf""".split()
+)
+"""Operators that are finite at any number, and so are their derivatives."""
 _CASTS = frozenset("add sub mul div pow maximum minimum addcmul addcdiv lerp rsub".split())
+
+
+def _elementwise(name: str, code: Any = None) -> Map:
+    base = name.partition(".")[0]
+    return Map(casts=base in _CASTS, smooth=base in _FINITE, code=code)
+
+
+for _names, _code in {
+    "rsqrt": lambda call, a: a.do("SQRT").do("RECIPROCAL"),
+    "silu": lambda call, a: a * a.do("SIGMOID"),
+    "softplus": _softplus,
+    "leaky_relu": lambda call, a: a.leaky(call.get("negative_slope", 0.01)),
+    "pow.Tensor_Scalar": lambda call, a: a.do({2: "SQUARE"}[call.attrs["exponent"]]),
+    "clamp clamp_min clamp_max": lambda call, a: a.limited(call.get("min"), call.get("max")),
+    **{
+        name: name.partition(".")[0].upper()
+        for name in "sigmoid tanh relu exp log sqrt abs neg reciprocal xlogy.Tensor add.Tensor add.Scalar sub.Tensor "
+        "sub.Scalar mul.Tensor mul.Scalar div.Tensor div.Scalar rsub.Scalar".split()
+    },
+}.items():
+    for _name in _names.split():
+        row(_name, _elementwise(_name, _code))
 
 
 def row_of(name: str) -> Row | None:
@@ -261,9 +319,7 @@ def row_of(name: str) -> Row | None:
 
 @cache
 def _by_tag(name: str) -> Row | None:
-    if torch.Tag.pointwise not in operator_named(name).tags:
-        return None
-    return _OF_SEVERAL_DTYPES if name.partition(".")[0] in _CASTS else _ELEMENTWISE
+    return _elementwise(name) if torch.Tag.pointwise in operator_named(name).tags else None
 
 
 def call_of(op: TraceOp, vals: Sequence[Any], outputs: Sequence[Shaped]) -> tuple[Row | None, Application]:
@@ -278,7 +334,9 @@ def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writ
     """
     vals: list[Values] = []
     attrs = {key: _numbered(value, vals) for key, value in args.items()}
-    if all([val.shared for val in vals]):
+    if writer.sized and vals and all([val.shared for val in vals]) and is_sized((*vals[0].shape, *outputs[0][0])):
+        vals = [writer.spread(val) if is_sized(val.shape) else val for val in vals]
+    elif all([val.shared for val in vals]):
         if draws(operator_named(name), args):
             raise NotBatchable(f"{name}: it draws at random from values that are the same for all samples")
         slots = writer.call(name, attrs, vals, len(outputs))
@@ -289,9 +347,13 @@ def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writ
     if why:
         raise call.refuse(why)
     length = len(writer.code)
+    if writer.padded and not isinstance(row, By) and draws(operator_named(name), args):
+        raise call.refuse("it draws at random beside padding")
     try:
         found = lifted(call, row)
     except NotBatchable as refused:
+        if writer.sized:
+            raise
         writer.undo(length)
         if draws(operator_named(name), args):
             raise

@@ -11,16 +11,18 @@ import torch
 
 from gluonjit.engines.torch.cell import Call, TraceFindings
 from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.lengths.deriving import Recipe, SizedCall
+from gluonjit.engines.torch.lengths.program import Ragged, laid, stages_of
+from gluonjit.engines.torch.operators.table import row_of
 from gluonjit.engines.torch.program import lay_out
-from gluonjit.engines.torch.ragged.building import Stages
-from gluonjit.engines.torch.ragged.deriving import Recipe, SizedCall
-from gluonjit.engines.torch.ragged.form import Form
-from gluonjit.engines.torch.ragged.program import Ragged
 from gluonjit.engines.torch.structure import without_constants
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Spec, Work
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.program.axes.shapes import Reshape
+from gluonjit.program.lengths.form import Form
+from gluonjit.program.lengths.stages import Stages
 from gluonjit.program.sizes import NotDerivable, OtherForm
 from gluonjit.program.trace import NotBatchable, Trace
 
@@ -184,10 +186,10 @@ def _joined(other: _Waiting, new: _Waiting) -> tuple[_Found, Kind] | None:
     before, now = [call.traced.trace for call in calls]
     try:
         with plain():
-            form = Form(before, now)
+            form = Form(before, now, _equal, _is_view)
             if not form.lengths:
                 return None
-            stages = Stages(form)
+            stages = stages_of(form, form.lengths_of(now))
             first = _member(other.kind, before, stages, form.lengths_of(before))
             own = _member(new.kind, now, stages, form.lengths_of(now), first)
     except (OtherForm, NotBatchable):
@@ -198,9 +200,19 @@ def _joined(other: _Waiting, new: _Waiting) -> tuple[_Found, Kind] | None:
     return found, own
 
 
+def _equal(one: Any, other: Any) -> bool:
+    if one.requires_grad or other.requires_grad:
+        raise OtherForm("they have other weights")
+    return bool(one.shape == other.shape and torch.equal(one, other))
+
+
+def _is_view(name: str) -> bool:
+    return isinstance(row_of(name), Reshape)
+
+
 def _member(like: Kind, trace: Trace, stages: Stages, lengths: tuple[int, ...], family: Any = None) -> Kind:
     """A kind that runs together with the others of its form. Raises NotBatchable."""
-    trace = stages.laid(trace)
+    trace = laid(stages.form, trace)
     with plain():
         program = Ragged(stages, trace, lengths)
     outputs, rows = lay_out(trace.shaped_results(), trace.device, stages.wide)

@@ -1,4 +1,4 @@
-"""Recurrent layers over sequences of any length: one call for those of all nodes, packed as PyTorch has it."""
+"""Rules of recurrent layers: sequences of one length side by side, those of any length packed as PyTorch has it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,49 @@ import numpy as np
 import torch
 
 from gluonjit.engines.torch.arrays import sent
-from gluonjit.engines.torch.operators.recurrent import Layer, apart, beside
-from gluonjit.engines.torch.ragged.passes import PackedSteps, run_pass
+from gluonjit.engines.torch.operators.passes import PackedSteps, run_pass
+from gluonjit.engines.torch.operators.recurrent import Layer, apart, beside, layer_of
+from gluonjit.program.axes.row import Application
+from gluonjit.program.axes.values import Values, is_sized
+
+
+def recurrent(call: Application) -> list[Values]:
+    """lstm, gru and rnn: sequences of one length side by side, on the axis of batches."""
+    layer = layer_of(call.name, call.attrs)
+    given, weights = call.vals[: 1 + layer.states], call.vals[1 + layer.states :]
+    if any([not weight.shared for weight in weights]):
+        raise call.refuse("weights differ by sample")
+    if given[0].packed:
+        return _of_any_length(call, layer, given, weights)
+    return call.applied(_side_by_side, [*call.stacked(*given), *weights], layer)
+
+
+def _of_any_length(call: Application, layer: Layer, given: list[Values], weights: list[Values]) -> list[Values]:
+    """Sequences of any length, one in each sample or side by side."""
+    writer, (data, *states) = call.writer, given
+    length, several, width = [data.shape[k] for k in ((1, 0, 2) if layer.batch_first else (0, 1, 2))]
+    if not writer.sized or any([is_sized(state.shape) for state in states]) or is_sized((several, width)):
+        raise call.refuse("it mixes the rows of a sample")
+    if layer.batch_first and several != 1:
+        raise call.refuse("sequences one after the other in a sample")
+    rows = writer.form(data, length, (several, width))
+    operands = [rows, *[writer.each(state) for state in states], *weights, writer.need("host", length)]
+    slots = writer.apply(recurred, operands, layer, outputs=len(call.outs))
+    shape, dtype = call.outs[0]
+    found = Values(slots[0], shape, dtype, length, (several, shape[2]))
+    return [found, *[Values(slot, *out, 1, out[0]) for slot, out in zip(slots[1:], call.outs[1:])]]
+
+
+def _side_by_side(inputs: Any, *rest: Any) -> list[Any]:
+    """The results of all nodes, (nodes, *shape), of inputs and states alike."""
+    *tensors, layer = rest
+    count = inputs.shape[0]
+    states, weights = tensors[: layer.states], tensors[layer.states :]
+    given = inputs.flatten(0, 1) if layer.batch_first else beside(inputs)
+    begin = [beside(state).contiguous() for state in states]  # as cuDNN wants them
+    outputs, *last = layer.run(given, begin, weights)
+    found = outputs.unflatten(0, (count, -1)) if layer.batch_first else apart(outputs, count)
+    return [found, *[apart(state, count) for state in last]]
 
 
 class Packing(NamedTuple):
@@ -48,12 +89,12 @@ def packing_of(lengths: tuple[int, ...], each: int, device: Any) -> Packing:
     return Packing._make([*[sent(array, device) for array in arrays], steps])
 
 
-def recurred(rows: Any, *rest: Any, layer: Layer) -> list[Any]:
+def recurred(rows: Any, *given: Any) -> list[Any]:
     """The outputs of all rows, (rows, b, h), and what the states of all nodes are after them.
 
-    rest: the states before, (nodes, layers, b, h); then the weights; last the number of rows of each node.
+    given: the states before, (nodes, layers, b, h); then the weights; the number of rows of each node; the layer.
     """
-    *tensors, lengths = rest
+    *tensors, lengths, layer = given
     states, weights = tensors[: layer.states], tensors[layer.states :]
     each, count = rows.shape[1], len(lengths)
     packing = packing_of(tuple(lengths), each, rows.device)

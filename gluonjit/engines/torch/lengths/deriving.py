@@ -9,26 +9,27 @@ examples when a member's programs are built, which finds a size that does not fo
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
 from typing import Any, NamedTuple
 
 import torch
 
 from gluonjit.engines.torch.arrays import device_named, dtype_named
+from gluonjit.engines.torch.operators.table import row_of
 from gluonjit.engines.torch.program import run_operator
-from gluonjit.engines.torch.ragged.classes import class_of
-from gluonjit.engines.torch.ragged.form import Form
 from gluonjit.graph import Spec
+from gluonjit.program.axes.along import Section
+from gluonjit.program.axes.row import By
+from gluonjit.program.axes.samples import Last, Samples
+from gluonjit.program.axes.shapes import Join
+from gluonjit.program.lengths.form import Form
 from gluonjit.program.sizes import Bounds, NotDerivable, at_lengths, decisions, line_through
 from gluonjit.program.trace import Trace, TraceOp
 
-_CUTS = (
-    *("cut", "cut list", "diagonal", "join"),
-    *("samples", "pad"),
-)
-"""Rules of operators whose results may have any number of rows."""
+_CUTS = (Section, Join, Samples, Last, By)
+"""Rows of operators whose results may have any number of rows."""
 _OF_SO_MANY = ("topk.default", "kthvalue.default")
 """Operators that refuse fewer rows than they are asked for."""
 
@@ -97,7 +98,7 @@ class Recipe:
             {form.sizes[position, axis] for position in positions for axis in form.axes(position)}
             for positions in (op.inputs, op.outputs)
         )
-        if (class_of(op.name) in _CUTS or op.name in _OF_SO_MANY) and (made or given):
+        if (isinstance(row_of(op.name), _CUTS) or op.name in _OF_SO_MANY) and (made or given):
             return True
         return bool(made) and (number in form.numbered or not made <= given)
 
@@ -109,7 +110,7 @@ class Recipe:
             if length in known:
                 continue
             if length in form.products:
-                known[length] = prod([known.get(each, 0) for each in form.products[length]])
+                known[length] = form.products[length].at(defaultdict(int, known))
             else:
                 known[length] = self._run(number, known)[output].shape[axis]
         if min(known.values()) < 2 or not self._bounds.hold(known):

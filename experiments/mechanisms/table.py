@@ -24,7 +24,13 @@ MECHANISMS = (
     ),
     Mechanism(
         "any number of children, any length",
-        ("hybrid/capture/variadic", "engines/mxnet/variadic", "engines/torch/variadic", "engines/torch/lengths", "program/lengths"),
+        (
+            "hybrid/capture/variadic",
+            "engines/mxnet/variadic",
+            "engines/torch/variadic",
+            "engines/torch/lengths",
+            "program/lengths",
+        ),
         without={"without": ("arity",)},
     ),
     Mechanism("hoisting", ("program/hoist.py", "analysis/splitting.py"), without={"without": ("hoisting",)}),

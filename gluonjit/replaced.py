@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from types import CodeType, FunctionType
+from weakref import WeakValueDictionary
 
 _originals: dict[CodeType, CodeType] = {}
+ENTRANCES: WeakValueDictionary[str, FunctionType] = WeakValueDictionary()
+"""Methods that run a sample when they are called from outside of one, by the name by which their code asks."""
 STANDING: dict[int, tuple[CodeType, CodeType]] = {}
 """Code that stands for other code, which it is given with, by address: to hash code takes long."""
 

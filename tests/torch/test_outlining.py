@@ -402,7 +402,7 @@ def test_sizes_of_what_a_cell_computes_are_a_part_of_it() -> None:
     report = calls(both(Sizes)[1], given)
     _, first = inspect.getsourcelines(Sizes.cell)
     assert report.outlined[f"Sizes.cell, lines {first + 1}-{first + 6}"].endswith("operators in one cell")
-    assert report.calls == sum(2 * sample.k + 1 for sample in given)  # and a torch.cat, and the sum
+    assert report.calls == sum(2 * sample.k for sample in given)  # a torch.cat but of inputs alone, and the sum
 
 
 def test_the_line_of_a_made_cell_is_the_users() -> None:

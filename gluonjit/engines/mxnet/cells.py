@@ -33,6 +33,7 @@ from gluonjit.hybrid.capture.guards.again import AGAIN, retrace
 from gluonjit.hybrid.capture.guards.objects import OWN_ARRAY, Eagerly
 from gluonjit.hybrid.capture.guards.owners import is_user_class
 from gluonjit.hybrid.capture.guards.variants import Noted, holding, put_record, too_many, variant_key
+from gluonjit.hybrid.capture.outlining.free_functions import note_operator
 from gluonjit.hybrid.capture.structure import Args, Repeated, ResultPlace, map_structure
 from gluonjit.hybrid.choose.pacing import TRACE
 from gluonjit.hybrid.run.batch import FULL, RUNNING, Batch
@@ -260,6 +261,7 @@ def recorded(batch: Batch, key: tuple[Any, ...], mode: int) -> Record | None:
     if variant is not None:
         return put_record(batch.records, key, kind, variant, mode, room_of(kind, batch.options))
     record = batch.records[key] = Record(kind, mode, room_of(kind, batch.options))
+    note_operator(batch)
     return record
 
 

@@ -12,6 +12,7 @@ from gluonjit.engines.mxnet.cell import Cell, any_lazy
 from gluonjit.engines.mxnet.following import is_hybrid
 from gluonjit.graph.graph import Graph
 from gluonjit.hybrid.capture.cell import KEY
+from gluonjit.hybrid.capture.outlining.free_functions import forget_functions
 from gluonjit.hybrid.choose.kept import BlockDescription, recall
 from gluonjit.hybrid.choose.pacing import paces_for
 from gluonjit.hybrid.options import Options
@@ -52,6 +53,7 @@ def _described(block: gluon.Block) -> BlockDescription:
 
 def disable(block: gluon.Block) -> None:
     """Gives back exactly the block there was."""
+    forget_functions()
     Cell.leave(blocks_of(block))
 
 

@@ -27,6 +27,7 @@ from gluonjit.engines.mxnet.references import REFERENCES, Copied
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.capture.capturing import captured, room_of
+from gluonjit.hybrid.capture.outlining.free_functions import note_operator
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.run.batch import FULL, Batch
 from gluonjit.hybrid.run.engine import engine_of
@@ -203,6 +204,7 @@ def _results(
         if kind is None:
             return None, None
         record = batch.records[signature] = Record(kind, mode, room_of(kind, batch.options))
+        note_operator(batch)
     return record, captured(batch, record, operands)
 
 

@@ -14,7 +14,11 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.blocks import blocks_of
 from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import capture_cell
+from gluonjit.engines.mxnet.computing import waits
 from gluonjit.engines.mxnet.lazy import LazyArray
+from gluonjit.engines.mxnet.operators.symbols import canonical
+from gluonjit.engines.mxnet.operators.table import ROWS_OF
+from gluonjit.engines.mxnet.operators.traits import MAY_FAIL, RANDOM, STATEFUL
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.guards.facts import ABSENT, class_attribute
 from gluonjit.hybrid.capture.outlining.entering import MadeCall
@@ -22,17 +26,23 @@ from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, FrameworkFunc
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
 
-_FUNCTIONS = {
-    getattr(nd, name)
-    for name in """abs add batch_dot broadcast_add broadcast_div broadcast_maximum broadcast_minimum broadcast_mul
-    broadcast_sub clip concat cos divide dot elemwise_add elemwise_mul elemwise_sub erf exp gelu log log1p log_softmax
-    max maximum mean min minimum multiply negative relu sigmoid sin softmax softsign sqrt square stack subtract sum
-    tanh transpose where FullyConnected Activation SoftmaxActivation""".split()
-    if hasattr(nd, name)
-}
-_METHODS = frozenset(
-    "abs clip cos exp log log1p log_softmax max mean min relu sigmoid sin softmax sqrt square sum tanh".split()
-)
+_KINDS = frozenset({"elementwise", "reduction", "shape", "product", "layer"})
+_NOT = RANDOM | STATEFUL | MAY_FAIL | {"Reshape"}
+"""Operators that draw, write, raise as values say, or give a view."""
+
+
+def _only_gives_a_result(name: str) -> bool:
+    """True of a function or method that calls an operator with a row, and does nothing else."""
+    try:
+        operator = canonical(name)
+    except ValueError:
+        return False
+    return operator in ROWS_OF and operator not in _NOT and ROWS_OF[operator].kind in _KINDS
+
+
+_FUNCTIONS = {item for name, item in vars(nd).items() if callable(item) and _only_gives_a_result(name)}
+_METHODS = frozenset(name for name in dir(NDArray) if _only_gives_a_result(name))
+_FUNCTIONS.update([nd.add, nd.subtract, nd.multiply, nd.divide, nd.maximum, nd.minimum])
 _CREATING = {nd.array, nd.zeros, nd.ones, nd.arange}
 _LAYERS = (
     gluon.nn.Dense,
@@ -48,7 +58,7 @@ class _MXNetFunctions(FrameworkFunctions):
     """MXNet, with classic arrays."""
 
     arrays = frozenset({NDArray, LazyArray})
-    key = KEY
+    key, engine = KEY, "mxnet"
     parts = staticmethod(blocks_of)
 
     def function(self, item: Any) -> bool:
@@ -56,6 +66,9 @@ class _MXNetFunctions(FrameworkFunctions):
 
     def method(self, name: str) -> bool:
         return name in _METHODS
+
+    def waits(self, args: tuple[Any, ...]) -> bool:
+        return any([isinstance(arg, LazyArray) and waits(arg) for arg in args])
 
     def creates(self, item: Any) -> bool:
         return callable(item) and is_among(item, _CREATING)

@@ -36,6 +36,7 @@ from gluonjit.hybrid.capture.guards.facts import Fingerprint
 from gluonjit.hybrid.capture.guards.objects import Eagerly
 from gluonjit.hybrid.capture.guards.variants import LIBRARIES
 from gluonjit.hybrid.capture.outermost import OutermostCalls
+from gluonjit.hybrid.capture.outlining.free_functions import forget_functions
 from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.outlining.questions import answer
 from gluonjit.hybrid.capture.reusing import reused
@@ -90,6 +91,7 @@ def _described(named: tuple[str, Any]) -> BlockDescription:
 
 def disable(module: Any) -> None:
     """Gives back exactly the module there was."""
+    forget_functions()
     Cell.leave(module.modules())
 
 

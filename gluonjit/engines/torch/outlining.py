@@ -10,12 +10,14 @@ import torch
 from torch.overrides import get_ignored_functions
 
 from gluonjit.compiled import FAST
+from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.hooked import hooks_everywhere
 from gluonjit.engines.torch.layers import is_layer, is_plain
-from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.making import CREATING
+from gluonjit.engines.torch.operands import is_made
 from gluonjit.engines.torch.records import ASKED, NotOneNode
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.guards.facts import ABSENT, class_attribute
@@ -26,13 +28,13 @@ from gluonjit.hybrid.run.state import LOCAL
 _NOT = set(
     """alpha_dropout apply argwhere as_subclass backward batch_norm bernoulli bincount clone compile cpu cuda data_ptr
     dense_dim detach dim dropout dropout1d dropout2d dropout3d dsmm element_size embedding embedding_bag equal
-    allclose feature_alpha_dropout feature_dropout fractional_max_pool2d fractional_max_pool3d get_device gumbel_softmax
-    gru gru_cell histc histogram instance_norm item lstm lstm_cell map masked_select multi_head_attention_forward
-    multinomial ndimension nelement nonzero normal numel numpy poisson requires_grad retain_grad rnn_relu rnn_tanh rrelu
-    scaled_dot_product_attention share_memory size sparse_dim storage stride to tolist type typename unique
-    unique_consecutive untyped_storage""".split()
+    allclose feature_alpha_dropout feature_dropout fractional_max_pool2d fractional_max_pool3d get_device
+    gumbel_softmax gru gru_cell histc histogram index_select instance_norm item lstm lstm_cell map masked_select
+    multi_head_attention_forward multinomial ndimension nelement nonzero normal numel numpy poisson
+    requires_grad retain_grad rnn_relu rnn_tanh rrelu scaled_dot_product_attention share_memory size sparse_dim
+    storage stride to tolist type typename unique unique_consecutive untyped_storage""".split()
 )
-"""Functions and methods that write, draw, read numbers, give no tensor, or make no new one."""
+"""Functions and methods that write, draw, read numbers, give no tensor, make no new one, or cost nothing."""
 _NO_PREFIX = tuple("_ is_ new_ rand to_ has_ sparse_ cudnn_ miopen_ mkldnn_ quantized fake_".split())
 _LIKE = "tensor zeros ones full zeros_like ones_like".split()
 _CREATING = {*[CREATING[name] for name in _LIKE], *[getattr(torch, name) for name in [*_LIKE, "arange", "eye"]]}
@@ -73,15 +75,23 @@ def _is_method(name: str) -> bool:
     return _only_gives_a_result(method)
 
 
+def _is_captured(arg: Any) -> bool:
+    """False of what the program has made by itself, or numbers it knows: operators on these alone run at once."""
+    return arg.__class__ is LazyTensor and not is_made(arg) and (arg._c is None or arg._v.spec.dtype in FLOATS)
+
+
 class _Torch(FrameworkFunctions):
     """PyTorch."""
 
-    arrays = frozenset({torch.Tensor, LazyTensor})
+    arrays, lazy = frozenset({torch.Tensor, LazyTensor}), LazyTensor
     attaching = frozenset({"register_hook", "retain_grad"})
     sizing = frozenset({"size", "dim", "numel", "ndimension"})
-    key = KEY
-    method = staticmethod(_is_method)
+    key, engine = KEY, "torch"
+    method, waits = staticmethod(_is_method), staticmethod(waits)
     parts = staticmethod(torch.nn.Module.modules)
+
+    def captured(self, args: Any) -> bool:
+        return any([self.captured(arg) if arg.__class__ is list else _is_captured(arg) for arg in args])
 
     def function(self, item: Any) -> bool:
         return is_among(item, _functions())

@@ -33,6 +33,7 @@ from gluonjit.graph import Kind, Record, Spec
 from gluonjit.hybrid.capture.capturing import room_of
 from gluonjit.hybrid.capture.guards.facts import Fingerprint
 from gluonjit.hybrid.capture.guards.variants import Variant, holding, put_record, too_many, variant_key
+from gluonjit.hybrid.capture.outlining.free_functions import note_operator
 from gluonjit.hybrid.choose.pacing import SPENT, TRACE
 from gluonjit.hybrid.run.batch import RUNNING, Batch
 from gluonjit.hybrid.run.state import abandoned_trial
@@ -168,6 +169,8 @@ def _put(batch: Batch, key: tuple[Any, ...], kind: Kind, variant: Variant, found
     note_versions(batch, weights)
     record = put_record(batch.records, key, kind, variant, 2 if taped else 0, room_of(kind, batch.options))
     batch.reused[record] = found_by or key
+    if cell.operator:
+        note_operator(batch)
     return record
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from types import FunctionType
 from typing import Any, TypeVar
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakSet
 
 from gluonjit.graph import Kind
 from gluonjit.hybrid.capture.guards.variants import Variant
@@ -15,12 +14,10 @@ from gluonjit.hybrid.choose.pacing import Paces
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import Trace
+from gluonjit.replaced import ENTRANCES
 
 KEY = "_gluonjit"
 """A dynamically batched model keeps its cell in its own __dict__, so that copies and pickles take it along."""
-
-ENTRANCES: WeakValueDictionary[str, FunctionType] = WeakValueDictionary()
-"""Methods that run a sample when they are called from outside of one, by the name by which their code asks."""
 
 _cells: WeakSet[BatchedCell] = WeakSet()
 _Own = TypeVar("_Own", bound="BatchedCell")

@@ -16,13 +16,12 @@ from types import CodeType, FunctionType
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
-from gluonjit.hybrid.capture.cell import ENTRANCES
 from gluonjit.hybrid.capture.guards.facts import class_attribute
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import plain_source, replacing, source_of
 from gluonjit.hybrid.capture.outlining.questions import asking
-from gluonjit.replaced import code_of, stands_for
+from gluonjit.replaced import ENTRANCES, code_of, stands_for
 
 IsPart = Callable[[Any, str], bool]
 

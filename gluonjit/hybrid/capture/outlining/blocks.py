@@ -6,8 +6,8 @@ import ast
 import copy
 from typing import Any
 
-from gluonjit.hybrid.capture.outlining.expressions import PREFIX, Expressions
-from gluonjit.hybrid.capture.outlining.known import loads, stores
+from gluonjit.hybrid.capture.outlining.expressions import Expressions
+from gluonjit.hybrid.capture.outlining.known import PREFIX, loads, stores
 from gluonjit.hybrid.capture.outlining.syntax import weight_of
 
 
@@ -25,7 +25,12 @@ class Outliner(Expressions):
 
     def _statement(self, s: Any) -> None:
         value: Any = getattr(s, "value", None)
-        if isinstance(s, ast.Assign) and len(s.targets) == 1 and _is_names(s.targets[0]):
+        if isinstance(s, ast.Assign) and self._adds_up(s.targets, value):
+            total = copy.copy(value)
+            total.right = self.atom(value.right)
+            self.flush()
+            self.out.append(ast.copy_location(ast.Assign(s.targets, total), s))
+        elif isinstance(s, ast.Assign) and len(s.targets) == 1 and _is_names(s.targets[0]):
             self._assign(s.targets[0], value)
         elif isinstance(s, ast.AnnAssign) and value is not None and isinstance(s.target, ast.Name):
             self._assign(s.target, value)
@@ -37,12 +42,29 @@ class Outliner(Expressions):
             self.out.append(ast.copy_location(ast.Expr(self.opaque(value, False)), s))
         elif isinstance(s, (ast.Assign, ast.AugAssign)):
             new = copy.copy(s)
-            if self.counts(value) and (isinstance(s, ast.Assign) or self.effects.clean(value)):
+            if self.counts(value) and (isinstance(s, ast.Assign) or self._is_bound_here(s.target, value)):
                 new.value = self.atom(value)
             self.flush()
             self.out.append(new)
         else:
             self._compound(s)
+
+    def _adds_up(self, targets: list[Any], value: Any) -> bool:
+        """True of `total = total + f(x)` in a loop that reads no total but here: such sums are taken apart later on.
+
+        Methods of models and recursions add up few terms, which depend on each other as it is.
+        """
+        adds = isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub))
+        if not adds or not self.loops or self.scope.owner is not None:
+            return False
+        name = getattr(value.left, "id", "")
+        alone = stores(*targets) == [name] and loads(*self.loops[-1].body).count(name) == 1
+        recursive = self.scope.function.__name__ in loads(value.right)
+        return alone and not recursive and self.counts(value.right) and self._is_bound_here(value.left, value.right)
+
+    def _is_bound_here(self, target: Any, value: Any) -> bool:
+        """True if what a target stands for does not change while a value is evaluated."""
+        return (_is_name(target) and target.id not in self.scope.shared) or self.effects.clean(value)
 
     def _returned(self, value: Any) -> Any:
         """Returns a value with its parts evaluated: each of several by itself, as one may already have a name."""
@@ -87,9 +109,10 @@ class Outliner(Expressions):
             s.test = self.atom(s.test)
         self.flush()
         if isinstance(s, (ast.If, ast.For, ast.While, ast.With)):
-            self.loops += isinstance(s, (ast.For, ast.While))
+            loops = self.loops
+            self.loops = [*loops, s] if isinstance(s, (ast.For, ast.While)) else loops
             s.body = self.statements(s.body)
-            self.loops -= isinstance(s, (ast.For, ast.While))
+            self.loops = loops
             if not isinstance(s, ast.With) and s.orelse:
                 s.orelse = self.statements(s.orelse)
         self.out.append(s)

@@ -1,4 +1,4 @@
-"""Calls of a method whose code has cells in it."""
+"""Calls of code that has cells in it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,14 +11,16 @@ class AsWritten:
     def __enter__(self) -> None: ...
     def __exit__(self, *error: object) -> None: ...
 
-class MethodEntry:
-    """The entry of a method: gives the cells for a call, or None."""
+class Entry:
+    """The entry of a method or function: gives the cells for a call, or None."""
 
     local: Any
     as_written: AsWritten
     methods: list[tuple[str, Any]]
+    helpers: list[tuple[dict[str, Any], str, Any]]
+    cells: list[Any] | None
     def __init__(self, local: Any, as_written: AsWritten) -> None: ...
-    def __call__(self, owner: Any) -> list[Any] | None: ...
+    def __call__(self, owner: Any = None) -> list[Any] | None: ...
 
 class MadeCall:
     """A made cell as its method calls it."""
@@ -26,6 +28,8 @@ class MadeCall:
     cell: Any
     grown: Callable[[], None] | None
     is_first: Callable[[tuple[Any, ...]], bool] | None
+    may: Callable[[tuple[Any, ...]], bool] | None
+    lazy: type | None
     calls: int
     def __init__(self, cell: Any, holder: Any, quick: Any, otherwise: Callable[[tuple[Any, ...]], Any]) -> None: ...
     def __call__(self, *args: Any) -> Any: ...

@@ -13,13 +13,11 @@ import ast
 import copy
 from typing import Any
 
+from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.sources import deep_copy
 from gluonjit.hybrid.capture.outlining.effects import Effects
-from gluonjit.hybrid.capture.outlining.known import LAYER, WEIGHT, FunctionNames, loads, stores
+from gluonjit.hybrid.capture.outlining.known import LAYER, PREFIX, WEIGHT, FunctionNames, loads, stores
 from gluonjit.hybrid.capture.outlining.syntax import assign, children, replace_child, weight_of
-
-PREFIX = "_gluonjit_"
-"""The beginning of names that are added to a function."""
 
 _PARTED = (ast.Call, ast.Subscript, ast.Attribute, ast.Tuple, ast.List)
 _FIXED = (ast.Constant, ast.Slice, ast.Tuple, ast.UnaryOp, ast.USub, ast.Load)
@@ -55,6 +53,9 @@ class Block:
                 func = node.func
                 if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id != scope.own:
                     self.tensors.update({func.value.id} & scope.variables)
+            elif isinstance(node, ast.Subscript):
+                self.evidence = True
+                self.tensors.update(set(loads(node.value)) & scope.variables)
 
     @property
     def lines(self) -> str:
@@ -86,7 +87,7 @@ class Expressions:
         self.count = 0
         self.pieces: list[Any] | None = None  # within a comprehension: what is evaluated for each item
         self.each = ""  # its variable
-        self.loops = 0  # around the statement that is looked at
+        self.loops: list[Any] = []  # around the statement that is looked at
         self.lists: set[str] = set()  # names of lists that are made here
 
     def flush(self) -> None:
@@ -96,7 +97,7 @@ class Expressions:
             self.out += block.body
         else:
             block.note_names(self.scope)
-            block.again = self.loops > 0
+            block.again = bool(self.loops)
             self.blocks.append(block)
             self.out.append(ast.copy_location(CellPlaceholder(block), block.body[0]))
 
@@ -119,6 +120,8 @@ class Expressions:
         return self.opaque(node)
 
     def _is_operator(self, node: ast.AST) -> bool:
+        if isinstance(node, (ast.UnaryOp, ast.Compare, ast.BinOp)) and self.scope.counters.issuperset(loads(node)):
+            return False
         if isinstance(node, ast.UnaryOp):
             return not isinstance(node.op, ast.Not)
         if isinstance(node, ast.Compare):
@@ -128,18 +131,39 @@ class Expressions:
         if isinstance(node, ast.Subscript):
             fixed = all(isinstance(n, _FIXED) for n in ast.walk(node.slice))
             computed = isinstance(node.value, ast.Call) and self._is_operator(node.value)
-            return fixed and (computed or self.scope.part(node.value) == WEIGHT)
+            part = self.scope.part(node.value)
+            return fixed and (computed or part == WEIGHT or (not part and self._is_sliced(node)))
         if not isinstance(node, ast.Call):
             return False
         if self.scope.calls_operator(node) or self._is_sum(node):
             return True
         return self.scope.calls_method(node) and self._may_be_array(node.func.value)  # type: ignore[attr-defined]
 
+    def _is_sliced(self, node: ast.Subscript) -> bool:
+        """True of `x[..., 0]` and `x[:, 1:]`: what takes such an index is an array, neither a list nor a dictionary."""
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        along = any(isinstance(n, ast.Slice) or getattr(n, "value", 0) is ... for n in parts)
+        several = len(parts) > 1 or not isinstance(node.slice, ast.Slice)
+        return along and several and self._may_be_array(node.value)
+
     def _may_be_array(self, node: ast.AST) -> bool:
-        """Tells whether a method's object is checked to be a tensor at run time, or is an operator's result."""
+        """Tells whether a method's object is checked to be a tensor at run time, or is an operator's result.
+
+        What a library makes is not: arrays of numbers that are known stay so.
+        """
         if isinstance(node, ast.Name):
-            return node.id in self.scope.variables and node.id != self.scope.own and self.pieces is None
-        return self._is_operator(node)
+            return node.id in self.scope.variables - self.scope.objects and self.pieces is None
+        if self._is_operator(node):
+            return True
+        if not isinstance(node, (ast.Subscript, ast.Call)) or self.pieces is not None:
+            return False
+        inner: Any = node
+        while isinstance(inner, (ast.Subscript, ast.Call, ast.Attribute)):
+            called = self.scope.value(inner.func) if isinstance(inner, ast.Call) else None
+            if called is not None and not is_user_function(called):
+                return False
+            inner = inner.func if isinstance(inner, ast.Call) else inner.value
+        return True
 
     def _is_sum(self, node: ast.Call) -> bool:
         if self.scope.value(node.func) is not sum or len(node.args) != 1 or node.keywords:
@@ -199,6 +223,8 @@ class Expressions:
 
     def _has_operators(self, node: ast.AST) -> bool:
         """Tells whether something below an expression would be worth a cell."""
+        if isinstance(node, ast.Subscript) and _is_of_numbers(node.slice):
+            return self.counts(node.value)
         if isinstance(node, ast.Call) and any(isinstance(n, (ast.Starred, ast.GeneratorExp)) for n in node.args):
             return False
         if isinstance(node, ast.Call) and any(word.arg is None for word in node.keywords):
@@ -214,7 +240,9 @@ class Expressions:
         """Returns a non-operator expression with its parts evaluated before, in order."""
         new = copy.copy(node)
         for name, k, child in children(node):
-            if isinstance(child, ast.keyword):
+            if name == "slice" and _is_of_numbers(child):
+                found = child
+            elif isinstance(child, ast.keyword):
                 found = copy.copy(child)
                 found.value = self.atom(child.value)
             elif name == "func":
@@ -292,3 +320,8 @@ class Expressions:
         new = ast.copy_location(type(node)(elt, [ast.comprehension(target, found, [], 0)]), node)
         new.weight = weight_of(elt)
         return new
+
+
+def _is_of_numbers(index: ast.AST) -> bool:
+    """True of an index whose arithmetic is taken for that of numbers, as `t - 1`: it calls nothing."""
+    return not any(isinstance(n, ast.Call) for n in ast.walk(index))

@@ -11,6 +11,8 @@ from typing import Any
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.sources import plain_source, source_of
 
+PREFIX = "_gluonjit_"
+"""The beginning of names that are added to a function."""
 LAYER, LOOKUP, WEIGHT = "layer", "look-up", "weight"
 """Parts of a model: a layer is sure to compute its result from its arguments and weights alone; so is a look-up, which
 by itself costs nothing and stays out of cells."""
@@ -22,18 +24,30 @@ _NONE: dict[str, Any] = {}
 class FrameworkFunctions:
     """Knows a framework's functions and the parts of models. An engine derives from it.
 
-    arrays: classes of arrays; attaching: methods that attach something to the gradient of one array, between operators;
-    sizing: methods that only return sizes of an array; key: the attribute of a model that holds its cell; helpers: how
-    many operators functions of users have that do nothing but compute, by their code.
+    arrays: classes of arrays; lazy: of those that are captured, where operators on others run at once; attaching:
+    methods that attach something to the gradient of one array, between operators; sizing: methods that only return
+    sizes of an array; key: the attribute of a model that holds its cell; engine: its name; helpers: how many operators
+    functions of users have that do nothing but compute, by their code.
     """
 
     arrays: frozenset[type] = frozenset()
+    lazy: type | None = None
     attaching: frozenset[str] = frozenset()
     sizing: frozenset[str] = frozenset()
     key = ""
+    engine = ""
 
     def __init__(self) -> None:
         self.helpers: dict[CodeType, int] = {}
+        FRAMEWORKS[self.engine] = self
+
+    def waits(self, args: tuple[Any, ...], /) -> bool:
+        """True if an operator on these arguments, called outside of samples, would be captured."""
+        raise NotImplementedError
+
+    def captured(self, args: tuple[Any, ...], /) -> bool:
+        """True if an operator on these arguments, called inside of a sample, would be captured."""
+        return True
 
     def function(self, item: Any) -> bool:
         """Tells whether this function returns arrays computed from its arguments, and does nothing else."""
@@ -80,18 +94,42 @@ class FrameworkFunctions:
         raise NotImplementedError
 
 
+FRAMEWORKS: dict[str, FrameworkFunctions] = {}
+"""What is known of each framework, by its engine."""
 _HARMLESS = (len, range, isinstance, int, float, bool)
 
 
 class FunctionNames:
-    """One function's names and what they stand for. `own` is its first argument, the model it is a method of."""
+    """One function's names and what they stand for. `own` is its first argument, if it is a method of a model."""
 
     def __init__(self, function: FunctionType, owner: Any, known: FrameworkFunctions) -> None:
         code = function.__code__
         self.function, self.owner, self.known = function, owner, known
-        self.own = code.co_varnames[0]
+        self.own = f"{PREFIX}own" if owner is None else code.co_varnames[0]
         self.variables = {*code.co_varnames, *code.co_cellvars}
         self.free = set(code.co_freevars)
+        self.shared = {*code.co_freevars, *code.co_cellvars}
+        self.counters: set[str] = set()
+        self.objects = {self.own}
+
+    def note_uses(self, node: ast.FunctionDef) -> None:
+        """Notes variables that are numbers, as nothing binds them but loops over `range` and `enumerate`, or no arrays,
+        as they are asked for what no array has.
+        """
+        for part in ast.walk(node):
+            if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
+                if not any(hasattr(kind, part.attr) for kind in self.known.arrays):
+                    self.objects.add(part.value.id)
+        bound = [*stores(*node.body), *[arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)]]
+        found: list[str] = []
+        for loop in ast.walk(node):
+            if isinstance(loop, (ast.For, ast.comprehension)) and isinstance(loop.iter, ast.Call):
+                function, target = self.value(loop.iter.func), loop.target
+                if function is enumerate and isinstance(target, ast.Tuple):
+                    target = target.elts[0]
+                if (function is range or function is enumerate) and isinstance(target, ast.Name):
+                    found.append(target.id)
+        self.counters = {name for name in found if found.count(name) == bound.count(name)}
 
     def value(self, node: ast.AST) -> Any:
         """The object that a name outside of the function stands for, attributes of modules included; else None."""
@@ -130,7 +168,7 @@ class FunctionNames:
         func = node.func
         if not isinstance(func, ast.Attribute) or not self.known.method(func.attr) or not is_plain_call(node):
             return False
-        own = isinstance(func.value, ast.Name) and func.value.id == self.own
+        own = isinstance(func.value, ast.Name) and func.value.id in self.objects
         return not own and self.value(func.value) is None and not self.own_name(func.value)
 
     def sized(self, node: ast.AST) -> str:

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary, ref
 from gluonjit.graph import Spec
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
-from gluonjit.hybrid.capture.outlining.entering import AsWritten, MethodEntry
+from gluonjit.hybrid.capture.outlining.entering import AsWritten, Entry
 from gluonjit.hybrid.capture.outlining.known import FrameworkFunctions
 from gluonjit.hybrid.capture.outlining.placing import Outlined, Site, outlined
 from gluonjit.hybrid.choose.pacing import TRACE
@@ -29,7 +29,7 @@ _APART = 2  # numbers of rows that are traced at once
 VARIED = "its arguments have other shapes in each sample, so that few of its calls run together"
 """The reason for leaving code as it was written whose operators are more alike than the cell they make."""
 
-_outlines: WeakKeyDictionary[FunctionType, OutlinedMethod] = WeakKeyDictionary()
+OUTLINES: WeakKeyDictionary[FunctionType, OutlinedFunction] = WeakKeyDictionary()
 
 
 class Made:
@@ -112,13 +112,16 @@ def _but_for_rows(specs: Iterable[Spec]) -> tuple[Any, ...]:
     return tuple([(len(spec.shape), spec.shape[1:], spec.dtype, spec.device) for spec in specs])
 
 
-class OutlinedMethod(MethodEntry):
-    """A method, and its code with cells: `made`, None if it is left alone. depth: how many samples use it now."""
+class OutlinedFunction(Entry):
+    """A function, and its code with cells: `made`, None if it is left alone. depth: how many samples use it now.
+
+    owner: the model if it is a method of one, else None.
+    """
 
     def __init__(self, function: FunctionType, owner: Any, known: FrameworkFunctions) -> None:
         super().__init__(LOCAL, AS_WRITTEN)
         self.name = function.__qualname__
-        self.depth = 0
+        self.depth, self.free = 0, owner is None
         self._known = known
         self._function = ref(function)
         self._original = self._idle = code_of(function)
@@ -129,6 +132,8 @@ class OutlinedMethod(MethodEntry):
             except Unfollowable:
                 return
         self.methods = [(name, ref(item)) for name, item in self.made.methods.items()]
+        self.helpers = self.made.helpers
+        self._store: dict[Any, Any] = {}
 
     def __reduce__(self) -> Any:
         return _as_it_was, ()
@@ -136,10 +141,8 @@ class OutlinedMethod(MethodEntry):
     def cells_of(self, batch: Any, owner: Any) -> list[Any] | None:
         """Returns the cells of a model, made on first request, if its parts are those that the code relies on."""
         known, made = self._known, self.made
-        options = known.options(owner)
-        if made is None or options is None or not options.outline or AS_WRITTEN.depth:
-            return None
-        if batch.options.expand or batch.fine:
+        options = batch.options if owner is None else known.options(owner)
+        if made is None or options is None or not outlines_in(batch, options):
             return None
         if any(known.part(owner, name) != sort for name, sort in made.parts.items()):
             batch.report.outlined[self.name] = (
@@ -149,7 +152,8 @@ class OutlinedMethod(MethodEntry):
         if any(space.get(name) is not helper for space, name, helper in made.helpers):
             batch.report.outlined[self.name] = "functions that it calls are others than when its source was read"
             return None
-        store = known.store(owner).setdefault(self, [None] * len(made.sites))
+        store = self._store if owner is None else known.store(owner)
+        store = store.setdefault(self, [None] * len(made.sites))
         cells: list[Any] = [known.arrays]
         for k, site in enumerate(made.sites):
             names = list(site.parts)
@@ -158,10 +162,22 @@ class OutlinedMethod(MethodEntry):
                 held = store[k] = Made(self.name, site, known.holder(owner, names))
                 held.run = known.capture(site.name, site.function, held.holder, options, held.refuse)
                 held.run.grown, held.run.is_first = held.grown, held.is_first
+                if owner is None:
+                    held.run.may = self._may
+                elif not names and known.lazy is not None:
+                    held.run.may, held.run.lazy = known.captured, known.lazy
             batch.report.outlined[held.name] = held.refused or f"{site.weight} operators in one cell"
             held.cells, held.at = cells, len(cells)
             cells += (None if held.refused else held.run, held.few)
         return cells
+
+    def _may(self, args: tuple[Any, ...]) -> bool:
+        """True if operators on these arguments would be captured where the function is now."""
+        state = LOCAL.state
+        batch = state.batch
+        if batch is None or state.paused or state.trace is not None or not outlines_in(batch, batch.options):
+            return False
+        return self._known.captured(args) if state.inside > 0 else self._known.waits(args)
 
     def swap_in(self) -> None:
         """Swaps the code in, unless another sample or other code has replaced it."""
@@ -180,12 +196,21 @@ class OutlinedMethod(MethodEntry):
                 function.__code__ = self._idle
 
 
+def outlines_in(batch: Any, options: Any) -> bool:
+    """True if a batch captures cells that are made from source, of a model with these options.
+
+    A number that is not finite is to be told of the operator that gave it, not of a cell.
+    """
+    asked = options.outline and not options.check_finite and not AS_WRITTEN.depth
+    return asked and not batch.options.expand and not batch.fine
+
+
 class Placed:
     """The methods of a model that have the code with cells while samples of it are captured."""
 
     __slots__ = ("outlines",)
 
-    def __init__(self, outlines: Iterable[OutlinedMethod]) -> None:
+    def __init__(self, outlines: Iterable[OutlinedFunction]) -> None:
         self.outlines = [outline for outline in outlines if outline.made is not None]
 
     def swap_in(self) -> None:
@@ -220,18 +245,17 @@ def place(batch: Batch, owner: Any, known: FrameworkFunctions) -> None:
 def _placed(owner: Any, known: FrameworkFunctions) -> Placed:
     """The code with cells of the methods of a model and its parts, made when the first sample of it is captured."""
     options = known.options(owner)
-    # A number that is not finite is to be told of the operator that gave it, not of a cell.
     if options is None or not options.outline or options.check_finite or AS_WRITTEN.depth:
         return _NOTHING
     store = known.store(owner)
     found: Placed | None = store.get(Placed)
     if found is None:
-        outlines: dict[int, OutlinedMethod] = {}
+        outlines: dict[int, OutlinedFunction] = {}
         for part in known.parts(owner):
             for function in _methods(type(part)):
-                outline = _outlines.get(function)
+                outline = OUTLINES.get(function)
                 if outline is None:
-                    outline = _outlines[function] = OutlinedMethod(function, part, known)
+                    outline = OUTLINES[function] = OutlinedFunction(function, part, known)
                 outlines[id(outline)] = outline
         found = store[Placed] = Placed(outlines.values())
     return found
@@ -247,10 +271,10 @@ def _methods(kind: type) -> list[FunctionType]:
     ]
 
 
-def _as_it_was() -> Callable[[Any], None]:
-    """Returns a replacement for an OutlinedMethod in unpickled code: its function behaves as before."""
+def _as_it_was() -> Callable[..., None]:
+    """Returns a replacement for an OutlinedFunction in unpickled code: its function behaves as before."""
     return _nothing
 
 
-def _nothing(owner: Any) -> None:
+def _nothing(*owner: Any) -> None:
     """No cells."""

@@ -11,8 +11,8 @@ from gluonjit.hybrid.capture.entrances import asks, entrance_of
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import deep_copy, give_source, replacing, source_of
 from gluonjit.hybrid.capture.outlining.blocks import Outliner
-from gluonjit.hybrid.capture.outlining.expressions import PREFIX, Block
-from gluonjit.hybrid.capture.outlining.known import FrameworkFunctions, FunctionNames, helpers_in, loads, stores
+from gluonjit.hybrid.capture.outlining.expressions import Block
+from gluonjit.hybrid.capture.outlining.known import PREFIX, FrameworkFunctions, FunctionNames, helpers_in, loads, stores
 from gluonjit.hybrid.capture.outlining.questions import asking
 from gluonjit.replaced import code_of, stands_for
 
@@ -54,18 +54,20 @@ class Outlined(NamedTuple):
 
 
 def outlined(function: FunctionType, owner: Any, known: FrameworkFunctions, enter: Any) -> Outlined:
-    """Returns a method of `owner` with its straight-line tensor code in cells. Raises Unfollowable with the reason.
+    """Returns a function with its straight-line tensor code in cells. Raises Unfollowable with the reason.
 
-    Its code calls `enter` with the model, which gives the cells (see `outlines`), or None: then it is as it was.
+    Its code calls `enter`, with the model if it is a method of one, the `owner`. That gives the cells (see `outlines`),
+    or None: then it is as it was.
     """
     node, around = source_of(function)
     if not isinstance(node, ast.FunctionDef):
         raise Unfollowable("it is not a plain function")
-    if not function.__code__.co_argcount:
+    if owner is not None and not function.__code__.co_argcount:
         raise Unfollowable("it has no argument that is the model")
     scope = FunctionNames(function, owner, known)
     node = asking(node, function)
     _check(node, scope)
+    scope.note_uses(node)
     maker = Outliner(scope)
     body = maker.statements(deep_copy(node.body))
     if not maker.blocks:
@@ -74,14 +76,14 @@ def outlined(function: FunctionType, owner: Any, known: FrameworkFunctions, ente
     body = tidied([placing.visit(s) for s in body], loads(*body))
     if not placing.sites:
         raise Unfollowable("no two operators in it may run together")
-    own = ast.Name(scope.own, ast.Load())
+    own: list[ast.expr] = [] if owner is None else [ast.Name(scope.own, ast.Load())]
     cells = ast.Name(_CELLS, ast.Load())
     new = copy.copy(node)
     entrance = entrance_of(function)
     asked = asks(node, known.key, entrance) if entrance else []  # where there are cells, a sample is open
     new.body = [
         ast.Assign([ast.Name(_CELLS, ast.Store())], ast.Constant(_ENTER)),
-        ast.Assign([ast.Name(_CELLS, ast.Store())], ast.Call(cells, [own], [])),
+        ast.Assign([ast.Name(_CELLS, ast.Store())], ast.Call(cells, own, [])),
         ast.If(ast.Compare(cells, [ast.Is()], [ast.Constant(None)]), [*asked, *node.body], body),
     ]
     for statement in new.body:

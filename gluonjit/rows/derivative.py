@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from gluonjit.rows.program import Instr, NotFusable, RowProgram, View, Weight
+from gluonjit.rows.program import Builder, Instr, NotFusable, RowProgram, View, Weight
 from gluonjit.rows.slopes import CONSTANT, RULES, Form
 
 
@@ -50,13 +50,12 @@ class _Gradient:
     written: list[tuple[int, int]] = field(default_factory=list)
 
 
-class _Deriving:
+class _Deriving(Builder):
     def __init__(self, program: RowProgram, operands: set[int], consts: set[int], seeded: Collection[int]) -> None:
+        super().__init__(list(program.spaces), list(program.widths))
         self.program = program
-        self.spaces, self.widths = list(program.spaces), list(program.widths)
-        self.code: list[Instr] = []
         self.consts = consts
-        self.operands = operands
+        self.wanted = operands
         self.needs = self._needing()
         self.gradients: dict[int, _Gradient] = {}
         self.seeds: list[int | None] = []
@@ -70,15 +69,12 @@ class _Deriving:
 
     def _needing(self) -> set[int]:
         """Finds the registers through which gradients go to the requested ones."""
-        needs = set(self.operands)
+        needs = set(self.wanted)
         for position, instr in enumerate(self.program.code):
             if position in self.program.stops or instr.out is None or instr.op in CONSTANT:
                 continue
-            weights = [weight for weight in (instr.weight, instr.bias) if weight is not None]
-            views = [instr.a] if instr.op == "PICK" else [instr.a, instr.b]
-            if any(view is not None and view.reg in needs for view in views) or any(
-                weight.const in self.consts for weight in weights
-            ):
+            taken = [weight.const in self.consts for weight in instr.weights]
+            if any([*taken, *[view.reg in needs for view in instr.sources]]):
                 needs.add(instr.out.reg)
         return needs
 
@@ -90,7 +86,7 @@ class _Deriving:
             if instr.out.reg not in self.needs or instr.out.reg not in self.gradients or position in program.stops:
                 continue
             self._pass_on(instr, self.gradient_of(instr.out))
-        for operand in sorted(self.operands):
+        for operand in sorted(self.wanted):
             if operand in self.gradients:
                 view = self.gradient_of(View(operand, 0, self.widths[operand]))
                 self.code.append(Instr("SCATTER", a=view, operand=operand))
@@ -99,11 +95,6 @@ class _Deriving:
             view.reg for instr in self.code for view in (instr.a, instr.b) if view is not None and view.reg < first
         }
         return Derivative(tuple(self.spaces), tuple(self.widths), tuple(self.code), tuple(self.seeds), frozenset(reads))
-
-    def register(self, space: int, width: int) -> View:
-        self.spaces.append(space)
-        self.widths.append(width)
-        return View(len(self.spaces) - 1, 0, width)
 
     def _pass_on(self, instr: Instr, dy: View) -> None:
         """Adds to the gradients of what an instruction reads, given that of its result."""

@@ -6,21 +6,9 @@ time, so that intermediate results stay in the cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
-
-COMMUTATIVE = ("ADD", "MUL")
-WITH_ROW = {"ADD": "ADDV", "MUL": "MULV", "SUB": "SUBV"}
-_WITH_COLUMN = {"ADD": "ADDW", "MUL": "MULW", "SUB": "SUBW", "DIV": "DIVW"}
-WITH_NUMBER: dict[str, tuple[str, Callable[[float], float]]] = {
-    "ADD": ("ADDS", lambda number: number),
-    "SUB": ("ADDS", lambda number: -number),
-    "MUL": ("MULS", lambda number: number),
-    "DIV": ("MULS", lambda number: 1.0 / number),
-    "RSUB": ("RSUBS", lambda number: number),
-    "RDIV": ("RDIVS", lambda number: number),
-}
+from typing import Any, NamedTuple
 
 NODE, CHILD = 0, 1
 """Whom the rows of a matrix belong to: a node each, or a child each, node by node."""
@@ -72,6 +60,16 @@ class Instr(NamedTuple):
     adds: bool = False
     turned: bool = False  # a product with the weight as it lies, (rows, columns), instead of with its transpose
 
+    @property
+    def sources(self) -> list[View]:
+        """The operands that gradients go on to: not a number of an entry."""
+        return [view for view in (self.a, None if self.op == "PICK" else self.b) if view is not None]
+
+    @property
+    def weights(self) -> list[Weight]:
+        """The constants that it takes."""
+        return [weight for weight in (self.weight, self.bias) if weight is not None]
+
 
 @dataclass(frozen=True)
 class RowProgram:
@@ -97,8 +95,8 @@ class RowProgram:
             instr = self.code[position]
             if instr.out is None or instr.out.reg not in registers or position in self.stops:
                 continue
-            registers.update(view.reg for view in (instr.a, instr.b) if view is not None)
-            consts.update(weight.const for weight in (instr.weight, instr.bias) if weight is not None)
+            registers.update([view.reg for view in instr.sources])
+            consts.update([weight.const for weight in instr.weights])
         return frozenset([reg for reg in registers if reg < self.operands]), frozenset(consts)
 
 
@@ -129,94 +127,24 @@ class Builder:
         """Whom its rows belong to."""
         return self.spaces[view.reg]
 
-    def emit(self, op: str, a: View, b: View | None = None, width: int | None = None, number: float = 0.0) -> View:
-        """Emits an instruction whose result is as wide as its first operand, unless `width` is given."""
-        if b is not None and self.space(a) != self.space(b):
+    def emit(
+        self,
+        op: str,
+        a: View | None = None,
+        b: View | None = None,
+        width: int | None = None,
+        space: int | None = None,
+        **fields: Any,
+    ) -> View:
+        """Emits an instruction whose result is as wide as its first operand, and as often, unless that is given."""
+        if a is not None and b is not None and self.space(a) != self.space(b):
             raise NotFusable(f"{op} of a node and a child")
-        out = self.register(self.space(a), a.width if width is None else width)
-        self.code.append(Instr(op, out, a, b, number))
+        out = self.register(
+            self.space(a) if space is None else space,  # type: ignore[arg-type]
+            a.width if width is None else width,  # type: ignore[union-attr]
+        )
+        self.code.append(Instr(op, out, a, b, **fields))
         return out
-
-    def linear(self, a: View, weight: Weight, bias: Weight | None, turned: bool = False) -> View:
-        """a (rows, in) times the transpose of the weight (out, in), plus the bias (out); `turned`: it is (in, out)."""
-        out = self.register(self.space(a), weight.columns if turned else weight.rows)
-        self.code.append(Instr("GEMM", out, a, weight=weight, bias=bias, turned=turned))
-        return out
-
-    def with_row(self, op: str, a: View, row: Weight) -> View:
-        """ADD, MUL or SUB with a constant row."""
-        if op not in WITH_ROW or row.rows != 1 or row.columns != a.width:
-            raise NotFusable(f"{op} of rows and a constant")
-        out = self.register(self.space(a), a.width)
-        self.code.append(Instr(WITH_ROW[op], out, a, weight=row))
-        return out
-
-    def with_number(self, op: str, a: View, number: float) -> View:
-        """ADD, SUB, MUL or DIV with a number; RSUB and RDIV, where the number comes first."""
-        if op not in WITH_NUMBER:
-            raise NotFusable(f"{op} with a number")
-        if op == "DIV" and number == 0.0:
-            raise NotFusable("a division by zero")
-        name, given = WITH_NUMBER[op]
-        return self.emit(name, a, number=given(number))
-
-    def combined(self, op: str, a: View, b: View) -> View:
-        """Combines two matrices elementwise; one of them may be a column."""
-        if a.width == b.width:
-            return self.emit(op, a, b)
-        if a.width == 1 and op in COMMUTATIVE:
-            a, b = b, a
-        if b.width == 1 and op in _WITH_COLUMN:
-            return self.emit(_WITH_COLUMN[op], a, b)
-        if a.width == 1:
-            return self.emit(op, self.emit("BCASTW", a, width=b.width), b)
-        if b.width == 1:
-            return self.emit(op, a, self.emit("BCASTW", b, width=a.width))
-        raise NotFusable(f"{op} of rows of {a.width} and of {b.width}")
-
-    def filled(self, space: int, width: int, number: float) -> View:
-        """One number in so many columns."""
-        out = self.register(space, width)
-        self.code.append(Instr("FILL", out, number=number))
-        return out
-
-    def pick(self, a: View, number: View, operand: int) -> View:
-        """Picks the column of a matrix given by an integer, which is read from this operand."""
-        self.limits.append((operand, a.width))
-        return self.emit("PICK", a, number, width=1)
-
-    def total(self, a: View, mean: bool) -> View:
-        """The sum, or the mean, along each row, as a column."""
-        out = self.emit("SUMW", a, width=1)
-        return self.with_number("DIV", out, a.width) if mean else out
-
-    def spread(self, a: View) -> View:
-        """A node's row for each of its children."""
-        out = self.register(CHILD, a.width)
-        self.code.append(Instr("SPREAD", out, a))
-        return out
-
-    def gather_up(self, a: View) -> View:
-        """The sum of the rows of a node's children."""
-        out = self.register(NODE, a.width)
-        self.code.append(Instr("SEGSUM", out, a))
-        return out
-
-    def concat(self, parts: Sequence[View]) -> View:
-        """Columns of several, one after the other."""
-        if len({self.space(part) for part in parts}) > 1:
-            raise NotFusable("a concatenation of nodes and children")
-        out = self.register(self.space(parts[0]), sum([part.width for part in parts]))
-        begin = 0
-        for part in parts:
-            self.code.append(Instr("COPY", out.part(begin, begin + part.width), part))
-            begin += part.width
-        return out
-
-    def stop(self, a: View) -> View:
-        """Returns the same numbers without a gradient."""
-        self.stops.add(len(self.code))
-        return self.emit("COPY", a)
 
     def finish(self, results: Sequence[View]) -> RowProgram:
         """Returns the program with these results: each is a separate register, and no operand."""

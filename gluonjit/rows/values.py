@@ -1,4 +1,4 @@
-"""The values that a cell is lowered with: rows, constants, and integers of nodes."""
+"""The values that a cell is lowered with: rows, integers among them, and constants."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from gluonjit.rows.program import COMMUTATIVE, NODE, WITH_ROW, Builder, NotFusable, View, Weight
+from gluonjit.rows.program import CHILD, NODE, Builder, NotFusable, View, Weight
 
 Shape = tuple[int, ...]
-LIMITS = ("MAXS", "MINS")
-"""Instructions that take the larger, or the smaller, of an entry and a number."""
+_COMMUTATIVE = ("ADD", "MUL")
+_BY_ROW = {"ADD": "ADDV", "MUL": "MULV", "SUB": "SUBV"}
+_BY_COLUMN = {"ADD": "ADDW", "MUL": "MULW", "SUB": "SUBW", "DIV": "DIVW"}
+BY_NUMBER = {"SUB": "ADDS", "DIV": "MULS", **{op: f"{op}S" for op in "ADD MUL MAX MIN RSUB RDIV".split()}}
+"""Instructions of rows and a number, by that of two operands; and in RSUB and RDIV the number comes first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,43 +51,40 @@ class Const(CellValue):
             raise NotFusable(f"a constant of {self.shape} as {shape}")
         return replace(self, shape=shape)
 
-    def transposed(self) -> Const:
-        """The other way round."""
-        return replace(self, shape=self.shape[::-1], turned=not self.turned)
-
     def part(self, axis: int, begin: int, count: int) -> Const:
         """Some of the entries along an axis."""
-        shape = _cut(self.shape, axis, count)
+        top, _, left = self.weight[1:4]
         last = axis == self.rank - 1
         if not last and prod(self.shape[:axis]) != 1:
             raise NotFusable(f"a part of a constant of {self.shape}")
         if last == self.turned:
-            each = 1 if self.turned else prod(self.shape[axis + 1 : -1])
-            weight = self.weight._replace(top=self.weight.top + begin * each, rows=count * each)
+            each = 1 if last else prod(self.shape[axis + 1 : -1])
+            weight = self.weight._replace(top=top + begin * each, rows=count * each)
         else:
-            weight = self.weight._replace(left=self.weight.left + begin, columns=count)
-        return replace(self, shape=shape, weight=weight)
-
-
-@dataclass(frozen=True, eq=False)
-class Whole(CellValue):
-    """An integer of each node, which instructions take as a column of floats; operand: where it comes from."""
-
-    view: View
-    operand: int
+            weight = self.weight._replace(left=left + begin, columns=count)
+        return replace(self, shape=_cut(self.shape, axis, count), weight=weight)
 
 
 @dataclass(frozen=True, eq=False)
 class Rows(CellValue):
-    """A value of each node or child as one row; with `lead` its first axis is rows, of any number."""
+    """A value of each node or child as one row; with `lead` its first axis is that of rows.
+
+    operand: where an integer comes from, as a column of floats that only picks entries.
+    """
 
     view: View
     lead: bool = False
+    operand: int = -1
 
     @property
     def inner(self) -> Shape:
         """The axes within a row."""
         return self.shape[1:] if self.lead else self.shape
+
+    @property
+    def width(self) -> int:
+        """The number of entries of a row."""
+        return self.view.width
 
     @property
     def space(self) -> int:
@@ -94,7 +94,7 @@ class Rows(CellValue):
     def shaped(self, shape: Shape) -> Rows:
         """The same rows, in another shape."""
         found = replace(self, shape=shape)
-        if prod(found.inner) != self.view.width or (self.lead and shape[:1] != self.shape[:1]):
+        if prod(found.inner) != self.width or (self.lead and shape[:1] != self.shape[:1]):
             raise NotFusable(f"rows of {self.inner} become {shape}")
         return found
 
@@ -106,55 +106,62 @@ class Rows(CellValue):
         view = self.view.part(begin * each, (begin + count) * each)
         return replace(self, view=view, shape=_cut(self.shape, axis, count))
 
-    def do(self, op: str, number: float = 0.0, width: int | None = None) -> Rows:
+    def do(self, op: str, other: Rows | None = None, **fields: Any) -> Rows:
         """The result of an instruction."""
-        return self.by(self.builder.emit(op, self.view, width=width, number=number))
+        return self.by(self.builder.emit(op, self.view, None if other is None else other.view, **fields))
 
     def by(self, view: View) -> Rows:
         """Its rows with other columns, along the last axis where they are not as many."""
-        if view.width == self.view.width:
+        if view.width == self.width:
             return replace(self, view=view)
         before = (1,) * (self.rank - self.lead - 1)
         return replace(self, view=view, shape=(*self.shape[: self.lead], *before, view.width))
 
     def stopped(self) -> Rows:
         """The same numbers without a gradient."""
-        return self.by(self.builder.stop(self.view))
+        self.builder.stops.add(len(self.builder.code))
+        return self.do("COPY")
 
     def filled(self, number: float) -> Rows:
         """Its shape with one number everywhere."""
-        return self.by(self.builder.filled(self.space, self.view.width, number))
+        return self.by(self.builder.emit("FILL", width=self.width, space=self.space, number=number))
 
     def total(self, mean: bool = False) -> Rows:
-        """The sum, or the mean, of all entries."""
-        return self.by(self.view if self.view.width == 1 else self.builder.total(self.view, mean))
+        """The sum, or the mean, of all entries of a row."""
+        found = self if self.width == 1 else self.do("SUMW", width=1)
+        return found / self.width if mean and self.width > 1 else found
+
+    def gathered(self) -> Rows:
+        """The sum of the children's rows for each node."""
+        if self.space != CHILD:
+            raise NotFusable("a sum over rows, or over children of a value of the node")
+        return replace(self.do("SEGSUM", space=NODE), shape=self.inner, lead=False)
 
     def pick(self, number: Any) -> Rows:
         """The entry that an integer says, or a float, as which the last one is taken beyond the end."""
-        if self.inner[-1:] != (self.view.width,):
+        if self.inner[-1:] != (self.width,):
             raise NotFusable("entries of several rows")
-        if isinstance(number, Whole) and not self.lead:
-            return self.by(self.builder.pick(self.view, number.view, number.operand))
-        index = rows_in(number)
-        if index.view.width != 1 or index.lead != self.lead:
+        if not isinstance(number, Rows) or number.width != 1 or number.lead != self.lead:
             raise NotFusable("several entries of a row")
-        return self.by(self.builder.emit("PICK", self.view, index.stopped().view, width=1))
+        if number.operand >= 0:
+            self.builder.limits.append((number.operand, self.width))
+        return self.do("PICK", number, width=1)
 
     def linear(self, matrix: Any, bias: Any = None, down: bool = False) -> Rows:
         """Times the transpose of a constant (out, in), or `down` one as it is, (in, out); plus a constant row."""
         if not isinstance(matrix, Const) or matrix.rank != 2:
             raise NotFusable("a product of rows with rows")
         outer, inner = matrix.shape[::-1] if down else matrix.shape
-        if inner != self.view.width:
+        if inner != self.width:
             raise NotFusable("a product of several rows with a constant")
         row = bias.weight if isinstance(bias, Const) and bias.is_row and bias.weight.columns == outer else None
-        found = self.by(self.builder.linear(self.view, matrix.weight, row, down != matrix.turned))
+        found = self.do("GEMM", width=outer, weight=matrix.weight, bias=row, turned=down != matrix.turned)
         return found if bias is None or row is not None else found + bias
 
     def limited(self, low: float | None, high: float | None) -> Rows:
         """No entry below the one number, or above the other."""
-        above = self if low is None else self.do("MAXS", float(low))
-        return above if high is None else above.do("MINS", float(high))
+        above = self if low is None else pair("MAX", self, low)
+        return above if high is None else pair("MIN", above, high)
 
     def leaky(self, slope: float) -> Rows:
         """Entries below 0 times a slope, which is that at 0, too."""
@@ -162,7 +169,7 @@ class Rows(CellValue):
 
     def normalized(self, eps: float, scale: Any = None, shift: Any = None) -> Rows:
         """A row less its mean, over its deviation."""
-        if self.inner[-1:] != (self.view.width,):
+        if self.inner[-1:] != (self.width,):
             raise NotFusable("a norm of several rows")
         centred = self - self.total(True)
         found = centred / (centred.do("SQUARE").total(True) + eps).do("SQRT")
@@ -188,41 +195,55 @@ class Rows(CellValue):
         return self.do("NEG")
 
 
-def rows_in(value: Any, like: Rows | None = None) -> Rows:
-    """Returns a value as rows: a constant row is one of each node, or of each row of `like`. Raises NotFusable."""
+def rows_in(value: Any) -> Rows:
+    """Returns a value as rows: a constant row is one of each node. Raises NotFusable for any other."""
     if isinstance(value, Const) and value.is_row:
-        width = value.weight.columns
-        shape = value.shape if like is None or not like.lead else (like.shape[0], *(1,) * (like.rank - 2), width)
-        zeros = value.builder.filled(NODE, width, 0.0)
-        found = Rows(value.builder, shape, zeros, like is not None and like.lead)
-        return found.by(value.builder.with_row("ADD", zeros, value.weight))
-    if not isinstance(value, Rows):
-        raise NotFusable(f"{type(value).__name__} where rows are needed")
+        zeros = value.builder.emit("FILL", width=value.weight.columns, space=NODE)
+        return Rows(value.builder, value.shape, zeros).do("ADDV", weight=value.weight)
+    if not isinstance(value, Rows) or value.operand >= 0:
+        raise NotFusable("an integer, or a constant of several rows, where rows are needed")
     return value
 
 
 def alike(values: list[Rows]) -> list[Rows]:
     """Values of children, if one is; those of a node are the same for each of its children then."""
     highest = max([value.space for value in values])
-    return [value if value.space == highest else value.by(value.builder.spread(value.view)) for value in values]
+    return [value if value.space == highest else value.do("SPREAD", space=CHILD) for value in values]
 
 
 def pair(op: str, a: Any, b: Any) -> Rows:
     """Two operands elementwise; the second may be a number, a constant row, or a column."""
-    if isinstance(a, Const) and isinstance(b, Rows) and op in COMMUTATIVE:
+    if isinstance(a, Const) and isinstance(b, Rows) and op in _COMMUTATIVE:
         a, b = b, a
-    one = rows_in(a, b if isinstance(b, Rows) else None)
-    builder, width = one.builder, one.view.width
+    one = rows_in(a)
     if isinstance(b, (int, float)):
-        return one.do(op, float(b)) if op in LIMITS else one.by(builder.with_number(op, one.view, float(b)))
-    if isinstance(b, Const) and b.is_row and op in WITH_ROW and b.weight.columns == width == prod(one.inner[-1:]):
-        return one.by(builder.with_row(op, one.view, b.weight))
-    one, other = alike([one, rows_in(b, one)])
-    if one.lead != other.lead or (one.lead and (one.shape[0], one.rank) != (other.shape[0], other.rank)):
-        raise NotFusable(f"{op} of one row and of several")
-    if 1 not in (width, other.view.width) and _plain(one.inner) != _plain(other.inner):
+        return one.do(BY_NUMBER[op], number=float(-b if op == "SUB" else 1.0 / b if op == "DIV" else b))
+    if isinstance(b, Const) and b.is_row and op in _BY_ROW and b.weight.columns == one.width == prod(one.inner[-1:]):
+        return one.do(_BY_ROW[op], weight=b.weight)
+    one, other = alike([one, rows_in(b)])
+    one, other = _under(one, other), _under(other, one)
+    if one.lead and (one.shape[0], one.rank) != (other.shape[0], other.rank):
+        raise NotFusable(f"{op} of rows of {one.shape} and of {other.shape}")
+    if one.width < other.width and op in _COMMUTATIVE:
+        one, other = other, one
+    if other.width == 1 < one.width and op in _BY_COLUMN:
+        return one.do(_BY_COLUMN[op], other)
+    wide = max(one.width, other.width)
+    if 1 not in (one.width, other.width) and _plain(one.inner) != _plain(other.inner):
         raise NotFusable(f"{op} of rows of {one.inner} and of {other.inner}")
-    return (other if width < other.view.width else one).by(builder.combined(op, one.view, other.view))
+    one, other = [each.do("BCASTW", width=wide) if each.width < wide else each for each in (one, other)]
+    return one.do(op, other)
+
+
+def _under(value: Rows, other: Rows) -> Rows:
+    """A value of a node as one of each row, where the other one is."""
+    if value.lead or not other.lead:
+        return value
+    inner = value.shape[value.rank == other.rank :]
+    before = (1,) * (other.rank - 1 - len(inner))
+    if prod(inner) != value.width or len(inner) >= other.rank:
+        raise NotFusable(f"rows of {value.shape} and of {other.shape}")
+    return replace(value, shape=(other.shape[0], *before, *inner), lead=True)
 
 
 def _plain(shape: Shape) -> Shape:

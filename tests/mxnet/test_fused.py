@@ -57,6 +57,13 @@ IN_C: dict[str, Body] = {
     "orders of axes": lambda F, x, y, w: F.transpose(F.transpose(x)) * F.stack(y, axis=2).reshape((0, -1)),
     "stopped": lambda F, x, y, w: F.BlockGrad(x) * y + x,
 }
+# What a cell computes of rows x, (3, 6), and y, (1, 6).
+OVER_ROWS: dict[str, Body] = {
+    "sum": lambda F, x, y, w: F.sum(x, axis=0, keepdims=True) * y,
+    "mean of a layer": lambda F, x, y, w: F.mean(F.tanh(F.dot(x, w)), axis=0, keepdims=True) - y,
+    "sum of all": lambda F, x, y, w: F.broadcast_mul(F.sum(F.broadcast_mul(x, y)).reshape((1, 1)), y),
+    "weighted": lambda F, x, y, w: F.sum(F.broadcast_mul(x, F.sum(F.softmax(x) * x, axis=1, keepdims=True)), axis=0),
+}
 AS_GRAPHS: dict[str, Body] = {
     "sin": lambda F, x, y, w: F.sin(x) * y,
     "sort": lambda F, x, y, w: F.sort(x, axis=1) * y,
@@ -122,6 +129,20 @@ def test_an_operator_in_c_is_the_operator(name: str, record: bool) -> None:
     assert report.fused >= report.launches - 2, report  # the sums of squares are operators of several rows
     for actual, wanted in zip(found, expected):
         assert_close(actual, wanted, name, 1e-4 if name == "log_softmax" else 1e-5)
+
+
+@pytest.mark.parametrize("record", [True, False])
+@pytest.mark.parametrize("name", OVER_ROWS)
+def test_a_sum_of_rows_is_in_c(name: str, record: bool) -> None:
+    net, samples = made(OVER_ROWS[name])
+    samples = [(nd.random.uniform(0.2, 1.2, shape=(3, WIDTH)), y) for _, y in samples]
+    expected = outcome(net, samples, record)
+    net.hybridize(dynamic_batch=True)
+    found = outcome(net, samples, record)
+    report = gluonjit.explain()
+    assert report.kinds[net.second.name].launches == 1 and net.second.name not in report.unfused, report
+    for actual, wanted in zip(found, expected):
+        assert_close(actual, wanted, name)
 
 
 @pytest.mark.parametrize(
@@ -209,4 +230,9 @@ def test_nodes_and_children_do_not_mix() -> None:
     a, b = builder.operand(NODE, 3), builder.operand(CHILD, 3)
     with pytest.raises(NotFusable, match="ADD of a node and a child"):
         builder.emit("ADD", a, b)
-    assert builder.finish([builder.emit("ADD", a, builder.gather_up(b))]).spaces == (NODE, CHILD, NODE, NODE)
+    assert builder.finish([builder.emit("ADD", a, builder.emit("SEGSUM", b, space=NODE))]).spaces == (
+        NODE,
+        CHILD,
+        NODE,
+        NODE,
+    )

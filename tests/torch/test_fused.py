@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -80,11 +82,11 @@ class Net(torch.nn.Module):
         return self.second(self.first(x) + 0.2, y)
 
 
-def outcome(net: Any, samples: list[Any], recording: bool = True) -> list[Any]:
+def outcome(net: Any, samples: list[Any], recording: bool = True, region: Any = nullcontext) -> list[Any]:
     net.zero_grad()
     for x, y in samples:
         x.grad, y.grad = None, None
-    with torch.set_grad_enabled(recording):
+    with torch.set_grad_enabled(recording), region():
         results = [net(x, y) for x, y in samples]
         total = sum((result * result).sum() for result in results)
     found = [result.detach().clone() for result in results]
@@ -115,9 +117,34 @@ def test_an_operator_in_c_is_the_operator(name: str, shape: tuple[int, ...], rec
     net, samples = made(IN_C[name], shape)
     expected = outcome(net, samples, recording)
     gluonjit.hybridize(net, dynamic_batch=True)
-    found = outcome(net, samples, recording)
+    found = outcome(net, samples, recording, partial(gluonjit.batching, granularity="cell"))
     report = gluonjit.explain()
-    assert "Net" not in report.unfused and report.fused >= report.launches - 2, report
+    assert "Net" in report.kinds and "Net" not in report.unfused and report.fused >= report.launches - 2, report
+    assert_alike(found, expected)
+
+
+# What a cell computes of rows x, (3, 6), and y, (6,).
+OVER_ROWS: dict[str, Body] = {
+    "sum": lambda x, y, w: x.sum(0) * y,
+    "mean of a layer": lambda x, y, w: F.linear(x * y, w, w[0]).tanh().mean(0) - y,
+    "sum of all": lambda x, y, w: (x * 2 + y[None]).sum() * y,
+    "weighted by scores": lambda x, y, w: ((x @ y).sigmoid()[:, None] * x).sum(0, keepdim=True)[0],
+    "by a constant and a column": lambda x, y, w: (x / w[1] - y[2]).mean(0) * (x[:, :1] * y[:1]).sum(),
+    "normed": lambda x, y, w: F.layer_norm(x + y, (WIDTH,), w[0], w[1]).mean(0) + x.softmax(-1).sum(0),
+}
+
+
+@pytest.mark.parametrize("recording", [True, False])
+@pytest.mark.parametrize("name", OVER_ROWS)
+def test_a_sum_of_rows_is_in_c(name: str, recording: bool) -> None:
+    torch.manual_seed(7)
+    net = Net(OVER_ROWS[name])
+    samples = [((torch.rand(3, WIDTH) + 0.2).requires_grad_(), torch.rand(WIDTH).requires_grad_()) for _ in "12345"]
+    expected = outcome(net, samples, recording)
+    gluonjit.hybridize(net, dynamic_batch=True)
+    found = outcome(net, samples, recording, partial(gluonjit.batching, granularity="cell"))
+    report = gluonjit.explain()
+    assert not report.unfused and report.fused == report.launches and "Net" in report.kinds, report
     assert_alike(found, expected)
 
 

@@ -64,7 +64,7 @@ class _Values(DecidedValues):
     def called(self, record: Any, operands: Sequence[Any], place: int) -> Sequence[NDArray | None]:
         kind: Kind = record.kind
         program = program_of(kind)
-        if kind.call is None or program.may_fail or len(kind.operands) < kind.sum_of:
+        if kind.call is None or program.may_fail:
             raise NeedsMore
         call = kind.call.part(range(len(kind.operands)), [kind.call.results[place]])
         if call.consts:  # weights

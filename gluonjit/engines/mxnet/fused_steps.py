@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from gluonjit.analysis.plan import Plan
-from gluonjit.engines.mxnet.arrays import address_of, device_of, dtype_name, room_for
+from gluonjit.engines.mxnet.arrays import address_of, room_for
 from gluonjit.engines.mxnet.operators.table import call_of
+from gluonjit.engines.mxnet.program import program_of
 from gluonjit.engines.mxnet.threads import threads
 from gluonjit.graph import Kind
 from gluonjit.rows.lowering import lowered
@@ -124,9 +125,6 @@ class FusedSteps:
 
 
 def _program(kind: Kind) -> RowProgram:
-    program: Any = kind.program  # a `program.Program`
-    if program.may_fail or any(not spec.device.startswith("cpu") for spec in kind.operands):
-        raise NotFusable("it may fail, or is not in the host's memory")
-    if any(dtype_name(array) != "float32" or not device_of(array).startswith("cpu") for array in program.consts):
-        raise NotFusable("constants that are not float32")
+    if program_of(kind).may_fail:
+        raise NotFusable("it may fail")
     return lowered(kind, call_of)

@@ -87,10 +87,7 @@ def _parts(rows: Any, count: int) -> list[Any]:
 
 
 def _run(kind: Kind, operands: Sequence[Any], consts: Sequence[Any]) -> list[Any]:
-    """The results of a kind's trace; the terms of a sum lie in one operand."""
-    if kind.sum_of > len(kind.operands):
-        spec = kind.outputs[0].spec
-        operands = [piece(operands[0], spec, k * spec.rows) for k in range(kind.sum_of)]
+    """The results of a kind's trace."""
     found: list[Any] = kind.call.run(_operator, operands, consts)
     return found
 

@@ -53,8 +53,9 @@ def _make_sum(spec: Spec, stacked: Spec, count: int) -> Kind:
     outputs, rows = lay_out([(spec.shape, spec.dtype, spec.mode)], spec.device)
     elements = float(prod(stacked.shape))
     work = Work(program.operators, elements, stacked.bytes + spec.bytes)
-    builder = TraceBuilder([spec] * count)
-    call = builder.finish(builder.op("add_n", (("num_args", str(count)),), range(count), [(spec.shape, spec.dtype)]))
+    builder, apart = TraceBuilder([stacked]), (count, *spec.shape)
+    terms = builder.op("Reshape", (("shape", str(apart)),), [0], [(apart, spec.dtype)])
+    call = builder.finish(builder.op("sum", (("axis", "0"),), terms, [(spec.shape, spec.dtype)]))
     return Kind(f"add_n of {count}", (stacked,), outputs, rows, program, sum_of=count, work=work, call=call)
 
 

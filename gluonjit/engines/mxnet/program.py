@@ -38,7 +38,6 @@ class Program(BatchedProgram):
 
     used: list[bool]
     depends: list[set[int]]
-    graph: mx.sym.Symbol
 
     def __init__(self, consts: list[Any], may_fail: bool = False) -> None:
         self.consts = consts
@@ -105,7 +104,6 @@ class Batched(Program):
         # MXNet records a call only where an array that is learned goes in: one whose shape alone was of use does not.
         self.used = [position in self._order for position in range(len(names))]
         self._straight = self._order == list(range(len(names)))
-        self.graph = graph
         text = graph.tojson(remove_amp_cast=False)
         self.operators = text.count('"op": ') - text.count('"op": "null"')
         self._ops = Sized(graph)

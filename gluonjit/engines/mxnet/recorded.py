@@ -25,7 +25,7 @@ from gluonjit.engines.mxnet.results import Imported, numbers_of, spent, tape_of
 from gluonjit.engines.mxnet.semantics import as_shape, classic, learned_rows, shapes
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.errors import CaptureError
-from gluonjit.graph import Leaf, Record, Spec, Value
+from gluonjit.graph import Leaf, Spec, Value
 from gluonjit.graph.modes import is_recorded, is_training
 from gluonjit.program.trace import Trace
 
@@ -164,7 +164,7 @@ class _Again:
             record, node = self._record(number), int(self._nodes[number][1])
             kind = record.kind
             with as_captured(record.mode), shapes(program_of(kind).numpy):
-                operands = [self._piece(rows, spec) for rows, spec in _operands(record, node)]
+                operands = [self._piece(rows, spec) for rows, spec in zip(rows_read(record, node), kind.operands)]
                 _refuse_drawn(kind.call, is_training(record.mode))
                 results = interpret(kind.call, operands)
                 for output, array in zip(kind.outputs, results):
@@ -200,15 +200,6 @@ class _Again:
     def _follows(self, row: int, array: NDArray, position: int) -> bool:
         other, _, found = self._parts[row]
         return other is array and found == position
-
-
-def _operands(record: Record, node: int) -> Iterable[tuple[Sequence[int], Spec]]:
-    """The rows of each operand of a call; those of a sum's terms lie in one."""
-    kind, rows = record.kind, rows_read(record, node)
-    if kind.sum_of > len(kind.operands):
-        spec = kind.outputs[0].spec
-        return [(rows[0][begin : begin + spec.rows], spec) for begin in range(0, len(rows[0]), spec.rows)]
-    return zip(rows, kind.operands)
 
 
 def _goes_on(payload: Imported) -> bool:

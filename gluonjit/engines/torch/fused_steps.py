@@ -23,6 +23,13 @@ from gluonjit.rows.stretches import StepStretch
 from gluonjit.rows.ways import Learning, sources
 
 
+def row_program(kind: Kind) -> RowProgram:
+    """The program of the nodes of a kind. Raises NotFusable."""
+    if not all([tensor.is_contiguous() for tensor in kind.program.consts]):
+        raise NotFusable("a constant that does not lie row by row")
+    return lowered(kind, call_of)
+
+
 class RanFused(NamedTuple):
     """Steps that ran in C, and for each of their ways the weights that its backward pass reads, with how often they had
     been written to."""
@@ -175,17 +182,3 @@ class FusedSteps:
     def learned(self, array: Any) -> int:
         """The address of a weight's gradient."""
         return int(self._learned(array).data_ptr())
-
-
-def row_program(kind: Kind) -> RowProgram:
-    """The program of the nodes of a kind. Raises NotFusable."""
-    program = program_of(kind)
-    if program.by_length:
-        raise NotFusable("operands of any length")
-    if any(spec.device != "cpu" for spec in kind.operands) or not all(map(_is_plain, program.consts)):
-        raise NotFusable("tensors that are not float32, or not in the host's memory")
-    return lowered(kind, call_of)
-
-
-def _is_plain(tensor: Any) -> bool:
-    return tensor.dtype is torch.float32 and tensor.device.type == "cpu" and bool(tensor.is_contiguous())

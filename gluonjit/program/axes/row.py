@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from math import prod
 from typing import Any
 
@@ -252,6 +253,15 @@ def of_any_rows(vals: Sequence[Values], outputs: Sequence[Shaped]) -> tuple[list
         return list(vals), list(outputs)
     sized = [val._replace(shape=(ROWS, *val.shape[1:])) if val.packed else val for val in vals]
     return sized, [((ROWS, *shape[1:]) if shape[:1] == (count,) else shape, dtype) for shape, dtype in outputs]
+
+
+def rows_by_name(names: str, each: Row) -> dict[str, Row]:
+    """The row of each of these operators; "exp=EXP" says that this one is the instruction EXP."""
+    found = {}
+    for name, _, code in [text.partition("=") for text in names.split()]:
+        found[name] = copy(each)
+        found[name].code = code or each.code
+    return found
 
 
 def operands(count: int) -> tuple[Operand, ...]:

@@ -14,7 +14,7 @@ from gluonjit.program.axes.values import ROWS, Shape, Values
 
 Rule = Callable[[Application], "list[Values]"]
 _VIEW = Reshape()
-SLICED = PerAxis({"begin": None, "end": None, "step": None})
+_SLICED = PerAxis({"begin": None, "end": None, "step": None})
 _TILED = PerAxis({"reps": 1})
 _PADDED = PerAxis({"pad_width": (0, 0)})
 
@@ -111,7 +111,7 @@ def _cut(call: Application, ends: Sequence[tuple[Any, Any, Any]]) -> list[Values
     each = [none if _takes_all(size, *entry) else entry for size, entry in zip(val.shape, ends)]
     each += [none] * (val.rank - len(each))
     attrs = dict(zip(("begin", "end", "step"), zip(*each)))
-    return SLICED.lift(call.on("slice", attrs, [call.writer.spread(val)], call.outs))
+    return _SLICED.lift(call.on("slice", attrs, [call.writer.spread(val)], call.outs))
 
 
 _PART = Section("axis", 0)

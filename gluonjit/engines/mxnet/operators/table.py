@@ -13,7 +13,7 @@ from gluonjit.engines.mxnet.operators.traits import ALONE, DRAWN, STATEFUL, draw
 from gluonjit.program.axes.along import Along, Indexed, Reduce, Section
 from gluonjit.program.axes.elementwise import Make, Map
 from gluonjit.program.axes.products import Contract
-from gluonjit.program.axes.row import Application, By, Row, lifted, of_any_rows
+from gluonjit.program.axes.row import Application, By, Row, lifted, of_any_rows, rows_by_name
 from gluonjit.program.axes.samples import Last, Pick, Samples
 from gluonjit.program.axes.shapes import Expand, Join, Permute, Reshape
 from gluonjit.program.axes.values import ROWS, Shaped, Values
@@ -25,7 +25,7 @@ ROWS_OF: dict[str, Row] = {}
 
 def row(names: str, each: Row) -> None:
     """Notes the row of some operators."""
-    ROWS_OF.update(dict.fromkeys(names.split(), each))
+    ROWS_OF.update(rows_by_name(names, each))
 
 
 def by(names: str, rule: Callable[[Application], list[Values]], kind: str, said: str, **options: Any) -> None:
@@ -37,72 +37,50 @@ def by(names: str, rule: Callable[[Application], list[Values]], kind: str, said:
 
 _EACH = linear.MAP
 row(
-    """arccos arccosh arcsin arcsinh arctan arctanh cbrt ceil cos cosh degrees erf erfinv expm1 fix floor
-    gamma gammaln hard_sigmoid log10 log1p log2 logical_not radians rcbrt rint
-    round sign sin sinh smooth_l1 tan trunc Cast amp_cast make_loss
+    """abs=ABS arccos arccosh arcsin arcsinh arctan arctanh cbrt ceil cos cosh degrees erf erfinv exp=EXP expm1 fix
+    floor gamma gammaln hard_sigmoid log=LOG log10 log1p log2 logical_not negative=NEG radians rcbrt
+    reciprocal=RECIPROCAL relu=RELU rint round sigmoid=SIGMOID sign sin sinh smooth_l1 sqrt=SQRT square=SQUARE tan
+    tanh=TANH trunc Cast amp_cast _copy=COPY BlockGrad=STOP make_loss
     _contrib_quadratic _contrib_gradientmultiplier _contrib_round_ste _contrib_sign_ste
-    _mod_scalar _rmod_scalar _power_scalar _rpower_scalar _hypot_scalar
+    _plus_scalar=ADD _minus_scalar=SUB _rminus_scalar=RSUB _mul_scalar=MUL _div_scalar=DIV _rdiv_scalar=RDIV
+    _mod_scalar _rmod_scalar _power_scalar _rpower_scalar _maximum_scalar=MAX _minimum_scalar=MIN _hypot_scalar
     _equal_scalar _not_equal_scalar _greater_scalar _greater_equal_scalar _lesser_scalar _lesser_equal_scalar
-    _logical_and_scalar _logical_or_scalar _logical_xor_scalar""",
+    _logical_and_scalar _logical_or_scalar _logical_xor_scalar _npx_relu=RELU _npx_sigmoid=SIGMOID _np_copy=COPY""",
     _EACH,
 )
-_NUMPY = """sign rint fix ceil floor trunc cbrt expm1 log10 log1p log2
-    logical_not sin cos tan arcsin arccos arctan sinh cosh arcsinh arccosh arctanh degrees radians bitwise_not
+row("zeros_like=0 ones_like=1 _npi_full_like", Make())
+for _name in "add=ADD sub=SUB mul=MUL div=DIV".split():
+    row(f"elemwise_{_name}", Map(casts=None, wide=f"broadcast_{_name[:3]}"))
+    row(f"broadcast_{_name}", _EACH)
+for _name in """maximum=MAX minimum=MIN power mod hypot equal not_equal greater greater_equal lesser lesser_equal
+        logical_and logical_or logical_xor""".split():
+    row(f"_{_name}", Map(casts=None, wide=f"broadcast_{_name.partition('=')[0]}"))
+    row(f"broadcast_{_name}", _EACH)
+_NUMPY = """absolute=ABS negative=NEG reciprocal=RECIPROCAL sign rint fix ceil floor trunc sqrt=SQRT square=SQUARE cbrt
+    exp=EXP expm1 log=LOG log10 log1p log2
+    logical_not sin cos tan arcsin arccos arctan sinh cosh tanh=TANH arcsinh arccosh arctanh degrees radians bitwise_not
     isfinite isinf isnan isneginf isposinf nan_to_num around
-    mod_scalar rmod_scalar power_scalar rpower_scalar arctan2_scalar rarctan2_scalar
+    add_scalar=ADD subtract_scalar=SUB rsubtract_scalar=RSUB multiply_scalar=MUL true_divide_scalar=DIV
+    rtrue_divide_scalar=RDIV mod_scalar rmod_scalar power_scalar rpower_scalar arctan2_scalar rarctan2_scalar
     ldexp_scalar rldexp_scalar lcm_scalar bitwise_and_scalar bitwise_or_scalar bitwise_xor_scalar equal_scalar
     not_equal_scalar greater_scalar greater_equal_scalar less_scalar less_equal_scalar where_scalar2
-    mod power copysign arctan2 hypot lcm ldexp bitwise_and bitwise_or
+    add=ADD subtract=SUB multiply=MUL true_divide=DIV mod power copysign arctan2 hypot lcm ldexp bitwise_and bitwise_or
     bitwise_xor equal not_equal greater greater_equal less less_equal where where_lscalar where_rscalar"""
 row(" ".join([f"_npi_{name}" for name in _NUMPY.split()]), _EACH)
-for _code, _names in {
-    "SIGMOID": "sigmoid _npx_sigmoid",
-    "RELU": "relu _npx_relu",
-    "ABS": "abs _npi_absolute",
-    "NEG": "negative _npi_negative",
-    **{name.upper(): f"{name} _npi_{name}" for name in "tanh exp log sqrt square reciprocal".split()},
-    "COPY": "_copy _np_copy",
-    "STOP": "BlockGrad",
-    "ADD": "broadcast_add _npi_add _plus_scalar _npi_add_scalar",
-    "SUB": "broadcast_sub _npi_subtract _minus_scalar _npi_subtract_scalar",
-    "MUL": "broadcast_mul _npi_multiply _mul_scalar _npi_multiply_scalar",
-    "DIV": "broadcast_div _npi_true_divide _div_scalar _npi_true_divide_scalar",
-    "RSUB": "_rminus_scalar _npi_rsubtract_scalar",
-    "RDIV": "_rdiv_scalar _npi_rtrue_divide_scalar",
-    "MAX": "broadcast_maximum",
-    "MIN": "broadcast_minimum",
-    "MAXS": "_maximum_scalar",
-    "MINS": "_minimum_scalar",
-}.items():
-    row(_names, Map(casts=None, code=_code))
 
 
 def _activated(call: Application, a: Any) -> Any:
     """Activations as oneDNN has them, whose relu makes 0 of a NaN."""
-    codes = {"sigmoid": "SIGMOID", "tanh": "TANH", "relu": "POSITIVE", "softrelu": "SOFTRELU"}
     kind = call.attrs["act_type"]
-    return _softsign(call, a) if kind == "softsign" else a.do(codes[kind])
-
-
-def _softsign(call: Application, a: Any) -> Any:
-    return a / (a.do("ABS") + 1.0)
+    if kind == "softsign":
+        return a / (a.do("ABS") + 1.0)
+    return a.do({"sigmoid": "SIGMOID", "tanh": "TANH", "relu": "POSITIVE", "softrelu": "SOFTRELU"}[kind])
 
 
 row("Activation", Map(casts=None, code=_activated))
-row("softsign", Map(casts=None, code=_softsign))
+row("softsign", Map(casts=None, code=lambda call, a: a / (a.do("ABS") + 1.0)))
 row("rsqrt", Map(casts=None, code=lambda call, a: a.do("SQRT").do("RECIPROCAL")))
 row("clip", Map(casts=None, code=lambda call, a: a.limited(call.attrs["a_min"], call.attrs["a_max"])))
-row("zeros_like", Make(code=0.0))
-row("ones_like", Make(code=1.0))
-row("_npi_full_like", Make())
-for _name in "add sub mul div".split():
-    row(f"elemwise_{_name}", Map(casts=None, wide=f"broadcast_{_name}", code=_name.upper()))
-for _name in "maximum minimum".split():
-    row(f"_{_name}", Map(casts=None, wide=f"broadcast_{_name}", code=_name[:3].upper()))
-for _name in """power mod hypot equal not_equal greater greater_equal lesser lesser_equal logical_and
-        logical_or logical_xor""".split():
-    row(f"_{_name}", Map(casts=None, wide=f"broadcast_{_name}"))
-    row(f"broadcast_{_name}", _EACH)
 by(
     "add_n",
     layers.total,
@@ -134,22 +112,16 @@ def _over_all(call: Application) -> str | None:
     return "over all axes" if call.get("axis") is None else None
 
 
-def _normalized(call: Application, a: Any, scale: Any, shift: Any) -> Any:
-    return a.normalized(call.get("eps", 1e-5), scale, shift)
-
-
 _KEEP: Mapping[str, Any] = {"keep": "keepdims"}
-row("sum", Reduce("axis", many=True, idle=True, code="SUM", **_KEEP))
-row("mean", Reduce("axis", many=True, idle=True, code="MEAN", **_KEEP))
-row("max min prod", Reduce("axis", many=True, idle=True, **_KEEP))
+row("sum=SUM mean=MEAN max min prod", Reduce("axis", many=True, idle=True, **_KEEP))
 row("nansum nanprod norm", Reduce("axis", many=True, **_KEEP))
 row("moments", Reduce("axes", many=True, **_KEEP))
-row("_np_sum", Reduce("axis", many=True, idle=True, refuse=_over_none, code="SUM", **_KEEP))
-row("_npi_mean", Reduce("axis", many=True, idle=True, refuse=_over_none, code="MEAN", **_KEEP))
-row("_np_prod _np_max _np_min", Reduce("axis", many=True, idle=True, refuse=_over_none, **_KEEP))
+row(
+    "_np_sum=SUM _np_prod _np_max _np_min _npi_mean=MEAN",
+    Reduce("axis", many=True, idle=True, refuse=_over_none, **_KEEP),
+)
 row("_np_all _np_any _npi_std _npi_var", Reduce("axis", many=True, refuse=_over_none, **_KEEP))
-row("argmax", Reduce("axis", code="ARGMAX", **_KEEP))
-row("argmin _npi_argmax _npi_argmin", Reduce("axis", **_KEEP))
+row("argmax=ARGMAX argmin _npi_argmax _npi_argmin", Reduce("axis", **_KEEP))
 by("_npi_norm", shapes.numpy_norm, "reduction", Along.said)
 by(
     "argmax_channel",  # which itself makes every graph that holds it raise: it is not registered as without gradient
@@ -159,15 +131,13 @@ by(
     refuse=lambda call: None if call.vals[0].rank == 2 else "data without exactly two axes",
 )
 row("pick", picking.PICK)
-row("softmax", Along("axis", -1, code="SOFTMAX"))
-row("log_softmax", Along("axis", -1, code="LOGSOFTMAX"))
-row("softmin sort argsort topk", Along("axis", -1))
+row("softmax=SOFTMAX log_softmax=LOGSOFTMAX softmin sort argsort topk", Along("axis", -1))
 row("_np_cumsum repeat", Along("axis"))
 row("reverse _npi_flip", Along("axis", many=True))
 row("_np_roll", Along("axis", many=True, refuse=_over_all))
 row("_npi_diff", Along("axis", -1))
 row("_npi_rot90", Along("axes", (0, 1)))
-row("LayerNorm", Along("axis", -1, params=1, code=_normalized))
+row("LayerNorm", Along("axis", -1, params=1, code=lambda call, a, *own: a.normalized(call.get("eps", 1e-5), *own)))
 by("_npi_pad", shapes.padded, "reduction", Along.said)
 by("tile", shapes.tiled, "reduction", Along.said)
 
@@ -186,7 +156,7 @@ row("broadcast_to", Expand(lambda call: listed(call.get("shape"))[:1] == (0,)))
 row("broadcast_axis", Expand(shapes.squeeze_keeps))
 row("broadcast_like _npi_broadcast_to", Expand(lambda call: False))
 by("slice_axis", shapes.part, "shape", Section.said, code=Section("axis", 0))
-by("slice", shapes.sliced, "shape", Section.said, code=shapes.SLICED)
+by("slice", shapes.sliced, "shape", Section.said, code=Section())
 by("slice_like", shapes.sliced_like, "shape", "slice to the known shape")
 row("SliceChannel", Section("axis", 1))
 row("_split_v2", Section("axis", 0))

@@ -27,6 +27,7 @@ class Ragged(Program):
     """
 
     by_length = True
+    fused = "operands of any length"
 
     def __init__(self, stages: Stages, trace: Trace, lengths: Sequence[int]) -> None:
         super().__init__(trace, stages.rows + len(stages.stages))

@@ -40,19 +40,15 @@ def nll_of_row(call: Application, scores: Any, target: Any, *weight: Any) -> Any
     return -scores.pick(target)
 
 
-def linear_from(key: str, scaled: bool) -> Any:
-    """The square of a difference up to a limit, and linear from there on: of the smaller of both, m, and the rest."""
-
-    def entries(call: Application, a: Any, b: Any) -> Any:
-        limit = float(call.get(key, 1.0))
-        if limit <= 0.0:
-            raise call.refuse(f"{key} of {limit}")
-        apart = (a - b).do("ABS")
-        near = apart.do("MINS", limit)
-        square, rest = near.do("SQUARE") * (0.5 / limit if scaled else 0.5), apart - near
-        return square + (rest if scaled else rest * limit)
-
-    return entries
+def smoothed(call: Application, a: Any, b: Any) -> Any:
+    """The square of a difference up to a limit, and linear from there on."""
+    limit = float(call.get("beta", call.get("delta", 1.0)))
+    if limit <= 0.0:
+        raise call.refuse(f"a limit of {limit}")
+    apart = (a - b).do("ABS")
+    near = apart.limited(None, limit)
+    found = near.do("SQUARE") * (0.5 / limit) + (apart - near)
+    return found * limit if call.name == "huber_loss.default" else found
 
 
 def _nll(scores: Any, target: Any, *rest: Any) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ from gluonjit.engines.torch.operators.vmapped import vmapped
 from gluonjit.program.axes.along import Along, Indexed, PerAxis, Reduce, Section, Turned
 from gluonjit.program.axes.elementwise import Filled, Loss, Make, Map
 from gluonjit.program.axes.products import Contract
-from gluonjit.program.axes.row import Application, By, Row, lifted, of_any_rows
+from gluonjit.program.axes.row import Application, By, Row, lifted, of_any_rows, rows_by_name
 from gluonjit.program.axes.samples import Last, Pick, Samples
 from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Reshape
 from gluonjit.program.axes.values import PREFIX, Shaped, Values, is_sized
@@ -36,7 +36,8 @@ ROWS_OF: dict[str, Row] = {}
 
 def row(names: str, each: Row) -> None:
     """Notes the row of some operators; names without an overload have the default one."""
-    ROWS_OF.update({name if "." in name else f"{name}.default": each for name in names.split()})
+    for name, found in rows_by_name(names, each).items():
+        ROWS_OF[name if "." in name else f"{name}.default"] = found
 
 
 def _last_two(call: Application, rank: int) -> list[int]:
@@ -152,8 +153,7 @@ def _behind(call: Application) -> float:
 
 row("view _unsafe_view unsqueeze squeeze.dim squeeze.dims squeeze flatten.using_ints", Reshape())
 row("_reshape_alias reshape alias unflatten.int", Reshape())
-row("clone _to_copy contiguous", Keep(_in_rows))
-row(DETACH, Keep(_in_rows, code="STOP"))
+row("clone detach=STOP _to_copy contiguous", Keep(_in_rows))
 row("t", Permute(_last_two))
 row("transpose.int", Permute(_swapped))
 row("permute", Permute(lambda call, rank: call.attrs["dims"]))
@@ -172,19 +172,15 @@ row("where.self", Map(casts=True, smooth=True))
 row("masked_fill.Scalar", Map(smooth=True))
 row("log_sigmoid_forward", Map(smooth=True, code=lambda call, a: -(-a).do("SOFTRELU")))
 row("masked_fill.Tensor", By(_masked, "elementwise", Map.said, True, True, refuse=_by_value))
-row("empty_like full_like", Make())
-row("zeros_like", Make(code=0.0))
-row("ones_like", Make(code=1.0))
+row("empty_like zeros_like=0 ones_like=1 full_like", Make())
 row("rand_like randn_like bernoulli.p bernoulli", Make())
 row("new_zeros new_ones new_full", Filled())
 
-row("sum.dim_IntList", Reduce(many=True, code="SUM", fill=0))
-row("mean.dim", Reduce(many=True, code="MEAN", mean="sum.dim_IntList"))
+row("sum.dim_IntList=SUM linalg_vector_norm", Reduce(many=True, fill=0))
+row("mean.dim=MEAN", Reduce(many=True, mean="sum.dim_IntList"))
 row("var.correction std.correction var_mean.correction", layers.Moments(many=True))
 row("norm.ScalarOpt_dim", Reduce(many=True))
-row("linalg_vector_norm", Reduce(many=True, fill=0))
-row("amax", Reduce(many=True, fill=-inf))
-row("logsumexp", Reduce(many=True, code="LOGSUMEXP", fill=-inf))
+row("amax logsumexp=LOGSUMEXP", Reduce(many=True, fill=-inf))
 row("amin", Reduce(many=True, fill=inf))
 row("max.dim argmax", Reduce(fill=-inf))
 row("min.dim argmin", Reduce(fill=inf))
@@ -193,15 +189,15 @@ row("all.dim prod.dim_int", Reduce(fill=1))
 row("median.dim", Reduce())
 row("kthvalue", Reduce(default=-1, fill=nan))
 row("mode", Reduce(default=-1))
-row("sum", Reduce(many=True, whole="sum.dim_IntList", code="SUM", fill=0))
-row("mean", Reduce(many=True, whole="mean.dim", code="MEAN", mean="sum.dim_IntList"))
+row("sum=SUM", Reduce(many=True, whole="sum.dim_IntList", fill=0))
+row("mean=MEAN", Reduce(many=True, whole="mean.dim", mean="sum.dim_IntList"))
 row("max", Reduce(many=True, whole="amax.default", fill=-inf))
 row("min", Reduce(many=True, whole="amin.default", fill=inf))
 row("prod", Reduce(whole="prod.dim_int", fill=1))
 row("any _is_any_true", Reduce(whole="any.dim", fill=0))
 row("all _is_all_true", Reduce(whole="all.dim", fill=1))
-row("_softmax", Along(code="SOFTMAX", fill=-inf, after=0))
-row("_log_softmax", Along(code="LOGSOFTMAX", fill=-inf, after=0, refill=True))
+row("_softmax=SOFTMAX", Along(fill=-inf, after=0))
+row("_log_softmax=LOGSOFTMAX", Along(fill=-inf, after=0, refill=True))
 row("cumsum cumprod cummax cummin logcumsumexp", Along(fill=PREFIX))
 row("sort topk", Along(default=-1, fill=_behind, after=0, refill=True))
 row("_fft_c2c _fft_r2c _fft_c2r", Along(many=True))
@@ -228,7 +224,7 @@ row(
         "picking",
         "by integers, for each sample among its own elements",
         True,
-        code=lambda call, a, index: a.pick(index),
+        code=Reduce(code="PICK"),
     ),
 )
 row("gather scatter.src scatter.value scatter_add scatter_reduce.two", Indexed())
@@ -271,8 +267,7 @@ _TOTALS = {
 for _names, _code in {
     "binary_cross_entropy soft_margin_loss": None,
     "mse_loss": lambda call, a, b: (a - b).do("SQUARE"),
-    "smooth_l1_loss": losses.linear_from("beta", True),
-    "huber_loss": losses.linear_from("delta", False),
+    "smooth_l1_loss huber_loss": losses.smoothed,
     "binary_cross_entropy_with_logits": lambda call, a, b: (1.0 - b) * a + (-a).do("SOFTRELU"),
 }.items():
     row(_names, Loss(_TOTALS, losses.NONE, losses.MEAN, code=_code))

@@ -264,13 +264,13 @@ _TOTALS = {
     losses.MEAN: (ROWS_OF["mean.default"], "mean.default", {"self": Operand(0)}),
     losses.SUM: (ROWS_OF["sum.default"], "sum.default", {"self": Operand(0)}),
 }
-for _names, _code in {
+for _names, _entries in {
     "binary_cross_entropy soft_margin_loss": None,
     "mse_loss": lambda call, a, b: (a - b).do("SQUARE"),
     "smooth_l1_loss huber_loss": losses.smoothed,
     "binary_cross_entropy_with_logits": lambda call, a, b: (1.0 - b) * a + (-a).do("SOFTRELU"),
 }.items():
-    row(_names, Loss(_TOTALS, losses.NONE, losses.MEAN, code=_code))
+    row(_names, Loss(_TOTALS, losses.NONE, losses.MEAN, code=_entries))
 row(
     "nll_loss_forward",
     By(losses.nll, "loss", "the score of each row's class, summed or averaged", True, code=losses.nll_of_row),

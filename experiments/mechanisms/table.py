@@ -25,9 +25,9 @@ MECHANISMS = (
     Mechanism(
         "any number of children, any length",
         (
-            "hybrid/capture/variadic",
-            "engines/mxnet/variadic",
-            "engines/torch/variadic",
+            "hybrid/capture/forms.py",
+            "hybrid/capture/children.py",
+            "program/children",
             "engines/torch/lengths",
             "program/lengths",
         ),

@@ -84,15 +84,15 @@ class BatchedProgram:
 
     consts: the arrays that are the same for all nodes; operators: how many of them one call runs, or where nodes run
     alone one node; fused: a row program that does the same in C, or why there is none: None if nobody has asked;
-    checks: comparisons with its trace, None where that is what runs; variadic: what it was made from instead of a
-    trace, and the operands of children, if it is for any number of these.
+    checks: comparisons with its trace, None where that is what runs; children: what it was made from instead of a
+    trace, if it is for any number of these.
     """
 
     consts: Sequence[Any] = ()
     operators = 1
     fused: Any = None
     checks: Checks | None = None
-    variadic: Any = None
+    children: Any = None
 
 
 _numbers = count(1)

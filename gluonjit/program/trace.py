@@ -19,8 +19,6 @@ from gluonjit.program.arguments import placed as placed
 Attrs = tuple[tuple[str, Any], ...]
 Shaped = tuple[tuple[int, ...], str]
 """Shape and dtype of a value."""
-OF_NODE, OF_CHILD = "node", "child"
-SPREAD, GATHER_UP, ADD_UP = "spread out", "gather up", "add up"  # no operators are called so
 Built = TypeVar("Built")
 
 

@@ -13,13 +13,16 @@ from itertools import accumulate
 from math import prod
 from typing import Any
 
-from gluonjit.graph import Kind
+from gluonjit.graph import Kind, operand_groups
 from gluonjit.program.axes.along import Along, Section
 from gluonjit.program.axes.elementwise import Loss, Make, Map
 from gluonjit.program.axes.products import Contract
-from gluonjit.program.axes.row import Application, Row
+from gluonjit.program.axes.row import SUM, Application, Row
 from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Reshape
-from gluonjit.program.trace import ADD_UP, GATHER_UP, OF_CHILD, SPREAD, NotBatchable, Operand, Shaped, TraceOp
+from gluonjit.program.axes.writer import Writer
+from gluonjit.program.children.table import GATHER, RATIO, SPREAD, TOTAL
+from gluonjit.program.children.writing import RULES, VIEWS
+from gluonjit.program.trace import NotBatchable, Operand, Shaped, Trace, TraceOp
 from gluonjit.rows.program import CHILD, NODE, Builder, Instr, NotFusable, RowProgram, Weight
 from gluonjit.rows.values import BY_NUMBER, Const, Rows, alike, pair, rows_in
 
@@ -32,7 +35,7 @@ def lowered(kind: Kind, call_of: CallOf) -> RowProgram:
     if any([not spec.device.startswith("cpu") for spec in kind.operands]):
         raise NotFusable("operands that are not in the host's memory")
     builder = Builder()
-    source, consts, listed = _source(kind)
+    source, listed = _source(kind)
     known: dict[int, Any] = {}
     for number, spec, space, lead in listed:
         width, whole = prod(spec.row_shape), spec.dtype == "int64" and space == NODE and not lead
@@ -43,7 +46,7 @@ def lowered(kind: Kind, call_of: CallOf) -> RowProgram:
     for number, value in known.items():
         if source.shapes[number][1] == "int64":
             known[number] = replace(value, view=value.do("WHOLE", width=1).view, operand=value.view.reg)
-    for place, number in enumerate(consts):
+    for place, (number, _) in enumerate(source.constants()):
         shape, dtype = source.shapes[number]
         if dtype != "float32":
             raise NotFusable(f"a constant of {dtype}")
@@ -59,17 +62,17 @@ def lowered(kind: Kind, call_of: CallOf) -> RowProgram:
     return builder.finish([value.view for value in results])
 
 
-def _source(kind: Kind) -> tuple[Any, list[int], list[tuple[int, Any, int, bool]]]:
-    """The trace, or the program for any number of children, its constants, and the specs and spaces of its operands.
+def _source(kind: Kind) -> tuple[Trace, list[tuple[int, Any, int, bool]]]:
+    """The trace, or the program for any number of children, and the specs and spaces of its operands.
 
     Each of their rows is a node's if all operands and results have as many rows; or else those of one operand are its
     node's children.
     """
-    if kind.program.variadic is not None:
-        source, roles = kind.program.variadic
-        given = source.operands(kind.operands, roles._replace(roles=kind.children))
-        listed = [(place, spec, CHILD if source.spaces[place] == OF_CHILD else NODE, False) for place, spec in given]
-        return source, source.constants(), listed
+    of = kind.program.children
+    if of is not None:
+        specs, owned = of.trace.operands, of.owned()
+        groups = operand_groups(specs, False, of.roles)
+        return of.trace, [(k, specs[k], CHILD if k in owned else NODE, False) for group in groups for (k,) in group]
     heights = {spec.rows for spec in [*kind.operands, *[output.spec for output in kind.outputs]]}
     even = kind.poly or (len(heights) == 1 and not kind.children)
     listed = []
@@ -77,17 +80,21 @@ def _source(kind: Kind) -> tuple[Any, list[int], list[tuple[int, Any, int, bool]
         spec = kind.operands[place]
         many = spec.rows > 1 or bool(kind.children)
         listed.append((place, spec, CHILD if many and not even else NODE, spec.mode == "rows" and (many or kind.poly)))
-    return kind.call, [place for place, _ in kind.call.constants()], listed
+    return kind.call, listed
 
 
 def _results(call_of: CallOf, op: TraceOp, inputs: list[Any], outs: Sequence[Shaped]) -> list[Any]:
     """The results of an operator."""
-    if op.name == ADD_UP:
+    if op.name == TOTAL:
         return [reduce(partial(pair, "ADD"), inputs)]
     if op.name == SPREAD:
         return inputs if isinstance(inputs[0], Const) else [inputs[0].do("SPREAD", space=CHILD)]
-    if op.name == GATHER_UP:
+    if op.name == GATHER and dict(op.attrs)["how"] == SUM:
         return [rows_in(inputs[0]).gathered()]
+    if op.name == RATIO:
+        return [inputs[0] / inputs[1]]
+    if op.name in RULES:
+        call_of = _view_of
     row, call = call_of(op, inputs, outs)
     try:
         found = _applied(row, call)
@@ -98,6 +105,10 @@ def _results(call_of: CallOf, op: TraceOp, inputs: list[Any], outs: Sequence[Sha
         if isinstance(value, Rows) and value.operand < 0 and dtype != "float32":
             raise NotFusable(f"{call.name} gives {dtype}")
     return [value.shaped(shape) for value, (shape, _) in zip(values, outs)]
+
+
+def _view_of(op: TraceOp, inputs: Sequence[Any], outs: Sequence[Shaped]) -> tuple[Row | None, Application]:
+    return VIEWS.get(op.name), Application(op.name, {}, inputs, outs, Writer(0))
 
 
 _PLAIN = {
@@ -178,7 +189,7 @@ def _summed(row: Loss, call: Application) -> Any:
 def _section(row: Section, call: Application) -> Any:
     """Parts of an axis, one after the other from where the first begins, or the part of each axis."""
     value: Any = call.vals[0]
-    begin = next((call.attrs[key] for key in ("start", "begin", "index") if key in call.attrs), None)
+    begin = row.first(call)
     step = call.get("step", 1)
     if not {None, 1}.issuperset(step if isinstance(step, tuple) else (step,)):
         raise call.refuse("with steps")

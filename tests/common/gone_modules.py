@@ -34,6 +34,32 @@ GONE: tuple[Gone, ...] = (
         ("agrees on_random_rows _decided_by tolerance_of are_near random_rows _all_alone _alone _together",),
     ),
     Gone("engines/mxnet/variadic/checking", ("agrees _random _alone _together _run",)),
+    Gone(
+        "engines/mxnet/variadic",
+        (
+            "MXNetDialect _folded _side_by_side _one_of _number",
+            "build_variadic _apply _spread _rows_of_owners _gathered",
+        ),
+    ),
+    Gone(
+        "engines/torch/variadic",
+        (
+            "TorchDialect _alike _added _joined _repeated _each _values _summed _losses _without_axis _first_row "
+            "_for_each _treats_alike",
+            "build_variadic _applied _spread _rows_of _gathered _segment_sum _sum",
+        ),
+    ),
+    Gone(
+        "hybrid/capture/variadic",
+        (
+            "VariadicForm _Argument forms forms_of_rows _of_rows _in_lists _look _alike",
+            "TracedKind VariadicCell Maker Joint join _exchanged _joint _roles _make_variadic _children _member",
+            "ProgramInput Variadic _Value _VariadicMaker make_variadic",
+            "Unlike Sum Listed Domain Dialect read terms_of",
+            "Terms is_like _unrolled",
+        ),
+        "engines",
+    ),
     Gone("engines/torch/ragged/checking", ("undrawn agrees _alone",)),
     Gone("engines/torch/ragged/packing", ("in_front Packer _viewed _along_windows _is_regrouped",)),
     Gone("engines/torch/ragged/padding", ("PaddedProgram _with_numbers _is_beginning _made",)),

@@ -103,6 +103,59 @@ class Reduced(Cell):
         return h, F.tanh(h)
 
 
+class Stacked(Cell):
+    """States of the children side by side, a row each, of which all is computed at once."""
+
+    def hybrid_forward(self, F: Any, x: Any, *states: Any, w: Any, u: Any, b: Any) -> Any:
+        gate, h = self.gates(F, x, w)
+        if not states:
+            return F.tanh(h), h
+        hs = F.concat(*[h_k for h_k, _ in states], dim=0)
+        cs = F.Reshape(F.stack(*[c_k for _, c_k in states], axis=0), shape=(-1, SIZE))
+        gates = F.sigmoid(F.FullyConnected(hs, u, b, num_hidden=SIZE) + F.broadcast_to(gate, shape=(len(states), SIZE)))
+        kept = gates * F.softmax(cs, axis=-1)
+        squares = F.concat(kept, F.square(kept), dim=1)
+        left, right = F.split(F.sum(squares, axis=0, keepdims=True), num_outputs=2, axis=1)
+        return F.tanh(h + left) * right, h
+
+
+class Joined(Cell):
+    """The same on arrays that the program has joined."""
+
+    def take(self, x: Any, states: list[Any]) -> Any:
+        if not states:
+            return self(x)
+        return self(x, *[nd.concat(*each, dim=0) for each in zip(*states)])
+
+    def hybrid_forward(self, F: Any, x: Any, *joined: Any, w: Any, u: Any, b: Any) -> Any:
+        gate, h = self.gates(F, x, w)
+        if joined:
+            h = h + F.sum(self.keep(F, F.broadcast_like(gate, joined[0]), *joined, u, b), axis=0, keepdims=True)
+        return F.tanh(h) * gate, h
+
+
+class Averaged(Cell):
+    """Means over children, of rows and of all numbers."""
+
+    def hybrid_forward(self, F: Any, x: Any, *states: Any, w: Any, u: Any, b: Any) -> Any:
+        _, h = self.gates(F, x, w)
+        if states:
+            hs = F.stack(*[h_k for h_k, _ in states], axis=0)
+            h = F.broadcast_add(h + F.mean(hs, axis=0), F.mean(F.square(hs)).reshape((1, 1)))
+        return h, F.tanh(h)
+
+
+class TakenApart(Cell):
+    """Rows of all children, one by one."""
+
+    def hybrid_forward(self, F: Any, x: Any, *states: Any, w: Any, u: Any, b: Any) -> Any:
+        _, h = self.gates(F, x, w)
+        if states:
+            hs = F.tanh(F.concat(*[h_k for h_k, _ in states], dim=0))
+            h = F.add_n(h, *[F.slice_axis(hs, axis=0, begin=k, end=k + 1) for k in range(len(states))])
+        return h, F.tanh(h)
+
+
 class Tree(gluon.Block):
     """A tree of nested lists over the rows of x."""
 
@@ -170,7 +223,10 @@ def again(net: gluon.Block, **options: Any) -> gluonjit.Report:
     return assert_same(net, samples(), loss, scheduler="depth", granularity="cell", **options)
 
 
-@pytest.mark.parametrize("cell", [Spread, Listed, Summed, Declared, Reduced])
+CELLS = [Spread, Listed, Summed, Declared, Reduced, Stacked, Joined, Averaged, TakenApart]
+
+
+@pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("sharing", [True, False])
 def test_one_kind_for_any_number_of_children(cell: type[gluon.HybridBlock], sharing: bool) -> None:
     net = made(cell)
@@ -180,7 +236,7 @@ def test_one_kind_for_any_number_of_children(cell: type[gluon.HybridBlock], shar
     assert len(steps_of(apart, net)) > 4
 
 
-@pytest.mark.parametrize("cell", [Spread, Listed, Summed, Declared, Reduced])
+@pytest.mark.parametrize("cell", CELLS)
 def test_the_first_batch_is_one_kind_too(cell: type[gluon.HybridBlock]) -> None:
     net = made(cell)
     report = assert_same(net, samples(), loss, scheduler="depth", granularity="cell")
@@ -206,7 +262,7 @@ class ByPosition(Cell):
 
 
 class Weighed(Cell):
-    """The mean divides by the number of children."""
+    """Divides by the number of children, which is a number of the program's own."""
 
     def hybrid_forward(self, F: Any, x: Any, *states: Any, w: Any, u: Any, b: Any) -> Any:
         _, h = self.gates(F, x, w)
@@ -216,7 +272,7 @@ class Weighed(Cell):
 
 
 class FirstAlone(Cell):
-    """The first child is treated unlike the others."""
+    """The first child is treated unlike the others, which are children of one kind of their own."""
 
     def hybrid_forward(self, F: Any, x: Any, *states: Any, w: Any, u: Any, b: Any) -> Any:
         _, h = self.gates(F, x, w)
@@ -226,7 +282,7 @@ class FirstAlone(Cell):
 
 
 class Largest(Cell):
-    """A maximum over the children is no sum."""
+    """A maximum over the children, which MXNet has for no segments."""
 
     def hybrid_forward(self, F: Any, x: Any, *states: Any, w: Any, u: Any, b: Any) -> Any:
         _, h = self.gates(F, x, w)
@@ -244,7 +300,7 @@ class Neighbours(Cell):
         return h, F.tanh(h)
 
 
-@pytest.mark.parametrize("cell", [ByPosition, Weighed, FirstAlone, Largest, Neighbours])
+@pytest.mark.parametrize("cell", [ByPosition, Weighed, Largest, Neighbours])
 def test_a_kind_for_each_number_where_children_are_unlike(cell: type[gluon.HybridBlock]) -> None:
     net = made(cell)
     report = again(net)
@@ -267,12 +323,12 @@ class OneIsPassedOn(Cell):
         return h, F.tanh(h)
 
 
-def test_those_that_are_alike_run_together() -> None:
-    net = made(OneIsPassedOn)
+@pytest.mark.parametrize(("cell", "numbers"), [(OneIsPassedOn, {2, 3, 5}), (FirstAlone, {1, 2, 4})])
+def test_those_that_are_alike_run_together(cell: type[gluon.HybridBlock], numbers: set[int]) -> None:
+    net = made(cell)
     report = again(net)
     steps = [step for step in report.last.plan.steps if step.kind.name == net.cell.name and step.kind.children]
-    variadic = [part.record.kind.arity for step in steps for part in step.parts]
-    assert set(variadic) == {2, 3, 5}
+    assert {part.record.kind.arity for step in steps for part in step.parts} == numbers
 
 
 class FiveAreCompared(Cell):

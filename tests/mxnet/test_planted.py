@@ -14,8 +14,8 @@ from planted import Fault, Ran, assert_found, assert_survived, other_instruction
 
 import gluonjit
 from gluonjit.engines.mxnet import fused_steps, program, segments, tape
+from gluonjit.engines.mxnet.operators import binding
 from gluonjit.engines.mxnet.operators.symbols import apply
-from gluonjit.engines.mxnet.variadic import building
 
 SIZE = 4
 
@@ -83,8 +83,7 @@ def emitted(operator: str, change: Callable[[Any], Any], given: int | None = Non
             found = batch_op(name, attrs, vals, outputs, writer)
             return [changed(found[0]), *found[1:]] if name == operator and given is None else found
 
-        for module in (program, building):
-            patch.setattr(module, "batch_op", faulty)
+        patch.setattr(program, "batch_op", faulty)
 
     return plant
 
@@ -112,8 +111,8 @@ def summed(change: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPatch], None]
     """Changes what is added up for a node."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        total = building.segment_sum
-        patch.setattr(building, "segment_sum", lambda rows: change(total(rows)))
+        total = binding.segment_sum
+        patch.setattr(binding, "segment_sum", lambda rows: change(total(rows)))
 
     return plant
 

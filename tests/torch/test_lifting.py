@@ -125,18 +125,56 @@ def test_what_leaves_rows_apart_may_be_done_to_those_of_children(name: str) -> N
     assert not report.by_number
 
 
-class Averaging(ChildSum):
-    """Divides by the number of children, which is another program for each number."""
+class Pooling(ChildSum):
+    """Makes one vector of those of all children."""
+
+    def __init__(self, pool: Any) -> None:
+        super().__init__(8, 6)
+        self.pool = pool
 
     def forward(self, x: Any, children: list[tuple[Any, Any]]) -> tuple[Any, Any]:
         total = self.forget_x(x)
         if children:
-            total = total + self.forget_h(torch.stack([h for h, _ in children]).mean(0))
+            total = total + self.forget_h(self.pool([h for h, _ in children], total))
         return total.tanh(), total
 
 
-def test_what_depends_on_the_number_of_children_runs_apart_and_the_report_says_why() -> None:
-    report = check(TreeModel(Averaging(8, 6)), make_trees(20, 16, 4))
+POOLS = {
+    "mean": lambda h, x: torch.stack(h).mean(0),
+    "mean of rows": lambda h, x: torch.cat([each.view(1, -1) for each in h]).mean(0, keepdim=True).view(h[0].shape),
+    "largest": lambda h, x: torch.stack(h).amax(dim=0),
+    "smallest of products": lambda h, x: (torch.stack(h) * x).amin(0),
+    "mean of all": lambda h, x: torch.stack(h).mean().expand(h[0].shape),
+    "sum of squares": lambda h, x: torch.stack(h).square().sum().expand(h[0].shape),
+    "repeated": lambda h, x: (torch.stack(h) * x.repeat(len(h), *[1] * x.dim()).sin()).sum(0),
+    "expanded": lambda h, x: (torch.stack(h) * x.expand(len(h), *x.shape).sin()).mean(0),
+    "taken apart": lambda h, x: sum(torch.stack(h).tanh().unbind(0)),
+    "one by one": lambda h, x: sum(torch.stack(h).tanh()[k] for k in range(len(h))),
+    "distances": lambda h, x: nn.functional.mse_loss(torch.stack(h), torch.stack(h).tanh()).expand(h[0].shape),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+@pytest.mark.parametrize("vectors", [True, False], ids=["vectors", "rows"])
+def test_what_is_made_of_all_children_is_one_launch_a_level(name: str, vectors: bool) -> None:
+    trees = make_trees(20, 16, 4)
+    report = check(TreeModel(Pooling(POOLS[name]), vectors), trees)
+    assert report.kinds["cell"].launches == max(map(depth, trees))
+    assert not report.by_number
+
+
+APART = {
+    "divided by their number": lambda h, x: sum(h) / len(h),
+    "the first": lambda h, x: torch.stack(h)[0],
+    "all but the first": lambda h, x: torch.stack(h)[1:].sum(0),
+    "the spread": lambda h, x: torch.stack(h).var(0, correction=0),
+    "in a row": lambda h, x: torch.stack(h).cumsum(0).mean(0),
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_what_depends_on_the_number_of_children_runs_apart_and_the_report_says_why(name: str) -> None:
+    report = check(TreeModel(Pooling(APART[name])), make_trees(20, 16, 4))
     assert "cell" in report.by_number
 
 

@@ -12,7 +12,7 @@ from planted import Fault, Ran, assert_found, assert_survived, other_instruction
 
 import gluonjit
 from gluonjit.engines.torch import fused_steps, program
-from gluonjit.engines.torch.variadic import building
+from gluonjit.engines.torch.operators import binding
 from gluonjit.program.lengths import running
 from gluonjit.program.lengths.nodes import SizedNodes
 
@@ -74,7 +74,7 @@ def pair(body: Callable[..., Any]) -> Any:
     return body, each
 
 
-def emitted(operator: str, wrong: Wrong, modules: tuple[Any, ...] = (program, building)) -> Callable[..., None]:
+def emitted(operator: str, wrong: Wrong, modules: tuple[Any, ...] = (program,)) -> Callable[..., None]:
     """Plants a fault into the last instruction that a rule writes down for an operator."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
@@ -135,15 +135,15 @@ def stale(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def left_out(patch: pytest.MonkeyPatch) -> None:
     """The sum over children has one too few."""
-    total = building._segment_sum
-    patch.setattr(building, "_segment_sum", lambda count, rows, owners: total(count, rows[:-1], owners[:-1]))
+    total = binding._segments
+    patch.setattr(binding, "_segments", lambda rows, owners, *how: total(rows[:-1], owners[:-1], *how))
 
 
 def off_by_one(patch: pytest.MonkeyPatch) -> None:
     """Whose child each is, is one too many."""
-    total = building._segment_sum
+    total = binding._segments
     patch.setattr(
-        building, "_segment_sum", lambda count, rows, owners: total(count, rows, (owners + 1) % max(count, 1))
+        binding, "_segments", lambda rows, owners, count, how: total(rows, (owners + 1) % max(count, 1), count, how)
     )
 
 
@@ -379,7 +379,7 @@ RAISING_BACKWARD = [
         "add.Tensor",
         (lambda c, x, *h: torch.tanh(c.one(x) + sum(c.two(k) for k in h)), tree),
         lambda patch: patch.setattr(
-            building, "_segment_sum", lambda *given, total=building._segment_sum: Refusing.apply(total(*given))
+            binding, "_segments", lambda *given, total=binding._segments: Refusing.apply(total(*given))
         ),
     ),
 ]

@@ -17,16 +17,16 @@ from gluonjit.engines.mxnet.following import followed
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.operands import value_of
-from gluonjit.engines.mxnet.operators.table import KNOWN
+from gluonjit.engines.mxnet.operators.table import KNOWN, OPERATORS
 from gluonjit.engines.mxnet.operators.traits import STATEFUL
-from gluonjit.engines.mxnet.program import build
+from gluonjit.engines.mxnet.program import Built, build, build_for_children, current, program_of
 from gluonjit.engines.mxnet.recorder import Recorder, recording
 from gluonjit.engines.mxnet.references import Copied
 from gluonjit.engines.mxnet.semantics import ARRAYS
-from gluonjit.engines.mxnet.variadic import TracedKind, join
 from gluonjit.engines.mxnet.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid.capture.cell import product_kind
+from gluonjit.hybrid.capture.children import Maker, TracedKind, join
 from gluonjit.hybrid.capture.guards.again import first_difference
 from gluonjit.hybrid.capture.guards.objects import Refused
 from gluonjit.hybrid.capture.guards.variants import Noted
@@ -36,6 +36,13 @@ from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.hoist import cut
 from gluonjit.program.trace import NeedsValue, NotBatchable, Trace, TraceOp
 
+
+def _adopt(built: Built, kinds: Sequence[Kind]) -> None:
+    """Makes the program's parameters those of all."""
+    built.program.parameters = [pair for kind in kinds for pair in program_of(kind).parameters]
+
+
+_CHILDREN = Maker(OPERATORS, lambda item: isinstance(item, NDArray), build_for_children, current, _adopt)
 _PRODUCTS = {"FullyConnected"}  # worth to run before the recursion
 
 
@@ -187,7 +194,7 @@ def _kind_of(
     if "arity" not in without and kind.pure:
         origins = tuple([(operand, 0) for operand in range(len(trace.operands))]) if pieces is None else pieces.origins
         traced = TracedKind(kind, rest, origins)
-        kind = join(cell, (without, trace.training, LOCAL.state.numpy), args, trace.operands, traced, batch)
+        kind = join(_CHILDREN, cell, (without, trace.training, LOCAL.state.numpy), args, trace.operands, traced, batch)
     if pieces is not None:
         kind = split_kind(trace.operands, kind, pieces.kept, products)
     kind.call = trace

@@ -11,7 +11,7 @@ from mxnet.ndarray import NDArray
 from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, run_operator, slice_rows
 from gluonjit.engines.mxnet.modes import POOLING, in_training
 from gluonjit.engines.mxnet.operators.attributes import read
-from gluonjit.engines.mxnet.operators.binding import Writer
+from gluonjit.engines.mxnet.operators.binding import OWNERS, SEGMENTS, Writer
 from gluonjit.engines.mxnet.operators.shapes import joining
 from gluonjit.engines.mxnet.operators.symbols import apply, canonical, operator_handle
 from gluonjit.engines.mxnet.operators.table import batch_op
@@ -22,6 +22,9 @@ from gluonjit.engines.mxnet.sized import Sized, Sizes
 from gluonjit.graph import BatchedProgram, Checks, Kind, Output, Spec, intern_spec, operand_groups, outputs_of
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.axes.values import Values
+from gluonjit.program.children.table import ForChildren
+from gluonjit.program.children.writing import RULES
+from gluonjit.program.children.writing import write as write_for_children
 from gluonjit.program.trace import NotBatchable, Trace, for_any_rows
 
 
@@ -73,10 +76,6 @@ def program_of(kind: Kind) -> Program:
     return found
 
 
-OWNERS, SEGMENTS = "owners", "segments"
-"""The extra arguments of a program over children: whose child each is, and sparse ones in a matrix."""
-
-
 class Batched(Program):
     """One CachedOp for any number of nodes."""
 
@@ -126,14 +125,6 @@ class Batched(Program):
             return
         with in_training(True):
             graph(*arrays, out=results)
-
-
-def segment_sum(flat: mx.sym.Symbol) -> mx.sym.Symbol:
-    """The sums of the rows of a matrix that belong together: a product with a sparse matrix of ones, one for each row,
-    in its owner's column. MXNet has no other sum over segments whose gradient is as cheap."""
-    # Transposed, so that the gradient is a plain product: MXNet makes a row-sparse array of the other one.
-    ones = mx.sym.var(SEGMENTS, stype="csr")
-    return apply("dot", [ones, flat], {"transpose_a": True, "forward_stype": "default"})
 
 
 class Lone(Program):
@@ -237,10 +228,16 @@ def build(trace: Trace) -> Built:
     return for_any_rows(trace, _build)
 
 
-def _build(trace: Trace, poly: bool) -> Built:
+def build_for_children(of: ForChildren) -> Built:
+    """The program of nodes with any number of children, which is given whose each is, too. Raises NotBatchable."""
+    return _build(of.trace, False, of.roles)
+
+
+def _build(trace: Trace, poly: bool, children: Sequence[tuple[int, ...]] = ()) -> Built:
     values: dict[int, Values] = {}
     writer = Writer(bool(trace.mode))
-    groups = operand_groups(trace.operands, poly)
+    writer.owners = (writer.value(mx.sym.var(OWNERS), (), "int32", "stack"),)
+    groups = operand_groups(trace.operands, poly, children)
     for number, group in enumerate(groups):
         pieces = split_group(mx.sym.var(f"group{number}"), len(group), trace.operands[group[0][0]])
         for (k,), symbol in zip(group, pieces):
@@ -251,12 +248,15 @@ def _build(trace: Trace, poly: bool) -> Built:
         values[position] = writer.value(mx.sym.var(f"const{k}"), shape, dtype, "shared")
     pure, may_fail, steady = True, False, True
     for op in trace.ops:
+        outputs = [trace.shapes[position] for position in op.outputs]
+        inputs = [values[position] for position in op.inputs]
+        if op.name in RULES:
+            values.update(zip(op.outputs, write_for_children(op, inputs, outputs, writer)))
+            continue
         name, attrs = canonical(op.name), read(op.attrs)
         pure = pure and not acts(name, attrs, trace.training)
         steady = steady and not acts(name, attrs)
         may_fail = may_fail or fails(name, attrs)
-        outputs = [trace.shapes[position] for position in op.outputs]
-        inputs = [values[position] for position in op.inputs]
         for blocked in NO_GRADIENT.get(op.name, ()):
             if blocked < len(inputs):
                 inputs[blocked] = writer.result("BlockGrad", {}, [inputs[blocked]])
@@ -271,9 +271,10 @@ def _build(trace: Trace, poly: bool) -> Built:
         finals,
         [f"group{number}" for number in range(len(groups))],
         list(trace.consts),
+        (OWNERS, SEGMENTS) if children else (),
     )
     program.may_fail, program.pools = may_fail, bool(pools)
-    program.enters = let_in(trace)
+    program.enters = None if children else let_in(trace)
     program.adds = [
         all(op.name in ADDING for op in trace.ops if position in op.inputs) for position, _ in trace.constants()
     ]

@@ -14,17 +14,17 @@ from gluonjit.engines.torch.cell import RAISED, Call, Cell, TraceFindings
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, constants_of, flags, training_of
 from gluonjit.engines.torch.following import followed
 from gluonjit.engines.torch.operators.binding import operator_named
-from gluonjit.engines.torch.operators.table import UNWRITTEN
-from gluonjit.engines.torch.program import Lone, build, lay_out, program_of
+from gluonjit.engines.torch.operators.table import OPERATORS, UNWRITTEN
+from gluonjit.engines.torch.program import Lone, build, build_for_children, lay_out, program_of
 from gluonjit.engines.torch.recorder import Tracer, recording
 from gluonjit.engines.torch.recurrent import PACKED
 from gluonjit.engines.torch.returned import ReturnedTensors, UnknownResult, gives_views
 from gluonjit.engines.torch.structure import Written
 from gluonjit.engines.torch.unrolling import LOOPS
-from gluonjit.engines.torch.variadic import TracedKind, is_operand, join_kinds
 from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid.capture.cell import product_kind
+from gluonjit.hybrid.capture.children import Maker, TracedKind, join
 from gluonjit.hybrid.capture.guards.again import first_difference
 from gluonjit.hybrid.capture.guards.objects import Refused
 from gluonjit.hybrid.capture.guards.variants import Noted
@@ -128,7 +128,7 @@ def make_kind(call: Call) -> Kind | str:
             made = _of_any_rows(cell, (args, kwargs), specs, new, batch)
         else:
             key = (batch.options.without, torch.is_grad_enabled(), training_of(owner))
-            made = join_kinds(cell, key, (*args, *kwargs.values()), specs, new, batch)
+            made = join(_CHILDREN, cell, key, (*args, *kwargs.values()), specs, new, batch)
     return made if pieces is None else split_kind(trace.operands, made, pieces.kept, products)
 
 
@@ -286,7 +286,7 @@ def _of_any_rows(cell: Cell, given: Any, specs: Sequence[Any], new: TracedKind, 
         return new.kind
     key: list[Any] = [batch.options.without, torch.is_grad_enabled()]
     map_structure(given, lambda item: key.append(item if isinstance(item, PLAIN) else type(item)))
-    found = join_kinds(cell, tuple(key), (), specs, new, batch)
+    found = join(_CHILDREN, cell, tuple(key), (), specs, new, batch)
     cell.by_number = ""  # it would be said of what is no part of the program's own
     return found
 
@@ -294,8 +294,16 @@ def _of_any_rows(cell: Cell, given: Any, specs: Sequence[Any], new: TracedKind, 
 def _operands(args: Any, kwargs: Any) -> int:
     """Counts the tensors among arguments, but parameters; a buffer is among them, but may be a constant."""
     found: list[Any] = []
-    map_structure((args, kwargs), lambda item: found.append(item) if is_operand(item) else None)
+    map_structure((args, kwargs), lambda item: found.append(item) if _is_operand(item) else None)
     return len(found)
+
+
+def _is_operand(item: Any) -> bool:
+    """True if an argument is an operand, and no parameter, which is a constant."""
+    return isinstance(item, torch.Tensor) and not isinstance(item, torch.nn.Parameter)
+
+
+_CHILDREN = Maker(OPERATORS, _is_operand, build_for_children)
 
 
 def _stand_in(item: Any, stand_ins: Any, batch: Batch) -> Any:

@@ -27,7 +27,10 @@ from gluonjit.graph import (
     operand_groups,
     outputs_of,
 )
-from gluonjit.program.axes.values import ROWS, Instruction, Values
+from gluonjit.program.axes.values import NODES, ROWS, Instruction, Values
+from gluonjit.program.children.table import ForChildren
+from gluonjit.program.children.writing import RULES
+from gluonjit.program.children.writing import write as write_for_children
 from gluonjit.program.trace import Trace, TraceOp, for_any_rows, placed
 
 
@@ -196,30 +199,42 @@ def build(trace: Trace, of_any_rows: bool = True) -> Built:
     return found
 
 
-def _build(trace: Trace, poly: bool) -> Built:
-    count = len(trace.operands)
-    examples = Examples(trace.device, [size for shape, _ in trace.shapes for size in shape])
+def build_for_children(of: ForChildren) -> Built:
+    """The program of nodes with any number of children, which is given whose each is, too. Raises NotBatchable."""
+    found = _build(of.trace, False, of)
+    found.program.trace, found.program.results = of.call, ()
+    return found
+
+
+def _build(trace: Trace, poly: bool, of: ForChildren | None = None) -> Built:
+    count, several = len(trace.operands), of is not None
+    owned, owners = (of.owned() if of else set()), count + len(trace.consts)
+    examples = Examples(
+        trace.device, [size for shape, _ in trace.shapes for size in shape], owners if several else None
+    )
     used = trace.used()
-    writer = Writer(count + len(trace.consts), examples.run)
+    writer = Writer(owners + several, examples.run)
     writer.device = trace.device
-    with checking(trace.device, trace.ops):
-        values = operand_values(trace, operand_groups(trace.operands, poly), poly)
-        for val in values.values():
-            examples.add(val)
+    writer.owners = (Values(owners, (), "int64", 1, ()),)
+    with checking(trace.device, trace.ops if of is None else ()):
+        values = operand_values(trace, operand_groups(trace.operands, poly, of.roles if of else ()), poly)
+        for position, val in values.items():
+            examples.add(val, child=position in owned)
         for position, tensor in trace.constants():
             shape, dtype = trace.shapes[position]
             values[position] = Values(position, shape, dtype, None, shape)
             examples.add(values[position], tensor)
         for op in trace.ops:
             examples.operator = op.name
+            writer.count = f"len(v{owners})" if op.outputs[0] in owned else NODES
             found = write(op, values, trace, writer)
             shaped = [trace.shapes[position] for position in op.outputs]
-            examples.check(found, shaped, [position in used for position in op.outputs])
-        examples.operator = "a result"
+            examples.check(found, shaped, [position in used for position in op.outputs], writer.count)
+        examples.operator, writer.count = "a result", NODES
         finals = [stored(values[position], writer) for position in trace.results]
     wide = tuple([val.lead == ROWS for val in finals])
     outputs, rows = lay_out(trace.shaped_results(), trace.device, wide)
-    program = Batched(trace, writer, count, [val.slot for val in finals])
+    program = Batched(trace, writer, count, [val.slot for val in finals], int(several))
     program.wide = wide
     return Built(program, outputs, rows, poly)
 
@@ -257,9 +272,11 @@ def pieces(kind_groups: Sequence[Group], gathered: Sequence[Any]) -> list[Any]:
 def write(op: TraceOp, values: dict[int, Values], trace: Trace, writer: Writer) -> list[Values]:
     """Writes down an operator, and notes its results, which are returned, among the values."""
     inputs = [values[position] for position in op.inputs]
-    args = {name: placed(value, inputs) for name, value in op.attrs}
     outputs = [trace.shapes[position] for position in op.outputs]
-    found = batch_op(op.name, args, outputs, writer)
+    if op.name in RULES:
+        found = write_for_children(op, inputs, outputs, writer)
+    else:
+        found = batch_op(op.name, {name: placed(value, inputs) for name, value in op.attrs}, outputs, writer)
     values.update(zip(op.outputs, found))
     return found
 

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from gluonjit.program.arguments import Operand
-from gluonjit.program.axes.row import Application, Row
+from gluonjit.program.axes.row import SUM, Application, Row, RowPooling
 from gluonjit.program.axes.values import COUNT, PREFIX, Labels, Shape, Size, Values, is_sized
 
 
@@ -117,14 +117,29 @@ class Reduce(Along):
     """The axes go, or stay as 1.
 
     idle: of one entry the operator gives that entry, so that nothing has to run; mean: it is this sum, divided by the
-    number of entries.
+    number of entries; how: as `RowPooling.hows`, if `code` does not say it.
     """
 
     stays = False
 
-    def __init__(self, *args: Any, idle: bool = False, mean: str = "", **options: Any) -> None:
+    def __init__(self, *args: Any, idle: bool = False, mean: str = "", how: str = "", **options: Any) -> None:
         super().__init__(*args, **options)
-        self.idle, self.mean = idle, mean
+        self.idle, self.mean, self._how = idle, mean, how
+
+    @property
+    def how(self) -> str:
+        """The name of what it makes of entries and of what it has made of parts of them, if that is the same."""
+        return self._how or {"SUM": SUM, "MEAN": "mean"}.get(self.code, "")
+
+    @property
+    def ordered(self) -> bool:  # type: ignore[override]
+        """True if it gives a single entry as it is."""
+        return bool(self.how)
+
+    def pooling(self, call: Application) -> RowPooling | None:
+        """The same for each row, and then for what that gives."""
+        axes = self.axes(call)
+        return RowPooling(call.outs, [self.how]) if self.how and (axes is None or 0 in axes) else None
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call, along axes of several entries alone if those of one are idle."""
@@ -189,6 +204,11 @@ class Section(Along):
     """Parts of an axis, one or several."""
 
     kind, said = "shape", "parts of a dimension, on rows or on stacked samples"
+    ordered = True
+
+    def first(self, call: Application) -> Any:
+        """The place at which the first part begins, None for that of the axis."""
+        return next((call.attrs[key] for key in ("start", "begin", "index") if key in call.attrs), None)
 
     def __init__(self, *args: Any, begins: Begins | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -244,7 +264,7 @@ class Section(Along):
 class Turned(Section):
     """Entries in reverse along axes."""
 
-    said = Along.said
+    said, ordered = Along.said, False
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, begins=lambda call: (-1, -1), **options)

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from gluonjit.program.arguments import Operand
-from gluonjit.program.axes.row import Application, Row, rows_before
+from gluonjit.program.axes.row import Application, Row, RowPooling, rows_before
 from gluonjit.program.axes.values import Labels, Shape, Values, is_sized
 
 
@@ -136,7 +136,7 @@ class Loss(Map):
 
     def __init__(
         self,
-        totals: Mapping[Any, tuple[Row, str, Mapping[str, Any]]],
+        totals: Mapping[Any, tuple[Any, str, Mapping[str, Any]]],
         none: Any,
         default: Any,
         key: str = "reduction",
@@ -144,6 +144,12 @@ class Loss(Map):
     ) -> None:
         super().__init__(**common)
         self.totals, self.none, self.default, self.key = totals, none, default, key
+
+    def pooling(self, call: Application) -> RowPooling | None:
+        """The loss of each row, summed or averaged."""
+        how = call.get(self.key, self.default)
+        alike = all([val.packed for val in call.vals]) and len({val.rank for val in call.vals}) == 1
+        return RowPooling(call.outs, [self.totals[how][0].how]) if alike and how != self.none else None
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call: the operator without its sum, then one sum a node."""
@@ -157,7 +163,8 @@ class Loss(Map):
         if how == self.none:
             return [each]
         row, name, attrs = self.totals[how]
-        return row.lift(call.on(name, attrs, [each], call.outs))
+        found: list[Values] = row.lift(call.on(name, attrs, [each], call.outs))
+        return found
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from gluonjit.program.arguments import NotBatchable, Operand
 from gluonjit.program.axes.values import PREFIX, ROWS, Labels, Shape, Shaped, Size, Values, is_sized
@@ -102,16 +102,34 @@ class Application:
         return NotBatchable(f"{self.name}: {why}")
 
 
+SUM, RATIO = "sum", "ratio"
+
+
+class RowPooling(NamedTuple):
+    """A rule for a call on a value whose rows it does not leave apart, by calls on each row.
+
+    outs: the results for a row; hows: of each how one for all rows is made of them: SUM, another one of
+    `Writer.gathered`, RATIO for the sum over that of the other result, "" for a row each; changes: to the arguments.
+    """
+
+    outs: Sequence[Shaped]
+    hows: Sequence[str]
+    changes: Mapping[str, Any] = {}
+
+
 class Row:
     """An operator's description.
 
     refuse: gives the reason for which a call cannot run for many nodes, if any; code: the operator as instructions on
-    rows (see `gluonjit.rows.lowering`); fill: the number that changes nothing along axes that are not free, for padding
-    there, PREFIX where entries behind others change nothing, or a function of the call; after: the number that results
-    have there then, or are to be given if `refill`.
+    rows (see `gluonjit.rows.lowering`), "ADD" of one that adds; fill: the number that changes nothing along axes that
+    are not free, for padding there, PREFIX where entries behind others change nothing, or a function of the call;
+    after: the number that results have there then, or are to be given if `refill`; pools: gives its `RowPooling`, if
+    there is one.
     """
 
     kind, said = "shape", ""  # how operators of the class run, in the table for people
+    copies = False  # the entries of an axis that becomes longer are all those of the only one
+    ordered = False  # a result of as many entries as the first operand has those, in this order
 
     def __init__(
         self,
@@ -120,9 +138,20 @@ class Row:
         fill: Any = None,
         after: Any = None,
         refill: bool = False,
+        pools: Callable[[Application], RowPooling | None] | None = None,
     ) -> None:
-        self.refuse, self.code = refuse, code
+        self.refuse, self.code, self.pools = refuse, code, pools
         self.fill, self.after, self.refill = fill, after, refill
+
+    def pooling(self, call: Application) -> RowPooling | None:
+        """The rule for a call on rows that it does not leave apart, if there is one."""
+        return None if self.pools is None else self.pools(call)
+
+    def adds(self, call: Application) -> bool:
+        """True if a call adds its operands and does nothing else, of one gives that."""
+        idle = {"alpha": 1, "self": 0, "other": 0, "scalar": 0}
+        given = call.attrs.items()
+        return self.code == "ADD" and all([one.__class__ is Operand or one == idle.get(key, one) for key, one in given])
 
     def labels(self, call: Application) -> Labels:
         """The labels of all axes."""

@@ -18,6 +18,7 @@ class Reshape(Row):
     """
 
     said = "the same elements in the same order: nothing has to run"
+    ordered = True
 
     def __init__(self, keeps: Callable[[Application], bool] = lambda call: True, **common: Any) -> None:
         super().__init__(**common)
@@ -58,6 +59,10 @@ class Keep(Row):
     def __init__(self, forget: Callable[[Application], dict[str, Any]] = lambda call: {}, **common: Any) -> None:
         super().__init__(**common)
         self.forget = forget
+
+    def adds(self, call: Application) -> bool:
+        """True if gradients come through it."""
+        return self.code is None
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call."""
@@ -109,6 +114,7 @@ class Expand(Row):
     """Axes of one entry, or new ones, become longer. keeps: as of `Reshape`."""
 
     said = "dimensions of one entry become longer, on rows or on stacked samples"
+    copies = ordered = True
 
     def __init__(self, keeps: Callable[[Application], bool], **common: Any) -> None:
         super().__init__(**common)
@@ -150,6 +156,7 @@ class Join(Row):
     """Values one after the other along an axis that the argument `key` names; new: along one that they do not have."""
 
     said = "one after the other along a dimension, on rows or on stacked samples"
+    ordered = True
 
     def __init__(self, key: str = "dim", default: int = 0, new: bool = False, **common: Any) -> None:
         super().__init__(**common)

@@ -15,16 +15,19 @@ class Writer:
 
     An engine derives its own from it. prims: its functions reshape(x, rest) to (-1, *rest), shape(x, shape), permute(x,
     axes), expand(x, count, shape) with a new first axis of `count`, widen(x, rest), which expands all axes but the
-    first, matrices(a, b, many), which multiplies, add, scale and cast. Of a program for nodes of any length
-    (`sized`) also take(x, places), which gives each row at most once, pick(x, places), spread(x, owners, begins),
-    fill(x, hole, number) and begin(x, axis, size), the first entries along an axis. Such a program is given, in place
-    of the number of nodes, the longest lengths by name, "#" for that number; and what it `needs` of the lengths.
+    first, matrices(a, b, many), which multiplies, add, total(*values), divide, scale and cast. Of a program for nodes
+    of any length (`sized`) also take(x, places), which gives each row at most once, pick(x, places), spread(x, owners,
+    begins), fill(x, hole, number) and begin(x, axis, size), the first entries along an axis. Such a program is given,
+    in place of the number of nodes, the longest lengths by name, "#" for that number; and what it `needs` of the
+    lengths. Where nodes have children, `owners` says whose each is: pick(x, owners), segments(x, owners, count, how),
+    one for each number of the rows of x that have it.
     """
 
     sized = padded = False  # whether it is for any length, and whether operands are padded now
     used: Sequence[bool] = ()  # which results of the operator that is written anything takes
 
     prims: ClassVar[Mapping[str, Callable[..., Any]]]
+    owners: tuple[Values, ...] = ()
 
     def __init__(self, slots: int, each: Callable[[Instruction], None] | None = None, shares: bool = True) -> None:
         self.slots = slots
@@ -161,6 +164,10 @@ class Writer:
     def each(self, val: Values) -> Values:
         """The value of each node as (nodes, *shape), also where it is the same for all."""
         return self.stack(self.spread(val))
+
+    def gathered(self, val: Values, how: str) -> Values:
+        """One value for each node of one row for each of its children."""
+        return val._replace(slot=self.emit("segments", [val, *self.owners], COUNT, how))
 
     def cast(self, val: Values, dtype: str) -> Values:
         """The value with another dtype."""

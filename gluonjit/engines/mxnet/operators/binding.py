@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any, ClassVar
 
 import mxnet as mx
 
 from gluonjit.engines.mxnet.operators.symbols import apply
 from gluonjit.program.axes import writer
+from gluonjit.program.axes.row import SUM
 from gluonjit.program.axes.values import ROWS, Instruction, Shape, Values
 from gluonjit.program.trace import NotBatchable
 
@@ -58,6 +60,13 @@ class Writer(writer.Writer):
             raise NotBatchable("what is the same for all samples cannot be repeated for rows of varying length")
         return val._replace(slot=self.emit("repeat", [val, self.stack(self.like)]), lead=1)
 
+    def gathered(self, val: Values, how: str) -> Values:
+        """One value for each node of one row for each of its children."""
+        if val.dtype != "float32" or how not in (SUM, "mean"):
+            raise NotBatchable(f"the {how} of {val.dtype} over the children")
+        flat = self.form(val, 1, (prod(val.rest),))
+        return flat._replace(slot=self.emit("segments", [flat], how))
+
     prims: ClassVar[Mapping[str, Callable[..., Any]]] = {
         "reshape": lambda symbol, rest: reshape(symbol, (-1, *rest)),
         "shape": lambda symbol, shape: reshape(symbol, shape),
@@ -70,9 +79,30 @@ class Writer(writer.Writer):
         ),
         "matrices": lambda one, other, many: apply("batch_dot" if many else "dot", [one, other], {}),
         "add": lambda one, other: apply("broadcast_add", [one, other], {}),
+        "total": lambda *symbols: apply("add_n", symbols, {"num_args": len(symbols)}),
+        "divide": lambda one, other: apply("broadcast_div", [one, other], {}),
+        "pick": lambda symbol, owners: apply("take", [symbol, owners], {"axis": 0, "mode": "clip"}),
+        "segments": lambda symbol, how: segment_sum(symbol) if how == SUM else _segment_mean(symbol),
         "scale": lambda symbol, factor: apply("_mul_scalar", [symbol], {"scalar": factor}),
         "cast": lambda symbol, dtype: apply("Cast", [symbol], {"dtype": dtype}),
     }
+
+
+OWNERS, SEGMENTS = "owners", "segments"
+"""The extra arguments of a program over children: whose child each is, and sparse ones in a matrix."""
+
+
+def segment_sum(flat: mx.sym.Symbol) -> mx.sym.Symbol:
+    """The sums of the rows of a matrix that belong together: a product with a sparse matrix of ones, one for each row,
+    in its owner's column. MXNet has no other sum over segments whose gradient is as cheap."""
+    # Transposed, so that the gradient is a plain product: MXNet makes a row-sparse array of the other one.
+    ones = mx.sym.var(SEGMENTS, stype="csr")
+    return apply("dot", [ones, flat], {"transpose_a": True, "forward_stype": "default"})
+
+
+def _segment_mean(flat: mx.sym.Symbol) -> mx.sym.Symbol:
+    column = apply("slice_axis", [flat], {"axis": 1, "begin": 0, "end": 1})
+    return apply("broadcast_div", [segment_sum(flat), segment_sum(apply("ones_like", [column], {}))], {})
 
 
 def reshape(symbol: mx.sym.Symbol, shape: Shape) -> mx.sym.Symbol:

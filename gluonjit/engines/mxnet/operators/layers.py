@@ -51,15 +51,24 @@ def dropout(call: Application) -> list[Values]:
     return (_DROPPED if call.get("axes") else MAP).lift(call)
 
 
-def total(call: Application) -> list[Values]:
+class Total(Map):
     """add_n: the sum of what differs by node, and once of what is shared."""
-    mine, constant = call.mine, [val for val in call.vals if val.shared]
-    (found,) = _SAME.lift(call.on("add_n", {"num_args": len(mine)}, mine, call.outs))
-    if not constant:
-        return [found]
-    if found.packed:
-        raise call.refuse("an operand of a fixed number of rows, where others vary")
-    return added(call, found, call.writer.result("add_n", {"num_args": len(constant)}, constant))
+
+    said = "operands that all samples share are added once"
+
+    def adds(self, call: Application) -> bool:
+        """True, as it does nothing else."""
+        return True
+
+    def lift(self, call: Application) -> list[Values]:
+        """Writes down the call."""
+        mine, constant = call.mine, [val for val in call.vals if val.shared]
+        (found,) = _SAME.lift(call.on("add_n", {"num_args": len(mine)}, mine, call.outs))
+        if not constant:
+            return [found]
+        if found.packed:
+            raise call.refuse("an operand of a fixed number of rows, where others vary")
+        return added(call, found, call.writer.result("add_n", {"num_args": len(constant)}, constant))
 
 
 def where(call: Application) -> list[Values]:

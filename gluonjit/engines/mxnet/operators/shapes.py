@@ -114,15 +114,17 @@ def _cut(call: Application, ends: Sequence[tuple[Any, Any, Any]]) -> list[Values
     return _SLICED.lift(call.on("slice", attrs, [call.writer.spread(val)], call.outs))
 
 
-_PART = Section("axis", 0)
-
-
-def part(call: Application) -> list[Values]:
+class SliceAxis(Section):
     """slice_axis: all of an axis is the operand."""
-    val = call.vals[0]
-    if _takes_all(val.shape[axis_of(call, "axis", 0)], call.get("begin"), call.get("end"), None):
-        return [val]
-    return _PART.lift(call)
+
+    def lift(self, call: Application) -> list[Values]:
+        """Writes down the call."""
+        val = call.vals[0]
+        whole = _takes_all(val.shape[axis_of(call, "axis", 0)], call.get("begin"), call.get("end"), None)
+        return [val] if whole else super().lift(call)
+
+
+_PART = Section("axis", 0)
 
 
 def splitting(axis: int) -> Rule:
@@ -157,16 +159,14 @@ def _joined(call: Application, vals: Sequence[Values], axis: int) -> list[Values
     return _JOIN[key].lift(call.on(name, {key: axis, "num_args": len(vals)}, vals, call.outs))
 
 
-def concat(call: Application) -> list[Values]:
-    """One after the other along an axis."""
-    return _joined(call, call.vals, axis_of(call, "dim", 1))
+class Concat(Join):
+    """One after the other along an axis; np.concatenate without one of all elements."""
 
-
-def concatenate(call: Application) -> list[Values]:
-    """np.concatenate, without an axis of all elements."""
-    if "axis" in call.attrs and call.attrs["axis"] is None:
-        return _joined(call, [shaped(call, val, (prod(val.shape),)) for val in call.vals], 0)
-    return _joined(call, call.vals, axis_of(call, "axis", 0))
+    def lift(self, call: Application) -> list[Values]:
+        """Writes down the call."""
+        if call.attrs.get(self.key, self.default) is None:
+            return _joined(call, [shaped(call, val, (prod(val.shape),)) for val in call.vals], 0)
+        return _joined(call, call.vals, self.axis(call))
 
 
 def stacking(axis: int, look: Callable[[Shape], Shape]) -> Rule:

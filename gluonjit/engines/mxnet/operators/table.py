@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import mxnet as mx
+
 from gluonjit.engines.mxnet.operators import layers, linear, picking, sequences, shapes
 from gluonjit.engines.mxnet.operators.attributes import listed, read
 from gluonjit.engines.mxnet.operators.binding import Writer
@@ -15,8 +17,9 @@ from gluonjit.program.axes.elementwise import Make, Map
 from gluonjit.program.axes.products import Contract
 from gluonjit.program.axes.row import Application, By, Row, lifted, of_any_rows, rows_by_name
 from gluonjit.program.axes.samples import Last, Pick, Samples
-from gluonjit.program.axes.shapes import Expand, Join, Permute, Reshape
+from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Reshape
 from gluonjit.program.axes.values import ROWS, Shaped, Values
+from gluonjit.program.children.reading import Operators
 from gluonjit.program.trace import NotBatchable, TraceOp
 
 ROWS_OF: dict[str, Row] = {}
@@ -40,12 +43,12 @@ row(
     """abs=ABS arccos arccosh arcsin arcsinh arctan arctanh cbrt ceil cos cosh degrees erf erfinv exp=EXP expm1 fix
     floor gamma gammaln hard_sigmoid log=LOG log10 log1p log2 logical_not negative=NEG radians rcbrt
     reciprocal=RECIPROCAL relu=RELU rint round sigmoid=SIGMOID sign sin sinh smooth_l1 sqrt=SQRT square=SQUARE tan
-    tanh=TANH trunc Cast amp_cast _copy=COPY BlockGrad=STOP make_loss
+    tanh=TANH trunc Cast amp_cast BlockGrad=STOP make_loss
     _contrib_quadratic _contrib_gradientmultiplier _contrib_round_ste _contrib_sign_ste
     _plus_scalar=ADD _minus_scalar=SUB _rminus_scalar=RSUB _mul_scalar=MUL _div_scalar=DIV _rdiv_scalar=RDIV
     _mod_scalar _rmod_scalar _power_scalar _rpower_scalar _maximum_scalar=MAX _minimum_scalar=MIN _hypot_scalar
     _equal_scalar _not_equal_scalar _greater_scalar _greater_equal_scalar _lesser_scalar _lesser_equal_scalar
-    _logical_and_scalar _logical_or_scalar _logical_xor_scalar _npx_relu=RELU _npx_sigmoid=SIGMOID _np_copy=COPY""",
+    _logical_and_scalar _logical_or_scalar _logical_xor_scalar _npx_relu=RELU _npx_sigmoid=SIGMOID""",
     _EACH,
 )
 row("zeros_like=0 ones_like=1 _npi_full_like", Make())
@@ -81,13 +84,8 @@ row("Activation", Map(casts=None, code=_activated))
 row("softsign", Map(casts=None, code=lambda call, a: a / (a.do("ABS") + 1.0)))
 row("rsqrt", Map(casts=None, code=lambda call, a: a.do("SQRT").do("RECIPROCAL")))
 row("clip", Map(casts=None, code=lambda call, a: a.limited(call.attrs["a_min"], call.attrs["a_max"])))
-by(
-    "add_n",
-    layers.total,
-    "elementwise",
-    "operands that all samples share are added once",
-    code=lambda call, first, *others: sum(others, first),
-)
+row("_copy _np_copy", Keep())
+row("add_n", layers.Total(code=lambda call, first, *others: sum(others, first)))
 by("where", layers.where, "elementwise", "elementwise, or row by row where the condition has an entry for each")
 by(
     "LeakyReLU",
@@ -113,7 +111,9 @@ def _over_all(call: Application) -> str | None:
 
 
 _KEEP: Mapping[str, Any] = {"keep": "keepdims"}
-row("sum=SUM mean=MEAN max min prod", Reduce("axis", many=True, idle=True, **_KEEP))
+row("sum=SUM mean=MEAN prod", Reduce("axis", many=True, idle=True, **_KEEP))
+row("max", Reduce("axis", many=True, idle=True, how="amax", **_KEEP))
+row("min", Reduce("axis", many=True, idle=True, how="amin", **_KEEP))
 row("nansum nanprod norm", Reduce("axis", many=True, **_KEEP))
 row("moments", Reduce("axes", many=True, **_KEEP))
 row(
@@ -155,16 +155,16 @@ row("_np_moveaxis", Permute(shapes.moved))
 row("broadcast_to", Expand(lambda call: listed(call.get("shape"))[:1] == (0,)))
 row("broadcast_axis", Expand(shapes.squeeze_keeps))
 row("broadcast_like _npi_broadcast_to", Expand(lambda call: False))
-by("slice_axis", shapes.part, "shape", Section.said, code=Section("axis", 0))
+row("slice_axis", shapes.SliceAxis("axis", 0))
 by("slice", shapes.sliced, "shape", Section.said, code=Section())
 by("slice_like", shapes.sliced_like, "shape", "slice to the known shape")
 row("SliceChannel", Section("axis", 1))
 row("_split_v2", Section("axis", 0))
 by("_npi_hsplit", shapes.splitting(1), "shape", Section.said)
 by("_npi_dsplit", shapes.splitting(2), "shape", Section.said)
-by("Concat", shapes.concat, "shape", Join.said, code=Join(default=1))
+row("Concat", shapes.Concat(default=1))
 row("stack _npi_stack", Join("axis", new=True))
-by("_npi_concatenate", shapes.concatenate, "shape", Join.said)
+row("_npi_concatenate", shapes.Concat("axis"))
 by("_npi_vstack", shapes.stacking(0, lambda shape: shapes.with_axes(shape, 2)), "shape", Join.said)
 by("_npi_dstack", shapes.stacking(2, lambda shape: shapes.with_axes(shape, 3)), "shape", Join.said)
 by("_npi_hstack", shapes.stacking(1, lambda shape: shape or (1,)), "shape", Join.said)
@@ -277,6 +277,17 @@ def call_of(op: TraceOp, vals: Sequence[Any], outputs: Sequence[Shaped]) -> tupl
     call = Application(name, read(op.attrs), vals, outputs, Writer())
     _spell_out(call)
     return ROWS_OF.get(name), call
+
+
+def _lies(op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped]) -> list[Values]:
+    writer = Writer()
+    for val in vals:
+        mode = "rows" if val.packed else "shared"
+        writer.value(mx.sym.var(f"x{val.slot}"), val.shape, val.dtype, mode, True)
+    return batch_op(op.name, dict(op.attrs), vals, outs, writer)
+
+
+OPERATORS = Operators(call_of, _lies)
 
 
 def batch_op(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, reduce
 from typing import Any, ClassVar
 
 import torch
@@ -11,6 +11,7 @@ import torch
 from gluonjit.engines.torch.arrays import dtype_named
 from gluonjit.engines.torch.operators import moving
 from gluonjit.program.axes import writer
+from gluonjit.program.axes.row import SUM
 from gluonjit.program.trace import Operand
 
 RANDOM = torch.Tag.nondeterministic_seeded
@@ -85,9 +86,20 @@ class Writer(writer.Writer):
         "rows": lambda *tensors: torch.cat(tensors),
         "divide": torch.div,
         "add": torch.add,
+        "total": lambda *tensors: reduce(torch.add, tensors),
+        "segments": lambda tensor, owners, count, how: _segments(tensor, owners, count, how),
         "scale": torch.mul,
         "cast": lambda tensor, dtype: tensor.to(dtype_named(dtype)),
     }
+
+
+def _segments(tensor: Any, owners: Any, count: int, how: str) -> Any:
+    """The sum of the rows of each owner, or their mean, or the largest or smallest entries."""
+    found = tensor.new_zeros((count, *tensor.shape[1:]))
+    if how == SUM:
+        return found.index_add(0, owners, tensor)
+    places = owners.view(-1, *(1,) * (tensor.dim() - 1)).expand_as(tensor)
+    return found.scatter_reduce(0, places, tensor, how, include_self=False)
 
 
 def _first_of(function: Callable[..., Any]) -> Callable[..., Any]:

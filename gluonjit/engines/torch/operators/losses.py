@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.operators.moving import sums
-from gluonjit.program.axes.row import Application
+from gluonjit.program.axes.row import RATIO, Application, RowPooling
+from gluonjit.program.axes.row import SUM as SUM_UP
 from gluonjit.program.axes.values import Values
 
 NONE, MEAN, SUM = 0, 1, 2
@@ -38,6 +39,16 @@ def nll_of_row(call: Application, scores: Any, target: Any, *weight: Any) -> Any
     if weight or call.get("ignore_index", -100) >= 0:
         raise call.refuse("with weights, or a class that does not count")
     return -scores.pick(target)
+
+
+def pooled(call: Application) -> RowPooling | None:
+    """Losses of rows with a class each: one by one, their sum, or that by the sum of the weights."""
+    if not call.val("self").packed or not call.val("target").packed:
+        return None
+    reduction, dtype = call.attrs["reduction"], call.outs[0][1]
+    outs = [(() if reduction else (1,), dtype), ((), dtype)]
+    hows = {NONE: "", MEAN: RATIO, SUM: SUM_UP}
+    return RowPooling(outs, [hows[reduction], SUM_UP], {"reduction": SUM} if reduction else {})
 
 
 def smoothed(call: Application, a: Any, b: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.operators import layers, linear, losses, picking
-from gluonjit.engines.torch.operators.binding import draws, operator_named
+from gluonjit.engines.torch.operators.binding import Writer, draws, operator_named
 from gluonjit.engines.torch.operators.recurring import recurrent
 from gluonjit.engines.torch.operators.vmapped import vmapped
 from gluonjit.program.axes.along import Along, Indexed, PerAxis, Reduce, Section, Turned
@@ -20,8 +20,8 @@ from gluonjit.program.axes.row import Application, By, Row, lifted, of_any_rows,
 from gluonjit.program.axes.samples import Last, Pick, Samples
 from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Reshape
 from gluonjit.program.axes.values import PREFIX, Shaped, Values, is_sized
-from gluonjit.program.axes.writer import Writer
-from gluonjit.program.trace import NotBatchable, Operand, TraceOp
+from gluonjit.program.children.reading import Operators
+from gluonjit.program.trace import NotBatchable, Operand, TraceOp, placed
 
 DETACH = "detach.default"
 FILLED = {name for kind in ("zeros", "ones", "full") for name in (f"{kind}_like.default", f"new_{kind}.default")}
@@ -99,18 +99,21 @@ def _normalized_axes(call: Application) -> int:
     return len(call.attrs["normalized_shape"])
 
 
-_REPEATED = PerAxis({"repeats": 1})
+class _Repeat(PerAxis):
+    """Copies, as many as it says for each dimension, the last ones a sample's own."""
 
+    kind = "shape"
+    copies = ordered = True
 
-def _repeated(call: Application) -> list[Values]:
-    """repeat: as often as it says for each dimension, the last ones a sample's own."""
-    val = call.vals[0]
-    call.vals = [val._replace(shape=(1,) * (len(call.attrs["repeats"]) - val.rank) + val.shape)]
-    if call.writer.sized and is_sized(call.shape):
-        if any([size != 1 != times for size, times in zip(call.vals[0].shape, call.attrs["repeats"])]):
-            raise call.refuse("it mixes the rows of a sample")
-        return ROWS_OF["expand.default"].lift(call.on("expand.default", {"self": Operand(0)}, [val], call.outs))
-    return _REPEATED.lift(call)
+    def lift(self, call: Application) -> list[Values]:
+        """Writes down the call."""
+        val = call.vals[0]
+        call.vals = [val._replace(shape=(1,) * (len(call.attrs["repeats"]) - val.rank) + val.shape)]
+        if call.writer.sized and is_sized(call.shape):
+            if any([size != 1 != times for size, times in zip(call.vals[0].shape, call.attrs["repeats"])]):
+                raise call.refuse("it mixes the rows of a sample")
+            return ROWS_OF["expand.default"].lift(call.on("expand.default", {"self": Operand(0)}, [val], call.outs))
+        return super().lift(call)
 
 
 def _normalized(call: Application, a: Any, *others: Any) -> Any:
@@ -163,7 +166,7 @@ row("split.Tensor split_with_sizes unsafe_split.Tensor", Section("dim", 0))
 row("unsafe_split_with_sizes unbind.int chunk unsafe_chunk", Section("dim", 0))
 row("cat", Join())
 row("stack", Join(new=True))
-row("repeat", By(_repeated, "shape", PerAxis.said, True, True))
+row("repeat", _Repeat({"repeats": 1}))
 row("flip", Turned("dims", many=True))
 row("tril triu", Last(2, fill=PREFIX))
 row("diagonal", By(linear.of_diagonal, "shape", "of two dimensions of a sample's value", padded=True))
@@ -180,8 +183,9 @@ row("sum.dim_IntList=SUM linalg_vector_norm", Reduce(many=True, fill=0))
 row("mean.dim=MEAN", Reduce(many=True, mean="sum.dim_IntList"))
 row("var.correction std.correction var_mean.correction", layers.Moments(many=True))
 row("norm.ScalarOpt_dim", Reduce(many=True))
-row("amax logsumexp=LOGSUMEXP", Reduce(many=True, fill=-inf))
-row("amin", Reduce(many=True, fill=inf))
+row("amax", Reduce(many=True, fill=-inf, how="amax"))
+row("logsumexp=LOGSUMEXP", Reduce(many=True, fill=-inf))
+row("amin", Reduce(many=True, fill=inf, how="amin"))
 row("max.dim argmax", Reduce(fill=-inf))
 row("min.dim argmin", Reduce(fill=inf))
 row("any.dim", Reduce(fill=0))
@@ -191,8 +195,8 @@ row("kthvalue", Reduce(default=-1, fill=nan))
 row("mode", Reduce(default=-1))
 row("sum=SUM", Reduce(many=True, whole="sum.dim_IntList", fill=0))
 row("mean=MEAN", Reduce(many=True, whole="mean.dim", mean="sum.dim_IntList"))
-row("max", Reduce(many=True, whole="amax.default", fill=-inf))
-row("min", Reduce(many=True, whole="amin.default", fill=inf))
+row("max", Reduce(many=True, whole="amax.default", fill=-inf, how="amax"))
+row("min", Reduce(many=True, whole="amin.default", fill=inf, how="amin"))
 row("prod", Reduce(whole="prod.dim_int", fill=1))
 row("any _is_any_true", Reduce(whole="any.dim", fill=0))
 row("all _is_all_true", Reduce(whole="all.dim", fill=1))
@@ -271,10 +275,8 @@ for _names, _entries in {
     "binary_cross_entropy_with_logits": lambda call, a, b: (1.0 - b) * a + (-a).do("SOFTRELU"),
 }.items():
     row(_names, Loss(_TOTALS, losses.NONE, losses.MEAN, code=_entries))
-row(
-    "nll_loss_forward",
-    By(losses.nll, "loss", "the score of each row's class, summed or averaged", True, code=losses.nll_of_row),
-)
+_CLASS = "the score of each row's class, summed or averaged"
+row("nll_loss_forward", By(losses.nll, "loss", _CLASS, True, code=losses.nll_of_row, pools=losses.pooled))
 
 _FINITE = frozenset(
     """add sub rsub mul neg relu tanh sigmoid exp gelu silu leaky_relu elu hardtanh clamp clamp_min clamp_max abs
@@ -320,6 +322,14 @@ def _by_tag(name: str) -> Row | None:
 def call_of(op: TraceOp, vals: Sequence[Any], outputs: Sequence[Shaped]) -> tuple[Row | None, Application]:
     """The row of an operator of a trace, and its call on values."""
     return row_of(op.name), Application(op.name, dict(op.attrs), vals, outputs, Writer(0))
+
+
+def _lies(op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped]) -> list[Values]:
+    args = {name: placed(value, vals) for name, value in op.attrs}
+    return batch_op(op.name, args, outs, Writer(len(vals)))
+
+
+OPERATORS = Operators(call_of, _lies)
 
 
 def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writer: Writer) -> list[Values]:

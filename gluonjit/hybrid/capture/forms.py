@@ -13,7 +13,7 @@ Looks = tuple[Any, ...]
 _MOST_OPERANDS = 5  # of one row each, of which any may be those of the only child
 
 
-class VariadicForm(NamedTuple):
+class CallForm(NamedTuple):
     """One way to read a call: the part common to calls with more or fewer children, and each child's operands.
 
     With `of_rows` there is one entry for all children, whose operands have a row for each of them.
@@ -32,7 +32,7 @@ class _Argument(NamedTuple):
     items: tuple[_Argument, ...] = ()
 
 
-def forms(args: Sequence[Any], specs: Sequence[Spec], is_array: Callable[[Any], bool]) -> Iterator[VariadicForm]:
+def forms(args: Sequence[Any], specs: Sequence[Spec], is_array: Callable[[Any], bool]) -> Iterator[CallForm]:
     """Returns the ways to read a call: its lists are the children, or its last arguments are."""
     numbers = iter(range(len(specs)))
     found = [_look(arg, specs, numbers, is_array) for arg in args]
@@ -41,10 +41,10 @@ def forms(args: Sequence[Any], specs: Sequence[Spec], is_array: Callable[[Any], 
         last = found[first:]
         if last[0].operands and _alike(last):
             common = ("last", *[argument.looks for argument in found[:first]], last[0].looks)
-            yield VariadicForm(common, tuple([argument.operands for argument in last]))
+            yield CallForm(common, tuple([argument.operands for argument in last]))
 
 
-def forms_of_rows(specs: Sequence[Spec]) -> Iterator[VariadicForm]:
+def forms_of_rows(specs: Sequence[Spec]) -> Iterator[CallForm]:
     """More ways to read a call: some operands have a row for each child. A single row may be one child's, or none's."""
     rows = [position for position, spec in enumerate(specs) if spec.mode == "rows"]
     counts = {specs[position].rows for position in rows}
@@ -60,12 +60,12 @@ def forms_of_rows(specs: Sequence[Spec]) -> Iterator[VariadicForm]:
                 yield _of_rows(specs, chosen)
 
 
-def _of_rows(specs: Sequence[Spec], chosen: tuple[int, ...]) -> VariadicForm:
+def _of_rows(specs: Sequence[Spec], chosen: tuple[int, ...]) -> CallForm:
     common = [family_key(spec) if position in chosen else spec for position, spec in enumerate(specs)]
-    return VariadicForm(("rows", chosen, *common), (chosen,), True)
+    return CallForm(("rows", chosen, *common), (chosen,), True)
 
 
-def _in_lists(found: Sequence[_Argument]) -> Iterator[VariadicForm]:
+def _in_lists(found: Sequence[_Argument]) -> Iterator[CallForm]:
     """Every list of equal items is a list with one for each child; all are equally long."""
     lists = [argument for argument in found if argument.operands and _alike(argument.items)]
     if not lists or len({len(argument.items) for argument in lists}) > 1:
@@ -76,7 +76,7 @@ def _in_lists(found: Sequence[_Argument]) -> Iterator[VariadicForm]:
         for argument in found
     ]
     items = zip(*[argument.items for argument in lists])
-    yield VariadicForm(("lists", *common), tuple([sum([item.operands for item in child], ()) for child in items]))
+    yield CallForm(("lists", *common), tuple([sum([item.operands for item in child], ()) for child in items]))
 
 
 def _look(arg: Any, specs: Sequence[Spec], numbers: Iterator[int], is_array: Callable[[Any], bool]) -> _Argument:

@@ -52,9 +52,11 @@ def lowered(kind: Kind, call_of: CallOf) -> RowProgram:
             raise NotFusable(f"a constant of {dtype}")
         known[number] = Const(builder, shape, Weight(place, 0, prod(shape[:-1]), 0, (1, *shape)[-1]))
     for op in source.ops:
-        outs = [source.shapes[number] for number in op.outputs]
-        known.update(zip(op.outputs, _results(call_of, op, [known[number] for number in op.inputs], outs)))
-    results = [rows_in(known[number]) for number in source.results]
+        inputs, outs = [known.get(number) for number in op.inputs], [source.shapes[number] for number in op.outputs]
+        if None in inputs:
+            raise NotFusable(f"{op.name} takes a result that has no instruction")
+        known.update(zip(op.outputs, _results(call_of, op, inputs, outs)))
+    results = [rows_in(known.get(number)) for number in source.results]
     if any([value.space != NODE for value in results]):
         raise NotFusable("a result is per child, or per row")
     if any([output.spec.rows != 1 and not value.lead for output, value in zip(kind.outputs, results)]):
@@ -98,7 +100,7 @@ def _results(call_of: CallOf, op: TraceOp, inputs: list[Any], outs: Sequence[Sha
     row, call = call_of(op, inputs, outs)
     try:
         found = _applied(row, call)
-    except (NotBatchable, LookupError, ZeroDivisionError) as error:
+    except (NotBatchable, LookupError, TypeError, ZeroDivisionError) as error:  # of arguments that it does not know
         raise NotFusable(str(error) if isinstance(error, NotBatchable) else f"{call.name} with {error}") from None
     values = found if isinstance(found, list) else [found]
     for value, (_, dtype) in zip(values, outs):

@@ -67,6 +67,9 @@ OVER_ROWS: dict[str, Body] = {
 AS_GRAPHS: dict[str, Body] = {
     "sin": lambda F, x, y, w: F.sin(x) * y,
     "sort": lambda F, x, y, w: F.sort(x, axis=1) * y,
+    "elu": lambda F, x, y, w: F.LeakyReLU(x - y, act_type="elu"),
+    "prelu": lambda F, x, y, w: F.LeakyReLU(x - y, row(F, w, 0), act_type="prelu") * y,
+    "statistics": lambda F, x, y, w: F.LayerNorm(x, row(F, w, 0), row(F, w, 1), output_mean_var=True)[1] * y,
     "outer product": lambda F, x, y, w: F.sum(F.dot(x, y, transpose_a=True), axis=0, keepdims=True) * x,
 }
 

@@ -229,6 +229,26 @@ def test_what_has_no_instruction_stays_pytorchs(name: str) -> None:
     assert_alike(found, expected)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x, y, w: torch.native_layer_norm(x, (WIDTH,), w[0], w[1], 1e-5)[1] * y,
+        lambda x, y, w: x / 0.0 * 0.0 + y,
+        lambda x, y, w: x.clamp(y * 0.5, y) + x**3,
+        lambda x, y, w: torch.softmax(x.double(), -1).float() * y,
+        lambda x, y, w: torch.add(x, y, alpha=2) + x.sum(dtype=torch.float64).float(),
+    ],
+)
+def test_arguments_that_no_instruction_has_are_left_to_pytorch(body: Body) -> None:
+    net, samples = made(body, (WIDTH,))
+    expected = [value.nan_to_num(7.0) for value in outcome(net, samples, False)]
+    gluonjit.hybridize(net, dynamic_batch=True)
+    found = outcome(net, samples, False, partial(gluonjit.batching, granularity="cell"))
+    report = gluonjit.explain()
+    assert "Net" in report.kinds and report.unfused["Net"]
+    assert_alike([value.nan_to_num(7.0) for value in found], expected)
+
+
 def test_the_report_says_that_rows_are_too_wide_for_c(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gluonjit.rows.assembly.MOST_COLUMNS", WIDTH - 1)
     gluonjit.clear_caches()

@@ -92,7 +92,7 @@ by(
     layers.leaky,
     "elementwise",
     "elementwise; prelu on rows; rrelu runs alone",
-    code=lambda call, a: {"leaky": a.leaky}[call.get("act_type", "leaky")](call.get("slope", 0.25)),
+    code=lambda call, a, *slopes: {"leaky": a.leaky}[call.get("act_type", "leaky")](call.get("slope", 0.25)),
 )
 by("Dropout", layers.dropout, "elementwise", "elementwise, or one draw along axes, wherever they are")
 by("amp_multicast", layers.multicast, "elementwise", Map.said)

@@ -60,9 +60,9 @@ def samples(seed: int = 0) -> list[Any]:
 def inferred(body: Body) -> Any:
     """Compares what both nets give while nothing is recorded; returns the report."""
     eager, net = pair(body)
-    for seed in range(3):  # the second has cells made from the source of `body`
+    for seed in range(2):
         xs = samples(seed)
-        with gluonjit.batching():
+        with gluonjit.batching(outline=False):  # else the second has cells made from the source of `body`
             found = [net(x) for x in xs]
         values = [each.asnumpy() for each in found]
         for each, x in zip(values, xs):

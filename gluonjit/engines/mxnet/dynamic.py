@@ -34,7 +34,7 @@ def enable(block: gluon.Block, options: dict[str, Any]) -> None:
     chosen = Options().updated("hybridize(dynamic_batch=True)", options)
     engine = engine_of("mxnet")
     engine.check("hybridize(dynamic_batch=True)", chosen)
-    disable(block)
+    Cell.leave(blocks_of(block))
     paces, asked = paces_for(chosen), list[str]()
     recall(paces, chosen, engine, lambda: map(_described, blocks_of(block)))
     for inner in blocks_of(block):

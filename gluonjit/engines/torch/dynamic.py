@@ -64,7 +64,7 @@ def enable(module: Any, options: dict[str, Any]) -> None:
     chosen = Options().updated("hybridize(dynamic_batch=True)", options)
     engine = engine_of("torch")
     engine.check(f"gluonjit.hybridize({type(module).__name__}, dynamic_batch=True)", chosen)
-    disable(module)
+    Cell.leave(module.modules())
     install(module, KEY, _is_part, _CALLED)
     answer(module.modules())
     paces, asked = paces_for(chosen), list[str]()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from math import inf, prod
 from typing import Any
 
 import numpy as np
 
-from gluonjit.program.axes.values import Number, Shape, Size, at_sizes
+from gluonjit.program.axes.values import Shape, Size, at_sizes
 
 Sent = Callable[[Any, str], Any]
 """Makes an array of the host one of the framework: with a dtype, or as it is if that is empty."""
@@ -33,10 +34,14 @@ class SizedNodes:
 
     def need(self, key: tuple[Any, ...]) -> Any:
         """An array that follows from the lengths: made once, by the method that the key names."""
+        name, *rest = key
+        return self.once(key, lambda: getattr(self, name)(*rest))
+
+    def once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """A value that follows from the lengths, made on first request."""
         found = self._sent.get(key)
         if found is None:
-            name, *rest = key
-            found = self._sent[key] = getattr(self, name)(*rest)
+            found = self._sent[key] = make()
         return found
 
     def index(self, made: Any) -> Any:
@@ -65,8 +70,7 @@ class SizedNodes:
 
     def number(self, number: Any, dtype: str) -> Any:
         """A number of each node."""
-        given = self._numbers(number.leaf) if number.__class__ is Number else self.of(number)
-        return self._send(np.asarray(given, dtype=np.float64), dtype)
+        return self.counts(number, dtype)
 
     def hole(self, size: Any, before: int, after: int) -> Any:
         """True where padding is, (nodes, 1, ..., size, 1, ...)."""
@@ -88,16 +92,15 @@ class SizedNodes:
         return self.index(self._places(front, np.zeros(self.count, dtype=np.int64)))
 
     def _places(self, front: Shape, nodes: Any) -> Any:
-        sizes = [self.of(size) for size in front]
-        rows = np.prod(sizes, 0)
-        left, stride = within(rows), 1
-        found = np.zeros(len(left), dtype=np.int64)
-        for size, most in zip(reversed(sizes), reversed(at_sizes(front, self.most))):
-            each = np.repeat(size, rows)
-            found += left % each * stride
+        rows = self.of(prod(front))
+        left, stride, found = within(rows), 1, 0
+        for size, most in zip(front[:0:-1], at_sizes(front, self.most)[:0:-1]):
+            each = np.repeat(size.at(self.lengths), rows) if size.__class__ is Size else size
+            found = found + left % each * stride
             left //= each
             stride *= most
-        return found + np.repeat(np.asarray(nodes), rows) * stride
+        base = np.asarray(nodes) * (stride * at_sizes(front, self.most)[0])
+        return found + left * stride + np.repeat(base, rows)
 
     def clipped(self, front: Shape) -> Any:
         """The row for each padded place: for padding the last one that there is."""
@@ -157,14 +160,8 @@ def within(sizes: Any) -> Any:
     return np.arange(sizes.sum()) - np.repeat(begins_of(sizes), sizes)
 
 
-def elements(shape: Shape, most: Mapping[Any, int]) -> int:
-    """The number of elements of a shape at these lengths."""
-    return prod(at_sizes(shape, most))
-
-
-def alike(lengths: Sequence[Any]) -> Any:
-    """Groups of equal entries, each with the numbers of those that have it."""
-    found: dict[Any, list[int]] = {}
-    for number, key in enumerate(lengths):
-        found.setdefault(key, []).append(number)
-    return found
+@lru_cache(maxsize=16)  # operators on the same sequences follow each other
+def nodes_of(lengths: bytes, count: int, send: Sent) -> SizedNodes:
+    """Nodes of these lengths, (nodes, lengths), 64 bits each."""
+    each = np.frombuffer(lengths, dtype=np.int64).reshape(count, -1)
+    return SizedNodes(count, dict(enumerate(np.ascontiguousarray(each.T))), send)

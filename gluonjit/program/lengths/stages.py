@@ -15,7 +15,7 @@ import numpy as np
 from gluonjit.graph.kinds import Checks
 from gluonjit.program.arguments import NotBatchable
 from gluonjit.program.axes.row import rows_before
-from gluonjit.program.axes.values import Instruction, Shape, Shaped, Size, Values, at_sizes, is_sized
+from gluonjit.program.axes.values import Instruction, Number, Shape, Shaped, Size, Values, at_sizes, is_sized
 from gluonjit.program.axes.writer import Writer
 from gluonjit.program.lengths.form import Form
 from gluonjit.program.lengths.nodes import Sent, SizedNodes
@@ -63,12 +63,24 @@ class LengthEngine(Protocol):
 
 
 class Source(NamedTuple):
-    """A value that a stage is given, with the slot of its rows and that of what it takes, padded with a number."""
+    """A value that a stage is given: as it lies between stages, and in the slot from which the stage takes it.
+
+    fill: the number that it is padded with, None for rows of its own; front: the axes that are rows of any number.
+    """
 
     val: Values
     position: int
     slot: int
     fill: Any
+    front: Shape
+
+
+class Result(NamedTuple):
+    """A value that a stage gives, or the position of one that runs for each length; and as it lies between stages."""
+
+    slot: int
+    val: Values
+    front: Shape
 
 
 class Stage(NamedTuple):
@@ -86,14 +98,14 @@ class Stage(NamedTuple):
     needs: tuple[Any, ...]
     sources: tuple[Source, ...]
     outputs: tuple[int, ...]
-    results: tuple[tuple[int, Values], ...]
+    results: tuple[Result, ...]
     places: tuple[int, ...]
     elements: tuple[Any, ...]
     lengths: tuple[int, ...]
 
-    def size(self, most: Mapping[Any, int]) -> int:
-        """The number of elements of all results of a node of these lengths."""
-        return sum([at_sizes(each, most) for each in self.elements])
+    def size(self, lengths: Mapping[Any, Any]) -> Any:
+        """The number of elements of all results of a node of these lengths, or of each node."""
+        return sum([at_sizes(each, lengths) for each in self.elements])
 
 
 class Stages:
@@ -256,14 +268,14 @@ class Stages:
 
     def _source(self, level: int, position: int, fill: Any) -> Values:
         listed = self._sources.setdefault(level, [])
-        val, (shape, dtype) = self._values[position], self.form.shapes[position]
+        shape, dtype = self.form.shapes[position]
         known = Values(-1, shape, dtype, 1, shape)
         known = known if fill is None else known._replace(fill=(fill, known.sized()))
         for source in listed:
             if (source.position, source.fill) == (position, fill):
                 return known._replace(slot=source.slot)
         slot, self._writer.slots = self._writer.slots, self._writer.slots + 1
-        listed.append(Source(val, position, slot, fill))
+        listed.append(self._taken(position, slot, fill))
         self._examples.source(listed[-1])
         found = known._replace(slot=slot)
         if fill is None and is_sized(shape):
@@ -271,6 +283,14 @@ class Stages:
         if fill is None:
             self._padded[level, position] = found
         return found
+
+    def _taken(self, position: int, slot: int, fill: Any) -> Source:
+        val = self._values[position]
+        return Source(val, position, slot, fill, val.shape[: rows_before(val.shape)])
+
+    def _given(self, position: int, slot: int) -> Result:
+        val = self._values[position]
+        return Result(slot, val, val.shape[: rows_before(val.shape)])
 
     def _results(self) -> tuple[list[Values], tuple[int, ...]]:
         """The values of the results, which lie packed or as they are stored."""
@@ -300,20 +320,19 @@ class Stages:
         within = own.union(*[op.inputs for op in ops])
         sizes = {size for position in within for size in self.form.shapes[position][0] if size.__class__ is Size}
         lengths = tuple(sorted({length for size in sizes for length in size.lengths}))
-        elements = tuple([prod(self.form.shapes[position][0]) for position in own])
+        elements = _merged([prod(self.form.shapes[position][0]) for position in own])
         if way == ALONE:
             constants = {position for position, _ in self.form.trace.constants() if position not in self.form.own}
             taken = sorted({position for op in ops for position in op.inputs} - own - constants)
-            sources = tuple([Source(self._values[position], position, -1, None) for position in taken])
-            results = tuple([(position, self._values[position]) for position in wanted])
+            sources = tuple([self._taken(position, -1, None) for position in taken])
+            results = tuple([self._given(position, position) for position in wanted])
             return Stage(way, None, (), (), sources, (), results, tuple(places), elements, lengths)
         code = self._code[level]
         made = {slot for step in code for slot in step.outputs}
         given = {slot for step in code for slot in step.inputs} - made
-        inner = (
-            [] if way == ROWS else [(self._padded[level, position].slot, self._values[position]) for position in wanted]
-        )
-        given |= {slot for slot, _ in inner} - made
+        listed = [] if way == ROWS else wanted
+        inner = [self._given(position, self._padded[level, position].slot) for position in listed]
+        given |= {result.slot for result in inner} - made
         needs = {slot: key for key, slot in self._writer.needs.items() if slot in given}
         sources = tuple([source for source in self._sources.get(level, ()) if source.slot in given])
         inputs = tuple(sorted(given - needs.keys() - {source.slot for source in sources}))
@@ -326,12 +345,21 @@ class Stages:
             later |= {self._values[position].slot for position in wanted}
             outputs, results = tuple(sorted(made & later)), ()
         else:
-            outputs, results = tuple([slot for slot, _ in inner]), tuple(inner)
+            outputs, results = tuple([result.slot for result in inner]), tuple(inner)
         order = [*[source.slot for source in sources], *inputs, *needs]
         run = self.framework.function(code, order, outputs)
         return Stage(
             way, run, inputs, tuple(needs.values()), sources, outputs, results, tuple(places), elements, lengths
         )
+
+
+def _merged(sizes: Sequence[Any]) -> tuple[Any, ...]:
+    """Sizes with the same sum, as few as can be."""
+    found: dict[Any, int] = {}
+    for size in sizes:
+        lengths, times = (size.lengths, size.times) if size.__class__ is Size else ((), size)
+        found[lengths] = found.get(lengths, 0) + times
+    return tuple([Size(*lengths) * times if lengths else times for lengths, times in found.items()])
 
 
 def packed(slot: int, shape: Shape, dtype: str) -> Values:
@@ -346,7 +374,7 @@ class _Examples:
     def __init__(self, framework: LengthEngine, device: str, lengths: Sequence[tuple[int, ...]]) -> None:
         given = dict(enumerate(np.array(lengths).T))
         self._framework, self._device = framework, device
-        self._nodes = SizedNodes(len(lengths), given, framework.send(device), lambda leaf: [1.0] * len(lengths))
+        self._nodes = SizedNodes(len(lengths), given, framework.send(device))
         self._arrays: dict[int, Any] = {}
         self.operator = ""
         self.needs: Mapping[Any, int] = {}
@@ -381,7 +409,8 @@ class _Examples:
     def _of(self, slot: int) -> Any:
         if slot not in self._arrays:
             key = next(key for key, each in self.needs.items() if each == slot)
-            self._arrays[slot] = self._nodes.need(key)
+            one = key[0] == "number" and key[1].__class__ is Number  # whatever it is
+            self._arrays[slot] = self._nodes.need(("counts", 1, key[2]) if one else key)
         return self._arrays[slot]
 
     def check(self, found: Sequence[Values], outs: Sequence[Shaped], used: Sequence[bool]) -> None:

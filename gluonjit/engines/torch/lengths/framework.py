@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -48,13 +49,7 @@ class Torch:
 
     def send(self, device: str) -> Callable[[Any, str], Any]:
         """Makes a function that sends arrays of the host to a device."""
-        place = device_named(device)
-
-        def send(array: Any, dtype: str) -> Any:
-            found = sent(np.ascontiguousarray(array), place)
-            return found.to(dtype_named(dtype)) if dtype else found
-
-        return send
+        return _sender(device)
 
     def reshape(self, array: Any, shape: Shape) -> Any:
         """The same elements in another shape."""
@@ -62,6 +57,17 @@ class Torch:
 
 
 TORCH = Torch()
+
+
+@cache
+def _sender(device: str) -> Callable[[Any, str], Any]:
+    place = device_named(device)
+
+    def send(array: Any, dtype: str) -> Any:
+        found = sent(np.ascontiguousarray(array), place)
+        return found.to(dtype_named(dtype)) if dtype else found
+
+    return send
 
 
 class LengthProgram:

@@ -11,8 +11,9 @@ import torch
 
 from gluonjit.engines.torch.cell import Call, TraceFindings
 from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.laying import laid
 from gluonjit.engines.torch.lengths.deriving import Recipe, SizedCall
-from gluonjit.engines.torch.lengths.program import Ragged, laid, stages_of
+from gluonjit.engines.torch.lengths.program import Ragged, laid_trace, stages_of
 from gluonjit.engines.torch.operators.table import row_of
 from gluonjit.engines.torch.program import lay_out
 from gluonjit.engines.torch.structure import without_constants
@@ -92,7 +93,7 @@ def derived_kind(call: Call) -> Kind | None:
             recipes = found.recipes_of(call.noted.signature)
         for recipe in recipes:
             kind = _derived(found, recipe, operands)
-            if kind is not None:
+            if kind is not None and _lies(call, kind):
                 call.noted.facts, call.noted.kept = recipe.facts, recipe.kept
                 return kind
     return None
@@ -116,9 +117,16 @@ def of_other_lengths(call: Call, traced: TraceFindings, structure: Any) -> Kind 
     """The kind of a traced call that differs in sizes alone from others of its cell, whose kinds run together."""
     for found in _known(call):
         kind = _of_form(found, traced, call.noted, structure)
-        if kind is not None:
+        if kind is not None and _lies(call, kind):
             return kind
     return None
+
+
+def _lies(call: Call, kind: Kind) -> bool:
+    """True if the operands of an operator lie as a kind has them: one more step for each would take what it saves."""
+    return not call.cell.operator or all(
+        [laid(call.batch, value, spec) is not None for value, spec in zip(call.values, kind.operands)]
+    )
 
 
 def _of_form(found: _Found, traced: TraceFindings, noted: Noted, structure: Any) -> Kind | None:
@@ -142,14 +150,14 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
     That is exchanged, in the open batch too if the rows of its results stay as they are.
     """
     cell, batch = call.cell, call.batch
-    if not cell.joins or not _may_differ(kind, traced.trace) or "arity" in batch.options.without:
+    if not cell.joins or not _may_differ(kind, traced.trace, cell.operator) or "arity" in batch.options.without:
         return kind
     known: _Lengths = cell.joints.setdefault(_KEY, _Lengths())
     new = _Waiting(kind, traced, call.noted)
     wider = [each.origin for each in known.found]  # of which sizes that were equal differ now
     for other in [*known.waiting, *wider] if len(known.found) < _MOST else ():
         made = _joined(other, new)
-        if made is not None:
+        if made is not None and _lies(call, made[1]):
             found, own = made
             if other in known.waiting:
                 known.waiting.remove(other)
@@ -166,11 +174,13 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
     return kind
 
 
-def _may_differ(kind: Kind, trace: Trace) -> bool:
+def _may_differ(kind: Kind, trace: Trace, operator: bool) -> bool:
     """Tells whether calls like this may come with other sizes, and do not run with them already."""
     rest = _rest(kind)
     if kind.lone or rest.children or kind.apart:
         return False
+    if operator and rest.poly and any([spec.rows > 1 for spec in kind.operands]):
+        return False  # it runs for any number of rows, and of what else differs there are few
     return any(max(spec.shape[rest.poly :], default=1) > 1 for spec in trace.operands)
 
 
@@ -212,7 +222,7 @@ def _is_view(name: str) -> bool:
 
 def _member(like: Kind, trace: Trace, stages: Stages, lengths: tuple[int, ...], family: Any = None) -> Kind:
     """A kind that runs together with the others of its form. Raises NotBatchable."""
-    trace = laid(stages.form, trace)
+    trace = laid_trace(stages.form, trace)
     with plain():
         program = Ragged(stages, trace, lengths)
     outputs, rows = lay_out(trace.shaped_results(), trace.device, stages.wide)

@@ -52,7 +52,7 @@ class Ragged(Program):
         known: dict[Any, LengthProgram] = self.stages.programs
         if key not in known:
             sources = [source.position for source in stage.sources]
-            results = [position for position, _ in stage.results]
+            results = [result.slot for result in stage.results]
             known[key] = LengthProgram(self.trace, sources, results, self.consts)
         return known[key]
 
@@ -82,7 +82,7 @@ def stages_of(form: Form, other: Sequence[int]) -> Stages:
         return Stages(form, TORCH, [first, tuple(other), first])
 
 
-def laid(form: Form, trace: Trace) -> Trace:
+def laid_trace(form: Form, trace: Trace) -> Trace:
     """The trace of a member with operands that lie as those of the form: up to the last axis that differs, rows."""
     operands = list(form.trace.operands)
     for position, spec in enumerate(trace.operands):

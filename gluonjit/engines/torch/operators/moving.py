@@ -80,7 +80,11 @@ def take(rows: Any, places: Any) -> Any:
 
 def put(rows: Any, places: Any, clipped: Any, count: int, number: Any) -> Any:
     """Rows at places among `count`, else a number; or as `clipped` has them, which repeats some."""
-    return _Put.apply(rows, places, clipped, count, number)
+    if _learns(rows):
+        return _Put.apply(rows, places, clipped, count, number)
+    if clipped is not None:
+        return rows.index_select(0, clipped)
+    return rows.new_full((count, *rows.shape[1:]), number).index_copy_(0, places, rows)
 
 
 def spread(rows: Any, owners: Any, begins: Any) -> Any:

@@ -210,7 +210,7 @@ class Stages:
                 vals = [self._inside(level, position) for position in op.inputs]
                 found = [writer.spread(val) for val in self.framework.write(op, vals, outs, writer)]
             self._examples.check(found, outs, writer.used)
-        except NotBatchable:
+        except (NotBatchable, TypeError):  # or a row computes with a number that differs
             del code[length:]
             self._padded, self._sources[level], self._known[level] = before
             return False
@@ -260,7 +260,7 @@ class Stages:
         try:
             vals = [self._inside(level, given) for given in op.inputs]
             made = self.framework.write(op, vals, outs, self._writer)
-        except NotBatchable:
+        except (NotBatchable, TypeError):
             del self._writer.code[length:]
             return None
         self._padded.update(zip([(level, each) for each in op.outputs], made))

@@ -34,8 +34,8 @@ PROGRAMS: dict[str, tuple[Any, str, str]] = {
 
 def report_of(program: Any, **options: Any) -> Any:
     gluonjit.clear_caches()
-    net = gluonjit.hybridize(Net(program), dynamic_batch=True, granularity="op", **options)
-    with gluonjit.batching() as batch:
+    net = gluonjit.hybridize(Net(program), dynamic_batch=True, granularity="op")
+    with gluonjit.batching(**options) as batch:
         results = [net(number) for number in range(5)]
     assert len(results) == 5
     return batch.report

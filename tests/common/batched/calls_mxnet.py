@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,12 +20,7 @@ def counting(note: Note) -> Iterator[None]:
         run(session, number)
         step = session.plan.steps[number]
         if is_cell(step.kind):
-            note(step.kind.name, id(step.kind.program), step.count, operators(step.kind.program.graph))
+            note(step.kind.name, id(step.kind.program), step.count, step.kind.program.operators)
 
     with patch.object(Session, "run_graph", counted):
         yield
-
-
-def operators(graph: Any) -> int:
-    """Count the nodes of a graph that call an operator."""
-    return sum(node["op"] != "null" for node in json.loads(graph.tojson())["nodes"])

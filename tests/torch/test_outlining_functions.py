@@ -6,6 +6,7 @@ import copy
 import inspect
 import linecache
 import pickle
+import sys
 import traceback
 from typing import Any
 
@@ -274,6 +275,35 @@ def test_it_is_as_it_was_for_who_looks_at_it_and_outside_of_batches() -> None:
     gluonjit.hybridize(net, dynamic_batch=False)
     assert gaussian.__code__ is code
     assert type(gaussian(net, s)) is torch.Tensor
+
+
+def lines(function: Any, *args: Any) -> list[Any]:
+    """What a debugger is told of a call."""
+    found: list[Any] = []
+
+    def tell(frame: Any, event: str, given: Any) -> Any:
+        if frame.f_code.co_name == function.__name__:
+            found.append((event, frame.f_lineno))
+        return tell
+
+    before = sys.gettrace()
+    sys.settrace(tell)
+    try:
+        function(*args)
+    finally:
+        sys.settrace(before)
+    return found
+
+
+def test_tracers_and_the_compiler_see_it_as_it_was() -> None:
+    eager, net = both()
+    s = samples(0)[0]
+    expected = lines(gaussian, eager, s)
+    for seed in range(2):
+        run(gaussian, net, samples(seed))
+    assert lines(gaussian, eager, s) == expected and len(expected) > 5
+    compiled = torch.compile(gaussian, backend="eager", fullgraph=True)
+    assert_same(compiled(eager, s), gaussian(eager, s))
 
 
 def test_errors_name_the_users_line() -> None:

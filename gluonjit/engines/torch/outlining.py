@@ -87,6 +87,7 @@ class _Torch(FrameworkFunctions):
     attaching = frozenset({"register_hook", "retain_grad"})
     sizing = frozenset({"size", "dim", "numel", "ndimension"})
     key, engine = KEY, "torch"
+    tracing = staticmethod(torch.compiler.is_compiling)
     method, waits = staticmethod(_is_method), staticmethod(waits)
     parts = staticmethod(torch.nn.Module.modules)
 

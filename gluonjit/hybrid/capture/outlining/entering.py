@@ -6,6 +6,8 @@ In Cython's pure-Python mode, as `graph/recorder` (`entering.pxd` has the types)
 
 from __future__ import annotations
 
+from sys import gettrace
+
 try:
     import cython
 except ImportError:
@@ -48,7 +50,9 @@ class Entry:
         if state.paused or self.as_written.depth or state.trace is not None:
             return None
         if state.batch is None or (owner is not None and state.inside <= 0):
-            for space, name, helper in self.helpers if self.cells is not None else ():
+            if self.cells is None or gettrace() is not None:  # who follows the lines sees those of the program
+                return None
+            for space, name, helper in self.helpers:
                 if space.get(name) is not helper:
                     return None
             return self.cells

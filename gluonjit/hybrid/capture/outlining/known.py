@@ -27,10 +27,12 @@ class FrameworkFunctions:
     arrays: classes of arrays; lazy: of those that are captured, where operators on others run at once; attaching:
     methods that attach something to the gradient of one array, between operators; sizing: methods that only return
     sizes of an array; key: the attribute of a model that holds its cell; engine: its name; helpers: how many operators
-    functions of users have that do nothing but compute, by their code.
+    functions of users have that do nothing but compute, by their code; tracing(): True while the framework's own tracer
+    follows the program.
     """
 
     arrays: frozenset[type] = frozenset()
+    tracing: Callable[[], bool] | None = None
     lazy: type | None = None
     attaching: frozenset[str] = frozenset()
     sizing: frozenset[str] = frozenset()

@@ -18,6 +18,7 @@ from gluonjit.replaced import code_of, stands_for
 
 _CELLS = f"{PREFIX}cells"
 _ENTER = f"{PREFIX}enter"
+_TRACING = "__gluonjit_tracing__"
 MOST_CHILDREN = 8
 """The longest list that a made cell takes: each length may be another kind."""
 
@@ -69,7 +70,9 @@ def outlined(function: FunctionType, owner: Any, known: FrameworkFunctions, ente
     _check(node, scope)
     scope.note_uses(node)
     maker = Outliner(scope)
-    body = maker.statements(deep_copy(node.body))
+    doc = node.body[:1] if len(node.body) > 1 and ast.get_docstring(node, False) is not None else []
+    old = node.body[len(doc) :]
+    body = maker.statements(deep_copy(old))
     if not maker.blocks:
         raise Unfollowable("no two operators in it may run together")
     placing = _Placing(maker, function, body)
@@ -81,13 +84,22 @@ def outlined(function: FunctionType, owner: Any, known: FrameworkFunctions, ente
     new = copy.copy(node)
     entrance = entrance_of(function)
     asked = asks(node, known.key, entrance) if entrance else []  # where there are cells, a sample is open
-    new.body = [
+    entering: list[ast.stmt] = [
         ast.Assign([ast.Name(_CELLS, ast.Store())], ast.Constant(_ENTER)),
         ast.Assign([ast.Name(_CELLS, ast.Store())], ast.Call(cells, own, [])),
-        ast.If(ast.Compare(cells, [ast.Is()], [ast.Constant(None)]), [*asked, *node.body], body),
     ]
-    for statement in new.body:
-        ast.copy_location(statement, node.body[0])
+    if owner is None and known.tracing is not None:  # the framework's tracer knows no such constant
+        function.__globals__.setdefault(_TRACING, known.tracing)
+        traced = ast.Call(ast.Name(_TRACING, ast.Load()), [], [])
+        none = ast.Assign([ast.Name(_CELLS, ast.Store())], ast.Constant(None))
+        entering = [ast.If(traced, [none], entering)]
+    new.body = [
+        *doc,
+        *entering,
+        ast.If(ast.Compare(cells, [ast.Is()], [ast.Constant(None)]), [*asked, *old], body),
+    ]
+    for statement in [new.body[-1], *[part for each in entering for part in ast.walk(each)]]:
+        ast.copy_location(statement, old[0])
     made = replacing(function, new, around)
     made = made.replace(co_consts=tuple([enter if each == _ENTER else each for each in made.co_consts]))
     stands_for(made, code_of(function))

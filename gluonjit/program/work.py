@@ -4,28 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
+from typing import Any
 
 from gluonjit.graph.kinds import Work
-from gluonjit.program.trace import Trace
+from gluonjit.program.arguments import NotBatchable
+from gluonjit.program.axes.products import Contract
+from gluonjit.program.axes.row import Application, Row
+from gluonjit.program.axes.values import Shaped, Values
+from gluonjit.program.trace import Trace, TraceOp
 
-Shapes = Sequence[tuple[int, ...]]
-Flops = Callable[[str, Shapes, Shapes], float]
-"""Floating-point operations of an operator, by its name, from the shapes of its inputs and results."""
+CallOf = Callable[[TraceOp, Sequence[Any], Sequence[Shaped]], "tuple[Row | None, Application]"]
+"""An engine's row of an operator, and its call of some values."""
 
 _BYTES = {"float16": 2, "bfloat16": 2, "float64": 8, "int64": 8, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
 
 
-def traced_work(trace: Trace, operators: int, flops_of: Flops) -> Work:
+def traced_work(call_of: CallOf, trace: Trace, operators: int) -> Work:
     """Returns the work of one node of a traced program, which runs as this many operators."""
     consts = {position for position, _ in trace.constants()}
     flops, moved = 0.0, 0
     for op in trace.ops:
-        inputs = [trace.shapes[position][0] for position in op.inputs]
-        outputs = [trace.shapes[position][0] for position in op.outputs]
-        flops += flops_of(op.name, inputs, outputs)
+        inputs = [(*trace.shapes[position], None, trace.shapes[position][0]) for position in op.inputs]
+        outs = [trace.shapes[position] for position in op.outputs]
+        flops += _flops(call_of, op, [Values(slot, *each) for slot, each in enumerate(inputs)], outs)
         own = [position for position in (*op.inputs, *op.outputs) if position not in consts]
         moved += sum(_bytes(*trace.shapes[position]) for position in own)
     return Work(operators, flops, moved, sum(_bytes(*trace.shapes[position]) for position in consts))
+
+
+def _flops(call_of: CallOf, op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped]) -> float:
+    """Two for each factor of a product, as its row says, and else one for each element of the results."""
+    try:
+        row, call = call_of(op, vals, outs)
+    except NotBatchable:
+        row = None
+    if row is not None and isinstance(row.code, Row):
+        row = row.code
+    if row is not None and row.work is not None:
+        return 2.0 * float(row.work(call))
+    if not isinstance(row, Contract):
+        return float(sum([prod(shape) for shape, _ in outs]))
+    terms = zip(row.terms(call)[0], vals)
+    sizes = {label: size for labels, val in terms if labels[:1] != "+" for label, size in zip(labels, val.shape)}
+    return 2.0 * float(prod(sizes.values()))
 
 
 def _bytes(shape: tuple[int, ...], dtype: str) -> int:

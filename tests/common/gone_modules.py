@@ -34,6 +34,8 @@ GONE: tuple[Gone, ...] = (
         ("agrees on_random_rows _decided_by tolerance_of are_near random_rows _all_alone _alone _together",),
     ),
     Gone("engines/mxnet/variadic/checking", ("agrees _random _alone _together _run",)),
+    Gone("engines/mxnet/work", ("_dense _product _products _convolution _recurrent _flops work_of",)),
+    Gone("engines/torch/work", ("_flops work_of",)),
     Gone(
         "engines/mxnet/variadic",
         (

@@ -17,13 +17,12 @@ from gluonjit.engines.mxnet.following import followed
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.operands import value_of
-from gluonjit.engines.mxnet.operators.table import KNOWN, OPERATORS
+from gluonjit.engines.mxnet.operators.table import KNOWN, OPERATORS, work_of
 from gluonjit.engines.mxnet.operators.traits import STATEFUL
 from gluonjit.engines.mxnet.program import Built, build, build_for_children, current, program_of
 from gluonjit.engines.mxnet.recorder import Recorder, recording
 from gluonjit.engines.mxnet.references import Copied
 from gluonjit.engines.mxnet.semantics import ARRAYS
-from gluonjit.engines.mxnet.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid.capture.cell import product_kind
 from gluonjit.hybrid.capture.children import Maker, TracedKind, join

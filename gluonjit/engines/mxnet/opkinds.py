@@ -13,11 +13,10 @@ from gluonjit.engines.mxnet.hooked import Attrs
 from gluonjit.engines.mxnet.operators.attributes import Attributes, listed, read
 from gluonjit.engines.mxnet.operators.binding import OWNERS, SEGMENTS, segment_sum
 from gluonjit.engines.mxnet.operators.symbols import apply
-from gluonjit.engines.mxnet.operators.table import KNOWN
+from gluonjit.engines.mxnet.operators.table import KNOWN, work_of
 from gluonjit.engines.mxnet.operators.traits import ALONE, AT_ONCE, NO_GRADIENT, STATEFUL, WITH_STATISTICS, acts, fails
 from gluonjit.engines.mxnet.program import Batched, Lone, build, lay_out
 from gluonjit.engines.mxnet.recorder import trace_op
-from gluonjit.engines.mxnet.work import work_of
 from gluonjit.graph import Kind, Spec, Work, family_key, intern_spec, natural_mode
 from gluonjit.hybrid.choose.pacing import TRACE
 from gluonjit.hybrid.run.batch import RUNNING, Batch

@@ -14,14 +14,13 @@ from gluonjit.engines.torch.cell import RAISED, Call, Cell, TraceFindings
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, constants_of, flags, training_of
 from gluonjit.engines.torch.following import followed
 from gluonjit.engines.torch.operators.binding import operator_named
-from gluonjit.engines.torch.operators.table import OPERATORS, UNWRITTEN
+from gluonjit.engines.torch.operators.table import OPERATORS, UNWRITTEN, work_of
 from gluonjit.engines.torch.program import Lone, build, build_for_children, lay_out, program_of
 from gluonjit.engines.torch.recorder import Tracer, recording
 from gluonjit.engines.torch.recurrent import PACKED
 from gluonjit.engines.torch.returned import ReturnedTensors, UnknownResult, gives_views
 from gluonjit.engines.torch.structure import Written
 from gluonjit.engines.torch.unrolling import LOOPS
-from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid.capture.cell import product_kind
 from gluonjit.hybrid.capture.children import Maker, TracedKind, join

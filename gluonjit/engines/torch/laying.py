@@ -10,8 +10,8 @@ from gluonjit.engines.torch.cell import Call
 from gluonjit.engines.torch.kinds import MADE
 from gluonjit.engines.torch.operands import leaf
 from gluonjit.engines.torch.operators.binding import Writer
+from gluonjit.engines.torch.operators.table import work_of
 from gluonjit.engines.torch.program import Batched
-from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Output, Spec, Value, intern_spec
 from gluonjit.graph.references import same_rows
 from gluonjit.hybrid.run.batch import Batch

@@ -21,8 +21,8 @@ from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import begin_wholes, wholes
 from gluonjit.engines.torch.operands import NotAnOperand, value_of
 from gluonjit.engines.torch.operators.binding import Writer
+from gluonjit.engines.torch.operators.table import work_of
 from gluonjit.engines.torch.program import Batched, program_of
-from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Output, Spec, Value, intern_spec
 from gluonjit.graph.entries import into
 from gluonjit.hybrid.capture.structure import Args, Kwargs

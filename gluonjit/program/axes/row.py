@@ -124,7 +124,7 @@ class Row:
     rows (see `gluonjit.rows.lowering`), "ADD" of one that adds; fill: the number that changes nothing along axes that
     are not free, for padding there, PREFIX where entries behind others change nothing, or a function of the call;
     after: the number that results have there then, or are to be given if `refill`; pools: gives its `RowPooling`, if
-    there is one.
+    there is one; work: gives the products of numbers in a call.
     """
 
     kind, said = "shape", ""  # how operators of the class run, in the table for people
@@ -139,7 +139,9 @@ class Row:
         after: Any = None,
         refill: bool = False,
         pools: Callable[[Application], RowPooling | None] | None = None,
+        work: Callable[[Application], int] | None = None,
     ) -> None:
+        self.work = work
         self.refuse, self.code, self.pools = refuse, code, pools
         self.fill, self.after, self.refill = fill, after, refill
 

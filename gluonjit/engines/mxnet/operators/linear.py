@@ -83,6 +83,12 @@ def numpy_dot(call: Application) -> list[Values]:
     return dot(call.on("dot", {}, call.vals, call.outs))
 
 
+def factors(call: Application) -> int:
+    """The products of numbers in one of matrices: of each result as many as the left one's rows have entries."""
+    rank = call.vals[0].rank
+    return prod(call.shape) * (call.vals[0].shape[-2 if call.get("transpose_a") else -1] if rank else 1)
+
+
 def matrices(call: Application) -> str:
     """Matrices in the last two axes, all axes before them alike."""
     front = "abcdefg"[: call.vals[0].rank - 2]

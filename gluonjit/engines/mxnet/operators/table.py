@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import prod
 from typing import Any
 
 import mxnet as mx
@@ -21,6 +23,7 @@ from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Reshape
 from gluonjit.program.axes.values import ROWS, Shaped, Values
 from gluonjit.program.children.reading import Operators
 from gluonjit.program.trace import NotBatchable, TraceOp
+from gluonjit.program.work import traced_work
 
 ROWS_OF: dict[str, Row] = {}
 """The row of each operator that runs for many samples."""
@@ -178,18 +181,25 @@ by("_np_diagflat", shapes.diagflat, "shape", "a matrix from all elements of each
 
 # -- products and linear algebra ---------------------------------------------------------------------------
 
+
+def _by_filters(call: Application) -> int:
+    """Each result is a sum over one filter, (channels, height, width)."""
+    return prod((*call.shape, *call.vals[1].shape[1:]))
+
+
 by(
     "FullyConnected",
     linear.connected,
     "product",
     Contract.said,
     code=lambda call, a, weight, *bias: a.linear(weight, *bias),
+    work=_by_filters,
 )
 by("dot", linear.dot, "product", Contract.said, refuse=linear.is_sparse, code=linear.DOT)
 row("batch_dot", Contract(linear.matrices, each=True, refuse=linear.is_sparse))
-by("_linalg_gemm _linalg_gemm2", linear.gemm, "product", "as dot or batch_dot")
-by("_np_dot", linear.numpy_dot, "product", Contract.said)
-by("_npi_matmul", linear.matmul, "product", Contract.said)
+by("_linalg_gemm _linalg_gemm2", linear.gemm, "product", "as dot or batch_dot", work=linear.factors)
+by("_np_dot", linear.numpy_dot, "product", Contract.said, work=linear.factors)
+by("_npi_matmul", linear.matmul, "product", Contract.said, work=linear.factors)
 row("_npi_tensordot _npi_tensordot_int_axes", Contract(linear.tensordot, rows=False))
 row("_npi_einsum", By(linear.einsum, "product", "with one more letter for the samples"))
 
@@ -220,7 +230,9 @@ row("gather_nd", By(picking.gather_nd, "picking", "the sample as one more coordi
 
 # -- layers, whose first axis is the batch -----------------------------------------------------------------
 
-row("Convolution Convolution_v1 Deconvolution Pooling Pooling_v1", Samples(least=3, refuse=layers.batch_not_first))
+_IMAGES = partial(Samples, least=3, refuse=layers.batch_not_first)
+row("Convolution Convolution_v1 Deconvolution", _IMAGES(work=_by_filters))
+row("Pooling Pooling_v1", _IMAGES())
 row("_contrib_DeformableConvolution", Samples(least=4, data=2, refuse=layers.batch_not_first))
 row("BatchNorm _contrib_BatchNormWithReLU", Samples(refuse=layers.statistics_of_batch))
 row("InstanceNorm GroupNorm LRN col2im", Samples(least=3))
@@ -238,13 +250,14 @@ _SIDE = "the samples' batches side by side"
 for _name, _rule in {
     "SequenceMask SequenceReverse SequenceLast": sequences.sequence,
     "CTCLoss": sequences.by_batches((1, 0, 0, 0), 0, 1),
-    "RNN": sequences.recurrent,
     "_contrib_interleaved_matmul_selfatt_qk": sequences.by_batches((1,), 0),
     "_contrib_interleaved_matmul_selfatt_valatt": sequences.by_batches((1, 0), 1),
     "_contrib_interleaved_matmul_encdec_qk": sequences.by_batches((1, 1), 0),
     "_contrib_interleaved_matmul_encdec_valatt": sequences.by_batches((1, 0), 1),
 }.items():
     by(_name, _rule, "layer", _SIDE)
+
+by("RNN", sequences.recurrent, "layer", _SIDE, work=lambda call: prod((*call.vals[0].shape[:2], *call.vals[1].shape)))
 
 # -- draws, densities, and what is made --------------------------------------------------------------------
 
@@ -288,6 +301,8 @@ def _lies(op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped]) -> list[V
 
 
 OPERATORS = Operators(call_of, _lies)
+work_of = partial(traced_work, call_of)
+"""The work of one node of a trace, which runs as so many operators."""
 
 
 def batch_op(

@@ -14,10 +14,9 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.laying import laid
 from gluonjit.engines.torch.lengths.deriving import Recipe, SizedCall
 from gluonjit.engines.torch.lengths.program import Ragged, laid_trace, stages_of
-from gluonjit.engines.torch.operators.table import row_of
+from gluonjit.engines.torch.operators.table import row_of, work_of
 from gluonjit.engines.torch.program import lay_out
 from gluonjit.engines.torch.structure import without_constants
-from gluonjit.engines.torch.work import work_of
 from gluonjit.graph import Kind, Spec, Work
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.run.batch import Batch

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from math import inf, nan
+from functools import cache, partial
+from math import inf, nan, prod
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Reshape
 from gluonjit.program.axes.values import PREFIX, Shaped, Values, is_sized
 from gluonjit.program.children.reading import Operators
 from gluonjit.program.trace import NotBatchable, Operand, TraceOp, placed
+from gluonjit.program.work import traced_work
 
 DETACH = "detach.default"
 FILLED = {name for kind in ("zeros", "ones", "full") for name in (f"{kind}_like.default", f"new_{kind}.default")}
@@ -124,6 +125,12 @@ def _softplus(call: Application, a: Any) -> Any:
     if (call.get("beta", 1), call.get("threshold", 20)) != (1, 20):
         raise call.refuse("with another beta or threshold")
     return a.do("SOFTRELU")
+
+
+def _of_steps(call: Application) -> int:
+    """Each step of a recurrent layer goes through all matrices."""
+    weights = [prod(val.shape) for val in call.vals if val.rank == 2]
+    return prod(call.vals[0].shape[:2]) * sum(weights)
 
 
 def _padded_axes(call: Application) -> int:
@@ -244,11 +251,11 @@ row("index_add index_copy", By(picking.added, "picking", "slices of a dimension,
 
 row("native_layer_norm", Last(_normalized_axes, 1, code=_normalized))
 row("constant_pad_nd", layers.Margins(_padded_axes))
-row("convolution", layers.Convolution(fill=0))
+row("convolution", layers.Convolution(fill=0, work=lambda call: prod((*call.shape, *call.vals[1].shape[1:]))))
 row("native_batch_norm", By(layers.normalized, "layer", Samples.said, True, True, refuse=_keeps_statistics))
 row(
     "lstm.input gru.input rnn_tanh.input rnn_relu.input",
-    By(recurrent, "layer", "sequences side by side", True),
+    By(recurrent, "layer", "sequences side by side", True, work=_of_steps),
 )
 for _rank, _names in {
     3: "col2im upsample_nearest1d upsample_linear1d",
@@ -330,6 +337,8 @@ def _lies(op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped]) -> list[V
 
 
 OPERATORS = Operators(call_of, _lies)
+work_of = partial(traced_work, call_of)
+"""The work of one node of a trace, which runs as so many operators."""
 
 
 def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writer: Writer) -> list[Values]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gluonjit.graph import Value
+from gluonjit.graph import Kind, Value
 from gluonjit.hybrid.capture.cell import BatchedCell
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
@@ -140,3 +140,7 @@ class Call(NamedTuple):
     values: Sequence[Value]  # of its tensors
     batch: Batch
     noted: Noted  # what it reads of Python's state
+
+
+MADE: dict[Callable[..., Any], Callable[[Call], Kind]] = {}
+"""Functions of our own whose kinds need no trace."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 
 from gluonjit.engines.torch.arrays import name_of_device
 from gluonjit.engines.torch.buffers import passes_as_constant
-from gluonjit.engines.torch.cell import RAISED, Call, Cell, TraceFindings
+from gluonjit.engines.torch.cell import MADE, RAISED, Call, Cell, TraceFindings
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, constants_of, flags, training_of
 from gluonjit.engines.torch.following import followed
 from gluonjit.engines.torch.operators.binding import operator_named
@@ -68,10 +68,6 @@ class ResultWithoutTensors(Exception):
     def __init__(self, structure: Any) -> None:
         super().__init__()
         self.structure = structure
-
-
-MADE: dict[Callable[..., Any], Callable[[Call], Kind]] = {}
-"""Functions of our own whose kinds need no trace."""
 
 
 def trace_call(call: Call) -> str:

@@ -6,8 +6,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.cell import Call
-from gluonjit.engines.torch.kinds import MADE
+from gluonjit.engines.torch.cell import MADE, Call
 from gluonjit.engines.torch.operands import leaf
 from gluonjit.engines.torch.operators.binding import Writer
 from gluonjit.engines.torch.operators.table import work_of

@@ -12,10 +12,9 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.arrays import FLOATS
-from gluonjit.engines.torch.cell import Call
+from gluonjit.engines.torch.cell import MADE, Call
 from gluonjit.engines.torch.cells import captured_operator, cell_of
 from gluonjit.engines.torch.held import Held, version_of
-from gluonjit.engines.torch.kinds import MADE
 from gluonjit.engines.torch.known import known
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import begin_wholes, wholes

@@ -12,7 +12,7 @@ from gluonjit.program.lengths.nodes import SizedNodes
 from gluonjit.program.lengths.stages import Stage
 
 SAVED = 8000
-"""The elements that one operator may work on in vain, for what another launch of it costs."""
+"""The elements that may be worked on in vain, for what another call of the framework costs."""
 
 
 def buckets(stage: Stage, nodes: SizedNodes) -> list[Any]:
@@ -31,7 +31,7 @@ def _fits(stage: Stage, nodes: SizedNodes) -> bool:
     """True if padding of all nodes costs less than a launch, and all have something."""
     own = np.broadcast_to(stage.size(nodes.lengths), nodes.count).sum()
     wasted = nodes.count * stage.size(nodes.most) - own
-    return bool(wasted <= SAVED * len(stage.places)) and all([nodes.lengths[k].all() for k in stage.lengths])
+    return bool(wasted <= SAVED * stage.calls) and all([nodes.lengths[k].all() for k in stage.lengths])
 
 
 def _gathered(stage: Stage, groups: dict[tuple[int, ...], list[int]]) -> list[list[int]]:
@@ -54,7 +54,7 @@ def _gathered(stage: Stage, groups: dict[tuple[int, ...], list[int]]) -> list[li
         if found and empty == before:
             both = tuple(map(max, most, lengths))
             whole = elements(both)
-            if (whole - size) * count + (whole + own) * len(more) <= SAVED * len(stage.places):
+            if (whole - size) * count + (whole + own) * len(more) <= SAVED * stage.calls:
                 found[-1] += more
                 most, size, count = both, whole, count + len(more)
                 continue

@@ -87,8 +87,7 @@ class StageRun:
                 groups.setdefault(member.key(stage), []).append(number)
             found = [np.flatnonzero(np.isin(self._member, numbers)) for numbers in groups.values()]
         else:
-            key = (stage.elements, len(stage.places))
-            found = self._all.once(key, lambda: buckets(stage, self._all))
+            found = self._all.once((stage.elements, stage.calls), lambda: buckets(stage, self._all))
         if len(found) == 1:
             return [(_ALL, self._all)]
         return [(chosen, self._nodes(chosen)) for chosen in found]
@@ -105,7 +104,8 @@ class StageRun:
         if (val.lead, val.rest) != (lead, rest):
             rows = framework.reshape(rows, (int(self._all.of(lead).sum()), *rest))
         if nodes is not self._all:
-            rows = framework.take(rows, nodes.index(self._rows(lead, chosen)))
+            key = ("chosen", lead, chosen.tobytes())
+            rows = framework.take(rows, self._all.once(key, lambda: nodes.index(self._rows(lead, chosen))))
         if not front:
             return rows
         shape = (nodes.count, *at_sizes(val.shape, nodes.most))
@@ -127,5 +127,9 @@ class StageRun:
             found.append(rows)
         if len(found) == 1:
             return found[0]
-        order = np.concatenate([self._rows(val.lead, chosen) for chosen, _ in together])
-        return framework.take(framework.joined(found), self._all.index(np.argsort(order)))
+
+        def order() -> Any:
+            return self._all.index(np.argsort(np.concatenate([self._rows(val.lead, chosen) for chosen, _ in together])))
+
+        key = ("order", val.lead, *[chosen.tobytes() for chosen, _ in together])
+        return framework.take(framework.joined(found), self._all.once(key, order))

@@ -103,6 +103,11 @@ class Stage(NamedTuple):
     elements: tuple[Any, ...]
     lengths: tuple[int, ...]
 
+    @property
+    def calls(self) -> int:
+        """Calls of the framework that it makes, about: operands are chosen and padded, results put together."""
+        return len(self.places) + 2 * len(self.sources) + len(self.results)
+
     def size(self, lengths: Mapping[Any, Any]) -> Any:
         """The number of elements of all results of a node of these lengths, or of each node."""
         return sum([at_sizes(each, lengths) for each in self.elements])

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch.autograd import Function
 
+from gluonjit.engines.torch.hooked import applied
+
 
 class _Take(Function):  # type: ignore[misc]
     """Rows by their places, each at most once."""
@@ -24,7 +26,7 @@ class _Take(Function):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, found: Any) -> Any:
         (places,) = ctx.saved_tensors
-        return _Put.apply(found, places, None, ctx.count, 0.0), None
+        return applied(_Put, found, places, None, ctx.count, 0.0), None
 
 
 class _Put(Function):  # type: ignore[misc]
@@ -40,7 +42,7 @@ class _Put(Function):  # type: ignore[misc]
     @staticmethod
     def backward(ctx: Any, found: Any) -> Any:
         (places,) = ctx.saved_tensors
-        return _Take.apply(found, places), None, None, None, None
+        return applied(_Take, found, places), None, None, None, None
 
 
 class _Spread(Function):  # type: ignore[misc]
@@ -53,7 +55,7 @@ class _Spread(Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, found: Any) -> Any:
-        return _Sums.apply(found, *ctx.saved_tensors), None, None
+        return applied(_Sums, found, *ctx.saved_tensors), None, None
 
 
 class _Sums(Function):  # type: ignore[misc]
@@ -70,18 +72,18 @@ class _Sums(Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, found: Any) -> Any:
-        return _Spread.apply(found, *ctx.saved_tensors), None, None
+        return applied(_Spread, found, *ctx.saved_tensors), None, None
 
 
 def take(rows: Any, places: Any) -> Any:
     """Rows by their places, each at most once."""
-    return _Take.apply(rows, places) if _learns(rows) else rows.index_select(0, places)
+    return applied(_Take, rows, places) if _learns(rows) else rows.index_select(0, places)
 
 
 def put(rows: Any, places: Any, clipped: Any, count: int, number: Any) -> Any:
     """Rows at places among `count`, else a number; or as `clipped` has them, which repeats some."""
     if _learns(rows):
-        return _Put.apply(rows, places, clipped, count, number)
+        return applied(_Put, rows, places, clipped, count, number)
     if clipped is not None:
         return rows.index_select(0, clipped)
     return rows.new_full((count, *rows.shape[1:]), number).index_copy_(0, places, rows)
@@ -89,12 +91,12 @@ def put(rows: Any, places: Any, clipped: Any, count: int, number: Any) -> Any:
 
 def spread(rows: Any, owners: Any, begins: Any) -> Any:
     """The row of each node once for each of its rows."""
-    return _Spread.apply(rows, owners, begins) if _learns(rows) else rows.index_select(0, owners)
+    return applied(_Spread, rows, owners, begins) if _learns(rows) else rows.index_select(0, owners)
 
 
 def sums(rows: Any, owners: Any, begins: Any) -> Any:
     """The sum of the rows of each node, (nodes, ...)."""
-    return _Sums.apply(rows, owners, begins)
+    return applied(_Sums, rows, owners, begins)
 
 
 def _learns(rows: Any) -> bool:

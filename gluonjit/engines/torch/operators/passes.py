@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd import Function, Variable
 
+from gluonjit.engines.torch.hooked import applied
+
 
 class PackedSteps(NamedTuple):
     """The steps of packed rows: how many rows each has, on the host as a tensor too, and places of states.
@@ -45,7 +47,7 @@ def run_pass(name: str, packed: Callable[..., Any], steps: PackedSteps, data: An
     """
     biases = weights[2:] if len(weights) == 4 else (None, None)
     memory = begin[1] if len(begin) > 1 else None
-    outputs, *memories = _Pass.apply(_MODES[name], packed, steps, data, begin[0], memory, *weights[:2], *biases)
+    outputs, *memories = applied(_Pass, _MODES[name], packed, steps, data, begin[0], memory, *weights[:2], *biases)
     return outputs, [outputs.index_select(0, steps.last), *memories]
 
 

@@ -51,7 +51,8 @@ Of `torch`:
 and the methods of `torch.nn.Parameter` that write to it (`add_`, `__setitem__`) or give a view of it (`detach`, `t`).
 In addition, a PyTorch hook calls gluonjit before each optimizer step; a fork leaves captured calls to the parent; `put`
 of the queues of `multiprocessing` first runs what is pending; while a sample is captured, the code of its model's own
-methods may be replaced by code that captures more at once (the option `outline`); and `hybridize` gives methods by
+methods may be replaced by code that captures more at once (the option `outline`), and that of the program's functions
+that it is worth for, such as losses, until dynamic batching is turned off for a model; and `hybridize` gives methods by
 which a program may run a sample, other than `forward`, code that first asks whether a sample is open. Blocks and
 modules that were not hybridized with `dynamic_batch=True`, and arrays that do not come from one, behave as before.
 `verify` wraps some of these functions in watchers, and removes them when it returns. Before MXNet is imported, names

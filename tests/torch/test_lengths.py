@@ -135,6 +135,7 @@ def assert_as_eagerly(eager: Any, net: Any, samples: list[Any], **options: Any) 
         assert (one is None) == (other is None), f"gradient {number}"
         if one is not None:
             assert_close(one, other, f"gradient {number}", 1e-4)
+    assert not report.distrusted
     return report
 
 

@@ -83,9 +83,10 @@ def program(draw: random.Random, two: bool) -> str:
 def outcome(net: Any, samples: list[list[Any]]) -> list[Any]:
     """All results and gradients of a minibatch, which runs eagerly if the model is not hybridized."""
     net.zero_grad()
-    with gluonjit.batching(granularity="cell") if "_gluonjit" in net.__dict__ else nullcontext():
+    with gluonjit.batching(granularity="cell") if "_gluonjit" in net.__dict__ else nullcontext() as batch:
         found = [item for sample in samples for item in net(*sample)]
         sum((item * torch.linspace(0.5, 1, item.numel()).view(item.shape)).sum() for item in found).backward()
+    assert batch is None or not batch.report.distrusted
     weights = [torch.zeros(()) if weight.grad is None else weight.grad for weight in net.parameters()]
     return [item.detach().clone() for item in (*found, *weights)]
 

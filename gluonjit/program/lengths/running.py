@@ -58,7 +58,7 @@ class StageRun:
         for chosen, nodes in together:
             given = [self._given(source, chosen, nodes) for source in stage.sources]
             if stage.way == ALONE:
-                results = self._alone(stage, chosen, given)
+                results = self._alone(stage, self._member[chosen], given)
             else:
                 given += [found[slot] for slot in stage.inputs]
                 given += [self._need(key, nodes, chosen) for key in stage.needs]
@@ -73,10 +73,10 @@ class StageRun:
         found: Sequence[Any] = stage.run(nodes.most, *given)
         return found
 
-    def _alone(self, stage: Stage, chosen: Any, given: Sequence[Any]) -> Sequence[Any]:
-        member = self.members[self._member[chosen][0]][0]
+    def _alone(self, stage: Stage, of: Any, given: Sequence[Any]) -> Sequence[Any]:
+        member = self.members[of[0]][0]
         weights = [self.found[self._stages.slot_of(position)] for position in self._stages.weights]
-        found: Sequence[Any] = member.part(stage).run(len(chosen), given, weights)
+        found: Sequence[Any] = member.part(stage).run(len(of), given, weights)
         return found
 
     def _bucketed(self, stage: Stage) -> list[tuple[Any, SizedNodes]]:
@@ -101,6 +101,8 @@ class StageRun:
         """A value of some nodes, (nodes, *shape), padded to the longest."""
         val, front, framework = source.val, source.front, self._framework
         rows, lead, rest = self.found[val.slot], prod(front), val.shape[len(front) :]
+        if val.shared:
+            return framework.for_each(rows, nodes.count)
         if (val.lead, val.rest) != (lead, rest):
             rows = framework.reshape(rows, (int(self._all.of(lead).sum()), *rest))
         if nodes is not self._all:

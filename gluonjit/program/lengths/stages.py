@@ -58,6 +58,9 @@ class LengthEngine(Protocol):
     def stored(self, val: Values, writer: Any) -> Values:
         """A result in the form in which it is kept."""
 
+    def for_each(self, array: Any, count: int) -> Any:
+        """The same for each node, (nodes, *shape)."""
+
     def joined(self, arrays: Sequence[Any]) -> Any:
         """Rows one after the other."""
 

@@ -51,6 +51,10 @@ class Torch:
         """Makes a function that sends arrays of the host to a device."""
         return _sender(device)
 
+    def for_each(self, array: Any, count: int) -> Any:
+        """The same for each node, (nodes, *shape)."""
+        return array.expand(count, *array.shape)
+
     def reshape(self, array: Any, shape: Shape) -> Any:
         """The same elements in another shape."""
         return array.reshape(shape)

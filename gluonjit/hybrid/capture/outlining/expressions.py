@@ -149,7 +149,8 @@ class Expressions:
     def _may_be_array(self, node: ast.AST) -> bool:
         """Tells whether a method's object is checked to be a tensor at run time, or is an operator's result.
 
-        What a library makes is not: arrays of numbers that are known stay so.
+        What a library makes is not: arrays of numbers that are known stay so. Nor is what computed indices give, whose
+        length is theirs.
         """
         if isinstance(node, ast.Name):
             return node.id in self.scope.variables - self.scope.objects and self.pieces is None
@@ -162,6 +163,9 @@ class Expressions:
             called = self.scope.value(inner.func) if isinstance(inner, ast.Call) else None
             if called is not None and not is_user_function(called):
                 return False
+            if isinstance(inner, ast.Subscript):
+                if not all(isinstance(n, (*_FIXED, ast.Name)) for n in ast.walk(inner.slice)):
+                    return False
             inner = inner.func if isinstance(inner, ast.Call) else inner.value
         return True
 

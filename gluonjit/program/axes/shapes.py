@@ -177,9 +177,17 @@ class Join(Row):
     def merged(self, call: Application, vals: Sequence[Values], axis: int) -> Values:
         """The rows of several values, of which nodes have any number, one after the other for each node."""
         writer, shape = call.writer, call.shape
-        if writer.padded or prod([*shape[:axis], 1]) != 1:
-            raise call.refuse("it mixes the rows of a sample")
         sizes = [val.shape[axis] for val in vals]
+        if is_sized(shape[:axis]) or (not writer.padded and prod([*shape[:axis], 1]) != 1):
+            raise call.refuse("it mixes the rows of a sample")
+        if writer.padded:
+            stacks = [writer.stack(writer.spread(val)) for val in vals]
+            changes = {key: operands(len(vals)) for key, value in call.attrs.items() if isinstance(value, tuple)}
+            (slot,) = call.on(call.name, call.attrs, stacks, call.outs).again(stacks, {**changes, self.key: axis + 1})
+            beside = writer.put("reshape", stacks[0]._replace(slot=slot), shape[axis + 1 :])
+            places = writer.need("beside", prod([*shape[:axis], 1]), *sizes)
+            rows = beside._replace(slot=writer.emit("pick", [beside, places]))
+            return Values(writer.emit("reshape", [rows], shape), shape, call.outs[0][1], 1, shape)
         rows = [writer.form(writer.spread(val), size, shape[axis + 1 :]) for val, size in zip(vals, sizes)]
         joined = rows[0]._replace(slot=writer.emit("rows", rows))
         slot = writer.emit("take", [joined, writer.need("merged", *sizes)])

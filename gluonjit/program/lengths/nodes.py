@@ -149,6 +149,23 @@ class SizedNodes:
         places = np.repeat((begins - begins_of(each.reshape(-1)).reshape(each.shape)).reshape(-1), each.reshape(-1))
         return self.index(np.argsort(places + np.arange(len(places))))
 
+    def beside(self, several: int, *sizes: Any) -> Any:
+        """Entries of several padded values, which lie beside each other, one after the other without padding between.
+
+        several: how often each node has them.
+        """
+        each, most = [self.of(size) for size in sizes], [at_sizes(size, self.most) for size in sizes]
+        longest = int(sum(each).max(initial=0))
+        found = np.zeros((self.count, longest + 1), dtype=np.int64)  # the last one takes what is not there
+        begins, offset = np.zeros(self.count, dtype=np.int64), 0
+        for size, wide in zip(each, most):
+            numbers = np.arange(wide)
+            columns = np.where(numbers < size[:, None], begins[:, None] + numbers, longest)
+            np.put_along_axis(found, columns, np.broadcast_to(offset + numbers, columns.shape), 1)
+            begins, offset = begins + size, offset + wide
+        base = np.arange(self.count * several).reshape(self.count, several, 1) * offset
+        return self.index((base + found[:, None, :longest]).reshape(-1))
+
 
 def begins_of(sizes: Any) -> Any:
     """Finds where the rows of each node begin, of those of all."""

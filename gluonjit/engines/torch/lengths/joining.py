@@ -11,7 +11,6 @@ import torch
 
 from gluonjit.engines.torch.cell import Call, TraceFindings
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.laying import laid
 from gluonjit.engines.torch.lengths.deriving import Recipe, SizedCall
 from gluonjit.engines.torch.lengths.program import Ragged, laid_trace, stages_of
 from gluonjit.engines.torch.operators.table import row_of, work_of
@@ -122,10 +121,8 @@ def of_other_lengths(call: Call, traced: TraceFindings, structure: Any) -> Kind 
 
 
 def _lies(call: Call, kind: Kind) -> bool:
-    """True if the operands of an operator lie as a kind has them: one more step for each would take what it saves."""
-    return not call.cell.operator or all(
-        [laid(call.batch, value, spec) is not None for value, spec in zip(call.values, kind.operands)]
-    )
+    """True if the operands of an operator lie as a kind has them."""
+    return not call.cell.operator or all([value.spec is spec for value, spec in zip(call.values, kind.operands)])
 
 
 def _of_form(found: _Found, traced: TraceFindings, noted: Noted, structure: Any) -> Kind | None:

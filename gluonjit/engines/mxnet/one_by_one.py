@@ -17,7 +17,7 @@ from gluonjit.engines.mxnet.modes import POOLING, as_captured, in_training
 from gluonjit.engines.mxnet.operators.symbols import operator_handle
 from gluonjit.engines.mxnet.operators.traits import NO_GRADIENT
 from gluonjit.engines.mxnet.program import Built, build, join, program_of
-from gluonjit.engines.mxnet.semantics import classic, learned_rows, piece, shapes
+from gluonjit.engines.mxnet.semantics import as_shape, classic, learned_rows, piece, shapes
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import RECORDING, TRAINING
 from gluonjit.hybrid.check.rounding import PLAINLY, Manner
@@ -87,9 +87,9 @@ def _parts(rows: Any, count: int) -> list[Any]:
 
 
 def _run(kind: Kind, operands: Sequence[Any], consts: Sequence[Any]) -> list[Any]:
-    """The results of a kind's trace."""
+    """The results of a kind's trace; a sum of numbers has no axes where it was captured with numpy's shapes."""
     found: list[Any] = kind.call.run(_operator, operands, consts)
-    return found
+    return [as_shape(found[0], kind.outputs[0].spec.shape)] if kind.sum_of else found
 
 
 def _operator(op: TraceOp, inputs: list[Any]) -> list[Any]:

@@ -33,7 +33,6 @@ data_of: Callable[[Any], Any] = DATA.__get__
 original_setattr = torch.nn.Module.__setattr__
 original_load_state_dict = torch.nn.Module.load_state_dict
 original_function_apply = torch.autograd.Function.__dict__["apply"]
-own_apply = torch._C._FunctionBase.__dict__["apply"]  # which the one above calls
 original_backward = torch.autograd.backward
 original_grad = torch.autograd.grad
 original_saved_enter = torch.autograd.graph.saved_tensors_hooks.__enter__
@@ -71,13 +70,6 @@ def above() -> Any:
 def hooks_everywhere() -> bool:
     """Tells whether there are hooks of all modules."""
     return any(GLOBAL_HOOKS)
-
-
-def applied(function: Any, *args: Any) -> Any:
-    """Applies a function of this package's own for autograd, without the checks for those of users."""
-    if torch._C._are_functorch_transforms_active():
-        return function.apply(*args)
-    return own_apply.__get__(None, function)(*args)
 
 
 def current_mode() -> int:

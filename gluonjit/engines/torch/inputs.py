@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from gluonjit.engines.torch.applying import applied
 from gluonjit.engines.torch.arrays import by_one_thread
-from gluonjit.engines.torch.hooked import applied
 
 _MANY = 1 << 21  # numbers that are looked up at once by as many threads as PyTorch takes
 

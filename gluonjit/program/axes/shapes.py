@@ -186,8 +186,8 @@ class Join(Row):
             (slot,) = call.on(call.name, call.attrs, stacks, call.outs).again(stacks, {**changes, self.key: axis + 1})
             beside = writer.put("reshape", stacks[0]._replace(slot=slot), shape[axis + 1 :])
             places = writer.need("beside", prod([*shape[:axis], 1]), *sizes)
-            rows = beside._replace(slot=writer.emit("pick", [beside, places]))
-            return Values(writer.emit("reshape", [rows], shape), shape, call.outs[0][1], 1, shape)
+            whole = beside._replace(slot=writer.emit("pick", [beside, places]))
+            return Values(writer.emit("reshape", [whole], shape), shape, call.outs[0][1], 1, shape)
         rows = [writer.form(writer.spread(val), size, shape[axis + 1 :]) for val, size in zip(vals, sizes)]
         joined = rows[0]._replace(slot=writer.emit("rows", rows))
         slot = writer.emit("take", [joined, writer.need("merged", *sizes)])

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd import Function, Variable
 
-from gluonjit.engines.torch.hooked import applied
+from gluonjit.engines.torch.applying import applied
 
 
 class PackedSteps(NamedTuple):

@@ -23,6 +23,7 @@ from gluonjit.engines.torch.lazy import LazyTensor, as_known, take_anew, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
 from gluonjit.engines.torch.operands import NotAnOperand, current, leaf, value_of
 from gluonjit.engines.torch.records import ASKED, NotOneNode, looks_of, record_of, wanted_by
+from gluonjit.engines.torch.recurrent import RECURRENT
 from gluonjit.engines.torch.structure import Constant, Written
 from gluonjit.engines.torch.waiting import WAITING, Running
 from gluonjit.graph import Record, Spec, Value
@@ -360,6 +361,7 @@ def cell_of(func: Any, name: str) -> Cell:
     cell = _operators.get(func)
     if cell is None:
         cell = _operators[func] = Cell(name, Options(), operator=True)
+        cell.joins = func in RECURRENT
         while len(_operators) > _MOST:
             DOORS.pop(_operators.popitem(last=False)[0], None)
             if FAST is not None:

@@ -91,7 +91,7 @@ def derived_kind(call: Call) -> Kind | None:
             recipes = found.recipes_of(call.noted.signature)
         for recipe in recipes:
             kind = _derived(found, recipe, operands)
-            if kind is not None and _lies(call, kind):
+            if kind is not None:
                 call.noted.facts, call.noted.kept = recipe.facts, recipe.kept
                 return kind
     return None
@@ -115,14 +115,9 @@ def of_other_lengths(call: Call, traced: TraceFindings, structure: Any) -> Kind 
     """The kind of a traced call that differs in sizes alone from others of its cell, whose kinds run together."""
     for found in _known(call):
         kind = _of_form(found, traced, call.noted, structure)
-        if kind is not None and _lies(call, kind):
+        if kind is not None:
             return kind
     return None
-
-
-def _lies(call: Call, kind: Kind) -> bool:
-    """True if the operands of an operator lie as a kind has them."""
-    return not call.cell.operator or all([value.spec is spec for value, spec in zip(call.values, kind.operands)])
 
 
 def _of_form(found: _Found, traced: TraceFindings, noted: Noted, structure: Any) -> Kind | None:
@@ -146,14 +141,14 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
     That is exchanged, in the open batch too if the rows of its results stay as they are.
     """
     cell, batch = call.cell, call.batch
-    if not cell.joins or not _may_differ(kind, traced.trace, cell.operator) or "arity" in batch.options.without:
+    if not cell.joins or not _may_differ(kind, traced.trace) or "arity" in batch.options.without:
         return kind
     known: _Lengths = cell.joints.setdefault(_KEY, _Lengths())
     new = _Waiting(kind, traced, call.noted)
     wider = [each.origin for each in known.found]  # of which sizes that were equal differ now
     for other in [*known.waiting, *wider] if len(known.found) < _MOST else ():
         made = _joined(other, new)
-        if made is not None and _lies(call, made[1]):
+        if made is not None:
             found, own = made
             if other in known.waiting:
                 known.waiting.remove(other)
@@ -170,13 +165,11 @@ def join_lengths(call: Call, kind: Kind, traced: TraceFindings) -> Kind:
     return kind
 
 
-def _may_differ(kind: Kind, trace: Trace, operator: bool) -> bool:
+def _may_differ(kind: Kind, trace: Trace) -> bool:
     """Tells whether calls like this may come with other sizes, and do not run with them already."""
     rest = _rest(kind)
     if kind.lone or rest.children or kind.apart:
         return False
-    if operator and rest.poly and any([spec.rows > 1 for spec in kind.operands]):
-        return False  # it runs for any number of rows, and of what else differs there are few
     return any(max(spec.shape[rest.poly :], default=1) > 1 for spec in trace.operands)
 
 

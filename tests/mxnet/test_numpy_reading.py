@@ -27,6 +27,15 @@ def numbers(result: Any) -> Any:
     return result
 
 
+def alike(found: Any, wanted: Any) -> bool:
+    """True if results are equal but for rounding: what runs in C adds numbers up in another order."""
+    if isinstance(wanted, list):
+        return len(found) == len(wanted) and all(map(alike, found, wanted))
+    if isinstance(wanted, tuple):
+        return found[:4] == wanted[:4] and bool(onp.allclose(found[4], wanted[4], 1e-6, equal_nan=True))
+    return bool(found == wanted)
+
+
 def written(x: Any) -> Any:
     a = x * 2
     a[0] = 5.0
@@ -77,7 +86,7 @@ def test_what_reads_or_writes_numbers_gives_what_it_gave(name: str) -> None:
     expected = [numbers(net(sample)) for sample in samples]
     net.hybridize(dynamic_batch=True)
     results = [net(sample) for sample in samples]
-    assert [numbers(result) for result in results] == expected
+    assert alike([numbers(result) for result in results], expected)
 
 
 ERRORS: dict[str, Callable[[Any], Any]] = {

@@ -223,14 +223,9 @@ class Section(Along):
             cut = [axis for axis in axes if is_sized((val.shape[axis], *(call.shape[axis : axis + 1] if kept else ())))]
             if cut:
                 return [self.chosen(call, val, cut[0])] if len(axes) == 1 else self.mixed(call)
-        if self.is_whole(call):
+        if len(call.outs) == 1 and call.shape == val.shape and not val.packed:
             return [val]
         return super().lift(call)
-
-    def is_whole(self, call: Application) -> bool:
-        """True if the only part is the operand."""
-        val = call.vals[0]
-        return len(call.outs) == 1 and bool(call.shape == val.shape) and not val.packed
 
     def mixed(self, call: Application) -> list[Values]:
         """Raises NotBatchable."""
@@ -261,17 +256,23 @@ class Section(Along):
         return Values(writer.emit("reshape", [rows._replace(slot=slot)], shape), shape, dtype, 1, shape)
 
 
-class Turned(Section):
+_REVERSED = Section(begins=lambda call: (-1, -1))
+
+
+class Turned(Along):
     """Entries in reverse along axes."""
 
-    said, ordered = Along.said, False
+    kind = "shape"
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, begins=lambda call: (-1, -1), **options)
-
-    def is_whole(self, call: Application) -> bool:
-        """True if the only part is the operand."""
-        return False
+    def lift(self, call: Application) -> list[Values]:
+        """Writes down the call; along one axis of any size as a part of it that begins at its end."""
+        val, axes = call.vals[0], self.axes(call) or ()
+        sized = [axis for axis in axes if is_sized(val.shape[axis])]
+        if not sized:
+            return super().lift(call)
+        if len(axes) > 1:
+            raise call.refuse("it mixes the rows of a sample")
+        return [_REVERSED.chosen(call, val, sized[0])]
 
 
 class Indexed(Along):

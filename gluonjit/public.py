@@ -11,6 +11,7 @@ from typing import Any
 from gluonjit.errors import GluonJITWarning, OptionError
 from gluonjit.graph import clear_lines
 from gluonjit.hybrid.capture.functions import cell
+from gluonjit.hybrid.capture.outlining.free_functions import forget_functions
 from gluonjit.hybrid.choose.choosing import clear_choices
 from gluonjit.hybrid.choose.costs import clear_curves
 from gluonjit.hybrid.choose.pacing import clear_paces
@@ -126,12 +127,13 @@ def cache_info() -> dict[str, int]:
 
 
 def clear_caches() -> None:
-    """Drops traced cells, batched graphs, measured costs and choices; all are made anew when needed."""
+    """Drops traced cells, cells of functions, batched graphs, measured costs and choices, to be made when needed."""
     clear_curves()
     clear_choices()
     clear_paces()
     clear_spare()
     clear_lines()
     clear_places()
+    forget_functions()
     for engine in ENGINES:
         engine.clear_caches()

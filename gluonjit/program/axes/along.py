@@ -267,7 +267,7 @@ class Turned(Along):
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call; along one axis of any size as a part of it that begins at its end."""
         val, axes = call.vals[0], self.axes(call) or ()
-        sized = [axis for axis in axes if is_sized(val.shape[axis])]
+        sized = [axis for axis in axes if val.rank and is_sized(val.shape[axis])]
         if not sized:
             return super().lift(call)
         if len(axes) > 1:

@@ -45,6 +45,12 @@ def split(x: Any) -> Any:
     return x.view(len(x), 2, C // 2).transpose(0, 1)
 
 
+def with_a_table(net: Model, x: Any) -> Any:
+    """Products with a part of a table, and with rows of that part, which are written down otherwise."""
+    table = net.places[: len(x), :C]
+    return (x @ table[[0, 1]].t()).amax(0), (x @ table.t()).amax()
+
+
 def attended(net: Model, x: Any, y: Any, mask: Any = None) -> Any:
     return F.scaled_dot_product_attention(net.q(x)[None], net.k(y)[None], net.v(y)[None], attn_mask=mask)[0]
 
@@ -86,6 +92,7 @@ ONE: dict[str, Callable[..., Any]] = {
     "statistics": lambda net, x: (x - x.mean(0)) / (x.std(0, keepdim=True) + 1),
     "the largest by name": lambda net, x: net.out(x.max(0).values) * x.sort(0).values[-1, :3],
     "several results": lambda net, x: (net.out(x), torch.softmax(x.sum(1), 0) @ x, net.norm(x).logsumexp(0)),
+    "a part of a table": with_a_table,
     "dropout": lambda net, x: net.norm(net.drop(x) * 2).sum(0),
 }
 TWO: dict[str, Callable[..., Any]] = {

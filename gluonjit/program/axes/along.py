@@ -90,8 +90,7 @@ class Along(Row):
 
     def over_all_sized(self, call: Application, val: Values) -> list[Values]:
         """The same where there is padding; not what tells places, or stays, unless the first axis alone has it."""
-        places = [axis for axis, size in enumerate(val.shape) if size.__class__ is Size]
-        fill = self.neutral(call)
+        places, fill = val.sized_axes, self.neutral(call)
         if val.packed or fill is None or fill is PREFIX or self.stays or (call.outs[0][1] == "int64" and places != [0]):
             raise call.refuse("it mixes the rows of a sample")
         whole = call.writer.filled(val, places, fill)

@@ -8,7 +8,7 @@ from typing import Any
 
 from gluonjit.program.arguments import Operand
 from gluonjit.program.axes.row import Application, Row, RowPooling, rows_before
-from gluonjit.program.axes.values import Labels, Shape, Values, is_sized
+from gluonjit.program.axes.values import Labels, Number, Shape, Values, is_sized
 
 
 class Map(Row):
@@ -61,8 +61,7 @@ class Map(Row):
 
     def harmless(self, call: Application, val: Values) -> Values:
         """A value with a number as padding at which functions and their derivatives are finite."""
-        places = [axis for axis, size in enumerate(val.shape) if is_sized(size)]
-        held = [axis for k, axis in enumerate(places) if val.fill is not None and k in val.fill[1]]
+        held = [axis for k, axis in enumerate(val.sized_axes) if val.fill is not None and k in val.fill[1]]
         return call.writer.filled(val, held, 0.5 if "float" in val.dtype else 1)
 
     def on_rows(self, call: Application) -> list[Values]:
@@ -83,7 +82,8 @@ class Map(Row):
                 if value.__class__ is tuple or not dtype.startswith(("float", "bfloat")):
                     raise call.refuse("of numbers that differ")
                 attrs[key] = Operand(len(vals))
-                vals.append(call.writer.need("number", value, dtype)._replace(dtype=dtype, lead=1))
+                what = "number" if value.__class__ is Number else "counts"
+                vals.append(call.writer.need(what, value, dtype)._replace(dtype=dtype, lead=1))
         return call.on(name, attrs, vals, call.outs)
 
     def of_one_dtype(self, call: Application) -> list[Values]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gluonjit.program.axes.row import Application, Row
-from gluonjit.program.axes.values import PREFIX, Labels, Values, is_sized
+from gluonjit.program.axes.values import PREFIX, Labels, Values
 
 
 class Last(Row):
@@ -86,13 +86,12 @@ class Samples(Row):
         placed = [self.without_padding(call, call.writer.spread(val), axes) for val in vals]
         found = call.made(self.run(call, [*placed, *params], Labels([], [], set()), 1), axes)
         if self.refill:
-            places = [axis for axis, size in enumerate(call.shape) if is_sized(size)]
-            found = [call.writer.filled(each, places, self.after) if each.padded else each for each in found]
+            found = [call.writer.filled(each, each.sized_axes, self.after) if each.padded else each for each in found]
         return [each if each.rank == len(call.shape) else _statistics(each) for each in found]
 
     def without_padding(self, call: Application, val: Values, axes: int) -> Values:
         """An operand in rows, with a number that changes nothing in place of padding."""
-        places = [axis for axis, size in enumerate(val.shape) if axis >= axes and is_sized(size)]
+        places = [axis for axis in val.sized_axes if axis >= axes]
         if places:
             fill = self.neutral(call)
             if fill is None or axes in places or val.packed:

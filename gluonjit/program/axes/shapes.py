@@ -105,7 +105,7 @@ class Permute(Row):
 def _moved(val: Values, order: Sequence[int]) -> Any:
     """The fill of a value whose axes are in another order."""
     assert val.fill is not None
-    places = [axis for axis, size in enumerate(val.shape) if size.__class__ is Size]
+    places = val.sized_axes
     order = [axis for axis in order if axis in places]
     return val.fill[0], frozenset([k for k, axis in enumerate(order) if places.index(axis) in val.fill[1]])
 
@@ -169,26 +169,26 @@ class Join(Row):
             raise call.refuse("its operands are empty")
         if len({val.dtype for val in call.vals}) > 1:
             raise call.refuse("operands of different dtypes")
-        if call.writer.sized and call.shape[self.axis(call)].__class__ is Size and not self.new:
-            return [self.merged(call, vals, self.axis(call))]
         attrs = {key: operands(len(vals)) if isinstance(value, tuple) else value for key, value in call.attrs.items()}
-        return super().lift(call.on(call.name, attrs, [call.writer.spread(val) for val in vals], call.outs))
+        call = call.on(call.name, attrs, [call.writer.spread(val) for val in vals], call.outs)
+        if call.writer.sized and call.shape[self.axis(call)].__class__ is Size and not self.new:
+            return [self.merged(call, self.axis(call))]
+        return super().lift(call)
 
-    def merged(self, call: Application, vals: Sequence[Values], axis: int) -> Values:
+    def merged(self, call: Application, axis: int) -> Values:
         """The rows of several values, of which nodes have any number, one after the other for each node."""
         writer, shape = call.writer, call.shape
-        sizes = [val.shape[axis] for val in vals]
+        sizes = [val.shape[axis] for val in call.vals]
         if is_sized(shape[:axis]) or (not writer.padded and prod([*shape[:axis], 1]) != 1):
             raise call.refuse("it mixes the rows of a sample")
         if writer.padded:
-            stacks = [writer.stack(writer.spread(val)) for val in vals]
-            changes = {key: operands(len(vals)) for key, value in call.attrs.items() if isinstance(value, tuple)}
-            (slot,) = call.on(call.name, call.attrs, stacks, call.outs).again(stacks, {**changes, self.key: axis + 1})
+            stacks = list(map(writer.stack, call.vals))
+            (slot,) = call.again(stacks, {self.key: axis + 1})
             beside = writer.put("reshape", stacks[0]._replace(slot=slot), shape[axis + 1 :])
             places = writer.need("beside", prod([*shape[:axis], 1]), *sizes)
             whole = beside._replace(slot=writer.emit("pick", [beside, places]))
             return Values(writer.emit("reshape", [whole], shape), shape, call.outs[0][1], 1, shape)
-        rows = [writer.form(writer.spread(val), size, shape[axis + 1 :]) for val, size in zip(vals, sizes)]
+        rows = [writer.form(val, size, shape[axis + 1 :]) for val, size in zip(call.vals, sizes)]
         joined = rows[0]._replace(slot=writer.emit("rows", rows))
         slot = writer.emit("take", [joined, writer.need("merged", *sizes)])
         return Values(slot, shape, call.outs[0][1], shape[axis], shape[axis + 1 :])

@@ -89,10 +89,14 @@ class Values(NamedTuple):
     rest: Shape
     fill: tuple[Any, frozenset[int]] | None = None
 
+    @property
+    def sized_axes(self) -> list[int]:
+        """The axes of any size."""
+        return [axis for axis, size in enumerate(self.shape) if size.__class__ is Size]
+
     def sized(self, axes: Sequence[int] | None = None) -> frozenset[int]:
         """The axes of any size, or those among them that are given, counted among themselves."""
-        places = [axis for axis, size in enumerate(self.shape) if size.__class__ is Size]
-        return frozenset([k for k, axis in enumerate(places) if axes is None or axis in axes])
+        return frozenset([k for k, axis in enumerate(self.sized_axes) if axes is None or axis in axes])
 
     def holds(self, number: Any, axes: Sequence[int]) -> bool:
         """True if padding along axes is known to be a number."""

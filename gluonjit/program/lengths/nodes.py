@@ -16,16 +16,13 @@ Sent = Callable[[Any, str], Any]
 
 
 class SizedNodes:
-    """SizedNodes that run together: `lengths` has an array with one entry for each node, by name; `numbers` others."""
+    """Nodes that run together: `lengths` has an array with one entry for each node, by name."""
 
-    def __init__(
-        self, count: int, lengths: Mapping[Any, Any], send: Sent, numbers: Callable[[Any], Any] = lambda leaf: None
-    ) -> None:
+    def __init__(self, count: int, lengths: Mapping[Any, Any], send: Sent) -> None:
         self.count = count
         self.lengths = lengths
         self.most: dict[Any, int] = {"#": count, **{name: int(each.max(initial=0)) for name, each in lengths.items()}}
         self._send = send
-        self._numbers = numbers
         self._sent: dict[Any, Any] = {}
 
     def of(self, size: Any) -> Any:
@@ -67,10 +64,6 @@ class SizedNodes:
     def counts(self, size: Any, dtype: str) -> Any:
         """A size of each node, as numbers."""
         return self._send(self.of(size).astype(np.float64), dtype)
-
-    def number(self, number: Any, dtype: str) -> Any:
-        """A number of each node."""
-        return self.counts(number, dtype)
 
     def hole(self, size: Any, before: int, after: int) -> Any:
         """True where padding is, (nodes, 1, ..., size, 1, ...)."""

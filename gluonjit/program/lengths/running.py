@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gluonjit.program.axes.values import Number, at_sizes
+from gluonjit.program.axes.values import at_sizes
 from gluonjit.program.lengths.buckets import buckets
 from gluonjit.program.lengths.form import number_of
 from gluonjit.program.lengths.nodes import SizedNodes, begins_of, nodes_of, within
@@ -30,7 +30,7 @@ class StageRun:
         self._send = stages.framework.send(device)
         self._member = np.repeat(np.arange(len(members)), [count for _, count in members])
         self._lengths = np.array([each.lengths for each, _ in members], dtype=np.int64)[self._member]
-        self._all = self._nodes(slice(None))
+        self._all = self._nodes(_ALL)
         for number, (_, val) in enumerate(stages.own):
             self.found[val.slot] = self._framework.joined([each.own[number] for each, n in members for _ in range(n)])
 
@@ -40,10 +40,11 @@ class StageRun:
 
     def _need(self, key: tuple[Any, ...], nodes: SizedNodes, chosen: Any) -> Any:
         """An array that follows from the lengths of some nodes, or from numbers that they have for themselves."""
-        if key[0] == "number" and key[1].__class__ is Number:
-            traces = [self.members[number][0].trace for number in self._member[chosen]]
-            return self._send(np.array([number_of(trace, key[1].leaf) for trace in traces], dtype=np.float64), key[2])
-        return nodes.need(key)
+        if key[0] != "number":
+            return nodes.need(key)
+        _, number, dtype = key
+        traces = [self.members[member][0].trace for member in self._member[chosen]]
+        return self._send(np.array([number_of(trace, number.leaf) for trace in traces], dtype=np.float64), dtype)
 
     def run(self, stage: Stage) -> None:
         """Runs a stage for all nodes."""

@@ -15,7 +15,7 @@ import numpy as np
 from gluonjit.graph.kinds import Checks
 from gluonjit.program.arguments import NotBatchable
 from gluonjit.program.axes.row import rows_before
-from gluonjit.program.axes.values import Instruction, Number, Shape, Shaped, Size, Values, at_sizes, is_sized
+from gluonjit.program.axes.values import Instruction, Shape, Shaped, Size, Values, at_sizes, is_sized
 from gluonjit.program.axes.writer import Writer
 from gluonjit.program.lengths.form import Form
 from gluonjit.program.lengths.nodes import Sent, SizedNodes
@@ -150,16 +150,11 @@ class Stages:
             self._place(number, used)
         self.rows = sum(map(len, self._code.values()))
         self.finals, self.wide = self._results()
-        self.stages = [self._stage(level, used) for level in sorted({*self._code, *self._alone})]
+        self.stages = [self._stage(level) for level in sorted({*self._code, *self._alone})]
 
     def slot_of(self, position: int) -> int:
         """The slot of a value."""
         return self._values[position].slot
-
-    @property
-    def padded(self) -> bool:
-        """True if no operator runs for each length."""
-        return not self._alone
 
     def _begin(self, count: int) -> None:
         form, trace = self.form, self.form.trace
@@ -195,7 +190,7 @@ class Stages:
         self._writer.used = tuple([position in used for position in op.outputs])
         for way in (PADDED, ROWS) if inside else (ROWS, PADDED):
             level = least + (way - least) % 3
-            if self._write(number, op, level, way):
+            if self._write(op, level, way):
                 break
         else:
             level = least + (ALONE - least) % 3
@@ -205,24 +200,24 @@ class Stages:
         self._placed.setdefault(level, []).append(number)
         levels.update(dict.fromkeys(op.outputs, level))
 
-    def _write(self, number: int, op: TraceOp, level: int, way: int) -> bool:
-        writer, code = self._writer, self._writer.code
+    def _write(self, op: TraceOp, level: int, way: int) -> bool:
+        writer = self._writer
         writer.padded, writer._known = way == PADDED, self._known.setdefault(level, {})
-        length, self._examples.operator = len(code), op.name
-        before = dict(self._padded), [*self._sources.get(level, ())], dict(writer._known)
+        length, self._examples.operator = len(writer.code), op.name
         outs = [self.form.shapes[position] for position in op.outputs]
-        try:
+
+        def write() -> list[Values]:
             if way == ROWS:
-                found = self._on_rows(op, outs)
+                made = self._on_rows(op, outs)
             else:
-                vals = [self._inside(level, position) for position in op.inputs]
-                found = [writer.spread(val) for val in self.framework.write(op, vals, outs, writer)]
-            self._examples.check(found, outs, writer.used)
-        except (NotBatchable, TypeError):  # or a row computes with a number that differs
-            del code[length:]
-            self._padded, self._sources[level], self._known[level] = before
+                made = [writer.spread(val) for val in self._beside_padding(op, outs, level)]
+            self._examples.check(made, outs, writer.used)
+            return made
+
+        found = self._tried(level, write)
+        if found is None:
             return False
-        self._code.setdefault(level, []).extend(code[length:])
+        self._code.setdefault(level, []).extend(writer.code[length:])
         if way == ROWS:
             self._values.update(zip(op.outputs, found))
         else:
@@ -232,6 +227,23 @@ class Stages:
         if op.inputs and self._constant.issuperset(op.inputs):
             self._constant.update(op.outputs)
         return True
+
+    def _tried(self, level: int, write: Callable[[], list[Values]]) -> list[Values] | None:
+        """The values that are written down; None, and all as before, if that cannot be."""
+        writer = self._writer
+        length, padded, known = len(writer.code), dict(self._padded), dict(writer._known or {})
+        sources = [*self._sources.get(level, ())]
+        try:
+            return write()
+        except (NotBatchable, TypeError):  # or a row computes with a number that differs
+            del writer.code[length:]
+            self._padded, self._sources[level] = padded, sources
+            self._known[level] = writer._known = known
+            return None
+
+    def _beside_padding(self, op: TraceOp, outs: Sequence[Shaped], level: int) -> list[Values]:
+        vals = [self._inside(level, position) for position in op.inputs]
+        return self.framework.write(op, vals, outs, self._writer)
 
     def _on_rows(self, op: TraceOp, outs: Sequence[Shaped]) -> list[Values]:
         writer = self._writer
@@ -263,13 +275,9 @@ class Stages:
     def _once_more(self, level: int, position: int) -> Values | None:
         """A value that all nodes share, as long as the longest of a stage; None if it is not made so."""
         op = next(op for op in self.form.ops if position in op.outputs)
-        outs = [self.form.shapes[made] for made in op.outputs]
-        length = len(self._writer.code)
-        try:
-            vals = [self._inside(level, given) for given in op.inputs]
-            made = self.framework.write(op, vals, outs, self._writer)
-        except (NotBatchable, TypeError):
-            del self._writer.code[length:]
+        outs = [self.form.shapes[each] for each in op.outputs]
+        made = self._tried(level, lambda: self._beside_padding(op, outs, level))
+        if made is None:
             return None
         self._padded.update(zip([(level, each) for each in op.outputs], made))
         return self._padded[level, position]
@@ -319,7 +327,7 @@ class Stages:
         self._code = {level: code for level, code in self._code.items() if code or level % 3 == PADDED}
         return finals, tuple(wide)
 
-    def _stage(self, level: int, used: set[int]) -> Stage:
+    def _stage(self, level: int) -> Stage:
         way, places = level % 3, self._placed.get(level, [])
         ops = [self.form.ops[place] for place in places]
         own = {position for op in ops for position in op.outputs}
@@ -417,8 +425,7 @@ class _Examples:
     def _of(self, slot: int) -> Any:
         if slot not in self._arrays:
             key = next(key for key, each in self.needs.items() if each == slot)
-            one = key[0] == "number" and key[1].__class__ is Number  # whatever it is
-            self._arrays[slot] = self._nodes.need(("counts", 1, key[2]) if one else key)
+            self._arrays[slot] = self._nodes.need(("counts", 1, key[2]) if key[0] == "number" else key)
         return self._arrays[slot]
 
     def check(self, found: Sequence[Values], outs: Sequence[Shaped], used: Sequence[bool]) -> None:

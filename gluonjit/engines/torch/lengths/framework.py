@@ -20,11 +20,23 @@ from gluonjit.program.axes.values import Instruction, Shape, Shaped, Values
 from gluonjit.program.trace import Trace, TraceOp, placed
 
 
+@cache
+def _sender(device: str) -> Callable[[Any, str], Any]:
+    place = device_named(device)
+
+    def send(array: Any, dtype: str) -> Any:
+        found = sent(np.ascontiguousarray(array), place)
+        return found.to(dtype_named(dtype)) if dtype else found
+
+    return send
+
+
 class Torch:
     """Implements `gluonjit.program.lengths.stages.LengthEngine`."""
 
     put = staticmethod(moving.put)
     take = staticmethod(moving.take)
+    send = staticmethod(_sender)
     joined = staticmethod(joined)
     stored = staticmethod(stored)
     function = staticmethod(compiled)
@@ -47,10 +59,6 @@ class Torch:
         """Shape and dtype of a tensor."""
         return tuple(array.shape), str(array.dtype).removeprefix("torch.")
 
-    def send(self, device: str) -> Callable[[Any, str], Any]:
-        """Makes a function that sends arrays of the host to a device."""
-        return _sender(device)
-
     def for_each(self, array: Any, count: int) -> Any:
         """The same for each node, (nodes, *shape)."""
         return array.expand(count, *array.shape)
@@ -61,17 +69,6 @@ class Torch:
 
 
 TORCH = Torch()
-
-
-@cache
-def _sender(device: str) -> Callable[[Any, str], Any]:
-    place = device_named(device)
-
-    def send(array: Any, dtype: str) -> Any:
-        found = sent(np.ascontiguousarray(array), place)
-        return found.to(dtype_named(dtype)) if dtype else found
-
-    return send
 
 
 class LengthProgram:

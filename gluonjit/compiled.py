@@ -84,6 +84,11 @@ def filled(given: Iterable[int]) -> Any:
     return array("q", given) if _compiled else list(given)
 
 
+def stored(of: npt.NDArray[np.int64]) -> Any:
+    """The numbers of an array of numpy in such room."""
+    return array("q", of.tobytes()) if _compiled else of.ravel().tolist()
+
+
 def numbers(of: Any) -> npt.NDArray[np.int64]:
     """The numbers in such room as an array of numpy, which may share its memory."""
     return np.frombuffer(of if isinstance(of, array) else array("q", of), dtype=np.int64)

@@ -33,7 +33,7 @@ MECHANISMS = (
         ),
         without={"without": ("arity",)},
     ),
-    Mechanism("hoisting", ("program/hoist.py", "analysis/splitting.py"), without={"without": ("hoisting",)}),
+    Mechanism("hoisting", ("program/hoist.py",), without={"without": ("hoisting",)}),
     Mechanism(
         "cells made from source",
         ("hybrid/capture/outlining", "engines/mxnet/outlining.py", "engines/torch/outlining.py"),

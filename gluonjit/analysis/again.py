@@ -45,10 +45,10 @@ class KeptPlan:
     def __init__(self, plan: Plan, graph: Graph, given: Sequence[Record]) -> None:
         captured = plan.captured
         bare = copy(captured)
-        bare.records, bare.forms, bare.given, bare.untold = [], [], [], ()
-        self._untold = [number for number, record in enumerate(captured.given) if record.kind.split is not None]
-        if self._untold:
-            self._untold += range(len(given), len(captured.records))
+        bare.records, bare.forms, bare.given = [], [], []
+        self._made = [number for number, record in enumerate(captured.given) if record.kind.split is not None]
+        if self._made:
+            self._made += range(len(given), len(captured.records))
         self._captured: Captured = bare
         self._products = _products(captured, given)
         self._laid = copied_laid(plan.laid, None)
@@ -67,7 +67,7 @@ class KeptPlan:
     def again(self, graph: Graph, given: Sequence[Record]) -> Plan:
         """The plan of a graph of this structure, with these records."""
         kinds = [record.kind for record in given]
-        split = bool(self._untold)
+        split = bool(self._made)
         products: dict[str, int] = {}
         if split:
             made: list[Kind] = [kinds[of.record].split.products[of.product][1] for of in self._products]  # type: ignore[union-attr]
@@ -110,9 +110,7 @@ class KeptPlan:
             record.calls = len(product.calls)
             record.origins.extend([given[number].origins[node] for number, node in product.calls])
             found.append(record)
-        captured = self._of(found)
-        captured.untold = self._untold
-        return captured.told()
+        return self._of(found).tell(self._made)
 
 
 def _products(captured: Captured, given: Sequence[Record]) -> list[_Product]:

@@ -1,19 +1,37 @@
-"""The nodes of a graph as flat arrays of integers, the input of every pass of the analysis."""
+"""The nodes of a graph as flat arrays of integers, the input of every pass of the analysis.
+
+A call that is split (`gluonjit.graph.kinds.Split`) is several of them: products of single arguments with weights, equal
+ones once, and the rest. Capture does not know this: all products of a kind run in one step, for any depth of calls.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from gluonjit.analysis import flat
 from gluonjit.analysis.forms import KindForm, form_of
 from gluonjit.analysis.indices import Index
-from gluonjit.compiled import filled, numbers, repeated, room
+from gluonjit.compiled import filled, numbers, repeated, room, stored
+from gluonjit.graph.kinds import Split
 from gluonjit.graph.reading import read
 from gluonjit.graph.recorder import Record
 
 FEWEST = 7
 """The additions that one sum replaces, at least."""
+
+
+class _Calls(NamedTuple):
+    """Products of one kind, of calls of one record: the rows of each's argument, the first one of its results, where
+    the rest reads these, and the origins of the calls.
+    """
+
+    rows: Index
+    bases: Index
+    results: Index
+    origins: list[Any]
 
 
 class Captured:
@@ -22,8 +40,7 @@ class Captured:
     Node n is of record `kinds[n]`, its result rows begin at `bases[n]`, the rows that it reads are `operands` from
     `firsts[n]` on, `alive[n]` says that it can be read, and `keep[n]` that it is to run. Of record k the nodes
     are those from `begins[k]` to `begins[k + 1]`; one reads `widths[k]` rows and yields `heights[k]`. `rows` is the
-    number of rows of the graph, `given` are the records of its calls, `untold` those of `records` that were made of
-    calls and do not know yet which rows they have.
+    number of rows of the graph, `given` are the records of its calls.
     """
 
     def __init__(self, records: Iterable[Record], rows: int) -> None:
@@ -48,7 +65,6 @@ class Captured:
         self.keep = repeated(1, nodes)
         self._producer: Any = None
         self.given = given
-        self.untold: Sequence[int] = ()
         self.read(given)
 
     @property
@@ -86,26 +102,81 @@ class Captured:
         self.heights.append(form.height)
         self.width += count * form.width
 
-    def replace(self, number: int, record: Record, form: KindForm) -> None:
-        """Moves the nodes of a record to another one with as many nodes."""
-        self.records[number], self.forms[number] = record, form
-        self.widths[number], self.heights[number] = form.width, form.height
-
     @property
     def called(self) -> list[Record]:
         """Returns the records of calls, by number, and of nodes made in addition: their values are what is read."""
-        return [*self.given, *self.records[len(self.given) :]] if self.untold else self.records
+        return [*self.given, *self.records[len(self.given) :]]
 
-    def told(self) -> list[Record]:
-        """Returns all records, after those made of calls know which rows their nodes yield and read."""
-        untold, self.untold = self.untold, ()
-        if untold:
-            bases, operands = numbers(self.bases), numbers(self.operands)
-            for number in untold:
-                record, begin, end = self.records[number], self.begins[number], self.begins[number + 1]
-                record.bases = bases[begin:end]
-                first = self.firsts[begin]
-                record.rows_read = operands[first : first + (end - begin) * self.forms[number].width]
+    def split(self, sharing: bool) -> Captured:
+        """Makes nodes of all that calls run as; returns itself. sharing: whether equal products are one."""
+        wanted: dict[Any, list[_Calls]] = {}
+        rests = []
+        for number, record in enumerate(self.given):
+            split = record.kind.split
+            if split is not None:
+                rests.append((number, split.rest, *self._split(number, split, wanted)))
+        for (kind, mode), calls in wanted.items():
+            self._add_products(Record(kind, mode, 0.0), calls, sharing)
+        for number, rest, bases, rows in rests:
+            self.records[number] = self.records[number].like(rest)
+            form = self.forms[number] = form_of(rest)
+            self.widths[number], self.heights[number] = form.width, form.height
+            self._put(number, self.width, bases, rows)
+            self.width += rows.size
+        self.tell([*[number for number, *_ in rests], *range(len(self.given), len(self.records))])
+        return self
+
+    def _split(self, number: int, split: Split, wanted: dict[Any, list[_Calls]]) -> tuple[Index, Index]:
+        """Returns the first results of the rest of calls, and the rows it reads; their products go into `wanted`."""
+        record, read, columns = self.records[number], self.rows_read(number), self.forms[number].columns
+        bases = numbers(self.bases)[self.begins[number] : self.begins[number + 1]]
+        rows = np.empty((len(bases), form_of(split.rest).width), np.int64)
+        kept = [column for of in split.kept for column in range(columns[of], columns[of + 1])]
+        rows[:, : len(kept)] = read[:, kept]
+        at = len(kept)
+        for argument, kind in split.products:
+            end = at + sum([output.spec.rows for output in kind.outputs])
+            given = read[:, columns[argument] : columns[argument + 1]]
+            calls = _Calls(given, bases, rows[:, at:end], record.origins)
+            wanted.setdefault((kind, record.mode), []).append(calls)
+            bases, at = bases + kind.rows, end
+        return bases, rows
+
+    def _add_products(self, record: Record, calls: list[_Calls], sharing: bool) -> None:
+        """Adds a record of products, and links the calls to them; those of equal rows are that of the first call."""
+        rows, bases = np.concatenate([each.rows for each in calls]), np.concatenate([each.bases for each in calls])
+        order = np.argsort(bases)
+        first = which = np.arange(len(order))
+        if sharing and rows.shape[1] == 1:
+            _, first, which = np.unique(rows[order, 0], return_index=True, return_inverse=True)
+        made = np.empty_like(bases)
+        made[order] = bases[order[first[which]]]
+        outputs = [range(output.offset, output.offset + output.spec.rows) for output in record.kind.outputs]
+        results = np.concatenate(outputs)
+        for each in calls:
+            each.results[:], made = made[: len(each.bases), None] + results, made[len(each.bases) :]
+        nodes, at = order[np.sort(first)], self.width
+        origins = [origin for each in calls for origin in each.origins]
+        record.origins.extend([origins[node] for node in nodes])
+        record.calls = len(nodes)
+        number, begin = len(self.records), self.count
+        self.add(record, form_of(record.kind), len(nodes))
+        self.kinds[begin : self.count] = repeated(number, len(nodes))
+        self._put(number, at, bases[nodes], rows[nodes])
+
+    def _put(self, number: int, at: int, bases: Index, rows: Index) -> None:
+        """Gives nodes of a record these first results and operands, which stand from `at` on."""
+        begin, end = self.begins[number], self.begins[number + 1]
+        self.bases[begin:end] = stored(bases)
+        self.firsts[begin:end] = stored(at + rows.shape[1] * np.arange(end - begin))
+        self.operands[at : at + rows.size] = stored(rows)
+
+    def tell(self, made: Iterable[int]) -> list[Record]:
+        """Tells records that were made of calls which rows their nodes yield and read; returns all records."""
+        for number in made:
+            record = self.records[number]
+            record.bases = numbers(self.bases)[self.begins[number] : self.begins[number + 1]]
+            record.rows_read = self.rows_read(number).ravel()
         return self.records
 
     @property
@@ -140,12 +211,11 @@ class Captured:
 def _room_for(record: Record) -> tuple[int, int]:
     """Returns the most nodes and operands of a record, once products are split from it and its sums are folded."""
     kind, count = record.kind, len(record)
-    form = form_of(kind)
-    nodes, width = 1, form.width
-    if form.cut is not None:
-        nodes += form.cut.nodes
-        width += form.cut.width
+    nodes, width = 1, form_of(kind).width
+    if kind.split is not None:
+        nodes += len(kind.split.products)
+        width += sum([form_of(each).width for each in (kind.split.rest, *dict(kind.split.products).values())])
     if not kind.sum_of:
         return count * nodes, count * width
     # A chain of additions goes on from record to record.
-    return count * nodes + count // FEWEST + 1, count * (width + form.width)
+    return count * nodes + count // FEWEST + 1, count * (width + form_of(kind).width)

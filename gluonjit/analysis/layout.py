@@ -53,8 +53,6 @@ def lay_out(graph: Graph, captured: Captured, schedule: Schedule, dropped: int) 
         index,
     )
     laid.order, laid.arities = numbers(schedule.order), numbers(arities)
-    if captured.untold:
-        laid.records = captured.told  # only few ask for these: to name a line, say
     index.append(numbers(indices))
     called = captured.called
     return Plan(

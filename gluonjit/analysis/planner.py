@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gluonjit.analysis.again import keep, kept_plan, structure_of
+from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.layout import lay_out
 from gluonjit.analysis.nodes import Nodes
 from gluonjit.analysis.plan import Plan
 from gluonjit.analysis.schedulers import SCHEDULERS
-from gluonjit.analysis.splitting import captured_nodes
 from gluonjit.analysis.sums import SumKind, fold_sums
 from gluonjit.graph.graph import Graph
 from gluonjit.graph.recorder import Record
@@ -23,7 +23,7 @@ def make_plan(graph: Graph, sum_kind: SumKind, scheduler: str = "depth") -> Plan
 class Planner:
     """Makes plans of one captured graph; folding sums and finding dead nodes is done once for all of them.
 
-    sharing: whether equal products that are cut out of calls are one; see `gluonjit.analysis.splitting`.
+    sharing: whether equal products that are cut out of calls are one; see `gluonjit.analysis.captured`.
     """
 
     def __init__(self, graph: Graph, sum_kind: SumKind, sharing: bool = True) -> None:
@@ -59,7 +59,7 @@ class Planner:
 
     def _read(self) -> Nodes:
         """The nodes to schedule."""
-        captured = captured_nodes(self._graph, self._sharing)
+        captured = Captured(self._given, self._graph.rows).split(self._sharing)
         before, records = captured.count, len(captured.records)
         fold_sums(captured, self._sum_kind)
         self._folded = len(captured.records) > records

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gluonjit.analysis.captured import Captured
-from gluonjit.analysis.splitting import captured_nodes
 from gluonjit.errors import TraceError
 from gluonjit.graph.graph import Graph
 from gluonjit.graph.kinds import BatchedProgram, Kind, Output, Work, family_key
@@ -94,7 +93,7 @@ def save_graph(graph: Graph, path: str | Path, granularity: str, sharing: bool) 
         )
     if not path.parent.is_dir():
         raise TraceError(f"{call}: the folder {path.parent} does not exist. Next: create it.")
-    captured = captured_nodes(graph, sharing)
+    captured = Captured([record for record in graph.records.values() if len(record)], graph.rows).split(sharing)
     inputs: dict[Spec, int] = {}
     families: dict[Any, int] = {}
     events = _events(graph, captured, inputs)

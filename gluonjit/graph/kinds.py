@@ -145,7 +145,7 @@ class Kind:
         assert self.split is not None
         if rest is not self.split.rest:
             self.split, self.program = self.split._replace(rest=rest), rest.program
-            self.form, self.number = None, next(_numbers)
+            self.number = next(_numbers)
 
     @property
     def arity(self) -> int:

@@ -8,13 +8,16 @@ same result.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from gluonjit.program.axes.elementwise import Map
+from gluonjit.program.axes.shapes import Keep, Permute, Reshape
 from gluonjit.program.trace import Trace
+from gluonjit.program.work import CallOf, call_in
 
-Named = Callable[[str], bool]
-"""Tells something of an operator by its name."""
+_ALIKE = Map, Keep, Permute, Reshape
+"""The classes of operators, beside products, that give one row for one."""
 
 
 class Piece(NamedTuple):
@@ -39,22 +42,22 @@ class Cut(NamedTuple):
         return tuple([(operand, sources[:number].count(operand)) for number, operand in enumerate(sources)])
 
 
-def cut(trace: Trace, leaves: Sequence[bool], is_product: Named, may_be_cut: Named) -> Cut | None:
-    """Cuts what is computed of leaf operands out of a trace; None if there is none of it, or nothing else.
+def cut(trace: Trace, leaves: Sequence[bool], call_of: CallOf) -> Cut | None:
+    """Cuts what is computed of leaf operands out of a trace; None if there are no products in it, or no others.
 
-    leaves: which operands are rows of inputs; is_product, may_be_cut: of operators, what is worth it, and what may be
-    part of it: not what makes more rows of one, as a node does for its children.
+    leaves: which operands are rows of inputs. What makes more rows of one, as a node does for its children, stays.
     """
     wanted = {k for k, leaf in enumerate(leaves) if leaf and trace.operands[k].rows == 1}
-    of = _owners(trace, wanted, may_be_cut)
-    pieces = [piece for operand in sorted(wanted) for piece in _pieces(trace, of, operand, is_product)]
+    rows = {op.outputs[0]: call_in(trace, op, call_of)[0] for op in trace.ops} if wanted else {}
+    products = {position for position, row in rows.items() if row is not None and row.kind == "product"}
+    apart = products.union([position for position, row in rows.items() if isinstance(row, _ALIKE)])
+    of = _owners(trace, wanted, apart)
+    pieces = [piece for operand in sorted(wanted) for piece in _pieces(trace, of, operand, products)]
     gone = {piece.operand for piece in pieces}
     kept = tuple([operand for operand in range(len(leaves)) if operand not in gone])
-    if not pieces:
-        return None
+    if not pieces or all([of.get(position) in gone for position in products]):
+        return None  # or all of it is computed of inputs: there is no recursion
     rest = trace.part([*kept, *[position for piece in pieces for position in piece.results]], trace.results)
-    if not any(is_product(op.name) for op in rest.ops):
-        return None  # all of it is computed of inputs: there is no recursion
     return Cut(rest, kept, tuple(pieces))
 
 
@@ -65,23 +68,23 @@ def used_alone(trace: Trace) -> Cut | None:
     return None if len(kept) == len(trace.operands) else Cut(trace.part(kept, trace.results), kept, ())
 
 
-def _owners(trace: Trace, wanted: set[int], may_be_cut: Named) -> dict[int, int | None]:
+def _owners(trace: Trace, wanted: set[int], apart: set[int]) -> dict[int, int | None]:
     """Finds the leaf operand that each position is computed from, None for constants alone; others are left out."""
     of: dict[int, int | None] = {position: None for position, _ in trace.constants()}
     of.update({operand: operand for operand in wanted})
     for op in trace.ops:
         found = {of.get(position, -1) for position in op.inputs} - {None}
-        if len(found) <= 1 and -1 not in found and (not found or may_be_cut(op.name)):
+        if len(found) <= 1 and -1 not in found and (not found or op.outputs[0] in apart):
             of.update(dict.fromkeys(op.outputs, found.pop() if found else None))
     return of
 
 
-def _pieces(trace: Trace, of: dict[int, int | None], operand: int, is_product: Named) -> list[Piece]:
+def _pieces(trace: Trace, of: dict[int, int | None], operand: int, products: set[int]) -> list[Piece]:
     """Finds what is computed of an operand, if there are products among it and nothing else uses the operand."""
     mine = [op for op in trace.ops if of.get(op.outputs[0]) == operand]
     others = [op for op in trace.ops if of.get(op.outputs[0], -1) not in (operand, None)]
     used = {position for op in others for position in op.inputs}.union(trace.results)
     made = [position for op in mine for position in op.outputs if position in used]
-    if operand in used or not made or not any(is_product(op.name) for op in mine):
+    if operand in used or not made or products.isdisjoint([op.outputs[0] for op in mine]):
         return []
     return [Piece(operand, trace.part([operand], made), tuple(made))]

@@ -24,27 +24,30 @@ def traced_work(call_of: CallOf, trace: Trace, operators: int) -> Work:
     consts = {position for position, _ in trace.constants()}
     flops, moved = 0.0, 0
     for op in trace.ops:
-        inputs = [(*trace.shapes[position], None, trace.shapes[position][0]) for position in op.inputs]
-        outs = [trace.shapes[position] for position in op.outputs]
-        flops += _flops(call_of, op, [Values(slot, *each) for slot, each in enumerate(inputs)], outs)
+        flops += _flops(*call_in(trace, op, call_of), [trace.shapes[position] for position in op.outputs])
         own = [position for position in (*op.inputs, *op.outputs) if position not in consts]
         moved += sum(_bytes(*trace.shapes[position]) for position in own)
     return Work(operators, flops, moved, sum(_bytes(*trace.shapes[position]) for position in consts))
 
 
-def _flops(call_of: CallOf, op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped]) -> float:
-    """Two for each factor of a product, as its row says, and else one for each element of the results."""
+def call_in(trace: Trace, op: TraceOp, call_of: CallOf) -> tuple[Row | None, Any]:
+    """The row of an operator of a trace, be it what its instruction says, and its call on values of one node."""
+    inputs = [(*trace.shapes[position], None, trace.shapes[position][0]) for position in op.inputs]
+    vals = [Values(slot, *each) for slot, each in enumerate(inputs)]
     try:
-        row, call = call_of(op, vals, outs)
+        row, call = call_of(op, vals, [trace.shapes[position] for position in op.outputs])
     except NotBatchable:
-        row = None
-    if row is not None and isinstance(row.code, Row):
-        row = row.code
+        return None, None
+    return row.code if row is not None and isinstance(row.code, Row) else row, call
+
+
+def _flops(row: Row | None, call: Any, outs: Sequence[Shaped]) -> float:
+    """Two for each factor of a product, as its row says, and else one for each element of the results."""
     if row is not None and row.work is not None:
         return 2.0 * float(row.work(call))
     if not isinstance(row, Contract):
         return float(sum([prod(shape) for shape, _ in outs]))
-    terms = zip(row.terms(call)[0], vals)
+    terms = zip(row.terms(call)[0], call.vals)
     sizes = {label: size for labels, val in terms if labels[:1] != "+" for label, size in zip(labels, val.shape)}
     return 2.0 * float(prod(sizes.values()))
 

@@ -149,6 +149,7 @@ GONE: tuple[Gone, ...] = (
     Gone("engines/mxnet/fusing_values", ("RowMatrix Group Folded Const Beside rows_in row_in",), "engines/"),
     Gone("engines/torch/hoist", ("Piece Cut cut used_alone _owners _may_be_cut _piece _without",), "engines/"),
     Gone("engines/mxnet/hoist", ("Cut cut _without product_kind",), "engines/"),
+    Gone("analysis/splitting", ("captured_nodes _cut _add_products",), "analysis/"),
     Gone(
         "analysis/traces",
         (

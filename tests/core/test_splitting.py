@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from gluonjit.analysis import make_plan
+from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.operands import operand_matrices
 from gluonjit.analysis.plan import Step
-from gluonjit.analysis.splitting import captured_nodes
 from gluonjit.graph import Graph, Kind, Output, Record, intern_spec, split_kind
 
 ROW = intern_spec((4,), "float32", "cpu(0)", "stack")
@@ -36,6 +36,10 @@ def cells(graph: Graph, calls: list[tuple[int, int]], state: int) -> list[int]:
     return rows
 
 
+def nodes(graph: Graph, sharing: bool = True) -> Captured:
+    return Captured(graph.records.values(), graph.rows).split(sharing)
+
+
 def leaves(graph: Graph, count: int) -> list[int]:
     return [graph.add_leaf(("leaf", number), None, ROW).base for number in range(count)]
 
@@ -51,7 +55,7 @@ def test_equal_products_are_one_as_far_as_is_shared(sharing: bool, products: int
     first = cells(graph, CALLS[:3], words[0])
     graph.marks.append((graph.rows, 1))
     rows = first + cells(graph, CALLS[3:], words[0])
-    rest, product = captured_nodes(graph, sharing).told()
+    rest, product = nodes(graph, sharing).records
     assert (rest.kind, product.kind) == (REST, PRODUCT)
     assert len(product.bases) == products
     assert list(rest.bases) == rows
@@ -67,7 +71,7 @@ def test_the_graph_stays_as_it_was() -> None:
     graph = Graph()
     cells(graph, CALLS, leaves(graph, 2)[0])
     rows, records = graph.rows, dict(graph.records)
-    captured_nodes(graph)
+    nodes(graph)
     assert (graph.rows, graph.records) == (rows, records)
     assert graph.records["cell"].kind is CELL
     assert graph.records["cell"].depths == [1, 2, 3, 1, 1]

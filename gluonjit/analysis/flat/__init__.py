@@ -23,13 +23,13 @@ if TYPE_CHECKING:
         living,
         place_inputs,
     )
-    from gluonjit.analysis.flat.rewriting import chains, cut, products
+    from gluonjit.analysis.flat.rewriting import chains
 else:
     _rewriting = hot("gluonjit.analysis.flat.rewriting")
     _ordering = hot("gluonjit.analysis.flat.ordering")
     _paths = hot("gluonjit.analysis.flat.paths")
     _placing = hot("gluonjit.analysis.flat.placing")
-    chains, cut, products = _rewriting.chains, _rewriting.cut, _rewriting.products
+    chains = _rewriting.chains
     by_depth, components, needed = _ordering.by_depth, _ordering.components, _ordering.needed
     produced, uses = _ordering.produced, _ordering.uses
     depths, longest_chains = _paths.depths, _paths.longest_chains
@@ -48,7 +48,6 @@ __all__ = [
     "by_depth",
     "chains",
     "components",
-    "cut",
     "depths",
     "first_records",
     "lay_out",
@@ -57,6 +56,5 @@ __all__ = [
     "needed",
     "place_inputs",
     "produced",
-    "products",
     "uses",
 ]

@@ -1,5 +1,5 @@
 # cython: language_level=3, wraparound=False, initializedcheck=False
-"""From captured calls to the nodes that they run as: products of single arguments apart, chains of additions as sums.
+"""Chains of additions in captured calls, which run as sums.
 
 In Cython's pure-Python mode. The arrays are those of `reading`.
 """
@@ -12,121 +12,6 @@ try:
     import cython
 except ImportError:
     from gluonjit import standin as cython
-
-
-def cut(
-    begin: cython.Py_ssize_t,
-    end: cython.Py_ssize_t,
-    kept: cython.longlong[::1],
-    width: cython.Py_ssize_t,
-    shift: cython.longlong,
-    at: cython.Py_ssize_t,
-    bases: cython.longlong[::1],
-    firsts: cython.longlong[::1],
-    operands: cython.longlong[::1],
-) -> None:
-    """Gives nodes `begin` to `end` operands of this width, from `at` on, beginning with the kept ones of theirs.
-
-    Their results begin `shift` rows later than they did.
-    """
-    n: cython.Py_ssize_t
-    c: cython.Py_ssize_t
-    old: cython.longlong
-    for n in range(begin, end):
-        old = firsts[n]
-        for c in range(len(kept)):
-            operands[at + c] = operands[old + kept[c]]
-        firsts[n] = at
-        bases[n] += shift
-        at += width
-
-
-def products(
-    calls: list,
-    number: cython.Py_ssize_t,
-    n: cython.Py_ssize_t,
-    at: cython.Py_ssize_t,
-    width: cython.Py_ssize_t,
-    results: cython.longlong[::1],
-    stamp: cython.longlong,
-    kinds: cython.longlong[::1],
-    bases: cython.longlong[::1],
-    firsts: cython.longlong[::1],
-    operands: cython.longlong[::1],
-    known: cython.longlong[::1],
-    stamps: cython.longlong[::1],
-    origins: list,
-) -> cython.Py_ssize_t:
-    """Makes the nodes of the products of one kind that calls have, from node n on; returns the new number of nodes.
-
-    `calls` has for each record of calls (first and last node, where in `operands` the first of the arguments is and
-    how far the next one is from it, how many rows before the call's result the product's is, where among its operands
-    the call reads it, origins). An argument has `width` rows, and `results` are the rows of a product, counted from its
-    first. Products of equal rows are one, that of the first call, unless the stamp is 0, which differs for each kind.
-    `known` and `stamps` have room for a number a row.
-    """
-    best: cython.Py_ssize_t
-    c: cython.Py_ssize_t
-    lowest: cython.longlong
-    row: cython.longlong
-    made: cython.longlong
-    call: cython.longlong
-    table: cython.longlong[::1] = _numbers(calls)
-    heads: cython.longlong[::1] = room(len(calls))
-    while True:
-        best = _earliest(table, heads, bases)
-        if best < 0:
-            return n
-        call = table[6 * best] + heads[best]
-        lowest = bases[call] - table[6 * best + 4]
-        row = table[6 * best + 2] + heads[best] * table[6 * best + 3]
-        if stamp and width == 1 and stamps[operands[row]] == stamp:
-            made = known[operands[row]]
-        else:
-            made = lowest
-            kinds[n], bases[n], firsts[n] = number, made, at
-            for c in range(width):
-                operands[at + c] = operands[row + c]
-            if stamp and width == 1:
-                known[operands[row]], stamps[operands[row]] = made, stamp
-            at += width
-            n += 1
-            origins.append(calls[best][6][heads[best]])
-        heads[best] += 1
-        row = firsts[call] + table[6 * best + 5]
-        for c in range(len(results)):
-            operands[row + c] = made + results[c]
-
-
-@cython.cfunc
-def _numbers(calls: list) -> cython.longlong[::1]:
-    """The six numbers of each record of calls, one after the other."""
-    part: cython.Py_ssize_t
-    c: cython.Py_ssize_t
-    table: cython.longlong[::1] = room(6 * len(calls))
-    for part in range(len(calls)):
-        for c in range(6):
-            table[6 * part + c] = calls[part][c]
-    return table
-
-
-@cython.cfunc
-def _earliest(
-    table: cython.longlong[::1], heads: cython.longlong[::1], bases: cython.longlong[::1]
-) -> cython.Py_ssize_t:
-    """Finds the record of the remaining call that was captured first, -1 if none remains."""
-    part: cython.Py_ssize_t
-    call: cython.longlong
-    base: cython.longlong
-    best: cython.Py_ssize_t = -1
-    lowest: cython.longlong = 0
-    for part in range(len(heads)):
-        call = table[6 * part] + heads[part]
-        if call < table[6 * part + 1]:
-            base = bases[call] - table[6 * part + 4]
-            if best < 0 or base < lowest:
-                best, lowest = part, base
-    return best
 
 
 def chains(

@@ -42,7 +42,6 @@ def _adopt(built: Built, kinds: Sequence[Kind]) -> None:
 
 
 _CHILDREN = Maker(OPERATORS, lambda item: isinstance(item, NDArray), build_for_children, current, _adopt)
-_PRODUCTS = {"FullyConnected"}  # worth to run before the recursion
 
 
 class _Found(NamedTuple):
@@ -165,7 +164,7 @@ def _kind_of(
     parameters = _parameters(owner, trace.consts, batch.noted.values())
     without = batch.options.without
     hoists = "hoisting" not in without and not any(map(_keeps_state, trace.ops))
-    pieces = cut(trace, leaves, _PRODUCTS.__contains__, _PRODUCTS.__contains__) if hoists else None
+    pieces = cut(trace, leaves, OPERATORS.call_of) if hoists else None
     rest = trace if pieces is None else pieces.rest
     try:
         products = [

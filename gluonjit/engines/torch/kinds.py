@@ -13,7 +13,6 @@ from gluonjit.engines.torch.buffers import passes_as_constant
 from gluonjit.engines.torch.cell import MADE, RAISED, Call, Cell, TraceFindings
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, constants_of, flags, training_of
 from gluonjit.engines.torch.following import followed
-from gluonjit.engines.torch.operators.binding import operator_named
 from gluonjit.engines.torch.operators.table import OPERATORS, UNWRITTEN, work_of
 from gluonjit.engines.torch.program import Lone, build, build_for_children, lay_out, program_of
 from gluonjit.engines.torch.recorder import Tracer, recording
@@ -51,15 +50,6 @@ _SHARED = "its results share memory: a write to one is a write to the other"
 _OVERWRITES = "it writes over what its backward pass needs"
 EMPTY = "it returns a tensor without elements: leave out empty parts by an if, as sizes are known"
 _LONG, _COUNTS = 64, 3  # operators of a trace, and different numbers of them in traces that differ in sizes
-
-
-_PRODUCTS = {"mm.default", "addmm.default", "mv.default"}
-_VIEWS = {"view.default", "_unsafe_view.default", "unsqueeze.default", "squeeze.dim", "t.default"}
-
-
-def _may_be_cut(name: str) -> bool:
-    """Tells whether an operator may be cut out of a cell and run before the recursion."""
-    return name in _PRODUCTS | _VIEWS or torch.Tag.pointwise in operator_named(name).tags
 
 
 class ResultWithoutTensors(Exception):
@@ -102,7 +92,7 @@ def make_kind(call: Call) -> Kind | str:
     pieces = None
     if not cell.operator and not draws and "hoisting" not in batch.options.without:
         leaves = [not value.depth and (value.base is None or isinstance(value.base, Value)) for value in values]
-        pieces = cut(trace, leaves, _PRODUCTS.__contains__, _may_be_cut)
+        pieces = cut(trace, leaves, OPERATORS.call_of)
     if pieces is None:
         pieces = used_alone(trace)
     rest = trace if pieces is None else pieces.rest

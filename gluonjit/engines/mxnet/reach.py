@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gluonjit.analysis.operands import base_rows, operand_matrices
 from gluonjit.analysis.plan import LeafChunk, Place, Plan, Step
-from gluonjit.graph import Graph, Kind
+from gluonjit.graph import Graph, Kind, Leaf, Record
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.run import reach
-from gluonjit.hybrid.run.reach import owners_of_operand, owners_of_result, roles_of, rows_at
+from gluonjit.hybrid.run.reach import owners_of_result, roles_of, rows_at
 from gluonjit.program.trace import Trace
 from gluonjit.rows.running import row_flags
 
@@ -69,54 +69,92 @@ class Reach(reach.Reach):
         self.constants.update([id(array) for k, array in enumerate(program.consts, first) if k in used])
 
 
-def entered_waiting(graph: Graph, begun: Iterable[int], learned: Callable[[Any], bool]) -> Any:
+_Call = tuple[Record, Any, Sequence[Any]]
+"""A record, the first result row of some of its nodes, and the rows of each of their operands."""
+
+
+def entered_waiting(graph: Graph, begun: list[int], learned: Callable[[Any], bool]) -> Any:
     """Does what `entered` does for a graph that waits to run; calls that nobody reads count too, as they do eagerly.
 
     Returns for each row the number of the node that has let it in, its own or that of one that has read it: infinity
     where none has. Who reads rows that are a part of an array, or of several, reads a new array, and lets in that one.
     """
-    since = np.full(graph.rows, np.inf)
-    since[list(begun)] = -1
-    calls, sizes = [], _sizes(graph)
-    for record in graph.records.values():
-        if is_recorded(record.mode) and len(record):
-            numbers = base_rows(record)
-            made = numbers[:, None] + np.arange(record.kind.rows)
-            operands = [(rows, _are_whole(rows, sizes)) for rows in operand_matrices(record)]
-            calls.append((numbers, operands, made, _Entering(record.kind, learned)))
+    calls = [(record, base_rows(record), operand_matrices(record)) for record in graph.records.values() if len(record)]
+    host = [row for table, rows in graph.lookups.items() if table.weight is None for row in rows.values()]
+    return _since(_sizes(graph.rows, host, graph.leaves.values(), calls), begun, learned, calls)
+
+
+def entered(plan: Plan, begun: Iterable[Place], learned: Callable[[Any], bool]) -> list[Any]:
+    """Finds in each arena of a plan the rows that autograd would have in a computational graph after the run.
+
+    These are the results of recorded nodes that go back to a row of `begun` or to a `learned` weight, and all that such
+    nodes have read, if it is a whole array. What a node has read counts for those alone that were captured after it.
+    """
+    captured = plan.captured
+    calls: list[_Call] = []
+    for step in plan.steps:
+        for number, (record, nodes) in zip(step.numbers, step.parts):
+            read, columns = captured.rows_read(number)[nodes], captured.forms[number].columns
+            operands = [read[:, begin:end] for begin, end in zip(columns, columns[1:])]
+            calls.append((record, base_rows(record)[nodes], operands))
+    rows = [np.zeros(arena.rows, dtype=np.int64) for arena in plan.arenas]  # of the graph, by their places
+    for arena, found in enumerate(rows):
+        there = np.flatnonzero(plan.arena == arena)
+        found[plan.position[there]] = there
+    leaves: list[Any] = []
+    host: list[int] = []
+    for chunk in plan.inputs:
+        if isinstance(chunk, LeafChunk):
+            leaves += chunk.leaves
+        elif chunk.table is not None and chunk.table.weight is None:
+            host += rows[chunk.place.arena][chunk.place.begin : chunk.place.end].tolist()
+    first = [row for place in begun for row in rows[place.arena][place.begin : place.end].tolist()]
+    since = _since(_sizes(captured.rows, host, leaves, calls), first, learned, calls)
+    return [np.isfinite(since[found]) for found in rows]
+
+
+def _since(sizes: Any, begun: list[int], learned: Callable[[Any], bool], calls: Sequence[_Call]) -> Any:
+    """Finds for each row the number of the node that has let it in, -1 where gradients begin."""
+    since = np.full(len(sizes), np.inf)
+    since[begun] = -1
+    recorded = [
+        (
+            bases,
+            [(rows, _are_whole(rows, sizes)) for rows in operands],
+            bases[:, None] + np.arange(record.kind.rows),
+            _Entering(record.kind, learned),
+        )
+        for record, bases, operands in calls
+        if is_recorded(record.mode)
+    ]
     changed = True
-    while changed:
+    while changed:  # a node may have let in what an earlier one reads
         before = since.copy()
-        for numbers, reads, made, entering in calls:
-            inside: dict[tuple[int, ...], Any] = {
-                (k,): (since[rows] < numbers[:, None]).any(1) for k, (rows, _) in enumerate(reads)
-            }
+        for bases, reads, made, entering in recorded:
+            inside = [(since[rows] < bases[:, None]).any(1) for rows, _ in reads]
             for k, (rows, whole) in enumerate(reads):
-                nodes = entering.operand((k,), inside, len(numbers)) & whole
-                np.minimum.at(since, rows[nodes], numbers[nodes, None])
-            nodes = entering.results(inside, len(numbers))
-            np.minimum.at(since, made[nodes], numbers[nodes, None])
+                nodes = entering.operand(k, inside, len(bases)) & whole
+                np.minimum.at(since, rows[nodes], bases[nodes, None])
+            nodes = entering.results(inside, len(bases))
+            np.minimum.at(since, made[nodes], bases[nodes, None])
         changed = not np.array_equal(before, since)
     return since
 
 
-def _sizes(graph: Graph) -> Any:
+def _sizes(count: int, host: list[int], leaves: Iterable[Leaf], calls: Sequence[_Call]) -> Any:
     """The number of rows of the array of which a row is the first; 0 for other rows, 1 for entries of look-ups.
 
     A number of the host's may be one of several arrays, of which a node has read any: of none it is the first.
     """
-    sizes = np.ones(graph.rows, dtype=np.int64)
-    for table, entries in graph.lookups.items():
-        if table.weight is None:
-            sizes[list(entries.values())] = 0
-    for leaf in graph.leaves.values():
+    sizes = np.ones(count, dtype=np.int64)
+    sizes[host] = 0
+    for leaf in leaves:
         sizes[leaf.base : leaf.base + leaf.spec.rows] = 0
         sizes[leaf.base] = leaf.spec.rows
-    for record in graph.records.values():
-        numbers = base_rows(record)
-        sizes[numbers[:, None] + np.arange(record.kind.rows)] = 0
+    for record, bases, _ in calls:
+        sizes[bases[:, None] + np.arange(record.kind.rows)] = 0
         for output in record.kind.outputs:
-            sizes[numbers + output.offset] = output.spec.rows
+            sizes[bases + output.offset] = output.spec.rows
     return sizes
 
 
@@ -127,59 +165,8 @@ def _are_whole(rows: Any, sizes: Any) -> Any:
     return follow & (sizes[rows[:, 0]] == count) if count else follow
 
 
-def entered(plan: Plan, begun: Iterable[Place], learned: Callable[[Any], bool]) -> list[Any]:
-    """Finds in each arena of a plan the rows that autograd would have in a computational graph after the run.
-
-    These are the results of recorded nodes that go back to a row of `begun` or to a `learned` weight, and all that such
-    nodes have read, if it is a whole array. What a node has read counts for those alone that were captured after it.
-    """
-    sizes = _sizes_in_arenas(plan)
-    since = [np.full(arena.rows, np.inf) for arena in plan.arenas]  # which node has let each row in
-    for place in begun:
-        since[place.arena][place.begin : place.end] = -1
-    recorded = [step for step in plan.steps if is_recorded(step.mode)]
-    changed = True
-    while changed:  # a node may have let in what one of an earlier step reads
-        before = [times.copy() for times in since]
-        for step in recorded:
-            _enter(step, since, sizes, _Entering(step.kind, learned))
-        changed = not all(map(np.array_equal, before, since))
-    return [np.isfinite(times) for times in since]
-
-
-def _sizes_in_arenas(plan: Plan) -> list[Any]:
-    """The same for the rows of each arena of a plan."""
-    sizes = [np.ones(arena.rows, dtype=np.int64) for arena in plan.arenas]
-    for chunk in plan.inputs:
-        if isinstance(chunk, LeafChunk):
-            counts = np.array([leaf.spec.rows for leaf in chunk.leaves])
-            _set_sizes(sizes[chunk.place.arena], chunk.place, counts)
-        elif chunk.table is not None and chunk.table.weight is None:
-            sizes[chunk.place.arena][chunk.place.begin : chunk.place.end] = 0
-    for step in plan.steps:
-        for number, place in enumerate(step.places):
-            _set_sizes(sizes[place.arena], place, np.bincount(owners_of_result(step, number)))
-    return sizes
-
-
-def _set_sizes(sizes: Any, place: Place, counts: Any) -> None:
-    """Notes arrays of so many rows, one after the other."""
-    sizes[place.begin : place.end] = 0
-    sizes[place.begin + np.cumsum(counts) - counts] = counts
-
-
-def _owners_of_whole(rows: Any, owners: Any, sizes: Any) -> Any:
-    """Tells of each row of an operand whether those of its node, which follow each other, are those of one array."""
-    first = np.searchsorted(owners, owners)
-    count = np.searchsorted(owners, owners, "right") - first
-    begin = rows[first]
-    follow = rows == begin + np.arange(len(rows)) - first
-    broken = np.bincount(owners[~follow], minlength=owners[-1] + 1 if len(owners) else 0)[owners] > 0
-    return (sizes[begin] == count) & ~broken
-
-
 class _Entering:
-    """Rules for what recorded nodes of a kind let into a graph, given those whose operands are in it, by role."""
+    """Rules for what recorded nodes of a kind let into a graph, given those whose operands are in it."""
 
     def __init__(self, kind: Kind, learned: Callable[[Any], bool]) -> None:
         program: Any = kind.program
@@ -187,16 +174,16 @@ class _Entering:
         self._enters = None if kind.split is not None or kind.children else program.enters
         self._consts = sum(1 << len(kind.operands) + k for k, array in enumerate(program.consts) if learned(array))
 
-    def results(self, inside: dict[tuple[int, ...], Any], count: int) -> Any:
+    def results(self, inside: Sequence[Any], count: int) -> Any:
         """The nodes whose results enter."""
-        return np.any([np.full(count, bool(self._consts)), *inside.values()], axis=0)
+        return np.any([np.full(count, bool(self._consts)), *inside], axis=0)
 
-    def operand(self, role: tuple[int, ...], inside: dict[tuple[int, ...], Any], count: int) -> Any:
-        """The nodes whose operand of a role enters."""
+    def operand(self, number: int, inside: Sequence[Any], count: int) -> Any:
+        """The nodes whose operand of this number enters."""
         if self._enters is None:
             return self.results(inside, count)
-        by = self._enters[role[0]]
-        read = [nodes for (k,), nodes in inside.items() if by >> k & 1]
+        by = self._enters[number]
+        read = [nodes for k, nodes in enumerate(inside) if by >> k & 1]
         return np.any([np.full(count, bool(by & self._consts)), *read], axis=0)
 
 
@@ -213,28 +200,3 @@ def let_in(trace: Trace) -> list[int]:
         for position in (*op.inputs, *op.outputs):
             by[position] = reads
     return [by[position] for position in range(len(trace.operands))]
-
-
-def _enter(step: Step, since: list[Any], sizes: list[Any], entering: _Entering) -> None:
-    """Notes what the nodes of a step let in."""
-    numbers = np.concatenate([base_rows(record)[nodes] for record, nodes in step.parts])
-    reads, inside = [], {}
-    for number, (gather, group) in enumerate(zip(step.gathers, step.kind.groups)):
-        place = gather.place
-        taken = np.arange(place.begin, place.end) if gather.index is None else gather.index
-        begin = 0
-        for position, role in enumerate(group):
-            owners = owners_of_operand(step, number, position)
-            rows = taken[begin : begin + len(owners)]
-            begin += len(owners)
-            nodes = inside[role] = np.zeros(step.count, dtype=bool)
-            nodes[owners[since[place.arena][rows] < numbers[owners]]] = True
-            reads.append((since[place.arena], rows, owners, role, _owners_of_whole(rows, owners, sizes[place.arena])))
-    for times, rows, owners, role, whole in reads:
-        kept = entering.operand(role, inside, step.count)[owners] & whole
-        np.minimum.at(times, rows[kept], numbers[owners[kept]])
-    nodes = entering.results(inside, step.count)
-    for number, place in enumerate(step.places):
-        owners = owners_of_result(step, number)
-        kept = nodes[owners]
-        np.minimum.at(since[place.arena], np.arange(place.begin, place.end)[kept], numbers[owners[kept]])

@@ -78,13 +78,8 @@ static int take_tensor(Call *call, PyObject *tensor) {
 
 /* Tells whether an array is a parameter of PyTorch's, which is a constant of its cell: Python sees to it. */
 static int is_parameter(Call *call, PyObject *array) {
-    PyObject *place, *found, *known;
-    if (call->of != &names.torch) return 0;
-    known = dict_at(call->batch, names.batch_parameters);
-    place = known == NULL ? NULL : PyLong_FromVoidPtr(array);
-    found = place == NULL ? NULL : PyDict_GetItemWithError(known, place);
-    Py_XDECREF(place);
-    return found != NULL || PyErr_Occurred();
+    return call->of == &names.torch &&
+           (by_address(dict_at(call->batch, names.batch_parameters), array) != NULL || PyErr_Occurred());
 }
 
 int append_bits(Call *call, const void *sort, uint64_t bits) {
@@ -181,6 +176,21 @@ PyObject *wrapped(const Framework *of, int interface, PyObject *record, Py_ssize
     return array;
 }
 
+PyObject *wrapped_all(const Framework *of, int interface, PyObject *record, Py_ssize_t node, int list) {
+    Py_ssize_t k, count = ((Record *)record)->results;
+    PyObject *found = list ? PyList_New(count) : PyTuple_New(count);
+    for (k = 0; found != NULL && k < count; k++) {
+        PyObject *array = wrapped(of, interface, record, node, k);
+        if (array == NULL)
+            Py_CLEAR(found);
+        else if (list)
+            PyList_SET_ITEM(found, k, array);
+        else
+            PyTuple_SET_ITEM(found, k, array);
+    }
+    return found;
+}
+
 /* References to the values of a node, or those of a call's arguments or these themselves, as a tuple. */
 static PyObject *tuple_of(Call *call, PyObject *record, Py_ssize_t node, Py_ssize_t count) {
     PyObject *found = PyTuple_New(count);
@@ -245,28 +255,16 @@ static PyObject *part_returned(Call *call, PyObject *structure, PyObject *record
 static PyObject *returned(Call *call, Entry *entry, PyObject *record, Py_ssize_t node) {
     const Framework *of = call->of;
     PyObject *values, *arguments = NULL, *results = NULL, *structure = entry->structure, *made[REPEATS] = {NULL};
-    Py_ssize_t k, count = ((Record *)record)->results;
     if (structure == Py_None) return wrapped(of, 0, record, node, 0);
     if (of->lazy[1] != NULL && structure == (PyObject *)of->lazy[1]) return wrapped(of, 1, record, node, 0);
-    if (structure == (PyObject *)&PyTuple_Type) {
-        results = PyTuple_New(count);
-        for (k = 0; results != NULL && k < count; k++) {
-            PyObject *array = wrapped(of, 0, record, node, k);
-            if (array == NULL) {
-                Py_CLEAR(results);
-                break;
-            }
-            PyTuple_SET_ITEM(results, k, array);
-        }
-        return results;
-    }
+    if (structure == (PyObject *)&PyTuple_Type) return wrapped_all(of, 0, record, node, 0);
     Py_INCREF(structure);
     results = part_returned(call, structure, record, node, made);
     if (results != NULL || PyErr_Occurred()) {
         Py_DECREF(structure);
         return results;
     }
-    values = tuple_of(call, record, node, count);
+    values = tuple_of(call, record, node, ((Record *)record)->results);
     if (values != NULL && of == &names.mxnet) {
         results = PyObject_CallFunctionObjArgs(of->rebuild, structure, values, NULL);
     } else if (values != NULL) {
@@ -420,8 +418,7 @@ static int link_views(Entry *entry, PyObject *viewing, PyObject *result, PyObjec
     Py_ssize_t k;
     if (Py_TYPE(args[0]) != names.torch.lazy[0]) return 0;
     if (entry->steps == NULL) {
-        PyObject *given = PyTuple_New(count), *parts = PyLong_FromSsize_t(several ? PySequence_Fast_GET_SIZE(result) : -1);
-        for (k = 0; given != NULL && k < count; k++) PyTuple_SET_ITEM(given, k, Py_NewRef(args[k]));
+        PyObject *given = tuple_from(args, count), *parts = PyLong_FromSsize_t(several ? PySequence_Fast_GET_SIZE(result) : -1);
         if (given != NULL && parts != NULL)
             entry->steps = PyObject_CallFunctionObjArgs(names.steps_of, viewing, given, named == NULL ? Py_None : named, parts, NULL);
         Py_XDECREF(given);

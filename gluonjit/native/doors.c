@@ -6,25 +6,25 @@
 /* As in engines/torch/doors.py: a node always; for some arguments a reference; or nodes of other cells, by known numbers. */
 enum { FREE, SUM, ROWS, STACK, VIEW, PICK, INTO, MEAN };
 
+static Value *value_of(PyObject *arg) { return value_in(arg, &names.torch, 0); }
+
 /* Whether a lazy tensor's value is there, and holds no whole numbers, which may be known; not one made from nothing. */
 static int is_float(PyObject *arg) {
-    PyObject *value, *spec, *dtype;
-    if (Py_TYPE(arg) != names.torch.lazy[0] || SLOT(arg, names.torch.lazy_k[0]) == Py_Ellipsis) return 0;
-    value = SLOT(arg, names.torch.lazy_v[0]);
-    spec = value == NULL || Py_TYPE(value) != core.value_type ? NULL : ((Value *)value)->spec;
-    dtype = spec == NULL || Py_TYPE(spec) != names.spec_type ? NULL : ((Spec *)spec)->dtype;
+    Spec *spec = spec_of(value_of(arg));
+    PyObject *dtype = spec == NULL || SLOT(arg, names.torch.lazy_k[0]) == Py_Ellipsis ? NULL : spec->dtype;
     if (dtype == NULL || !PyUnicode_Check(dtype) || PyUnicode_GET_LENGTH(dtype) < 2) return 0;
     return PyUnicode_READ_CHAR(dtype, 0) == 'f' ||
            (PyUnicode_READ_CHAR(dtype, 0) == 'b' && PyUnicode_READ_CHAR(dtype, 1) == 'f');
 }
 
-/* Whether a lazy tensor is a result that has yet to be computed by this graph: whatever it holds, it is not known. */
-static int is_pending(PyObject *arg, PyObject *graph) {
-    Value *value;
-    if (Py_TYPE(arg) != names.torch.lazy[0] || is_stale(arg) || SLOT(arg, names.torch.lazy_c[0]) != Py_None) return 0;
-    value = (Value *)SLOT(arg, names.torch.lazy_v[0]);
-    return value != NULL && Py_TYPE(value) == core.value_type && value->graph == graph && value->depth > 0;
+/* Whether a lazy tensor waits for this graph to run. */
+static int is_waiting(PyObject *arg, PyObject *graph) {
+    Value *value = value_of(arg);
+    return value != NULL && !is_stale(arg) && SLOT(arg, names.torch.lazy_c[0]) == Py_None && value->graph == graph;
 }
+
+/* Whether a lazy tensor is a result that has yet to be computed by this graph: whatever it holds, it is not known. */
+static int is_pending(PyObject *arg, PyObject *graph) { return is_waiting(arg, graph) && value_of(arg)->depth > 0; }
 
 /* Whether one of these holds floats or is pending, and none is True, which may stand for `inplace`. */
 static int is_unknown(PyObject *const *args, Py_ssize_t count, PyObject *graph) {
@@ -54,13 +54,16 @@ static int writes_nothing(PyObject *kwargs) {
     return (out == NULL || out == Py_None) && (inplace == NULL || inplace == Py_False);
 }
 
-/* The value of a lazy tensor of this graph, whose rows may be referred to: borrowed, or NULL where Python has to look. */
+/* The value of a lazy tensor of this graph, as an operand: borrowed, or NULL. */
+static Value *operand(PyObject *arg, PyObject *graph) {
+    Value *value = value_of(arg);
+    return spec_of(value) != NULL && !is_stale(arg) && value->graph == graph ? value : NULL;
+}
+
+/* The same of one whose rows may be referred to: NULL where Python has to look. */
 static Value *sliceable(PyObject *arg, PyObject *graph) {
-    Value *value;
-    if (Py_TYPE(arg) != names.torch.lazy[0] || is_stale(arg)) return NULL;
-    value = (Value *)SLOT(arg, names.torch.lazy_v[0]);
-    if (value == NULL || Py_TYPE(value) != core.value_type || value->graph != graph) return NULL;
-    return Py_TYPE(value->spec) == names.spec_type && (!value->taped || is_learning() > 0) ? value : NULL;
+    Value *value = operand(arg, graph);
+    return value != NULL && value->taped && is_learning() <= 0 ? NULL : value;
 }
 
 /* A lazy tensor of a new value, the reference to which is taken over; None has none. */
@@ -111,12 +114,9 @@ static int has_axis(PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
 
 /* Whether the first of these is an array of whole rows as this sort of call joins them. */
 static int is_joined(PyObject *listed, int sort) {
-    PyObject *first = PySequence_Fast_GET_SIZE(listed) ? PySequence_Fast_GET_ITEM(listed, 0) : NULL, *value, *mode;
-    value = first == NULL || Py_TYPE(first) != names.torch.lazy[0] ? NULL : SLOT(first, names.torch.lazy_v[0]);
-    if (value == NULL || Py_TYPE(value) != core.value_type || Py_TYPE(((Value *)value)->spec) != names.spec_type) return 1;
-    mode = ((Spec *)((Value *)value)->spec)->mode;
-    if (mode == NULL || !PyUnicode_Check(mode)) return 1;
-    return PyUnicode_CompareWithASCIIString(mode, sort == ROWS ? "rows" : "stack") == 0;
+    Spec *spec = PySequence_Fast_GET_SIZE(listed) ? spec_of(value_of(PySequence_Fast_GET_ITEM(listed, 0))) : NULL;
+    if (spec == NULL || spec->mode == NULL || !PyUnicode_Check(spec->mode)) return 1;
+    return is_text(spec->mode, sort == ROWS ? "rows" : "stack");
 }
 
 /* Whether there is no tensor in an argument, as far as that is not nested deeper than keys and shapes are. */
@@ -170,15 +170,6 @@ static int refers(PyObject *graph, int sort, PyObject *const *args, Py_ssize_t c
     return sort == FREE || (sort == VIEW && is_view(args, count, kwargs));
 }
 
-/* The value of a lazy tensor of this graph, as an operand: borrowed, or NULL. */
-static Value *operand(PyObject *arg, PyObject *graph) {
-    Value *value;
-    if (Py_TYPE(arg) != names.torch.lazy[0] || is_stale(arg)) return NULL;
-    value = (Value *)SLOT(arg, names.torch.lazy_v[0]);
-    if (value == NULL || Py_TYPE(value) != core.value_type || value->graph != graph) return NULL;
-    return Py_TYPE(value->spec) == names.spec_type ? value : NULL;
-}
-
 /* `x.index_select(0, numbers)` of known numbers, which do not count from the end. */
 static PyObject *picked(PyObject *graph, PyObject *const *args, Py_ssize_t count) {
     PyObject *numbers = count == 3 && is_zero(args[1]) ? known_numbers(args[2]) : NULL, *value, *found = NULL;
@@ -224,17 +215,13 @@ static PyObject *into(PyObject *state, PyObject *graph, PyObject *door, PyObject
 
 /* Whether `mean` is asked for that of rows, whose number is then an operand. */
 static int is_of_rows(PyObject *graph, PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
-    PyObject *axis = count == 2 ? args[1] : NULL, *shape, *mode, *device;
-    Value *value = count ? operand(args[0], graph) : NULL;
+    PyObject *axis = count == 2 ? args[1] : NULL;
+    Spec *spec = spec_of(count ? operand(args[0], graph) : NULL);
     if (kwargs != NULL)
         axis = count == 1 && PyDict_GET_SIZE(kwargs) == 1 ? PyDict_GetItemWithError(kwargs, str_dim) : NULL;
-    if (axis == NULL || value == NULL || !is_zero(axis) || !is_float(args[0])) return 0;
-    shape = ((Spec *)value->spec)->shape;
-    mode = ((Spec *)value->spec)->mode;
-    device = ((Spec *)value->spec)->device;
-    return shape != NULL && PyTuple_Check(shape) && PyTuple_GET_SIZE(shape) > 1 && mode != NULL && PyUnicode_Check(mode) &&
-           device != NULL && PyUnicode_Check(device) && PyUnicode_CompareWithASCIIString(mode, "rows") == 0 &&
-           PyUnicode_CompareWithASCIIString(device, "cpu") == 0;
+    if (axis == NULL || spec == NULL || !is_zero(axis) || !is_float(args[0])) return 0;
+    return spec->shape != NULL && PyTuple_Check(spec->shape) && PyTuple_GET_SIZE(spec->shape) > 1 &&
+           is_text(spec->mode, "rows") && is_text(spec->device, "cpu");
 }
 
 /* The sum of rows by their number, of which the door has the cells. */
@@ -272,12 +259,8 @@ static int by_numbers(PyObject *state, PyObject *graph, PyObject *door, int sort
 /* Whether an argument waits for this graph to run. */
 static int waits(PyObject *const *args, Py_ssize_t count, PyObject *graph) {
     Py_ssize_t k;
-    for (k = 0; k < count; k++) {
-        PyObject *arg = args[k], *value;
-        if (Py_TYPE(arg) != names.torch.lazy[0] || is_stale(arg) || SLOT(arg, names.torch.lazy_c[0]) != Py_None) continue;
-        value = SLOT(arg, names.torch.lazy_v[0]);
-        if (value != NULL && Py_TYPE(value) == core.value_type && ((Value *)value)->graph == graph) return 1;
-    }
+    for (k = 0; k < count; k++)
+        if (is_waiting(args[k], graph)) return 1;
     return 0;
 }
 
@@ -321,12 +304,10 @@ done:
 /* Raise what Python makes of an error in a call, as it is raised now. */
 static void say(PyObject *func, PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
     PyObject *type, *error, *trace, *given = NULL, *said = NULL, *named = Py_XNewRef(kwargs);
-    Py_ssize_t k;
     PyErr_Fetch(&type, &error, &trace);
     PyErr_NormalizeException(&type, &error, &trace);
     if (trace != NULL) PyException_SetTraceback(error, trace);
-    given = PyTuple_New(count);
-    for (k = 0; given != NULL && k < count; k++) PyTuple_SET_ITEM(given, k, Py_NewRef(args[k]));
+    given = tuple_from(args, count);
     if (named == NULL) named = PyDict_New();
     if (given != NULL && named != NULL)
         said = PyObject_CallFunctionObjArgs(names.error_of, func, given, named, error, NULL);
@@ -436,10 +417,12 @@ PyObject *operate(PyObject *func, PyObject *method, PyObject *const *args, Py_ss
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *func;     /* what PyTorch calls __torch_function__ with */
-    PyObject *original; /* PyTorch's method */
-    PyObject *left;     /* of a reflected sign, where both are tensors: what PyTorch calls it with, and PyTorch's method */
-    PyObject *method;
+#define FIELDS(X) \
+    X(func)     /* what PyTorch calls __torch_function__ with */ \
+    X(original) /* PyTorch's method */ \
+    X(left)     /* of a reflected sign, where both are tensors: what PyTorch calls it with, and PyTorch's method */ \
+    X(method)
+    FIELDS(OBJECT_FIELD)
 } Door;
 
 static PyObject *door_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
@@ -467,10 +450,8 @@ static PyObject *door_make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self = (Door *)type->tp_alloc(type, 0);
     if (self == NULL) return NULL;
     self->vectorcall = door_call;
-    self->func = Py_NewRef(func);
-    self->original = Py_NewRef(original);
-    self->left = Py_NewRef(left);
-    self->method = Py_NewRef(method);
+#define FILLED(name) self->name = Py_NewRef(name);
+    FIELDS(FILLED)
     return (PyObject *)self;
 }
 
@@ -499,28 +480,22 @@ static PyObject *door_doc(PyObject *self, void *ignored) {
 }
 
 static int door_traverse(Door *self, visitproc visit, void *arg) {
-    Py_VISIT(self->func);
-    Py_VISIT(self->original);
-    Py_VISIT(self->left);
-    Py_VISIT(self->method);
+#define VISITED(name) Py_VISIT(self->name);
+    FIELDS(VISITED)
     return 0;
 }
 
 static int door_clear(Door *self) {
-    Py_XSETREF(self->func, Py_NewRef(Py_None)); /* which may still be called */
-    Py_XSETREF(self->original, Py_NewRef(Py_None));
-    Py_XSETREF(self->left, Py_NewRef(Py_None));
-    Py_XSETREF(self->method, Py_NewRef(Py_None));
+#define EMPTIED(name) Py_XSETREF(self->name, Py_NewRef(Py_None)); /* which may still be called */
+    FIELDS(EMPTIED)
     return 0;
 }
 
 static void door_dealloc(Door *self) {
     PyObject_GC_UnTrack(self);
     Py_TRASHCAN_BEGIN(self, door_dealloc)
-    Py_XDECREF(self->func);
-    Py_XDECREF(self->original);
-    Py_XDECREF(self->left);
-    Py_XDECREF(self->method);
+#define ENDED(name) Py_XDECREF(self->name);
+    FIELDS(ENDED)
     Py_TYPE(self)->tp_free(self);
     Py_TRASHCAN_END
 }

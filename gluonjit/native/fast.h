@@ -144,6 +144,40 @@ int append_bits(Call *call, const void *sort, uint64_t bits);
 /* Append a number, equal ones of which are found by what they are: 0 where Python has to look. */
 int append_number(Call *call, PyObject *arg);
 
+/* The value of a lazy array: borrowed, or NULL where it has none yet, or an argument is something else. */
+static inline Value *value_in(PyObject *array, const Framework *of, int interface) {
+    PyObject *value = Py_TYPE(array) == of->lazy[interface] ? SLOT(array, of->lazy_v[interface]) : NULL;
+    return value != NULL && Py_TYPE(value) == core.value_type ? (Value *)value : NULL;
+}
+
+/* How such a value looks: borrowed, or NULL. */
+static inline Spec *spec_of(Value *value) {
+    return value != NULL && value->spec != NULL && Py_TYPE(value->spec) == names.spec_type ? (Spec *)value->spec : NULL;
+}
+
+static inline int is_text(PyObject *text, const char *wanted) {
+    return text != NULL && PyUnicode_Check(text) && PyUnicode_CompareWithASCIIString(text, wanted) == 0;
+}
+
+/* What a dict has by the address of an object: borrowed, or NULL and maybe an exception. */
+static inline PyObject *by_address(PyObject *known, void *object) {
+    PyObject *place = known == NULL ? NULL : PyLong_FromVoidPtr(object);
+    PyObject *found = place == NULL ? NULL : PyDict_GetItemWithError(known, place);
+    Py_XDECREF(place);
+    return found;
+}
+
+/* These objects as a tuple. */
+static inline PyObject *tuple_from(PyObject *const *items, Py_ssize_t count) {
+    PyObject *found = PyTuple_New(count);
+    Py_ssize_t k;
+    for (k = 0; found != NULL && k < count; k++) PyTuple_SET_ITEM(found, k, Py_NewRef(items[k]));
+    return found;
+}
+
+/* Lazy arrays of the values of a node, in a list or a tuple. */
+PyObject *wrapped_all(const Framework *of, int interface, PyObject *record, Py_ssize_t node, int list);
+
 /* A lazy array of the k-th value of a node. */
 PyObject *wrapped(const Framework *of, int interface, PyObject *record, Py_ssize_t node, Py_ssize_t k);
 

@@ -29,12 +29,10 @@ static int are_lazy(PyObject *const *args, Py_ssize_t count) {
 /* A block that is no node, inside of a sample: its forward, whose calls are captured. */
 static PyObject *forward(PyObject *state, PyObject *dict, PyObject *const *args, Py_ssize_t count) {
     PyObject *result, *rest;
-    Py_ssize_t k;
     numbers_of(state)->inside++;
     result = PyObject_VectorcallMethod(str_forward, args, (size_t)count, NULL);
     if (result != NULL && (!unhooked(dict, str_hooks) || numbers_of(state)->numpy != 0)) {
-        rest = PyTuple_New(count - 1); /* forward has registered a hook, or arrays are those of mx.np */
-        for (k = 1; rest != NULL && k < count; k++) PyTuple_SET_ITEM(rest, k - 1, Py_NewRef(args[k]));
+        rest = tuple_from(args + 1, count - 1); /* forward has registered a hook, or arrays are those of mx.np */
         if (rest == NULL) {
             Py_CLEAR(result);
         } else {
@@ -87,11 +85,9 @@ static PyObject *look_up(PyObject *state, PyObject *cell, PyObject *indices) {
 /* The cell of a block that nobody hybridized: a new reference, or NULL. */
 static PyObject *automatic(PyObject *state, PyObject *const *args, Py_ssize_t count) {
     PyObject *rest, *cell;
-    Py_ssize_t k;
     if (names.hybrid_type == NULL || SLOT(state, names.state_batch) == Py_None || !PyObject_TypeCheck(args[0], names.hybrid_type)) return NULL;
-    rest = PyTuple_New(count - 1);
+    rest = tuple_from(args + 1, count - 1);
     if (rest == NULL) return NULL;
-    for (k = 1; k < count; k++) PyTuple_SET_ITEM(rest, k - 1, Py_NewRef(args[k]));
     cell = PyObject_CallFunctionObjArgs(names.automatic, args[0], rest, NULL);
     Py_DECREF(rest);
     return cell;

@@ -3,10 +3,8 @@
 #include "names.h"
 
 Names names;
-PyObject *str_state, *str_hooks, *str_pre_hooks, *str_backward_hooks, *str_backward_pre_hooks, *str_call_impl,
-    *str_compiled_call_impl, *str_value, *str_forward, *str_training,
-    *str_parameters, *str_buffers, *str_modules, *str_dim, *str_inplace, *str_out,
-    *str_call, *str_mxnet, *str_torch, *str_tolist, *str_dtype, *str_is_cpu;
+#define STRING_DEFINED(name, text) PyObject *str_##name;
+STRINGS(STRING_DEFINED)
 
 /* Sections of names, each given by one call of configure(). */
 enum { PACKAGE, MXNET, TORCH, SECTIONS };
@@ -19,42 +17,43 @@ typedef struct {
     Py_ssize_t *offset;
 } Where;
 
+#define SLOT_OF(section, type, slot, field) {section, #type, #slot, &names.field},
 static Where slots[] = {
-    {PACKAGE, "State", "batch", &names.state_batch},
-    {PACKAGE, "State", "explicit", &names.state_explicit},
-    {PACKAGE, "State", "spare_of", &names.state_spare_of},
-    {PACKAGE, "State", "trace", &names.state_trace},
-    {PACKAGE, "Batch", "engine", &names.batch_engine},
-    {PACKAGE, "Batch", "foreign", &names.batch_foreign},
-    {PACKAGE, "Batch", "graph", &names.batch_graph},
-    {PACKAGE, "Batch", "noted", &names.batch_noted},
-    {PACKAGE, "Batch", "parameters", &names.batch_parameters},
-    {PACKAGE, "Batch", "records", &names.batch_records},
-    {PACKAGE, "Batch", "signatures", &names.batch_signatures},
-    {MXNET, "Cell", "chooses", &names.cell_chooses},
-    {MXNET, "Cell", "is_node", &names.cell_is_node},
-    {MXNET, "Cell", "keys", &names.mxnet.cell_keys},
-    {MXNET, "Cell", "lookup", &names.mxnet.cell_lookup},
-    {MXNET, "Cell", "paces", &names.mxnet.cell_paces},
-    {MXNET, "NDArrayBase", "handle", &names.array_handle},
-    {MXNET, "LazyArray", "_v", &names.mxnet.lazy_v[0]},
-    {MXNET, "LazyArray", "_c", &names.mxnet.lazy_c[0]},
-    {MXNET, "LazyArray", "_b", &names.mxnet.lazy_b[0]},
-    {MXNET, "LazyArray", "_k", &names.mxnet.lazy_k[0]},
-    {MXNET, "LazyNumpy", "_v", &names.mxnet.lazy_v[1]},
-    {MXNET, "LazyNumpy", "_c", &names.mxnet.lazy_c[1]},
-    {MXNET, "LazyNumpy", "_b", &names.mxnet.lazy_b[1]},
-    {MXNET, "LazyNumpy", "_k", &names.mxnet.lazy_k[1]},
-    {TORCH, "Cell", "keys", &names.torch.cell_keys},
-    {TORCH, "Cell", "laid", &names.cell_laid},
-    {TORCH, "Cell", "lookup", &names.torch.cell_lookup},
-    {TORCH, "Cell", "paces", &names.torch.cell_paces},
-    {TORCH, "Cell", "refused", &names.torch.cell_refused},
-    {TORCH, "LazyTensor", "_v", &names.torch.lazy_v[0]},
-    {TORCH, "LazyTensor", "_c", &names.torch.lazy_c[0]},
-    {TORCH, "LazyTensor", "_b", &names.torch.lazy_b[0]},
-    {TORCH, "LazyTensor", "_k", &names.torch.lazy_k[0]},
-    {TORCH, "LazyTensor", "_n", &names.torch.lazy_n},
+    SLOT_OF(PACKAGE, State, batch, state_batch)
+    SLOT_OF(PACKAGE, State, explicit, state_explicit)
+    SLOT_OF(PACKAGE, State, spare_of, state_spare_of)
+    SLOT_OF(PACKAGE, State, trace, state_trace)
+    SLOT_OF(PACKAGE, Batch, engine, batch_engine)
+    SLOT_OF(PACKAGE, Batch, foreign, batch_foreign)
+    SLOT_OF(PACKAGE, Batch, graph, batch_graph)
+    SLOT_OF(PACKAGE, Batch, noted, batch_noted)
+    SLOT_OF(PACKAGE, Batch, parameters, batch_parameters)
+    SLOT_OF(PACKAGE, Batch, records, batch_records)
+    SLOT_OF(PACKAGE, Batch, signatures, batch_signatures)
+    SLOT_OF(MXNET, Cell, chooses, cell_chooses)
+    SLOT_OF(MXNET, Cell, is_node, cell_is_node)
+    SLOT_OF(MXNET, Cell, keys, mxnet.cell_keys)
+    SLOT_OF(MXNET, Cell, lookup, mxnet.cell_lookup)
+    SLOT_OF(MXNET, Cell, paces, mxnet.cell_paces)
+    SLOT_OF(MXNET, NDArrayBase, handle, array_handle)
+    SLOT_OF(MXNET, LazyArray, _v, mxnet.lazy_v[0])
+    SLOT_OF(MXNET, LazyArray, _c, mxnet.lazy_c[0])
+    SLOT_OF(MXNET, LazyArray, _b, mxnet.lazy_b[0])
+    SLOT_OF(MXNET, LazyArray, _k, mxnet.lazy_k[0])
+    SLOT_OF(MXNET, LazyNumpy, _v, mxnet.lazy_v[1])
+    SLOT_OF(MXNET, LazyNumpy, _c, mxnet.lazy_c[1])
+    SLOT_OF(MXNET, LazyNumpy, _b, mxnet.lazy_b[1])
+    SLOT_OF(MXNET, LazyNumpy, _k, mxnet.lazy_k[1])
+    SLOT_OF(TORCH, Cell, keys, torch.cell_keys)
+    SLOT_OF(TORCH, Cell, laid, cell_laid)
+    SLOT_OF(TORCH, Cell, lookup, torch.cell_lookup)
+    SLOT_OF(TORCH, Cell, paces, torch.cell_paces)
+    SLOT_OF(TORCH, Cell, refused, torch.cell_refused)
+    SLOT_OF(TORCH, LazyTensor, _v, torch.lazy_v[0])
+    SLOT_OF(TORCH, LazyTensor, _c, torch.lazy_c[0])
+    SLOT_OF(TORCH, LazyTensor, _b, torch.lazy_b[0])
+    SLOT_OF(TORCH, LazyTensor, _k, torch.lazy_k[0])
+    SLOT_OF(TORCH, LazyTensor, _n, torch.lazy_n)
     {0, NULL, NULL, NULL},
 };
 
@@ -63,26 +62,27 @@ static struct {
     const char *name;
     PyTypeObject **type;
 } types[] = {
-    {PACKAGE, "State", &names.state_type},
-    {PACKAGE, "Batch", &names.batch_type},
-    {PACKAGE, "Graph", &names.graph_type},
-    {PACKAGE, "Spec", &names.spec_type},
-    {PACKAGE, "Repeated", &names.repeated_type},
-    {MXNET, "Cell", &names.mxnet.cell_type},
-    {MXNET, "LazyArray", &names.mxnet.lazy[0]},
-    {MXNET, "LazyNumpy", &names.mxnet.lazy[1]},
-    {MXNET, "NDArray", &names.mxnet.plain[0]},
-    {MXNET, "ndarray", &names.mxnet.plain[1]},
-    {MXNET, "HybridBlock", &names.hybrid_type},
-    {MXNET, "Embedding", &names.embedding_type},
-    {MXNET, "Block", &names.mxnet.block_type},
-    {TORCH, "Cell", &names.torch.cell_type},
-    {TORCH, "LazyTensor", &names.torch.lazy[0]},
-    {TORCH, "Tensor", &names.torch.plain[0]},
-    {TORCH, "Parameter", &names.parameter_type},
-    {TORCH, "dtype", &names.dtype_type},
-    {TORCH, "device", &names.device_type},
-    {TORCH, "Module", &names.torch.block_type},
+#define TYPE_OF(section, type, field) {section, #type, &names.field},
+    TYPE_OF(PACKAGE, State, state_type)
+    TYPE_OF(PACKAGE, Batch, batch_type)
+    TYPE_OF(PACKAGE, Graph, graph_type)
+    TYPE_OF(PACKAGE, Spec, spec_type)
+    TYPE_OF(PACKAGE, Repeated, repeated_type)
+    TYPE_OF(MXNET, Cell, mxnet.cell_type)
+    TYPE_OF(MXNET, LazyArray, mxnet.lazy[0])
+    TYPE_OF(MXNET, LazyNumpy, mxnet.lazy[1])
+    TYPE_OF(MXNET, NDArray, mxnet.plain[0])
+    TYPE_OF(MXNET, ndarray, mxnet.plain[1])
+    TYPE_OF(MXNET, HybridBlock, hybrid_type)
+    TYPE_OF(MXNET, Embedding, embedding_type)
+    TYPE_OF(MXNET, Block, mxnet.block_type)
+    TYPE_OF(TORCH, Cell, torch.cell_type)
+    TYPE_OF(TORCH, LazyTensor, torch.lazy[0])
+    TYPE_OF(TORCH, Tensor, torch.plain[0])
+    TYPE_OF(TORCH, Parameter, parameter_type)
+    TYPE_OF(TORCH, dtype, dtype_type)
+    TYPE_OF(TORCH, device, device_type)
+    TYPE_OF(TORCH, Module, torch.block_type)
     {0, NULL, NULL},
 };
 
@@ -91,44 +91,15 @@ static struct {
     const char *name;
     PyObject **object;
 } objects[] = {
-    {PACKAGE, "local", &names.local},
-    {PACKAGE, "note", &names.note},
-    {PACKAGE, "clock", &names.clock},
-    {MXNET, "original", &names.mxnet.original},
-    {MXNET, "key", &names.key},
-    {MXNET, "value_of", &names.mxnet.value_of},
-    {MXNET, "empty", &names.mxnet.empty},
-    {MXNET, "rebuild", &names.mxnet.rebuild},
-    {MXNET, "again", &names.mxnet.again},
-    {MXNET, "automatic", &names.automatic},
-    {MXNET, "after", &names.after},
-    {MXNET, "look_up", &names.mxnet.look_up},
-    {TORCH, "key", &names.key},
-    {TORCH, "value_of", &names.torch.value_of},
-    {TORCH, "empty", &names.torch.empty},
-    {TORCH, "rebuild", &names.torch.rebuild},
-    {TORCH, "engine", &names.engine},
-    {TORCH, "learning", &names.learning},
-    {TORCH, "autocast", &names.autocast},
-    {TORCH, "overridden", &names.overridden},
-    {TORCH, "doors", &names.doors},
-    {TORCH, "operate", &names.operate},
-    {TORCH, "error_of", &names.error_of},
-    {TORCH, "make", &names.make},
-    {TORCH, "look_up", &names.torch.look_up},
-    {TORCH, "original", &names.torch.original},
-    {TORCH, "int64", &names.int64},
-    {TORCH, "call_impl", &names.call_impl},
-    {TORCH, "global_hooks", &names.global_hooks},
-    {TORCH, "tracing", &names.tracing},
-    {TORCH, "expanded", &names.expanded},
-    {TORCH, "again", &names.torch.again},
-    {TORCH, "steps_of", &names.steps_of},
-    {TORCH, "getitem", &names.getitem},
-    {TORCH, "item", &names.item},
-    {TORCH, "laid_out", &names.laid_out},
-    {TORCH, "lay", &names.lay},
-    {TORCH, "leaf_laid", &names.leaf_laid},
+#define OF_PACKAGE(name) {PACKAGE, #name, &names.name},
+#define OF_MXNET(name) {MXNET, #name, &names.name},
+#define OF_TORCH(name) {TORCH, #name, &names.name},
+#define OF_EACH(name) {MXNET, #name, &names.mxnet.name}, {TORCH, #name, &names.torch.name},
+    OF_MXNET(key) OF_TORCH(key)
+    OBJECTS_OF_EACH(OF_EACH)
+    OBJECTS_OF_PACKAGE(OF_PACKAGE)
+    OBJECTS_OF_MXNET(OF_MXNET)
+    OBJECTS_OF_TORCH(OF_TORCH)
     {0, NULL, NULL},
 };
 
@@ -136,44 +107,16 @@ static struct {
     const char *name;
     void **address;
 } addresses[] = {
-    {"get_shape", &names.get_shape},
-    {"get_dtype", &names.get_dtype},
-    {"get_context", &names.get_context},
-    {"copy_out", &names.copy_out},
-    {"wait", &names.wait},
-    {"get_data", &names.get_data},
+#define ADDRESS_OF(name) {#name, &names.name},
+    ADDRESSES_OF_MXNET(ADDRESS_OF)
     {NULL, NULL},
 };
 
 int names_init(void) {
-    str_state = PyUnicode_InternFromString("state");
-    str_hooks = PyUnicode_InternFromString("_forward_hooks");
-    str_pre_hooks = PyUnicode_InternFromString("_forward_pre_hooks");
-    str_backward_hooks = PyUnicode_InternFromString("_backward_hooks");
-    str_backward_pre_hooks = PyUnicode_InternFromString("_backward_pre_hooks");
-    str_call_impl = PyUnicode_InternFromString("_call_impl");
-    str_compiled_call_impl = PyUnicode_InternFromString("_compiled_call_impl");
-    str_value = PyUnicode_InternFromString("value");
-    str_forward = PyUnicode_InternFromString("forward");
-    str_training = PyUnicode_InternFromString("training");
-    str_parameters = PyUnicode_InternFromString("_parameters");
-    str_buffers = PyUnicode_InternFromString("_buffers");
-    str_modules = PyUnicode_InternFromString("_modules");
-    str_dim = PyUnicode_InternFromString("dim");
-    str_inplace = PyUnicode_InternFromString("inplace");
-    str_out = PyUnicode_InternFromString("out");
-    str_call = PyUnicode_InternFromString("__call__");
-    str_mxnet = PyUnicode_InternFromString("mxnet");
-    str_torch = PyUnicode_InternFromString("torch");
-    str_tolist = PyUnicode_InternFromString("tolist");
-    str_dtype = PyUnicode_InternFromString("dtype");
-    str_is_cpu = PyUnicode_InternFromString("is_cpu");
-    if (!str_call || !str_mxnet || !str_torch || !str_tolist || !str_dtype || !str_is_cpu) return -1;
-    if (!str_backward_hooks || !str_backward_pre_hooks || !str_call_impl || !str_compiled_call_impl) return -1;
-    if (!str_dim || !str_inplace || !str_out) return -1;
-    if (!str_value || !str_forward || !str_training) return -1;
-    if (!str_parameters || !str_buffers || !str_modules) return -1;
-    return str_state && str_hooks && str_pre_hooks ? 0 : -1;
+#define STRING_MADE(name, text) \
+    if ((str_##name = PyUnicode_InternFromString(text)) == NULL) return -1;
+    STRINGS(STRING_MADE)
+    return 0;
 }
 
 PyObject *no_such_slot(PyObject *content, PyTypeObject *type) {

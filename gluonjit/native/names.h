@@ -76,6 +76,52 @@ typedef struct {
 
 extern Core core;
 
+/* What configure() is given, by name: X(name) for each field of `Names`. */
+#define OBJECT_FIELD(name) PyObject *name;
+#define ADDRESS_FIELD(name) void *name;
+
+#define OBJECTS_OF_EACH(X) /* of both frameworks */ \
+    X(value_of) /* (batch, array) -> Value, or raises `empty` */ \
+    X(empty) \
+    X(original) /* the call of a block or module as it was */ \
+    X(look_up)  /* (cell, batch, indices, mode) -> a Value; in PyTorch (cell, batch, indices, learning) -> a lazy
+                   tensor; None where that is no look-up */ \
+    X(again)    /* (batch, cell, owner, key of another batch) -> (Record, key), or None */ \
+    X(rebuild)  /* (structure, values) -> what the call returns; in PyTorch (structure, values, arguments) */
+
+#define OBJECTS_OF_PACKAGE(X) \
+    X(local) /* the thread's state is its attribute `state` */ \
+    X(note)  /* (batch, cell, begin): a call outside of all samples was captured */ \
+    X(clock) /* () -> what it takes for `begin` */
+
+#define OBJECTS_OF_MXNET(X) \
+    X(automatic) /* (block, args) -> the cell of a block that has none in its __dict__, or None */ \
+    X(after)     /* (block, args, out): what follows a forward beside its result */
+
+#define OBJECTS_OF_TORCH(X) \
+    X(engine) \
+    X(learning)     /* () -> whether gradients are recorded on this thread */ \
+    X(autocast)     /* () -> whether autocast is on */ \
+    X(overridden)   /* () -> whether functions go somewhere else first */ \
+    X(doors)        /* function -> (its cell, sort of its door, and what else is captured in its place) */ \
+    X(operate)      /* (func, types, args, kwargs): what a call without a door gives */ \
+    X(error_of)     /* (func, args, kwargs, error) -> what is raised for an error in such a call */ \
+    X(make)         /* (value) -> a new LazyTensor */ \
+    X(steps_of)     /* (func, args, kwargs, how many results): the ways to the views that a call gives, or None */ \
+    X(getitem)      /* torch.Tensor.__getitem__ */ \
+    X(laid_out)     /* the cell of nodes that lay the rows of a value otherwise */ \
+    X(lay)          /* (batch, value, spec) -> the value with rows that lie as this spec has them */ \
+    X(leaf_laid)    /* (batch, tensor, modes, place) -> its value, in the mode for that place, and its natural spec */ \
+    X(item)         /* (lazy tensor, key): what lazy[key] gives, of any key */ \
+    X(int64)        /* torch.int64 */ \
+    X(call_impl)    /* torch.nn.Module._call_impl */ \
+    X(global_hooks) /* the dicts of hooks of all modules, a tuple */ \
+    X(tracing)      /* () -> what PyTorch traces a program with, or None */ \
+    X(expanded)     /* (batch, cell, module, why): a call was expanded, and why it was no node */
+
+#define ADDRESSES_OF_MXNET(X) /* of MXNDArrayGetShapeEx64 and so on */ \
+    X(get_shape) X(get_dtype) X(get_context) X(copy_out) X(wait) X(get_data)
+
 typedef struct {
     PyTypeObject *lazy[2];  /* LazyArray and LazyNumpy, or LazyTensor */
     PyTypeObject *plain[2]; /* NDArray and mx.np.ndarray, or Tensor */
@@ -84,13 +130,7 @@ typedef struct {
     Py_ssize_t lazy_v[2], lazy_c[2], cell_keys, cell_lookup, cell_paces, cell_refused;
     Py_ssize_t lazy_b[2], lazy_k[2]; /* what it is a view of, and which */
     Py_ssize_t lazy_n;               /* of LazyTensor: how often that was written to */
-    PyObject *value_of; /* (batch, array) -> Value, or raises `empty` */
-    PyObject *empty;
-    PyObject *original; /* the call of a block or module as it was */
-    PyObject *look_up;  /* (cell, batch, indices, mode) -> a Value; in PyTorch (cell, batch, indices, learning) -> a lazy
-                           tensor; None where that is no look-up */
-    PyObject *again;    /* (batch, cell, owner, key of another batch) -> (Record, key), or None */
-    PyObject *rebuild;  /* (structure, values) -> what the call returns; in PyTorch (structure, values, arguments) */
+    OBJECTS_OF_EACH(OBJECT_FIELD)
 } Framework;
 
 typedef struct {
@@ -102,41 +142,27 @@ typedef struct {
     Py_ssize_t cell_chooses;
     Py_ssize_t cell_is_node, cell_laid;
     Py_ssize_t array_handle;
-    PyObject *local;       /* the thread's state is its attribute `state` */
-    PyObject *key;         /* of a block's cell in its __dict__ */
-    PyObject *automatic;   /* (block, args) -> the cell of a block that has none in its __dict__, or None */
-    PyObject *note;        /* (batch, cell, begin): a call outside of all samples was captured */
-    PyObject *clock;       /* () -> what it takes for `begin` */
-    PyObject *after;       /* (block, args, out): what follows a forward beside its result */
-    PyObject *engine;      /* PyTorch's */
-    PyObject *learning;    /* () -> whether gradients are recorded on this thread */
-    PyObject *autocast;    /* () -> whether autocast is on */
-    PyObject *overridden;  /* () -> whether functions go somewhere else first */
+    PyObject *key; /* of a block's cell in its __dict__ */
     PyTypeObject *parameter_type, *dtype_type, *device_type;
-    PyObject *doors;       /* function -> (its cell, sort of its door, and what else is captured in its place) */
-    PyObject *operate;     /* (func, types, args, kwargs): what a call without a door gives */
-    PyObject *error_of;    /* (func, args, kwargs, error) -> what is raised for an error in such a call */
-    PyObject *make;        /* (value) -> a new LazyTensor */
-    PyObject *steps_of;    /* (func, args, kwargs, how many results): the ways to the views that a call gives, or None */
-    PyObject *getitem;     /* torch.Tensor.__getitem__ */
-    PyObject *laid_out;    /* the cell of nodes that lay the rows of a value otherwise */
-    PyObject *lay;         /* (batch, value, spec) -> the value with rows that lie as this spec has them */
-    PyObject *leaf_laid;   /* (batch, tensor, modes, place) -> its value, in the mode for that place, and its natural spec */
-    PyObject *item;        /* (lazy tensor, key): what lazy[key] gives, of any key */
-    PyObject *int64;        /* torch.int64 */
-    PyObject *call_impl;    /* torch.nn.Module._call_impl */
-    PyObject *global_hooks; /* the dicts of hooks of all modules, a tuple */
-    PyObject *tracing;      /* () -> what PyTorch traces a program with, or None */
-    PyObject *expanded;    /* (batch, cell, module, why): a call was expanded, and why it was no node */
-    void *get_shape, *get_dtype, *get_context, *copy_out, *wait, *get_data; /* MXNDArrayGetShapeEx64 and so on */
+    OBJECTS_OF_PACKAGE(OBJECT_FIELD)
+    OBJECTS_OF_MXNET(OBJECT_FIELD)
+    OBJECTS_OF_TORCH(OBJECT_FIELD)
+    ADDRESSES_OF_MXNET(ADDRESS_FIELD)
 } Names;
 
 extern Names names;
-extern PyObject *str_state, *str_hooks, *str_pre_hooks, *str_backward_hooks, *str_backward_pre_hooks, *str_call_impl,
-    *str_compiled_call_impl, *str_value,
-    *str_forward, *str_training, *str_parameters, *str_buffers, *str_modules,
-    *str_dim, *str_inplace, *str_out, *str_call, *str_mxnet, *str_torch, *str_tolist, *str_dtype,
-    *str_is_cpu;
+
+/* Strings, and the names of their variables after "str_". */
+#define STRINGS(X) \
+    X(state, "state") X(hooks, "_forward_hooks") X(pre_hooks, "_forward_pre_hooks") \
+    X(backward_hooks, "_backward_hooks") X(backward_pre_hooks, "_backward_pre_hooks") X(call_impl, "_call_impl") \
+    X(compiled_call_impl, "_compiled_call_impl") X(value, "value") X(forward, "forward") X(training, "training") \
+    X(parameters, "_parameters") X(buffers, "_buffers") X(modules, "_modules") X(dim, "dim") X(inplace, "inplace") \
+    X(out, "out") X(call, "__call__") X(mxnet, "mxnet") X(torch, "torch") X(tolist, "tolist") X(dtype, "dtype") \
+    X(is_cpu, "is_cpu")
+
+#define STRING_DECLARED(name, text) extern PyObject *str_##name;
+STRINGS(STRING_DECLARED)
 
 int names_init(void);
 PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs);

@@ -47,18 +47,12 @@ static int append_attribute(Call *call, PyObject *part) {
    to be captured. 1, 0 where Python has to look, or -1 and an exception. */
 static int append_operand(Call *call, PyObject *array, int *waits) {
     int interface = Py_TYPE(array) == names.mxnet.lazy[0] ? 0 : Py_TYPE(array) == names.mxnet.lazy[1] ? 1 : -1;
-    PyObject *known, *place, *found;
     if (call->count + 2 > MOST) return 0;
     if (interface >= 0) {
         if (SLOT(array, names.mxnet.lazy_c[interface]) == Py_None) *waits = 1;
         return call_take(call, array, SLOT(array, names.mxnet.lazy_v[interface]), NULL);
     }
-    known = dict_at(call->batch, names.batch_parameters);
-    place = known == NULL ? NULL : PyLong_FromVoidPtr(array);
-    if (place == NULL) return -1;
-    found = PyDict_GetItemWithError(known, place);
-    Py_DECREF(place);
-    if (found == NULL) return PyErr_Occurred() ? -1 : 0;
+    if (by_address(dict_at(call->batch, names.batch_parameters), array) == NULL) return PyErr_Occurred() ? -1 : 0;
     return append_bits(call, &PARAMETER, (uint64_t)(size_t)array);
 }
 
@@ -82,19 +76,8 @@ static int look_at(Call *call, PyObject *state, PyObject *const *args, int *wait
 
 /* Makes what an operator returns whose results are a node's. */
 static PyObject *returned(PyObject *record, Py_ssize_t node, int numpy, int listed) {
-    Py_ssize_t count = ((Record *)record)->results, k;
-    PyObject *results;
-    if (count == 1 && !listed) return wrapped(&names.mxnet, numpy, record, node, 0);
-    results = PyList_New(count);
-    for (k = 0; results != NULL && k < count; k++) {
-        PyObject *array = wrapped(&names.mxnet, numpy, record, node, k);
-        if (array == NULL) {
-            Py_CLEAR(results);
-            break;
-        }
-        PyList_SET_ITEM(results, k, array);
-    }
-    return results;
+    if (((Record *)record)->results == 1 && !listed) return wrapped(&names.mxnet, numpy, record, node, 0);
+    return wrapped_all(&names.mxnet, numpy, record, node, 1);
 }
 
 /* Tells whether a reference to an operand needs no node: under recording, or if nothing goes back to it. */
@@ -174,14 +157,6 @@ PyObject *quick_operator(PyObject *const *args, Py_ssize_t count) {
     return result;
 }
 
-/* The objects of a call, which keep alive what its parts point to. */
-static PyObject *holdings(const Call *call) {
-    PyObject *found = PyTuple_New(call->holds);
-    int k;
-    for (k = 0; found != NULL && k < call->holds; k++) PyTuple_SET_ITEM(found, k, Py_NewRef(call->held[k]));
-    return found;
-}
-
 /* keep_operator(handle, arrays, keys, vals, record): equal calls are nodes of this record; or references, where a mode
    or a Spec is given in its place (see referred). */
 PyObject *keep_operator(PyObject *module, PyObject *const *args, Py_ssize_t count) {
@@ -196,7 +171,7 @@ PyObject *keep_operator(PyObject *module, PyObject *const *args, Py_ssize_t coun
         if (look_at(&call, state, args, &waits) > 0) {
             Py_hash_t hash = hash_parts(call.parts, call.count);
             int known = signatures_find(call.signatures, call.parts, call.count, hash) != NULL;
-            key = known ? NULL : holdings(&call);
+            key = known ? NULL : tuple_from(call.held, call.holds); /* keeps alive what its parts point to */
             if (key != NULL) {
                 Entry *entry = signatures_add(call.signatures, is_node ? args[4] : NULL, key, call.parts, call.count, hash);
                 if (entry != NULL && !is_node) entry->structure = Py_NewRef(args[4]);
@@ -210,22 +185,21 @@ PyObject *keep_operator(PyObject *module, PyObject *const *args, Py_ssize_t coun
     Py_RETURN_NONE;
 }
 
-/* _verify_all_legacy_ndarrays(op_name, func_name, arrays, out) */
-PyObject *quick_verify(PyObject *const *args, Py_ssize_t count) {
+/* Whether arrays are of one interface, with nothing else to be said: None, or NULL where Python has to look. */
+static PyObject *verified(PyObject *const *args, Py_ssize_t count, int numpy) {
     Py_ssize_t k;
     if (count != 4 || args[3] != Py_None || !PyList_CheckExact(args[2]) || names.mxnet.cell_type == NULL) return NULL;
     for (k = 0; k < PyList_GET_SIZE(args[2]); k++) {
-        PyTypeObject *type = Py_TYPE(PyList_GET_ITEM(args[2], k));
-        if (type != names.mxnet.plain[0] && type != names.mxnet.lazy[0]) return NULL;
+        PyObject *array = PyList_GET_ITEM(args[2], k);
+        if (numpy ? !PyObject_TypeCheck(array, names.mxnet.plain[1])
+                  : Py_TYPE(array) != names.mxnet.plain[0] && Py_TYPE(array) != names.mxnet.lazy[0])
+            return NULL;
     }
     Py_RETURN_NONE;
 }
 
+/* _verify_all_legacy_ndarrays(op_name, func_name, arrays, out) */
+PyObject *quick_verify(PyObject *const *args, Py_ssize_t count) { return verified(args, count, 0); }
+
 /* _verify_all_np_ndarrays, likewise */
-PyObject *quick_numpy_verify(PyObject *const *args, Py_ssize_t count) {
-    Py_ssize_t k;
-    if (count != 4 || args[3] != Py_None || !PyList_CheckExact(args[2]) || names.mxnet.cell_type == NULL) return NULL;
-    for (k = 0; k < PyList_GET_SIZE(args[2]); k++)
-        if (!PyObject_TypeCheck(PyList_GET_ITEM(args[2], k), names.mxnet.plain[1])) return NULL;
-    Py_RETURN_NONE;
-}
+PyObject *quick_numpy_verify(PyObject *const *args, Py_ssize_t count) { return verified(args, count, 1); }

@@ -3,8 +3,13 @@
 
 #include "fast.h"
 
-enum { ADD, SUB, MUL, TRUEDIV, FLOORDIV, MOD, MATMUL, SIGNS };
-static const char *const named[] = {"add", "sub", "mul", "truediv", "floordiv", "mod", "matmul"};
+#define EACH(X) \
+    X(add, nb_add) X(sub, nb_subtract) X(mul, nb_multiply) X(truediv, nb_true_divide) X(floordiv, nb_floor_divide) \
+    X(mod, nb_remainder) X(matmul, nb_matrix_multiply)
+#define NUMBERED(name, slot) OF_##name,
+#define NAMED(name, slot) #name,
+enum { EACH(NUMBERED) SIGNS };
+static const char *const named[] = {EACH(NAMED)};
 
 static struct {
     PyObject *func, *method;      /* what PyTorch calls __torch_function__ with for `x + y`, and its method */
@@ -23,13 +28,9 @@ static PyObject *sign(int which, PyObject *one, PyObject *other) {
     Py_RETURN_NOTIMPLEMENTED;
 }
 
-static PyObject *add(PyObject *one, PyObject *other) { return sign(ADD, one, other); }
-static PyObject *sub(PyObject *one, PyObject *other) { return sign(SUB, one, other); }
-static PyObject *mul(PyObject *one, PyObject *other) { return sign(MUL, one, other); }
-static PyObject *truediv(PyObject *one, PyObject *other) { return sign(TRUEDIV, one, other); }
-static PyObject *floordiv(PyObject *one, PyObject *other) { return sign(FLOORDIV, one, other); }
-static PyObject *mod(PyObject *one, PyObject *other) { return sign(MOD, one, other); }
-static PyObject *matmul(PyObject *one, PyObject *other) { return sign(MATMUL, one, other); }
+#define SIGN(name, slot) \
+    static PyObject *name(PyObject *one, PyObject *other) { return sign(OF_##name, one, other); }
+EACH(SIGN)
 
 /* set_sign(name, func, method, reflected, turned): what a sign does from now on. */
 PyObject *set_sign(PyObject *module, PyObject *args) {
@@ -46,15 +47,8 @@ PyObject *set_sign(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-static PyNumberMethods numbers = {
-    .nb_add = add,
-    .nb_subtract = sub,
-    .nb_multiply = mul,
-    .nb_true_divide = truediv,
-    .nb_floor_divide = floordiv,
-    .nb_remainder = mod,
-    .nb_matrix_multiply = matmul,
-};
+#define IN_SLOT(name, slot) .slot = name,
+static PyNumberMethods numbers = {EACH(IN_SLOT)};
 
 /* lazy[key]: rows, or by other constants a node. */
 static PyObject *item(PyObject *lazy, PyObject *key) {

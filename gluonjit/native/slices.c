@@ -55,24 +55,18 @@ static int has(PyObject *tensor, PyObject *name, PyObject *wanted) {
 }
 
 PyObject *known_numbers(PyObject *key) {
-    PyObject *value, *tensor, *shape, *found = NULL;
-    Spec *spec;
+    PyObject *tensor, *found = NULL;
+    Spec *spec = spec_of(value_in(key, &names.torch, 0));
     if (Py_TYPE(key) == names.torch.plain[0]) {
         if (has(key, str_dtype, names.int64) && has(key, str_is_cpu, Py_True)) found = numbers_in(key);
         PyErr_Clear(); /* what functorch wraps holds none: Python sees to it */
         return found;
     }
-    if (Py_TYPE(key) != names.torch.lazy[0] || is_stale(key)) return NULL;
-    value = SLOT(key, names.torch.lazy_v[0]);
+    if (spec == NULL || is_stale(key)) return NULL;
     tensor = SLOT(key, names.torch.lazy_c[0]);
     if (tensor == NULL || Py_TYPE(tensor) != names.torch.plain[0]) return NULL;
-    if (value == NULL || Py_TYPE(value) != core.value_type || Py_TYPE(((Value *)value)->spec) != names.spec_type) return NULL;
-    spec = (Spec *)((Value *)value)->spec;
-    shape = spec->shape;
-    if (shape == NULL || !PyTuple_Check(shape) || PyTuple_GET_SIZE(shape) != 1) return NULL;
-    if (spec->dtype == NULL || !PyUnicode_Check(spec->dtype) || spec->device == NULL || !PyUnicode_Check(spec->device)) return NULL;
-    if (PyUnicode_CompareWithASCIIString(spec->dtype, "int64") || PyUnicode_CompareWithASCIIString(spec->device, "cpu")) return NULL;
-    return numbers_in(tensor);
+    if (spec->shape == NULL || !PyTuple_Check(spec->shape) || PyTuple_GET_SIZE(spec->shape) != 1) return NULL;
+    return is_text(spec->dtype, "int64") && is_text(spec->device, "cpu") ? numbers_in(tensor) : NULL;
 }
 
 /* Picks rows at known numbers, inside of a sample: a copy, and no view. */
@@ -91,9 +85,8 @@ static PyObject *rows_of(const Framework *of, PyObject *state, PyObject *value, 
 PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject *key) {
     PyObject *state, *batch, *found = NULL, *result = NULL;
     Value *value;
-    if (Py_TYPE(array) != of->lazy[interface] || (of == &names.torch && is_stale(array))) return NULL;
-    value = (Value *)SLOT(array, of->lazy_v[interface]);
-    if (value == NULL || Py_TYPE(value) != core.value_type) return NULL;
+    value = value_in(array, of, interface);
+    if (value == NULL || (of == &names.torch && is_stale(array))) return NULL;
     state = state_here();
     if (state == NULL) return NULL;
     Py_INCREF(value);

@@ -4,12 +4,9 @@
 
 /* The batch's record of a module without hooks: borrowed, or NULL. */
 static PyObject *noted(PyObject *batch, PyObject *module) {
-    PyObject *known = SLOT(batch, names.batch_noted), *place, *found;
+    PyObject *known = SLOT(batch, names.batch_noted), *found;
     if (known == NULL || !PyDict_CheckExact(known)) return NULL;
-    place = PyLong_FromVoidPtr(module);
-    if (place == NULL) return NULL;
-    found = PyDict_GetItemWithError(known, place);
-    Py_DECREF(place);
+    found = by_address(known, module);
     return found != NULL && PyTuple_CheckExact(found) && PyTuple_GET_SIZE(found) == 4 &&
                    PyTuple_GET_ITEM(found, 1) == Py_False
                ? found

@@ -19,7 +19,7 @@ from gluonjit.graph.kinds import BatchedProgram, Kind, Output, Work, family_key
 from gluonjit.graph.values import MODES, Spec, intern_spec
 from gluonjit.writing import read_regular, write_whole
 
-VERSION = 3
+VERSION = 4
 NO_SAMPLE = -1
 """The sample of a call that was captured outside of any, as losses are."""
 MOST_BYTES, MOST_ROWS = 64 << 20, 1 << 24
@@ -30,8 +30,8 @@ _SMALLER = "Next: save a trace of fewer samples."
 _COUNT, _ROWS, _FLAG, _TEXT = range(2**53), range(MOST_ROWS + 1), {bool}, {str}
 _SPEC = [range(1, 2**53)], _TEXT, _TEXT, range(len(MODES))
 _COPIED = {
-    **{"name": _TEXT, "lone": {str, type(None)}, "pure": _FLAG, "operator": _FLAG, "poly": _FLAG},
-    **{"rows": _ROWS, "sum_of": _ROWS, "children": [[_COUNT]]},
+    **{"name": _TEXT, "lone": {str, type(None)}, "pure": _FLAG, "operator": _FLAG},
+    **{"poly": _FLAG, "apart": _FLAG, "rows": _ROWS, "sum_of": _ROWS, "children": [[_COUNT]]},
 }
 _PLACES = {"mode": range(4), "calls": _COUNT, "family": _COUNT}
 _PARTS = {"operands": [_SPEC], "outputs": [(_SPEC, _COUNT)], "work": (_COUNT,) * len(Work._fields)}

@@ -58,11 +58,11 @@ def save(path: Path, parts: Any) -> None:
 
 
 def test_the_format_is_as_documented(path: Path) -> None:
-    same = {"operator": False, "poly": False, "sum_of": 0, "children": [], "work": [1, 0, 0, 0]}
+    same = {"operator": False, "poly": False, "apart": False, "sum_of": 0, "children": [], "work": [1, 0, 0, 0]}
     pair = {"name": "pair", "lone": None, "pure": True, "rows": 3, "mode": 3, "calls": 5, "family": 0}
     lone = {"name": "lone", "lone": "it has to", "pure": False, "rows": 1, "mode": 0, "calls": 1, "family": 1}
     assert load(path) == {
-        "version": 3,
+        "version": 4,
         "granularity": "cell",
         "sharing": True,
         "inputs": [TWO, WORD],
@@ -89,7 +89,19 @@ def test_the_graph_of_a_trace_is_the_one_it_was_taken_from(path: Path) -> None:
     for old, new in zip(graph.records.values(), found.graph.records.values()):
         assert (old.bases, old.depths, old.mode, old.calls) == (new.bases, new.depths, new.mode, new.calls)
         assert old.operands == new.operands
-        for name in ("name", "operands", "outputs", "rows", "pure", "lone", "operator", "poly", "sum_of", "groups"):
+        for name in (
+            "name",
+            "operands",
+            "outputs",
+            "rows",
+            "pure",
+            "lone",
+            "operator",
+            "poly",
+            "apart",
+            "sum_of",
+            "groups",
+        ):
             assert getattr(old.kind, name) == getattr(new.kind, name)
         assert [[value.rows for value in old.values(node)] for node in range(len(old))] == [
             [value.rows for value in new.values(node)] for node in range(len(new))
@@ -166,7 +178,7 @@ def cut(*place: Any) -> Callable[[Parts], None]:
 @pytest.mark.parametrize(
     "change, says",
     [
-        (put("version", value=4), "trace['version'] is 4, not range(3, 4)"),
+        (put("version", value=5), "trace['version'] is 5, not range(4, 5)"),
         (cut("version"), "not {'version'"),
         (put("weights", value=[]), "not {'version'"),
         (put("sharing", value=1), "trace['sharing'] is 1, not {<class 'bool'>}"),

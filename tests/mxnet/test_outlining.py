@@ -147,10 +147,10 @@ class Mixing(Net):
 
     def forward(self, tokens: Any, root: Any) -> Any:
         self.log.append(root)
-        return self.head(self.mixed(self.embed(tokens)))
+        return self.mixed(self.embed(tokens))
 
     def mixed(self, x: Any) -> Any:
-        return nd.dot(nd.softmax(nd.dot(self.child(x), x, transpose_b=True)), x)
+        return nd.softmax(nd.dot(self.child(x), x, transpose_b=True))
 
 
 @pytest.mark.parametrize(("numbers", "given_up"), [((2, 3, 4, 5, 6, 7), True), ((2, 3, 2, 3, 4, 5, 2, 3, 2), False)])

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import gluonjit
-from gluonjit.engines.torch.lengths.framework import LengthProgram
+from gluonjit.engines.torch.lengths.framework import LengthPart
 from tests.torch.test_lengths import C, Model, assert_as_eagerly, both, tokens
 
 MINIBATCHES = ((6, 4), (5, 7, 6, 8), (4, 9, 9, 5, 12, 6), (11, 30, 7, 9, 10))
@@ -103,8 +103,8 @@ ALONG: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("name", ALONG)
 def test_along_a_length(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = []
-    original = LengthProgram.run
-    monkeypatch.setattr(LengthProgram, "run", lambda self, *args: alone.append(self) or original(self, *args))
+    original = LengthPart.run
+    monkeypatch.setattr(LengthPart, "run", lambda self, *args: alone.append(self) or original(self, *args))
     eager, net = both(ALONG[name])
     for lengths in MINIBATCHES:
         alone.clear()

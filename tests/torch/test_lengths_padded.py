@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional as F
 
 import gluonjit
-from gluonjit.engines.torch.lengths.framework import LengthProgram
+from gluonjit.engines.torch.lengths.framework import LengthPart
 from gluonjit.engines.torch.operators import picking
 from gluonjit.program.axes.values import Size
 from gluonjit.program.lengths import buckets, running
@@ -26,7 +26,7 @@ MINIBATCHES = ((5, 3), (4, 6, 5, 7), (3, 8, 8, 2, 9, 5), (11, 4, 7, 9, 10))
 def runs(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """How many programs of one length, and of many, have run."""
     found = {"one": 0, "many": 0}
-    for name, owner, method in (("one", LengthProgram, "run"), ("many", running.StageRun, "together")):
+    for name, owner, method in (("one", LengthPart, "run"), ("many", running.StageRun, "together")):
         original = getattr(owner, method)
 
         def run(self: Any, *args: Any, name: str = name, original: Any = original) -> Any:

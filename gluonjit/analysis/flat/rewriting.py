@@ -13,46 +13,41 @@ try:
 except ImportError:
     from gluonjit import standin as cython
 
-if cython.compiled:
-    from cython.cimports.gluonjit._arrays import Number, Numbers, Size
-else:
-    from gluonjit.standin import Number, Numbers, Size
-
 
 def chains(
-    count: Size,
-    rows: Size,
-    shortest: Number,
-    like: Numbers,
-    heights: Numbers,
-    widths: Numbers,
-    kinds: Numbers,
-    bases: Numbers,
-    firsts: Numbers,
-    operands: Numbers,
-    alive: Numbers,
-    keep: Numbers,
+    count: cython.Py_ssize_t,
+    rows: cython.Py_ssize_t,
+    shortest: cython.longlong,
+    like: cython.longlong[::1],
+    heights: cython.longlong[::1],
+    widths: cython.longlong[::1],
+    kinds: cython.longlong[::1],
+    bases: cython.longlong[::1],
+    firsts: cython.longlong[::1],
+    operands: cython.longlong[::1],
+    alive: cython.longlong[::1],
+    keep: cython.longlong[::1],
 ) -> list:
     """Finds the sums in chains of additions: of each the node of its last addition, and the rows of all its terms.
 
     Additions of records that are alike have the same number in `like`, others 0. Their nodes are no longer to `keep`.
     A chain goes on through additions that nobody can read and that one other addition of their like uses, once.
     """
-    n: Size
-    i: Size
-    end: Size
-    height: Size
-    record: Number
-    row: Number
-    made: Number
-    terms: Number
+    n: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    height: cython.Py_ssize_t
+    record: cython.longlong
+    row: cython.longlong
+    made: cython.longlong
+    terms: cython.longlong
     longer: cython.bint
-    uses: Numbers = room(rows)
-    added: Numbers = room(rows)
-    adders: Numbers = room(rows)  # by their first row, and one more than their number
+    uses: cython.longlong[::1] = room(rows)
+    added: cython.longlong[::1] = room(rows)
+    adders: cython.longlong[::1] = room(rows)  # by their first row, and one more than their number
     _count_uses(count, like, heights, widths, kinds, bases, firsts, operands, uses, added, adders)
-    length: Numbers = room(count)
-    inner: Numbers = room(count)
+    length: cython.longlong[::1] = room(count)
+    inner: cython.longlong[::1] = room(count)
     found: list = []
     for row in range(rows):
         if not adders[row]:
@@ -80,9 +75,9 @@ def chains(
 
 
 @cython.cfunc
-def _read_once(row: Size, height: Size, uses: Numbers) -> cython.bint:
+def _read_once(row: cython.Py_ssize_t, height: cython.Py_ssize_t, uses: cython.longlong[::1]) -> cython.bint:
     """Tells whether each of so many rows is read once."""
-    k: Size
+    k: cython.Py_ssize_t
     for k in range(row, row + height):
         if uses[k] != 1:
             return False
@@ -91,25 +86,25 @@ def _read_once(row: Size, height: Size, uses: Numbers) -> cython.bint:
 
 @cython.cfunc
 def _count_uses(
-    count: Size,
-    like: Numbers,
-    heights: Numbers,
-    widths: Numbers,
-    kinds: Numbers,
-    bases: Numbers,
-    firsts: Numbers,
-    operands: Numbers,
-    uses: Numbers,
-    added: Numbers,
-    adders: Numbers,
+    count: cython.Py_ssize_t,
+    like: cython.longlong[::1],
+    heights: cython.longlong[::1],
+    widths: cython.longlong[::1],
+    kinds: cython.longlong[::1],
+    bases: cython.longlong[::1],
+    firsts: cython.longlong[::1],
+    operands: cython.longlong[::1],
+    uses: cython.longlong[::1],
+    added: cython.longlong[::1],
+    adders: cython.longlong[::1],
 ) -> None:
     """Counts how often each row is read, and notes by first row the additions that read it, and which nodes add."""
-    n: Size
-    i: Size
-    k: Size
-    end: Size
-    height: Size
-    record: Number
+    n: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    height: cython.Py_ssize_t
+    record: cython.longlong
     whole: cython.bint
     for n in range(count):
         record = kinds[n]
@@ -131,20 +126,20 @@ def _count_uses(
 
 @cython.cfunc
 def _terms(
-    n: Number,
-    height: Number,
-    widths: Numbers,
-    kinds: Numbers,
-    firsts: Numbers,
-    operands: Numbers,
-    adders: Numbers,
-    inner: Numbers,
-    keep: Numbers,
+    n: cython.longlong,
+    height: cython.longlong,
+    widths: cython.longlong[::1],
+    kinds: cython.longlong[::1],
+    firsts: cython.longlong[::1],
+    operands: cython.longlong[::1],
+    adders: cython.longlong[::1],
+    inner: cython.longlong[::1],
+    keep: cython.longlong[::1],
 ) -> tuple:
     """Returns the rows of the terms of a chain, from left to right; its nodes are no longer kept."""
-    i: Number
-    k: Number
-    begin: Number
+    i: cython.longlong
+    k: cython.longlong
+    begin: cython.longlong
     pending: list = []
     found: list = []
     while True:

@@ -16,9 +16,12 @@ from gluonjit.engines.mxnet.constants import INSTEAD
 from gluonjit.engines.mxnet.following import followed
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
+from gluonjit.engines.mxnet.lengths.program import JOINER, typed
 from gluonjit.engines.mxnet.operands import value_of
+from gluonjit.engines.mxnet.operators.attributes import read
+from gluonjit.engines.mxnet.operators.symbols import canonical
 from gluonjit.engines.mxnet.operators.table import KNOWN, OPERATORS, work_of
-from gluonjit.engines.mxnet.operators.traits import STATEFUL
+from gluonjit.engines.mxnet.operators.traits import STATEFUL, acts
 from gluonjit.engines.mxnet.program import Built, build, build_for_children, current, program_of
 from gluonjit.engines.mxnet.recorder import Recorder, recording
 from gluonjit.engines.mxnet.references import Copied
@@ -64,7 +67,30 @@ def make_kind(
     leaves = [not value.depth and isinstance(value.base, (Value, Copied)) for value in values]
     if noted.steady(gluon.Block):
         _note_lookup(cell, owner, trace)
-    return _kind_of(cell, owner, batch, args, trace, structure, leaves)
+    call = _Call(cell, values, batch, noted)
+    acting = any([acts(canonical(op.name), read(op.attrs), trace.training) for op in trace.ops])
+    sized = _SizedTrace(typed(trace), acting)
+    known = JOINER.of_other_lengths(call, sized, _flat(structure, trace))
+    if known is not None:
+        return known
+    made = _kind_of(cell, owner, batch, args, trace, structure, leaves)
+    return made if isinstance(made, str) else JOINER.join(call, made, sized)
+
+
+class _Call(NamedTuple):
+    """A call, of which others of other lengths may run together with it."""
+
+    cell: Cell
+    values: list[Value]
+    batch: Batch
+    noted: Noted
+
+
+class _SizedTrace(NamedTuple):
+    """The trace of such a call; draws: whether it draws random numbers, or does more than to give results."""
+
+    trace: Trace
+    draws: bool
 
 
 def _traced(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, noted: Noted) -> _Found | str:
@@ -175,7 +201,6 @@ def _kind_of(
     except NotBatchable as refusal:
         return str(refusal)
     built.program.parameters = parameters
-    flat = type(structure) is tuple and list(structure) == list(range(len(trace.results)))
     kind = Kind(
         name=cell.name,
         operands=rest.operands,
@@ -186,7 +211,7 @@ def _kind_of(
         poly=built.poly,
         work=work_of(rest, built.program.operators),
         call=rest,
-        structure={0: None, ~0: LazyNumpy}[structure] if isinstance(structure, int) else tuple if flat else structure,
+        structure=_flat(structure, trace),
     )
     _join_family(cell, rest, without, kind)
     if "arity" not in without and kind.pure:
@@ -197,6 +222,14 @@ def _kind_of(
         kind = split_kind(trace.operands, kind, pieces.kept, products)
     kind.call = trace
     return kind
+
+
+def _flat(structure: Any, trace: Trace) -> Any:
+    """The structure of what a call returns, as a kind has it."""
+    if isinstance(structure, int):
+        return {0: None, ~0: LazyNumpy}[structure]
+    flat = type(structure) is tuple and list(structure) == list(range(len(trace.results)))
+    return tuple if flat else structure
 
 
 def _keeps_state(op: TraceOp) -> bool:

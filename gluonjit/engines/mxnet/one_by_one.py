@@ -14,6 +14,7 @@ from gluonjit.engines.mxnet.arrays import context_of, device_of, dtype_name, roo
 from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.hooked import original_backward, run_operator
 from gluonjit.engines.mxnet.modes import POOLING, as_captured, in_training
+from gluonjit.engines.mxnet.operators.attributes import written
 from gluonjit.engines.mxnet.operators.symbols import operator_handle
 from gluonjit.engines.mxnet.operators.traits import NO_GRADIENT
 from gluonjit.engines.mxnet.program import Built, build, join, program_of
@@ -97,7 +98,7 @@ def _operator(op: TraceOp, inputs: list[Any]) -> list[Any]:
         if blocked < len(inputs):
             inputs[blocked] = inputs[blocked].detach()
     with in_training(op.name in POOLING):
-        return run_operator(operator_handle(op.name), inputs, op.attrs)
+        return run_operator(operator_handle(op.name), inputs, written(op.attrs))
 
 
 def _differentiated(

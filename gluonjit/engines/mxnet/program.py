@@ -10,7 +10,7 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, run_operator, slice_rows
 from gluonjit.engines.mxnet.modes import POOLING, in_training
-from gluonjit.engines.mxnet.operators.attributes import read
+from gluonjit.engines.mxnet.operators.attributes import read, written
 from gluonjit.engines.mxnet.operators.binding import OWNERS, SEGMENTS, Writer
 from gluonjit.engines.mxnet.operators.shapes import joining
 from gluonjit.engines.mxnet.operators.symbols import apply, canonical, operator_handle
@@ -21,11 +21,11 @@ from gluonjit.engines.mxnet.semantics import SHAPES, as_shape, classic, piece
 from gluonjit.engines.mxnet.sized import Sized, Sizes
 from gluonjit.graph import BatchedProgram, Checks, Kind, Output, Spec, intern_spec, operand_groups, outputs_of
 from gluonjit.hybrid.run.state import LOCAL
-from gluonjit.program.axes.values import Values
+from gluonjit.program.axes.values import Shaped, Values
 from gluonjit.program.children.table import ForChildren
 from gluonjit.program.children.writing import RULES
 from gluonjit.program.children.writing import write as write_for_children
-from gluonjit.program.trace import NotBatchable, Trace, for_any_rows
+from gluonjit.program.trace import NotBatchable, Trace, TraceOp, for_any_rows
 
 
 class Program(BatchedProgram):
@@ -39,6 +39,7 @@ class Program(BatchedProgram):
     found them.
     """
 
+    by_length = False
     used: list[bool]
     depends: list[set[int]]
 
@@ -191,7 +192,7 @@ class Lone(Program):
 def interpret(trace: Trace, operands: Sequence[NDArray]) -> list[NDArray]:
     """Runs a trace, operator by operator, on one sample's arrays."""
     found: list[NDArray] = trace.run(
-        lambda op, inputs: run_operator(operator_handle(op.name), inputs, op.attrs),
+        lambda op, inputs: run_operator(operator_handle(op.name), inputs, written(op.attrs)),
         operands,
         map(classic, trace.consts),
     )
@@ -211,6 +212,17 @@ def join(spec: Spec, arrays: Sequence[Any], out: Any) -> Any:
 # (in MXNet without batching too: `Pooling(x[2:4])`).
 # These add to the gradient of their weight. With oneDNN Deconvolution fails where the weight is not a variable itself.
 ADDING = {"FullyConnected", "Deconvolution"}
+
+
+def write(op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped], writer: Any) -> list[Values]:
+    """Writes down an operator of a trace. Raises NotBatchable."""
+    inputs = list(vals)
+    for blocked in NO_GRADIENT.get(op.name, ()):
+        if blocked < len(inputs):
+            inputs[blocked] = writer.result("BlockGrad", {}, [inputs[blocked]])
+    if op.name in POOLING:
+        inputs = [writer.result("_copy", {}, [value]) for value in inputs]
+    return batch_op(op.name, dict(op.attrs), inputs, outs, writer)
 
 
 class Built(NamedTuple):
@@ -257,12 +269,7 @@ def _build(trace: Trace, poly: bool, children: Sequence[tuple[int, ...]] = ()) -
         pure = pure and not acts(name, attrs, trace.training)
         steady = steady and not acts(name, attrs)
         may_fail = may_fail or fails(name, attrs)
-        for blocked in NO_GRADIENT.get(op.name, ()):
-            if blocked < len(inputs):
-                inputs[blocked] = writer.result("BlockGrad", {}, [inputs[blocked]])
-        if op.name in POOLING:
-            inputs = [writer.result("_copy", {}, [value]) for value in inputs]
-        values.update(zip(op.outputs, batch_op(op.name, dict(op.attrs), inputs, outputs, writer)))
+        values.update(zip(op.outputs, write(op, inputs, outputs, writer)))
     pools = trace.mode and not trace.training and not POOLING.isdisjoint([op.name for op in trace.ops])
     if pools and not steady:
         raise NotBatchable("Pooling: its gradient outside of training, beside what depends on training")
@@ -300,11 +307,16 @@ def stored(writer: Writer, vals: Sequence[Values], device: Any) -> tuple[list[mx
     for val in vals:
         if val.shared:
             raise NotBatchable("a result does not depend on the operands")
-        rows = val.packed or len(val.shape) >= 2 or val.shape == (1,)
-        rows = rows or (len(val.shape) == 1 and val.lead == val.shape[0] and not val.rest)
+        rows = in_rows(val)
         symbols.append(writer.symbol(writer.folded(val, 1) if rows else writer.stack(val)))
         shaped.append((val.shape, val.dtype, "rows" if rows else "stack"))
     return symbols, *lay_out(shaped, device)
+
+
+def in_rows(val: Values) -> bool:
+    """True if a result is kept as rows."""
+    rows = val.packed or len(val.shape) >= 2 or val.shape == (1,)
+    return rows or (len(val.shape) == 1 and val.lead == val.shape[0] and not val.rest)
 
 
 def lay_out(shaped: Sequence[tuple[tuple[int, ...], str, str]], device: Any) -> tuple[tuple[Output, ...], int]:

@@ -369,13 +369,15 @@ def _joined(leaves: Sequence[Leaf], learned: Sequence[bool], out: NDArray | None
 
 
 def _besides(plan: Plan, steps: Sequence[int]) -> dict[int, list[Any]]:
-    """Returns the owners of the children in each of these steps that has any number of them."""
+    """The owners of the children in each of these steps that has any number of them, and programs by length."""
     by_device: dict[str, list[tuple[int, Any]]] = {}
+    found: dict[int, list[Any]] = {}
     for number in steps:
         step = plan.steps[number]
+        if program_of(step.kind).by_length:
+            found[number] = [(program_of(part.record.kind), len(part.nodes)) for part in step.parts]
         if step.arities is not None:
             by_device.setdefault(step.kind.operands[0].device, []).append((number, step.arities))
-    found: dict[int, list[Any]] = {}
     for device, wanted in by_device.items():
         with as_captured(0):
             segments = Segments([arities for _, arities in wanted], context_of(device))

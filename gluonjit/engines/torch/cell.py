@@ -58,7 +58,7 @@ class Cell(BatchedCell):
     ) -> None:
         super().__init__(name, options, paces)
         self.operator = operator
-        self.joins = not operator  # calls that differ in lengths alone, as those of recurrent layers among operators
+        self.joins = not operator  # or it is a recurrent layer
         self.made = False  # from source, by ourselves
         self.whole = operator  # one node at every granularity
         self.stateless = stateless  # of any module that looks so

@@ -24,7 +24,7 @@ from gluonjit.engines.torch.lookups import look_up, table_of
 from gluonjit.engines.torch.operands import NotAnOperand, current, leaf, value_of
 from gluonjit.engines.torch.records import ASKED, NotOneNode, looks_of, record_of, wanted_by
 from gluonjit.engines.torch.recurrent import RECURRENT
-from gluonjit.engines.torch.structure import Constant, Written
+from gluonjit.engines.torch.structure import Written
 from gluonjit.engines.torch.waiting import WAITING, Running
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.graph.entries import entries_at
@@ -35,7 +35,7 @@ from gluonjit.hybrid.capture.guards.again import AGAIN, retrace
 from gluonjit.hybrid.capture.guards.objects import OWN_ARRAY, Eagerly
 from gluonjit.hybrid.capture.guards.owners import is_user_class
 from gluonjit.hybrid.capture.guards.variants import Noted
-from gluonjit.hybrid.capture.structure import Args, Kwargs, Repeated, ResultPlace, map_structure
+from gluonjit.hybrid.capture.structure import Args, Constant, Kwargs, Repeated, ResultPlace, map_structure
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of

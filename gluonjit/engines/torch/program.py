@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import copy
 from typing import Any, NamedTuple
@@ -27,7 +27,8 @@ from gluonjit.graph import (
     operand_groups,
     outputs_of,
 )
-from gluonjit.program.axes.values import NODES, ROWS, Instruction, Values
+from gluonjit.program.axes.values import NODES, ROWS, Values
+from gluonjit.program.axes.writer import compiled
 from gluonjit.program.children.table import ForChildren
 from gluonjit.program.children.writing import RULES
 from gluonjit.program.children.writing import write as write_for_children
@@ -102,26 +103,6 @@ class Batched(Program):
         """The results of `count` nodes."""
         found: list[Any] = self.function(count, *operands, *consts, *besides)
         return found
-
-
-def compiled(code: Sequence[Instruction], inputs: Sequence[int], finals: Sequence[int]) -> Callable[..., Any]:
-    """The instructions as one function: (count, *inputs) gives the final slots."""
-    used = {slot for step in code for slot in step.inputs} | set(finals)
-    last = {slot: number for number, step in enumerate(code) for slot in step.inputs}
-    scope: dict[str, Any] = {}
-    lines = [f"def run(count, {', '.join(f'v{slot}' for slot in inputs)}):"]
-    for number, step in enumerate(code):
-        scope[f"f{number}"] = step.function
-        targets = ", ".join(f"v{slot}" if slot in used else "_" for slot in step.outputs)
-        given = [*([step.counts] if step.counts else []), *(f"v{slot}" for slot in step.inputs)]
-        lines.append(f"    {targets} = f{number}({', '.join(given)})")
-        gone = {slot for slot in step.inputs if last[slot] == number}.difference(inputs, finals)
-        if gone:
-            lines.append(f"    del {', '.join(f'v{slot}' for slot in sorted(gone))}")
-    lines.append(f"    return [{', '.join(f'v{slot}' for slot in finals)}]")
-    exec("\n".join(lines), scope)
-    found: Callable[..., Any] = scope["run"]
-    return found
 
 
 class Lone(Program):

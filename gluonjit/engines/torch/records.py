@@ -22,7 +22,7 @@ from gluonjit.engines.torch.kinds import (
     unrolls,
 )
 from gluonjit.engines.torch.layers import WHOLE
-from gluonjit.engines.torch.lengths.joining import derived_kind, join_lengths, of_other_lengths
+from gluonjit.engines.torch.lengths.program import JOINER
 from gluonjit.engines.torch.other_rows import note_traced, of_other_rows
 from gluonjit.engines.torch.patterns import note_record, note_refusal, refused_before
 from gluonjit.engines.torch.program import program_of
@@ -288,7 +288,7 @@ def _derived(call: Call, wanted: tuple[Any, ...]) -> Kind | None:
     """The kind of a call of a new size, from calls of this signature, or of one that runs like it."""
     for signature in signatures_of(call.cell, wanted):
         call.noted.signature = _without_sizes(signature)
-        kind = derived_kind(call)
+        kind = JOINER.derived(call)
         if kind is not None:
             return kind
     return None
@@ -300,11 +300,11 @@ def _kind(call: Call) -> Kind | str:
     if traced is None or not call.cell.joins:
         return make_kind(call)
     structure = structure_of(traced.structure, traced.trace.results)
-    made: Kind | str | None = of_other_lengths(call, traced, structure)
+    made: Kind | str | None = JOINER.of_other_lengths(call, traced, structure)
     if made is None and unrolls(call):
         made = call.cell.never = UNROLLED
     made = made or make_kind(call)
-    return made if isinstance(made, str) else join_lengths(call, made, traced)
+    return made if isinstance(made, str) else JOINER.join(call, made, traced)
 
 
 def wanted_by(call: Call, key: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -8,11 +8,10 @@ import torch
 
 from gluonjit.engines.torch.effects import PLAIN
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.structure import Constant
 from gluonjit.engines.torch.traced_tensors import TraceTensor
 from gluonjit.engines.torch.view_steps import PathStep, frozen
 from gluonjit.hybrid.capture.guards.sizes import plain as plain_number
-from gluonjit.hybrid.capture.structure import Repeated, ResultPlace, items_of, map_structure
+from gluonjit.hybrid.capture.structure import Constant, Repeated, ResultPlace, items_of, map_structure
 
 
 class UnknownResult(Exception):

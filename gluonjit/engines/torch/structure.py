@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
 from gluonjit.engines.torch import hooked
-from gluonjit.hybrid.capture.structure import map_structure
-
-
-@dataclass(frozen=True)
-class Constant:
-    """A part of a result that is no tensor. Not a tuple, which would be a structure itself."""
-
-    value: Any
-
-
-def without_constants(structure: Any) -> Any:
-    """Returns a structure with nothing in place of its constants: calls of one program may return other numbers."""
-    return map_structure(structure, lambda place: None if place.__class__ is Constant else place)
+from gluonjit.hybrid.capture.structure import Constant
 
 
 class Written(NamedTuple):

@@ -42,7 +42,8 @@ class BatchedCell:
         self.variants: dict[Any, list[Variant]] = {}  # of each signature, by what they read of Python's state
         self.families: dict[Any, Kind] = {}
         self.products: dict[Any, Kind] = {}  # cut out of the cell's kinds
-        self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children alone
+        self.joins = True  # calls that differ in lengths alone
+        self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children, or in lengths, alone
         self.by_number = ""  # why calls with other numbers of children run apart, if they do
         self.expanded: dict[Any, str] = {}
         self.asked: list[str] = []  # why calls of its model run eagerly: shared by all cells of a model

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
+from dataclasses import dataclass
 from typing import Any
 
 Args = tuple[Any, ...]
@@ -38,6 +39,18 @@ class ResultPlace(int):
 
     def __repr__(self) -> str:
         return f"ResultPlace({int(self)}, {self.view!r})"
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A part of a result that is no array. Not a tuple, which would be a structure itself."""
+
+    value: Any
+
+
+def without_constants(structure: Any) -> Any:
+    """Returns a structure with nothing in place of its constants: calls of one program may return other numbers."""
+    return map_structure(structure, lambda place: None if place.__class__ is Constant else place)
 
 
 def map_structure(item: Any, visit: Callable[[Any], Any], tables: bool = True) -> Any:

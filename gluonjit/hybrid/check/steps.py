@@ -358,9 +358,10 @@ class StepCheck:
 
     def _operator(self, number: int, backward: bool) -> str:
         """The first operator of a step's program that differs where it is run without what follows; else all."""
-        kind, given = self._given(number)
+        kind = self.plan.steps[number].kind
         names: list[str] = [op.name for op in kind.call.ops]
-        for k, name in enumerate(names if len(names) > 1 else ()):
+        kind, given = self._given(number) if kind.pure else (kind, [])
+        for k, name in enumerate(names if len(names) > 1 and given else ()):
             trace: Trace = kind.call.part(range(len(kind.operands)), kind.call.ops[k].outputs, kind.operands)
             try:
                 program, outputs, rows, poly = self.runner.build(trace)

@@ -23,6 +23,7 @@ class Writer:
     one for each number of the rows of x that have it.
     """
 
+    device = ""
     sized = padded = False  # whether it is for any length, and whether operands are padded now
     used: Sequence[bool] = ()  # which results of the operator that is written anything takes
 
@@ -238,3 +239,23 @@ def _with_count(function: Callable[..., Any], static: tuple[Any, ...]) -> Callab
 
 def _with_sizes(function: Callable[..., Any], static: tuple[Any, ...]) -> Callable[..., Any]:
     return lambda lengths, *tensors: function(*tensors, *at_sizes(static, lengths))
+
+
+def compiled(code: Sequence[Instruction], inputs: Sequence[int], finals: Sequence[int]) -> Callable[..., Any]:
+    """The instructions as one function: (count, *inputs) gives the final slots."""
+    used = {slot for step in code for slot in step.inputs} | set(finals)
+    last = {slot: number for number, step in enumerate(code) for slot in step.inputs}
+    scope: dict[str, Any] = {}
+    lines = [f"def run(count, {', '.join(f'v{slot}' for slot in inputs)}):"]
+    for number, step in enumerate(code):
+        scope[f"f{number}"] = step.function
+        targets = ", ".join(f"v{slot}" if slot in used else "_" for slot in step.outputs)
+        given = [*([step.counts] if step.counts else []), *(f"v{slot}" for slot in step.inputs)]
+        lines.append(f"    {targets} = f{number}({', '.join(given)})")
+        gone = {slot for slot in step.inputs if last[slot] == number}.difference(inputs, finals)
+        if gone:
+            lines.append(f"    del {', '.join(f'v{slot}' for slot in sorted(gone))}")
+    lines.append(f"    return [{', '.join(f'v{slot}' for slot in finals)}]")
+    exec("\n".join(lines), scope)
+    found: Callable[..., Any] = scope["run"]
+    return found

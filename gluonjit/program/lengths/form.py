@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from gluonjit.graph.values import intern_spec, mode_of
+from gluonjit.program.axes.row import rows_before
 from gluonjit.program.axes.values import Number, Shaped, Size
 from gluonjit.program.sizes import Leaf, NamedSizes
 from gluonjit.program.trace import Operand, Trace, TraceOp
@@ -37,6 +40,19 @@ class Form(NamedSizes):
         return tuple(
             [self.size(sizes[position, axis]) if (position, axis) in sizes else size for axis, size in enumerate(shape)]
         )
+
+    def laid(self, trace: Trace) -> Trace:
+        """A trace of the form with operands that lie up to the last axis that differs as rows."""
+        operands = list(self.trace.operands)
+        for position, spec in enumerate(trace.operands):
+            axes = rows_before(self.shapes[position][0])
+            if axes:
+                operands[position] = intern_spec(spec.shape, spec.dtype, spec.device, mode_of(axes))
+        return replace(trace, operands=tuple(operands), built={})
+
+    def weights(self, trace: Trace) -> list[Any]:
+        """The constants of a trace of the form that all members share."""
+        return [array for position, array in trace.constants() if position not in self.own]
 
     def is_numbered(self, op: TraceOp) -> bool:
         """True if arguments of an operator differ."""

@@ -32,7 +32,9 @@ class StageRun:
         self._lengths = np.array([each.lengths for each, _ in members], dtype=np.int64)[self._member]
         self._all = self._nodes(_ALL)
         for number, (_, val) in enumerate(stages.own):
-            self.found[val.slot] = self._framework.joined([each.own[number] for each, n in members for _ in range(n)])
+            self.found[val.slot] = self._framework.joined(
+                [self._framework.anew(each.own[number]) for each, n in members for _ in range(n)]
+            )
 
     def _nodes(self, chosen: Any) -> SizedNodes:
         each = self._lengths[chosen]
@@ -41,7 +43,7 @@ class StageRun:
     def _need(self, key: tuple[Any, ...], nodes: SizedNodes, chosen: Any) -> Any:
         """An array that follows from the lengths of some nodes, or from numbers that they have for themselves."""
         if key[0] != "number":
-            return nodes.need(key)
+            return self._framework.anew(nodes.need(key))
         _, number, dtype = key
         traces = [self.members[member][0].trace for member in self._member[chosen]]
         return self._send(np.array([number_of(trace, number.leaf) for trace in traces], dtype=np.float64), dtype)

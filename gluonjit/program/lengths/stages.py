@@ -19,7 +19,7 @@ from gluonjit.program.axes.values import Instruction, Shape, Shaped, Size, Value
 from gluonjit.program.axes.writer import Writer
 from gluonjit.program.lengths.form import Form
 from gluonjit.program.lengths.nodes import Sent, SizedNodes
-from gluonjit.program.trace import TraceOp
+from gluonjit.program.trace import Trace, TraceOp
 
 ROWS, PADDED, ALONE = range(3)
 """How the operators of a stage run: the remainder of its level by three."""
@@ -28,14 +28,20 @@ ROWS, PADDED, ALONE = range(3)
 class LengthEngine(Protocol):
     """The part of an engine in programs for nodes of any length."""
 
-    def writer(self, slots: int, each: Callable[[Instruction], None], device: str) -> Writer:
-        """A writer of its instructions."""
+    def writer(self, slots: int, each: Callable[[Instruction], None], trace: Trace) -> Writer:
+        """A writer of its instructions, for calls like this."""
 
     def write(self, op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped], writer: Writer) -> list[Values]:
         """Writes down an operator. Raises NotBatchable."""
 
     def function(self, code: Sequence[Instruction], inputs: Sequence[int], outputs: Sequence[int]) -> Any:
         """Instructions as one function of the longest lengths and the inputs."""
+
+    def part(self, trace: Trace, sources: Sequence[int], results: Sequence[int], weights: Sequence[Any]) -> Any:
+        """A part of a trace for nodes of one length: `run(count, values, weights)` takes and gives (nodes, *shape)."""
+
+    def shapes(self, op: TraceOp, inputs: Sequence[Any]) -> Sequence[Shape]:
+        """The shapes of the results of an operator. Raises RuntimeError, IndexError or ValueError."""
 
     def zeros(self, shape: Shape, dtype: str, device: str) -> Any:
         """An array of zeros."""
@@ -48,6 +54,9 @@ class LengthEngine(Protocol):
 
     def put(self, rows: Any, places: Any, clipped: Any, count: int, number: Any) -> Any:
         """Rows at places among `count`, elsewhere a number, or as `clipped` has them."""
+
+    def anew(self, array: Any) -> Any:
+        """An array that follows from lengths, or is a member's own, for one more step."""
 
     def take(self, rows: Any, places: Any) -> Any:
         """Rows by their places, each at most once."""
@@ -132,7 +141,7 @@ class Stages:
         count = len(trace.operands)
         self.weights = [position for position, _ in trace.constants() if position not in form.own]
         self._examples = _Examples(framework, trace.device, lengths)
-        self._writer = framework.writer(count + len(self.weights), self._examples.run, trace.device)
+        self._writer = framework.writer(count + len(self.weights), self._examples.run, trace)
         self._writer.sized = True
         self._examples.needs = self._writer.needs
         self._values: dict[int, Values] = {}  # as they lie between stages

@@ -16,6 +16,11 @@ def read(attrs: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Attributes:
     return {key: literal(str(value)) for key, value in dict(attrs).items()}
 
 
+def written(attrs: Iterable[tuple[str, Any]]) -> tuple[tuple[str, str], ...]:
+    """Attributes as MXNet takes them."""
+    return tuple([(key, str(value)) for key, value in attrs])
+
+
 def listed(given: Any) -> tuple[Any, ...]:
     """An attribute that is one value or several, or none, as a tuple."""
     return () if given is None else given if isinstance(given, tuple) else (given,)

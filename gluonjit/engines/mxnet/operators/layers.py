@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import Any
+
 from gluonjit.engines.mxnet.operators.binding import Writer
 from gluonjit.engines.mxnet.operators.linear import MAP, added
 from gluonjit.program.axes.along import Along
 from gluonjit.program.axes.elementwise import Map
-from gluonjit.program.axes.row import Application
+from gluonjit.program.axes.row import Application, Row
 from gluonjit.program.axes.samples import Samples
-from gluonjit.program.axes.values import ROWS, Values
+from gluonjit.program.axes.values import ROWS, Labels, Values, is_sized
 
-_SAME = Map(casts=None, equal=True)
+_SAME = Map(casts=None, equal=True, smooth=True)
 _DROPPED = Along("axes", many=True)
 
 
@@ -66,7 +70,7 @@ class Total(Map):
         (found,) = _SAME.lift(call.on("add_n", {"num_args": len(mine)}, mine, call.outs))
         if not constant:
             return [found]
-        if found.packed:
+        if found.packed and not call.writer.sized:
             raise call.refuse("an operand of a fixed number of rows, where others vary")
         return added(call, found, call.writer.result("add_n", {"num_args": len(constant)}, constant))
 
@@ -124,3 +128,38 @@ def cross_entropy(call: Application) -> list[Values]:
     picked = writer.result("pick", {"axis": 1}, [logs, label])._replace(shape=(rows,), rest=())
     each = writer.result("sum", {"axis": 1}, [writer.stack(picked)])
     return call.lying(writer.call("negative", {}, [each]), 1, ())
+
+
+def behind(call: Application) -> float | None:
+    """The number of which a softmax makes nothing; none where each sample says how many it is over."""
+    return None if len(call.vals) > 1 else -inf
+
+
+class Pooling(Samples):
+    """The largest number, the sum or the mean of windows; `whole` are the rows of those of all that there is."""
+
+    def __init__(self, whole: Mapping[str, Row], **common: Any) -> None:
+        super().__init__(fill=_neutral, after=0, refill=True, **common)
+        self.whole = whole
+
+    def lift(self, call: Application) -> list[Values]:
+        """Writes down the call."""
+        val, each = call.vals[0], self.whole.get(call.get("pool_type", "max"))
+        if each is None or not call.get("global_pool") or not (call.writer.sized and is_sized(val.shape)):
+            return super().lift(call)
+        name = {"avg": "mean"}.get(call.attrs["pool_type"], call.get("pool_type", "max"))
+        attrs = {"axis": tuple(range(2, val.rank)), "keepdims": True}
+        return each.lift(call.on(name, attrs, call.vals, call.outs))
+
+    def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
+        """Adds the operator: oneDNN's gradient of the largest numbers is wrong where they are a part of an array."""
+        return call.again([call.writer.result("_copy", {}, vals)] if call.writer.sized else vals)
+
+
+def _neutral(call: Application) -> float | None:
+    """The number that changes no window, if there is one."""
+    kind = call.get("pool_type", "max")
+    if kind == "max":
+        return -inf
+    whole = call.get("pooling_convention", "valid") == "valid" and call.get("count_include_pad", True)
+    return 0 if whole and kind in ("avg", "sum") else None

@@ -32,6 +32,12 @@ def connected(call: Application) -> list[Values]:
         (slot,) = writer.call("batch_dot", {"transpose_b": True}, [matrix, writer.each(weight)])
         found = call.lying([slot], 1, (matrix.rest[0], weight.shape[0]))
         return added(call, found[0], bias[0]) if bias else found
+    if data.padded:
+        rows = writer.put("reshape", data, data.rest[-1:])
+        if data.rank > 2 and call.get("flatten", True):
+            raise call.refuse("it mixes the rows of a sample")
+        found = call.lying(call.again([rows, weight, *bias]), 1, call.shape)
+        return [writer.put("reshape", found[0], call.shape)]
     if data.packed:
         rows = writer.folded(data, 1)
     else:
@@ -69,7 +75,7 @@ def dot(call: Application) -> list[Values]:
     transposes = call.get("transpose_a") or call.get("transpose_b")
     if max(left.rank, right.rank) > 2 and transposes:
         raise call.refuse("a transpose of more than two axes")
-    if left.rank == 1 and right.shared and not transposes:
+    if left.rank == 1 and right.shared and not transposes and not left.padded:
         return call.lying(call.again([call.writer.stack(left), right]), 1, right.shape[1:])
     return DOT.lift(call)
 

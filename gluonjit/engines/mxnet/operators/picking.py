@@ -15,7 +15,7 @@ from gluonjit.engines.mxnet.operators.symbols import apply
 from gluonjit.program.axes.along import Along, Reduce
 from gluonjit.program.axes.row import Application
 from gluonjit.program.axes.samples import Last, Pick
-from gluonjit.program.axes.values import Values
+from gluonjit.program.axes.values import Values, is_sized
 
 _TABLE = Pick()
 _SAME_PLACES = Along("axis", 0, params=1)
@@ -123,6 +123,13 @@ def multinomial(call: Application) -> list[Values]:
 
 def constant(call: Application) -> list[Values]:
     """arange_like, shape_array and size_array: the numbers of a shape that is known, the same for all nodes."""
+    if any([val.packed for val in call.vals]) and not call.writer.sized:
+        raise call.refuse("rows of varying length")
+    if is_sized(call.shape):
+        if call.name != "_contrib_arange_like" or len(call.shape) > 1 or {"start", "step", "repeat"} & {*call.attrs}:
+            raise call.refuse("of numbers that differ")
+        attrs = {"start": 0, "stop": call.shape[0], "dtype": call.outs[0][1], "ctx": call.writer.device}
+        return call.lying([call.writer.longest("_arange", attrs, [])], None, call.shape)
     if call.name == "_contrib_arange_like":
         count, repeat = prod(call.shape), int(call.get("repeat", 1))
         start, step = float(call.get("start", 0.0)), float(call.get("step", 1.0))

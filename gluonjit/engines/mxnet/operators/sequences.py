@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gluonjit.engines.mxnet.operators.linear import MAP
-from gluonjit.program.axes.along import Along, Section
+from gluonjit.engines.mxnet.operators.shapes import begins
+from gluonjit.program.axes.along import Section, Turned
 from gluonjit.program.axes.row import Application
 from gluonjit.program.axes.samples import Samples
 from gluonjit.program.axes.values import Values
 from gluonjit.program.axes.writer import Writer
 
 _BATCHES = Samples(data=2, least=1)
-_LAST, _FLIPPED = Section("axis"), Along("axis", many=True)
+_LAST, _FLIPPED = Section("axis", begins=begins), Turned("axis", many=True)
 
 
 def _side_by_side(writer: Writer, val: Values) -> Values:

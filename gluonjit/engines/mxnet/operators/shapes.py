@@ -10,7 +10,7 @@ from gluonjit.engines.mxnet.operators.attributes import listed
 from gluonjit.program.axes.along import PerAxis, Reduce, Section
 from gluonjit.program.axes.row import Application
 from gluonjit.program.axes.shapes import Join, Reshape
-from gluonjit.program.axes.values import ROWS, Shape, Values
+from gluonjit.program.axes.values import Shape, Values, is_sized
 
 Rule = Callable[[Application], "list[Values]"]
 _VIEW = Reshape()
@@ -89,7 +89,9 @@ def tiled(call: Application) -> list[Values]:
 
 def _takes_all(size: Any, begin: Any, end: Any, step: Any) -> bool:
     """True if begin:end:step is the whole axis; for a varying length only if no number says where it ends."""
-    return begin in (None, 0) and step in (None, 1) and (end is None or (size != ROWS and end >= size))
+    if begin not in (None, 0) or step not in (None, 1):
+        return False
+    return end is None or end == size or (not is_sized((size, end)) and end >= size)
 
 
 def sliced(call: Application) -> list[Values]:
@@ -101,17 +103,36 @@ def sliced(call: Application) -> list[Values]:
 
 def sliced_like(call: Application) -> list[Values]:
     """Cuts to the known shape of the other value."""
-    if any([val.packed for val in call.vals]):
+    if any([val.packed for val in call.vals]) and not call.writer.sized:
         raise call.refuse("rows of varying length")
     return _cut(call, [(0, size, None) for size in call.shape])
 
 
 def _cut(call: Application, ends: Sequence[tuple[Any, Any, Any]]) -> list[Values]:
-    val, none = call.vals[0], (None, None, None)
+    val, none, keys = call.vals[0], (None, None, None), ("begin", "end", "step")
     each = [none if _takes_all(size, *entry) else entry for size, entry in zip(val.shape, ends)]
     each += [none] * (val.rank - len(each))
-    attrs = dict(zip(("begin", "end", "step"), zip(*each)))
+    for axis, entry in enumerate(each):
+        if call.writer.sized and entry != none and is_sized((val.shape[axis], call.shape[axis])):
+            outs = [((*val.shape[:axis], call.shape[axis], *val.shape[axis + 1 :]), val.dtype)]
+            cut = call.on("slice", {**dict(zip(keys, entry)), "axis": axis}, [val], outs)
+            val, each[axis] = _PART.chosen(cut, val, axis), none
+    if each == [none] * len(each):
+        return [val]
+    attrs = dict(zip(keys, zip(*each)))
     return _SLICED.lift(call.on("slice", attrs, [call.writer.spread(val)], call.outs))
+
+
+def begins(call: Application) -> tuple[Any, int]:
+    """The beginning of a part of an axis, None if it is its end, and one in how many it takes."""
+    begin, step = call.get("begin"), call.get("step", 1)
+    if begin is None:
+        return (0 if step > 0 else -1), step
+    if is_sized(begin) or begin < 0:
+        if call.get("end") not in (None, call.vals[0].shape[axis_of(call, "axis", 0)]) or (step != 1 and begin != -1):
+            raise call.refuse("of numbers that differ")
+        return (None, 1) if step == 1 else (begin, step)
+    return begin, step
 
 
 class SliceAxis(Section):
@@ -124,7 +145,7 @@ class SliceAxis(Section):
         return [val] if whole else super().lift(call)
 
 
-_PART = Section("axis", 0)
+_PART = Section("axis", 0, begins=begins)
 
 
 def splitting(axis: int) -> Rule:

@@ -1,4 +1,4 @@
-"""Emits any registered operator as a classic Symbol, by its registered name."""
+"""Emits any registered operator as a classic Symbol, or runs it on arrays, by its registered name."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from typing import Any
 
 import mxnet as mx
 from mxnet.base import _LIB, SymbolHandle, c_handle_array, c_str, c_str_array, check_call, mx_uint, py_str
+from mxnet.ndarray import NDArray
+
+from gluonjit.engines.mxnet.hooked import run_operator
+from gluonjit.engines.mxnet.operators.attributes import written
 
 
 @cache
@@ -31,12 +35,15 @@ def canonical(name: str) -> str:
     return str(py_str(real.value))
 
 
-def apply(name: str, inputs: Sequence[mx.sym.Symbol], attrs: Mapping[str, Any]) -> mx.sym.Symbol:
-    """The operator `name` on classic symbols.
+def apply(name: str, inputs: Sequence[Any], attrs: Mapping[str, Any], arrays: bool = False) -> Any:
+    """The operator `name` on classic symbols, or its results on `arrays`, of which these are some.
 
     The generated functions of `mx.sym` insist on numpy symbols for numpy operators; underneath there is
     no such difference, and here every symbol is a classic one.
     """
+    if arrays or (inputs and isinstance(inputs[0], NDArray)):
+        found = run_operator(operator_handle(name), inputs, written(attrs.items()))
+        return found[0] if len(found) == 1 else found
     handle = SymbolHandle()
     check_call(
         _LIB.MXSymbolCreateAtomicSymbol(

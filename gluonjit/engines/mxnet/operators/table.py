@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import prod
+from math import inf, prod
 from typing import Any
 
 import mxnet as mx
@@ -14,13 +14,13 @@ from gluonjit.engines.mxnet.operators.attributes import listed, read
 from gluonjit.engines.mxnet.operators.binding import Writer
 from gluonjit.engines.mxnet.operators.symbols import canonical
 from gluonjit.engines.mxnet.operators.traits import ALONE, DRAWN, STATEFUL, draws
-from gluonjit.program.axes.along import Along, Indexed, Reduce, Section
+from gluonjit.program.axes.along import Along, Indexed, Reduce, Section, Turned
 from gluonjit.program.axes.elementwise import Make, Map
 from gluonjit.program.axes.products import Contract
 from gluonjit.program.axes.row import Application, By, Row, lifted, of_any_rows, rows_by_name
 from gluonjit.program.axes.samples import Last, Pick, Samples
 from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Reshape
-from gluonjit.program.axes.values import ROWS, Shaped, Values
+from gluonjit.program.axes.values import PREFIX, ROWS, Shaped, Values, is_sized
 from gluonjit.program.children.reading import Operators
 from gluonjit.program.trace import NotBatchable, TraceOp
 from gluonjit.program.work import traced_work
@@ -89,18 +89,33 @@ row("rsqrt", Map(casts=None, code=lambda call, a: a.do("SQRT").do("RECIPROCAL"))
 row("clip", Map(casts=None, code=lambda call, a: a.limited(call.attrs["a_min"], call.attrs["a_max"])))
 row("_copy _np_copy", Keep())
 row("add_n", layers.Total(code=lambda call, first, *others: sum(others, first)))
-by("where", layers.where, "elementwise", "elementwise, or row by row where the condition has an entry for each")
+by(
+    "where",
+    layers.where,
+    "elementwise",
+    "elementwise, or row by row where the condition has an entry for each",
+    padded=True,
+)
 by(
     "LeakyReLU",
     layers.leaky,
     "elementwise",
     "elementwise; prelu on rows; rrelu runs alone",
+    padded=True,
     code=lambda call, a, *slopes: {"leaky": a.leaky}[call.get("act_type", "leaky")](call.get("slope", 0.25)),
 )
 by("Dropout", layers.dropout, "elementwise", "elementwise, or one draw along axes, wherever they are")
 by("amp_multicast", layers.multicast, "elementwise", Map.said)
 by("_identity_with_attr_like_rhs", layers.first, "elementwise", Map.said)
 row("MakeLoss", Map(casts=None, refuse=layers.divided_by_batch))
+for _name in """abs exp negative relu sigmoid tanh sin cos erf square sign rint round fix floor ceil trunc Cast
+        BlockGrad Activation softsign clip _plus_scalar _minus_scalar _rminus_scalar _mul_scalar _maximum_scalar
+        _minimum_scalar elemwise_add elemwise_sub elemwise_mul _maximum _minimum broadcast_add broadcast_sub
+        broadcast_mul broadcast_maximum broadcast_minimum
+        _npx_relu _npx_sigmoid _npi_absolute _npi_negative _npi_exp _npi_tanh
+        _npi_sin _npi_cos _npi_square _npi_add _npi_subtract _npi_multiply _npi_add_scalar _npi_subtract_scalar
+        _npi_rsubtract_scalar _npi_multiply_scalar""".split():
+    ROWS_OF[_name].smooth = True  # type: ignore[attr-defined]  # at any number it is finite, and its derivatives are
 
 # -- along axes --------------------------------------------------------------------------------------------
 
@@ -114,17 +129,23 @@ def _over_all(call: Application) -> str | None:
 
 
 _KEEP: Mapping[str, Any] = {"keep": "keepdims"}
-row("sum=SUM mean=MEAN prod", Reduce("axis", many=True, idle=True, **_KEEP))
-row("max", Reduce("axis", many=True, idle=True, how="amax", **_KEEP))
-row("min", Reduce("axis", many=True, idle=True, how="amin", **_KEEP))
-row("nansum nanprod norm", Reduce("axis", many=True, **_KEEP))
+_SEVERAL: Mapping[str, Any] = {"many": True, "idle": True, **_KEEP}
+row("sum=SUM", Reduce("axis", fill=0, **_SEVERAL))
+row("mean=MEAN", Reduce("axis", mean="sum", **_SEVERAL))
+row("prod", Reduce("axis", fill=1, **_SEVERAL))
+row("max", Reduce("axis", fill=-inf, how="amax", **_SEVERAL))
+row("min", Reduce("axis", fill=inf, how="amin", **_SEVERAL))
+row("nansum norm", Reduce("axis", many=True, fill=0, **_KEEP))
+row("nanprod", Reduce("axis", many=True, fill=1, **_KEEP))
 row("moments", Reduce("axes", many=True, **_KEEP))
-row(
-    "_np_sum=SUM _np_prod _np_max _np_min _npi_mean=MEAN",
-    Reduce("axis", many=True, idle=True, refuse=_over_none, **_KEEP),
-)
+row("_np_sum=SUM", Reduce("axis", fill=0, refuse=_over_none, **_SEVERAL))
+row("_npi_mean=MEAN", Reduce("axis", mean="_np_sum", refuse=_over_none, **_SEVERAL))
+row("_np_prod", Reduce("axis", fill=1, refuse=_over_none, **_SEVERAL))
+row("_np_max", Reduce("axis", fill=-inf, refuse=_over_none, **_SEVERAL))
+row("_np_min", Reduce("axis", fill=inf, refuse=_over_none, **_SEVERAL))
 row("_np_all _np_any _npi_std _npi_var", Reduce("axis", many=True, refuse=_over_none, **_KEEP))
-row("argmax=ARGMAX argmin _npi_argmax _npi_argmin", Reduce("axis", **_KEEP))
+row("argmax=ARGMAX _npi_argmax", Reduce("axis", fill=-inf, **_KEEP))
+row("argmin _npi_argmin", Reduce("axis", fill=inf, **_KEEP))
 by("_npi_norm", shapes.numpy_norm, "reduction", Along.said)
 by(
     "argmax_channel",  # which itself makes every graph that holds it raise: it is not registered as without gradient
@@ -134,9 +155,12 @@ by(
     refuse=lambda call: None if call.vals[0].rank == 2 else "data without exactly two axes",
 )
 row("pick", picking.PICK)
-row("softmax=SOFTMAX log_softmax=LOGSOFTMAX softmin sort argsort topk", Along("axis", -1))
-row("_np_cumsum repeat", Along("axis"))
-row("reverse _npi_flip", Along("axis", many=True))
+row("softmax=SOFTMAX", Along("axis", -1, fill=layers.behind, after=0))
+row("log_softmax=LOGSOFTMAX", Along("axis", -1, fill=layers.behind, after=0, refill=True))
+row("softmin sort argsort topk", Along("axis", -1))
+row("_np_cumsum", Along("axis", fill=PREFIX))
+row("repeat", Along("axis"))
+row("reverse _npi_flip", Turned("axis", many=True))
 row("_np_roll", Along("axis", many=True, refuse=_over_all))
 row("_npi_diff", Along("axis", -1))
 row("_npi_rot90", Along("axes", (0, 1)))
@@ -158,9 +182,9 @@ row("_np_moveaxis", Permute(shapes.moved))
 row("broadcast_to", Expand(lambda call: listed(call.get("shape"))[:1] == (0,)))
 row("broadcast_axis", Expand(shapes.squeeze_keeps))
 row("broadcast_like _npi_broadcast_to", Expand(lambda call: False))
-row("slice_axis", shapes.SliceAxis("axis", 0))
-by("slice", shapes.sliced, "shape", Section.said, code=Section())
-by("slice_like", shapes.sliced_like, "shape", "slice to the known shape")
+row("slice_axis", shapes.SliceAxis("axis", 0, begins=shapes.begins))
+by("slice", shapes.sliced, "shape", Section.said, code=Section(), padded=True)
+by("slice_like", shapes.sliced_like, "shape", "slice to the known shape", padded=True)
 row("SliceChannel", Section("axis", 1))
 row("_split_v2", Section("axis", 0))
 by("_npi_hsplit", shapes.splitting(1), "shape", Section.said)
@@ -194,12 +218,13 @@ by(
     Contract.said,
     code=lambda call, a, weight, *bias: a.linear(weight, *bias),
     work=_by_filters,
+    padded=True,
 )
-by("dot", linear.dot, "product", Contract.said, refuse=linear.is_sparse, code=linear.DOT)
+by("dot", linear.dot, "product", Contract.said, refuse=linear.is_sparse, code=linear.DOT, padded=True)
 row("batch_dot", Contract(linear.matrices, each=True, refuse=linear.is_sparse))
-by("_linalg_gemm _linalg_gemm2", linear.gemm, "product", "as dot or batch_dot", work=linear.factors)
-by("_np_dot", linear.numpy_dot, "product", Contract.said, work=linear.factors)
-by("_npi_matmul", linear.matmul, "product", Contract.said, work=linear.factors)
+by("_linalg_gemm _linalg_gemm2", linear.gemm, "product", "as dot or batch_dot", work=linear.factors, padded=True)
+by("_np_dot", linear.numpy_dot, "product", Contract.said, work=linear.factors, padded=True)
+by("_npi_matmul", linear.matmul, "product", Contract.said, work=linear.factors, padded=True)
 row("_npi_tensordot _npi_tensordot_int_axes", Contract(linear.tensordot, rows=False))
 row("_npi_einsum", By(linear.einsum, "product", "with one more letter for the samples"))
 
@@ -220,7 +245,7 @@ row("_linalg_makediag _linalg_maketrian _contrib_div_sqrt_dim", Last(1))
 # -- by integers -------------------------------------------------------------------------------------------
 
 row("Embedding", Pick(1, 0))
-by("one_hot", picking.one_hot, "picking", "a row of classes for each number")
+by("one_hot", picking.one_hot, "picking", "a row of classes for each number", padded=True)
 by("take", picking.take, "picking", f"{Indexed.said}, offset by the sample; alone with mode raise")
 by("batch_take", picking.batch_take, "picking", "pick, with its gradient blocked")
 _COLUMNS = "all samples' columns side by side"
@@ -231,8 +256,10 @@ row("gather_nd", By(picking.gather_nd, "picking", "the sample as one more coordi
 # -- layers, whose first axis is the batch -----------------------------------------------------------------
 
 _IMAGES = partial(Samples, least=3, refuse=layers.batch_not_first)
-row("Convolution Convolution_v1 Deconvolution", _IMAGES(work=_by_filters))
-row("Pooling Pooling_v1", _IMAGES())
+row("Convolution Convolution_v1", _IMAGES(work=_by_filters, fill=0))
+row("Deconvolution", _IMAGES(work=_by_filters))
+_WHOLE = {"max": ROWS_OF["max"], "avg": ROWS_OF["mean"], "sum": ROWS_OF["sum"]}
+row("Pooling Pooling_v1", layers.Pooling(_WHOLE, least=3, refuse=layers.batch_not_first))
 row("_contrib_DeformableConvolution", Samples(least=4, data=2, refuse=layers.batch_not_first))
 row("BatchNorm _contrib_BatchNormWithReLU", Samples(refuse=layers.statistics_of_batch))
 row("InstanceNorm GroupNorm LRN col2im", Samples(least=3))
@@ -278,7 +305,10 @@ row(
     _npi_indices _npi_logspace _npi_hanning _npi_hamming _npi_blackman""",
     By(picking.constant, CONSTANT, "the same for every sample, so computed once"),
 )
-row("_contrib_arange_like shape_array size_array", By(picking.constant, CONSTANT, "the known shape's numbers"))
+row(
+    "_contrib_arange_like shape_array size_array",
+    By(picking.constant, CONSTANT, "the known shape's numbers", True, True),
+)
 
 KNOWN = frozenset([*ROWS_OF, *ALONE])
 """Operators of which the table says something."""
@@ -327,12 +357,19 @@ def batch_op(
     for shape, _ in [*[(val.shape, "") for val in vals], *outputs]:
         if 0 in shape:
             raise NotBatchable(f"{name}: zero-size arrays")
+    call = Application(name, attrs if writer.sized else read(attrs), *of_any_rows(vals, outputs), writer)
     if all([val.shared for val in vals]):
-        return _once(name, attrs, vals, outputs, writer)
-    call = Application(name, read(attrs), *of_any_rows(vals, outputs), writer)
-    writer.like = call.mine[0]
-    if len({val.packed for val in call.mine}) > 1:
-        raise call.refuse("rows of varying length together with values that are not")
+        if not is_sized(tuple([val.shape for val in vals]) + tuple([shape for shape, _ in outputs])):
+            return _once(name, attrs, vals, outputs, writer)
+        if not vals:
+            return [_as_long(call)]
+        call.vals = [writer.spread(val) if is_sized(val.shape) else val for val in vals]
+    elif not writer.sized:
+        writer.like = call.mine[0]
+        if len({val.packed for val in call.mine}) > 1:
+            raise call.refuse("rows of varying length together with values that are not")
+    if writer.padded and draws(name, call.attrs):
+        raise call.refuse("it draws at random beside padding")
     _spell_out(call)
     try:
         why = row.refuse(call) if row.refuse is not None else None
@@ -343,6 +380,16 @@ def batch_op(
         raise NotBatchable(f"{name}: {error}") from error
     _check(call, found)
     return [val._replace(shape=shape) for val, (shape, _) in zip(found, outputs)]
+
+
+_BY_SIZE = {**dict.fromkeys(("_zeros", "_ones", "_full", "_npi_zeros", "_npi_ones"), "shape"), "_arange": "stop"}
+
+
+def _as_long(call: Application) -> Values:
+    """Numbers made of a length, as many as of the longest: those of each node are the first of them."""
+    if any([is_sized(value) and key != _BY_SIZE.get(call.name) for key, value in call.attrs.items()]):
+        raise call.refuse("of numbers that differ")
+    return call.lying([call.writer.longest(call.name, call.attrs, [])], None, call.shape)[0]
 
 
 def _spell_out(call: Application) -> None:
@@ -360,7 +407,8 @@ def _spell_out(call: Application) -> None:
 def _check(call: Application, found: Sequence[Values]) -> None:
     """Checks what every row must satisfy, whatever the operator."""
     several = [val for val in found if not val.shared]
-    if any([val.packed for val in call.vals]) and not all([val.packed and val.shape[0] == ROWS for val in several]):
+    any_rows = any([val.packed for val in call.vals]) and not call.writer.sized
+    if any_rows and not all([val.packed and val.shape[0] == ROWS for val in several]):
         raise call.refuse("does not keep the number of rows, which varies")
     deepest = max([len(val.rest) for val in (*call.mine, *several)])
     if deepest >= _MOST_AXES:

@@ -144,6 +144,18 @@ NO_GRADIENT: dict[str, tuple[int, ...]] = _by_name(_INPUTS)
 If asked for one, MXNet raises, or returns uninitialized memory. If an index is computed from something that requires
 gradients, a batch asks; MXNet's own history knows that the gradient is not needed, and does not.
 """
+_COMPARISONS = """equal not_equal greater greater_equal lesser lesser_equal less less_equal logical_and logical_or
+    logical_xor""".split()
+FLAT = frozenset(
+    """BlockGrad zeros_like ones_like argmax argmin rint ceil floor trunc fix round logical_not one_hot
+    _contrib_arange_like _npi_argmax _npi_argmin _npi_rint _npi_ceil _npi_floor _npi_trunc _npi_fix _npi_logical_not
+    _npi_isfinite _npi_isinf _npi_isnan _np_all _np_any""".split()
+) | {
+    form.format(name)
+    for name in _COMPARISONS
+    for form in ("_{}", "_{}_scalar", "broadcast_{}", "_npi_{}", "_npi_{}_scalar")
+}
+"""Operators whose gradients are zeros, of no dtype: from some operators before them MXNet does not come back alive."""
 MAY_FAIL = frozenset(_by_name(_FAILS))
 """Operators that may raise when they run, depending on values and not on shapes.
 

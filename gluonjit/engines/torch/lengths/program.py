@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+import torch
+
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.lengths.framework import TORCH, LengthProgram
-from gluonjit.engines.torch.program import Program
-from gluonjit.graph import intern_spec, mode_of
-from gluonjit.program.axes.row import rows_before
-from gluonjit.program.lengths.form import Form
+from gluonjit.engines.torch.lengths.framework import Torch
+from gluonjit.engines.torch.operators.table import row_of, work_of
+from gluonjit.engines.torch.program import Program, lay_out
+from gluonjit.graph import Kind, Output
+from gluonjit.hybrid.capture.lengths.joining import Joiner
+from gluonjit.program.axes.values import Shape
+from gluonjit.program.lengths.members import SizedMember
 from gluonjit.program.lengths.running import StageRun
-from gluonjit.program.lengths.stages import ALONE, Stage, Stages
+from gluonjit.program.lengths.stages import Stages
+from gluonjit.program.sizes import OtherForm
 from gluonjit.program.trace import Trace
 
 Members = Sequence[tuple["Ragged", int]]
 """The nodes of a step: programs of members, each with how many nodes follow one another that it is for."""
 
 
-class Ragged(Program):
+class Ragged(SizedMember, Program):
     """The program of a member: of nodes of one length, and of any other member's in the same step.
 
     stages: those of the form that all members have; lengths: this one's sizes, in the form's order.
@@ -34,34 +39,10 @@ class Ragged(Program):
         self.stages = stages
         self.checks = stages.checks
         self.lengths = tuple(lengths)
-        self.consts = weights_of(stages, trace)
+        self.consts = stages.form.weights(trace)
         own = dict(trace.constants())
         self.own = [own[position].reshape(-1, *val.rest) for position, val in stages.own]
         self.wide = stages.wide
-
-    def key(self, stage: Stage) -> Any:
-        """A key of the programs of a stage for each length, equal for members that share one."""
-        numbers = [repr(self.trace.ops[place].attrs) for place in stage.places if place in self.stages.form.numbered]
-        taken = {position for place in stage.places for position in self.trace.ops[place].inputs}
-        own = [id(tensor) for position, tensor in self.trace.constants() if position in taken & self.stages.form.own]
-        return (*[self.lengths[length] for length in stage.lengths], *numbers, *own)
-
-    def part(self, stage: Stage) -> LengthProgram:
-        """The program of a stage for nodes of this member's lengths."""
-        key = (stage.places, self.key(stage))
-        known: dict[Any, LengthProgram] = self.stages.programs
-        if key not in known:
-            sources = [source.position for source in stage.sources]
-            results = [result.slot for result in stage.results]
-            known[key] = LengthProgram(self.trace, sources, results, self.consts)
-        return known[key]
-
-    def fits(self) -> bool:
-        """True if its stages of one length give results of the shapes that its trace says.
-
-        Where nodes of many lengths run at once, all shapes follow from the lengths.
-        """
-        return all([self.part(stage).fits() for stage in self.stages.stages if stage.way == ALONE])
 
     def __call__(
         self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()
@@ -75,23 +56,41 @@ class Ragged(Program):
         return [found[val.slot] for val in self.stages.finals]
 
 
-def stages_of(form: Form, other: Sequence[int]) -> Stages:
-    """The stages of a form; `other` are the lengths of another trace of it. Raises NotBatchable."""
-    first = form.lengths_of(form.trace)
-    with plain():
-        return Stages(form, TORCH, [first, tuple(other), first])
+class _Joining(Torch):
+    """Implements `gluonjit.hybrid.capture.lengths.deriving.JoiningEngine`."""
+
+    row_of = staticmethod(row_of)
+    work_of = staticmethod(work_of)
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Returns a region for `with` in which nothing is captured or recorded."""
+        with plain(), torch.no_grad():
+            yield
+
+    def begin(self, array: Any, shape: Shape) -> Any:
+        """The beginning of a constant along all axes."""
+        return array[tuple(map(slice, shape))].contiguous()
+
+    def equal(self, one: Any, other: Any) -> bool:
+        """True if constants have the same numbers. Raises OtherForm if they learn."""
+        if one.requires_grad or other.requires_grad:
+            raise OtherForm("they have other weights")
+        if one.device.type != "cpu":
+            return False  # numbers of a device are not read for it: each node has its own then
+        return bool(one.shape == other.shape and torch.equal(one, other))
+
+    def member(self, like: Kind, stages: Stages, trace: Trace, lengths: Sequence[int]) -> Ragged:
+        """The program of nodes of these lengths, and of all others. Raises NotBatchable."""
+        return Ragged(stages, stages.form.laid(trace), lengths)
+
+    def lay_out(self, trace: Trace, wide: Sequence[int]) -> tuple[tuple[Output, ...], int]:
+        """The outputs of a node, of each so many axes as rows if any differ, and how many rows they take."""
+        return lay_out(trace.shaped_results(), trace.device, wide)
+
+    def current(self, kind: Kind) -> bool:
+        """True: a module whose weights are others is another one."""
+        return True
 
 
-def laid_trace(form: Form, trace: Trace) -> Trace:
-    """The trace of a member with operands that lie as those of the form: up to the last axis that differs, rows."""
-    operands = list(form.trace.operands)
-    for position, spec in enumerate(trace.operands):
-        axes = rows_before(form.shapes[position][0])
-        if axes:
-            operands[position] = intern_spec(spec.shape, spec.dtype, spec.device, mode_of(axes))
-    return replace(trace, operands=tuple(operands), built={})
-
-
-def weights_of(stages: Stages, trace: Trace) -> list[Any]:
-    """The constants of a trace that all members share."""
-    return [tensor for position, tensor in trace.constants() if position not in stages.form.own]
+JOINER = Joiner(_Joining())

@@ -12,26 +12,52 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from math import prod
+from typing import Any, NamedTuple, Protocol
 
-import torch
-
-from gluonjit.engines.torch.arrays import device_named, dtype_named
-from gluonjit.engines.torch.operators.table import row_of
-from gluonjit.engines.torch.program import run_operator
-from gluonjit.graph import Spec
+from gluonjit.graph import Kind, Output, Spec, Work
 from gluonjit.program.axes.along import Section
-from gluonjit.program.axes.row import By
+from gluonjit.program.axes.row import By, Row
 from gluonjit.program.axes.samples import Last, Samples
 from gluonjit.program.axes.shapes import Join
+from gluonjit.program.axes.values import Shape
 from gluonjit.program.lengths.form import Form
+from gluonjit.program.lengths.stages import LengthEngine, Stages
 from gluonjit.program.sizes import Bounds, NotDerivable, at_lengths, decisions, line_through
 from gluonjit.program.trace import Trace, TraceOp
 
 _CUTS = (Section, Join, Samples, Last, By)
 """Rows of operators whose results may have any number of rows."""
-_OF_SO_MANY = ("topk.default", "kthvalue.default")
+_OF_SO_MANY = ("topk", "kthvalue")
 """Operators that refuse fewer rows than they are asked for."""
+
+
+class JoiningEngine(LengthEngine, Protocol):
+    """The part of an engine in joining calls of several lengths."""
+
+    def quiet(self) -> Any:
+        """Returns a region for `with` in which nothing is captured or recorded."""
+
+    def row_of(self, name: str) -> Row | None:
+        """The row of an operator."""
+
+    def begin(self, array: Any, shape: Shape) -> Any:
+        """The beginning of a constant along all axes."""
+
+    def equal(self, one: Any, other: Any) -> bool:
+        """True if constants have the same numbers. Raises OtherForm if they learn."""
+
+    def member(self, like: Kind, stages: Stages, trace: Trace, lengths: Sequence[int]) -> Any:
+        """The program of nodes of these lengths, and of all others, for a kind like this. Raises NotBatchable."""
+
+    def lay_out(self, trace: Trace, wide: Sequence[int]) -> tuple[tuple[Output, ...], int]:
+        """The outputs of a node, of each so many axes as rows if any differ, and how many rows they take."""
+
+    def work_of(self, trace: Trace, operators: int) -> Work:
+        """The work of one node."""
+
+    def current(self, kind: Kind) -> bool:
+        """True if a call of its signature would still give a kind: its weights are what they were."""
 
 
 class SizedCall(NamedTuple):
@@ -62,7 +88,8 @@ class Recipe:
     facts, kept: what the program has read of Python's state in each of them; structure: that of what it returns.
     """
 
-    def __init__(self, form: Form, calls: Sequence[SizedCall]) -> None:
+    def __init__(self, engine: JoiningEngine, form: Form, calls: Sequence[SizedCall]) -> None:
+        self._engine = engine
         lengths = [call.lengths for call in calls]
         self._bounds = Bounds([call.trace for call in calls], lengths)
         if any(call.decisions != calls[0].decisions or _places(call) != _places(calls[0]) for call in calls):
@@ -86,7 +113,7 @@ class Recipe:
         self._begun: dict[tuple[int, ...], Any] = {}  # beginnings of those that each call has for itself
         for number, position in enumerate(self._consts):
             if position in form.own:
-                self._consts[position] = _longest(form, position, [call.trace.consts[number] for call in calls])
+                self._consts[position] = self._longest(position, [call.trace.consts[number] for call in calls])
 
     def _may_differ(self, number: int, op: TraceOp) -> bool:
         """Tells whether an operator may give other sizes than its results have in the form.
@@ -98,7 +125,8 @@ class Recipe:
             {form.sizes[position, axis] for position in positions for axis in form.axes(position)}
             for positions in (op.inputs, op.outputs)
         )
-        if (isinstance(row_of(op.name), _CUTS) or op.name in _OF_SO_MANY) and (made or given):
+        cuts = isinstance(self._engine.row_of(op.name), _CUTS) or op.name.partition(".")[0] in _OF_SO_MANY
+        if cuts and (made or given):
             return True
         return bool(made) and (number in form.numbered or not made <= given)
 
@@ -112,14 +140,13 @@ class Recipe:
             if length in form.products:
                 known[length] = form.products[length].at(defaultdict(int, known))
             else:
-                known[length] = self._run(number, known)[output].shape[axis]
+                known[length] = self._shapes(number, known)[output][axis]
         if min(known.values()) < 2 or not self._bounds.hold(known):
             raise NotDerivable
         for number in self._checked:
-            results = self._run(number, known)
-            for position, result in zip(form.trace.ops[number].outputs, results):
-                if tuple(result.shape) != self._shape(position, known):
-                    raise NotDerivable
+            shapes = self._shapes(number, known)
+            if any([shape != self._shape(each, known) for each, shape in zip(form.trace.ops[number].outputs, shapes)]):
+                raise NotDerivable
         sized = {position for position, _ in form.sizes}
         shapes = [
             (self._shape(position, known), shaped[1]) if position in sized else shaped
@@ -161,31 +188,27 @@ class Recipe:
         place = (position, *shape)
         found = self._begun.get(place)
         if found is None:
-            found = self._begun[place] = longest[tuple(map(slice, shape))].contiguous()
+            found = self._begun[place] = self._engine.begin(longest, shape)
         return found
 
-    def _run(self, number: int, known: dict[int, int]) -> Sequence[Any]:
-        """The results of an operator on zeros."""
-        op, shapes = self._form.trace.ops[number], self._form.trace.shapes
-        device = device_named(self._form.trace.device)
+    def _shapes(self, number: int, known: dict[int, int]) -> Sequence[Shape]:
+        """The shapes of the results of an operator."""
+        op, trace, engine = self._form.trace.ops[number], self._form.trace, self._engine
         inputs = [
             self._constant(position, known)
             if position in self._consts
-            else torch.zeros(self._shape(position, known), dtype=dtype_named(shapes[position][1]), device=device)
+            else engine.zeros(self._shape(position, known), trace.shapes[position][1], trace.device)
             for position in op.inputs
         ]
         try:
-            return run_operator(op._replace(attrs=self._attrs(number, known)), inputs)
+            return engine.shapes(op._replace(attrs=self._attrs(number, known)), inputs)
         except (RuntimeError, IndexError, ValueError) as error:
             raise NotDerivable from error  # the program itself will say what is wrong
 
-
-def _longest(form: Form, position: int, given: Sequence[Any]) -> Any:
-    """The longest of constants, of which all others are the beginning."""
-    longest = max(given, key=lambda tensor: tensor.numel())
-    parts = [(longest[tuple(map(slice, tensor.shape))], tensor) for tensor in given]
-    if not form.axes(position) or not all(
-        part.shape == whole.shape and torch.equal(part, whole) for part, whole in parts
-    ):
-        raise NotDerivable
-    return longest
+    def _longest(self, position: int, given: Sequence[Any]) -> Any:
+        """The longest of constants, of which all others are the beginning."""
+        longest = max(given, key=lambda array: prod(array.shape))
+        parts = [(self._engine.begin(longest, tuple(array.shape)), array) for array in given]
+        if not self._form.axes(position) or not all([self._engine.equal(*both) for both in parts]):
+            raise NotDerivable
+        return longest

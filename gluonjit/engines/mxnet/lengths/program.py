@@ -1,0 +1,200 @@
+"""MXNet as programs for nodes of any length need it, and the program of a kind of such nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import mxnet as mx
+import numpy as np
+
+from gluonjit.engines.mxnet.arrays import context_of, device_of, dtype_name, room_for, sent
+from gluonjit.engines.mxnet.history import has_history
+from gluonjit.engines.mxnet.hooked import original_invoke
+from gluonjit.engines.mxnet.inference import infer
+from gluonjit.engines.mxnet.lengths.writing import ArrayWriter, joined, picked, put
+from gluonjit.engines.mxnet.modes import as_captured
+from gluonjit.engines.mxnet.operators.attributes import read, written
+from gluonjit.engines.mxnet.operators.shapes import joining
+from gluonjit.engines.mxnet.operators.symbols import apply, canonical, operator_handle
+from gluonjit.engines.mxnet.operators.table import ROWS_OF, work_of
+from gluonjit.engines.mxnet.operators.traits import fails
+from gluonjit.engines.mxnet.program import Program, build, current, in_rows, lay_out, program_of, write
+from gluonjit.engines.mxnet.reach import let_in
+from gluonjit.engines.mxnet.semantics import as_shape, classic
+from gluonjit.graph import Kind, Output, intern_spec, natural_mode, operand_groups
+from gluonjit.hybrid.capture.lengths.joining import Joiner
+from gluonjit.program.axes.values import Shape, Values
+from gluonjit.program.axes.writer import compiled
+from gluonjit.program.lengths.members import SizedMember
+from gluonjit.program.lengths.running import StageRun
+from gluonjit.program.lengths.stages import ALONE, Stages
+from gluonjit.program.sizes import OtherForm
+from gluonjit.program.trace import NotBatchable, Trace, TraceOp
+
+
+@cache
+def _sender(device: str) -> Callable[[Any, str], Any]:
+    context = context_of(device)
+    return lambda array, dtype: sent(np.ascontiguousarray(array, dtype or array.dtype), context)
+
+
+class Ragged(SizedMember, Program):
+    """The program of a member: of nodes of one length, and of any other member's in the same step.
+
+    stages: those of the form that all members have; lengths: this one's sizes, in the form's order.
+    """
+
+    by_length = True
+    fused = "operands of any length"
+
+    def __init__(self, stages: Stages, trace: Trace, lengths: Sequence[int]) -> None:
+        super().__init__(stages.form.weights(trace))
+        if max(stages.wide, default=0) > 1:
+            raise NotBatchable("a result of which another axis than the first differs")
+        self.stages, self.trace, self.lengths = stages, trace, tuple(lengths)
+        self.checks = stages.checks
+        self.operators = stages.rows + len(stages.stages)
+        own = dict(trace.constants())
+        self.own = [as_shape(own[position], (-1, *val.rest)) for position, val in stages.own]
+        for stage in stages.stages:
+            if stage.way == ALONE:
+                self.part(stage)
+        self.may_fail = any([fails(canonical(op.name), read(op.attrs)) for op in trace.ops])
+        self.enters = None if stages.form.own else let_in(trace)
+        reads: dict[int, set[int]] = {position: set() for position in stages.form.own}
+        reads.update({k: {place} for place, k in enumerate([*range(len(trace.operands)), *stages.weights])})
+        for op in trace.ops:
+            reads.update(dict.fromkeys(op.outputs, set().union(*[reads[position] for position in op.inputs])))
+        self.depends = [reads[result] for result in trace.results]
+        self.used = [k in set().union(*self.depends) for k in range(len(trace.operands) + len(self.consts))]
+
+    def __call__(
+        self,
+        operands: Sequence[Any],
+        consts: Sequence[Any],
+        count: int,
+        results: Sequence[Any],
+        besides: Sequence[Any] = (),
+        sizes: Sequence[int] = (),
+    ) -> None:
+        """Computes `count` nodes into `results`, which `besides` says the members of."""
+        found: dict[int, Any] = dict(enumerate([*operands, *consts]))
+        run = StageRun(self.stages, besides or [(self, count)], found, self.trace.device)
+        for stage in self.stages.stages:
+            run.run(stage)
+        for val, result in zip(self.stages.finals, results):
+            name, axis = joining(val.dtype)  # not `_copy`, which does nothing for another part of the same array
+            handle = operator_handle(name)
+            original_invoke(handle, [found[val.slot]], ["num_args", axis], ["1", "0"], result, False, False)
+
+
+class _Part:
+    """A part of a trace for nodes of one length: `run` takes values of (nodes, *shape), and gives such."""
+
+    def __init__(self, trace: Trace, sources: Sequence[int], results: Sequence[int], weights: Sequence[Any]) -> None:
+        specs = [intern_spec(*trace.shapes[position], trace.device, "stack") for position in sources]
+        self._built = build(trace.part(sources, results, specs))
+        self._groups = operand_groups(specs, False)
+        numbers = {id(array): number for number, array in enumerate(weights)}
+        self._consts = [numbers.get(id(array), array) for array in self._built.program.consts]
+
+    def run(self, count: int, given: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
+        """The results of `count` nodes; weights are the constants that all members share."""
+        consts = [weights[item] if item.__class__ is int else item.detach() for item in self._consts]
+        groups = [joined([given[place] for (place,) in group]) for group in self._groups]
+        specs = [output.spec for output in self._built.outputs]
+        found = [room_for(spec, count * spec.rows) for spec in specs]
+        self._built.program(groups, consts, count, found)
+        return [as_shape(rows, (count, *spec.shape)) for rows, spec in zip(found, specs)]
+
+
+class _MXNet:
+    """Implements `gluonjit.hybrid.capture.lengths.deriving.JoiningEngine`."""
+
+    writer = ArrayWriter
+    part = _Part
+    row_of = staticmethod(ROWS_OF.get)
+    work_of = staticmethod(work_of)
+    current = staticmethod(current)
+    write = staticmethod(write)
+    function = staticmethod(compiled)
+    send = staticmethod(_sender)
+    put = staticmethod(put)
+    joined = staticmethod(joined)
+    take = staticmethod(picked)
+    reshape = staticmethod(as_shape)
+
+    def anew(self, array: Any) -> Any:
+        """The same numbers in another array: a backward pass leaves none that it has seen."""
+        return array.detach()
+
+    def zeros(self, shape: Shape, dtype: str, device: str) -> Any:
+        """An array of zeros."""
+        return mx.nd.zeros(shape, ctx=context_of(device), dtype=dtype)
+
+    def lies(self, array: Any) -> tuple[Shape, str]:
+        """Shape and dtype of an array, when it is computed: some operators only then say that they cannot be."""
+        try:
+            array.wait_to_read()
+        except mx.base.MXNetError as error:
+            raise NotBatchable(str(error).split("\n")[0]) from error
+        return array.shape, dtype_name(array)
+
+    def for_each(self, array: Any, count: int) -> Any:
+        """The same for each node, (nodes, *shape)."""
+        return ArrayWriter.prims["expand"](array, count, array.shape)
+
+    def stored(self, val: Values, writer: Any) -> Values:
+        """A result in the form in which it is kept."""
+        whole = writer.spread(val)
+        return writer.folded(whole, 1) if in_rows(whole) else writer.stack(whole)  # type: ignore[no-any-return]
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Returns a region for `with` in which nothing is captured or recorded."""
+        with as_captured(0):
+            yield
+
+    def shapes(self, op: TraceOp, inputs: Sequence[Any]) -> list[Shape]:
+        """The shapes of the results of an operator. Raises RuntimeError."""
+        given = tuple([(array.shape, dtype_name(array)) for array in inputs])
+        return [shape for shape, _ in infer(op.name, written(op.attrs), given)]
+
+    def begin(self, array: Any, shape: Shape) -> Any:
+        """The beginning of a constant along all axes."""
+        return apply("slice", [array], {"begin": (0,) * len(shape), "end": shape})
+
+    def equal(self, one: Any, other: Any) -> bool:
+        """True if constants have the same numbers. Raises OtherForm if they learn."""
+        if has_history(classic(one)) or has_history(classic(other)):
+            raise OtherForm("they have other weights")
+        if not device_of(one).startswith("cpu"):
+            return False  # numbers of a device are not read for it: each node has its own then
+        return bool(one.shape == other.shape and (one.asnumpy() == other.asnumpy()).all())
+
+    def member(self, like: Kind, stages: Stages, trace: Trace, lengths: Sequence[int]) -> Ragged:
+        """The program of nodes of these lengths, and of all others, for a kind like this. Raises NotBatchable."""
+        if stages.form.laid(trace).operands != trace.operands:
+            raise NotBatchable("numbers of which each array has any number of, and no other axes")
+        found = Ragged(stages, trace, lengths)
+        found.numpy, found.parameters = program_of(like).numpy, program_of(like).parameters
+        return found
+
+    def lay_out(self, trace: Trace, wide: Sequence[int]) -> tuple[tuple[Output, ...], int]:
+        """The outputs of a node, of each so many axes as rows if any differ, and how many rows they take."""
+        shaped = zip(trace.shaped_results(), wide)
+        modes = [(*each, "rows" if axes else natural_mode(each[0])) for each, axes in shaped]
+        return lay_out(modes, trace.device)
+
+
+JOINER = Joiner(_MXNet())
+
+
+def typed(trace: Trace) -> Trace:
+    """A trace whose operators have arguments as Python's values, which may be sizes."""
+    ops = [op._replace(attrs=tuple(read(op.attrs).items())) for op in trace.ops]
+    return replace(trace, ops=tuple(ops), built={})

@@ -1,0 +1,256 @@
+"""Gives calls of a cell that differ in sizes alone kinds that run together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from gluonjit.graph import Kind, Spec, Work
+from gluonjit.hybrid.capture.guards.variants import Noted
+from gluonjit.hybrid.capture.lengths.deriving import JoiningEngine, Recipe, SizedCall
+from gluonjit.hybrid.capture.structure import without_constants
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.program.axes.shapes import Reshape
+from gluonjit.program.lengths.form import Form
+from gluonjit.program.lengths.stages import Stages
+from gluonjit.program.sizes import NotDerivable, OtherForm
+from gluonjit.program.trace import NotBatchable, Trace
+
+_KEY = "lengths"
+_MOST = 8  # traces that wait for one like them, forms, and calls of a form by which others are derived
+
+
+class _Waiting(NamedTuple):
+    """A kind that no other is like so far, and what it was made from."""
+
+    kind: Kind
+    traced: Any
+    noted: Noted
+
+
+@dataclass
+class _Found:
+    """A form, its stages, and the first kind of it, with what that was made from.
+
+    calls, recipes: those that were traced, and how they differ, by their signatures but for sizes.
+    """
+
+    engine: JoiningEngine
+    stages: Stages
+    first: Kind
+    origin: _Waiting
+    calls: dict[Any, list[SizedCall]] = field(default_factory=dict)
+    recipes: dict[Any, list[Recipe]] = field(default_factory=dict)
+
+    def note(self, noted: Noted, traced: Any, lengths: tuple[int, ...], structure: Any) -> None:
+        """Notes a call that was traced; not of size 1, which frameworks may treat like one that is broadcast."""
+        listed = self.calls.setdefault(noted.signature, [])
+        if len(listed) < _MOST and min(lengths) > 1:
+            listed.append(SizedCall(traced.trace, lengths, noted.facts, noted.kept, structure))
+            self.recipes.pop(noted.signature, None)
+
+    def recipes_of(self, signature: Any) -> list[Recipe]:
+        """The recipes of the calls of a signature, one for those that decide alike by sizes."""
+        if signature not in self.recipes:
+            alike: dict[Any, list[SizedCall]] = {}
+            for call in self.calls.get(signature, ()):
+                alike.setdefault(call.decisions, []).append(call)
+            self.recipes[signature] = []
+            for calls in alike.values():
+                with suppress(NotDerivable):
+                    self.recipes[signature].append(Recipe(self.engine, self.stages.form, calls))
+        return self.recipes[signature]
+
+
+@dataclass
+class _Lengths:
+    """The calls of a cell: those that wait for others like them, the forms found, and how many had no stages."""
+
+    refused = 0
+    waiting: list[_Waiting] = field(default_factory=list)
+    found: list[_Found] = field(default_factory=list)
+
+
+class Joiner:
+    """Finds kinds of calls of any length, for an engine.
+
+    A call has its `cell`, `batch`, the `values` of its arrays, and what it has `noted` of Python's state; what was
+    traced of it a `trace`, and `draws`: whether it draws random numbers, or does more than to give results.
+    """
+
+    def __init__(self, engine: JoiningEngine) -> None:
+        self._engine = engine
+
+    def _known(self, call: Any) -> list[_Found]:
+        known: _Lengths | None = call.cell.joints.get(_KEY)
+        if known is None or "arity" in call.batch.options.without:
+            return []
+        known.found = [found for found in known.found if self._engine.current(found.first)]
+        return known.found
+
+    def derived(self, call: Any) -> Kind | None:
+        """The kind of a call of a new size, from traced calls of other sizes: the program is not run again for it."""
+        operands = tuple([value.spec for value in call.values])
+        for found in self._known(call):
+            with self._engine.quiet():
+                recipes = found.recipes_of(call.noted.signature)
+            for recipe in recipes:
+                kind = self._derived(found, recipe, operands)
+                if kind is not None:
+                    call.noted.facts, call.noted.kept = recipe.facts, recipe.kept
+                    return kind
+        return None
+
+    def _derived(self, found: _Found, recipe: Recipe, operands: tuple[Spec, ...]) -> Kind | None:
+        """The kind of a call with these operands by a recipe, if that fits."""
+        try:
+            with self._engine.quiet():
+                if not all(fact.holds() for fact in recipe.facts):
+                    return None
+                trace, lengths = recipe.trace(operands)
+                like = replace(found.first, structure=recipe.structure)
+                kind = self._member(like, trace, found.stages, lengths, found.first)
+                program: Any = kind.program
+                return kind if program.fits() else None
+        except (NotDerivable, NotBatchable):
+            return None
+
+    def of_other_lengths(self, call: Any, traced: Any, structure: Any) -> Kind | None:
+        """The kind of a traced call that differs in sizes alone from others of its cell, whose kinds run together."""
+        for found in self._known(call):
+            kind = self._of_form(found, traced, call.noted, structure)
+            if kind is not None:
+                return kind
+        return None
+
+    def _of_form(self, found: _Found, traced: Any, noted: Noted, structure: Any) -> Kind | None:
+        """The kind of a traced call if it has this form."""
+        first, stages = found.first, found.stages
+        if without_constants(first.structure) != without_constants(structure) or first.pure == traced.draws:
+            return None
+        try:
+            lengths = stages.form.lengths_of(traced.trace)
+            like = replace(first, structure=structure)
+            kind = self._member(like, traced.trace, stages, lengths, first)
+        except (OtherForm, NotBatchable):
+            return None
+        found.note(noted, traced, lengths, structure)
+        return kind
+
+    def join(self, call: Any, kind: Kind, traced: Any) -> Kind:
+        """The kind of a call: `kind`, or where one with other sizes was met one that runs together with its kind.
+
+        That is exchanged, in the open batch too if the rows of its results stay as they are.
+        """
+        cell, batch = call.cell, call.batch
+        if not cell.joins or not _may_differ(kind, traced.trace) or "arity" in batch.options.without:
+            return kind
+        known: _Lengths = cell.joints.setdefault(_KEY, _Lengths())
+        new = _Waiting(kind, traced, call.noted)
+        wider = [each.origin for each in known.found]  # of which sizes that were equal differ now
+        for other in [*known.waiting, *wider] if max(len(known.found), known.refused) < _MOST else ():
+            made = self._joined(known, other, new)
+            if made is not None:
+                found, own = made
+                if other in known.waiting:
+                    known.waiting.remove(other)
+                known.found.insert(0, found)
+                cell.by_number = ""
+                _exchange(cell, other.kind, found.first, batch)
+                for waiting in list(known.waiting):  # of the same lengths, but with gradients, or without
+                    again = self._of_form(found, waiting.traced, waiting.noted, waiting.kind.structure)
+                    if again is not None:
+                        known.waiting.remove(waiting)
+                        _exchange(cell, waiting.kind, again, batch)
+                return own
+        known.waiting = [*known.waiting[1 - _MOST :], new]
+        return kind
+
+    def _joined(self, known: _Lengths, other: _Waiting, new: _Waiting) -> tuple[_Found, Kind] | None:
+        """The form of two calls, with the kind of the second; None if they differ in more than sizes."""
+        calls, engine = (other, new), self._engine
+        if _rest(other.kind).family is _rest(new.kind).family or not engine.current(other.kind):
+            return None
+        before, now = [call.traced.trace for call in calls]
+        try:
+            with engine.quiet():
+                form = Form(before, now, engine.equal, self._is_view)
+                if not form.lengths:
+                    return None
+                lengths = [form.lengths_of(trace) for trace in (before, now)]
+                stages = Stages(form, engine, [*lengths, lengths[0]])
+                first = self._member(other.kind, before, stages, lengths[0])
+                own = self._member(new.kind, now, stages, lengths[1], first)
+        except OtherForm:
+            return None
+        except NotBatchable:
+            known.refused += 1
+            return None
+        found = _Found(engine, stages, first, other)
+        for call, kind, sizes in zip(calls, (first, own), lengths):
+            found.note(call.noted, call.traced, sizes, kind.structure)
+        return found, own
+
+    def _is_view(self, name: str) -> bool:
+        return isinstance(self._engine.row_of(name), Reshape)
+
+    def _member(self, like: Kind, trace: Trace, stages: Stages, lengths: tuple[int, ...], family: Any = None) -> Kind:
+        """A kind that runs together with the others of its form. Raises NotBatchable."""
+        engine = self._engine
+        with engine.quiet():
+            program = engine.member(like, stages, trace, lengths)
+        trace = program.trace
+        outputs, rows = engine.lay_out(trace, stages.wide)
+        work = engine.work_of(trace, program.operators) if family is None else _scaled(stages.form, lengths, family)
+        return replace(
+            like,
+            operands=trace.operands,
+            outputs=outputs,
+            rows=rows,
+            program=program,
+            call=trace,
+            poly=True,
+            apart=True,
+            split=None,
+            children=(),
+            family=family,
+            work=work,
+        )
+
+
+def _may_differ(kind: Kind, trace: Trace) -> bool:
+    """Tells whether calls like this may come with other sizes, and do not run with them already."""
+    rest = _rest(kind)
+    if kind.lone or rest.children or kind.apart:
+        return False
+    return any(max(spec.shape[rest.poly :], default=1) > 1 for spec in trace.operands)
+
+
+def _rest(kind: Kind) -> Kind:
+    return kind if kind.split is None else kind.split.rest
+
+
+def _scaled(form: Form, lengths: Sequence[int], first: Kind) -> Work:
+    """The work of a member by that of the first one: both grow with the elements of all values."""
+    program: Any = first.program
+    ratio = form.elements(lengths) / form.elements(program.lengths)
+    return first.work._replace(flops=first.work.flops * ratio, bytes=round(first.work.bytes * ratio))
+
+
+def _note_laid(cell: Any, natural: Sequence[Spec], found: Sequence[Spec]) -> None:
+    """Lets operands of later calls lie as a kind has them: these are not captured in C."""
+    laid = {(k, len(new.shape)): new.mode for k, (old, new) in enumerate(zip(natural, found)) if new is not old}
+    if laid:
+        cell.laid = {**laid, **(cell.laid or {})}
+        cell.keys = None
+
+
+def _exchange(cell: Any, old: Kind, new: Kind, batch: Batch) -> None:
+    _note_laid(cell, old.operands, new.operands)
+    cell.kinds = {call: new if kind is old else kind for call, kind in cell.kinds.items()}
+    if old.split is None and (old.operands, old.outputs) == (new.operands, new.outputs):
+        for record in batch.records.values():
+            if record.kind is old:
+                record.kind = new

@@ -1,0 +1,294 @@
+"""Cells on operands of any length: one kind for all lengths, with values and gradients as for each sample alone."""
+
+from __future__ import annotations
+
+import random
+from contextlib import nullcontext
+from typing import Any, Callable
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd, gluon, nd
+from mxnet.gluon import nn
+from support import assert_close, flat
+
+import gluonjit
+
+C = 8
+
+
+class Model(gluon.HybridBlock):
+    """Layers that a program for the states of the words of one sentence is made of."""
+
+    def __init__(self, body: Callable[..., Any]) -> None:
+        super().__init__(prefix="model_")
+        self.body = body
+        with self.name_scope():
+            self.q, self.k, self.out, self.one = [
+                nn.Dense(units, in_units=C, flatten=False, prefix=name)
+                for name, units in (("q_", C), ("k_", C), ("out_", 3), ("one_", 1))
+            ]
+            self.norm, self.scaled = nn.LayerNorm(in_channels=C), nn.BatchNorm(in_channels=C, use_global_stats=True)
+            self.narrow = nn.Conv1D(C, 3, padding=1, in_channels=C)
+            self.wide = nn.Conv1D(C, 2, strides=2, in_channels=C)
+            self.embed, self.drop = nn.Embedding(30, C), nn.Dropout(0.0)
+            self.table = self.params.get("table", shape=(40, C))
+
+    def hybrid_forward(self, F: Any, *words: Any, table: Any) -> Any:
+        return self.body(self, F, table, *words)
+
+
+def turned(F: Any, x: Any) -> Any:
+    """(words, C) as a convolution takes it."""
+    return F.expand_dims(F.transpose(x), axis=0)
+
+
+def attended(net: Model, F: Any, x: Any, y: Any) -> Any:
+    scores = F.dot(net.q(x), net.k(y), transpose_b=True) / C**0.5
+    return F.dot(F.softmax(scores, axis=-1), y)
+
+
+def in_heads(net: Model, F: Any, x: Any) -> Any:
+    heads = F.transpose(F.reshape(net.q(x), shape=(0, 2, 4)), axes=(1, 0, 2))
+    return F.sum(F.batch_dot(F.softmax(F.batch_dot(heads, heads, transpose_b=True)), heads), axis=1)
+
+
+def gated(net: Model, F: Any, x: Any) -> Any:
+    one, other = F.split(net.q(x), num_outputs=2, axis=1)
+    return F.sum(F.sigmoid(one) * F.tanh(other), axis=0)
+
+
+def part(F: Any, x: Any, begin: int, end: Any) -> Any:
+    return F.slice_axis(x, axis=0, begin=begin, end=end)
+
+
+ONE: dict[str, Callable[..., Any]] = {
+    "softmax over the words": lambda net, F, t, x: F.sum(F.broadcast_mul(F.softmax(net.one(x), axis=0), x), axis=0),
+    "log softmax over the words": lambda net, F, t, x: F.sum(F.log_softmax(net.q(x), axis=0) * x, axis=0),
+    "attention": lambda net, F, t, x: net.norm(x + attended(net, F, x, x)),
+    "attention, pooled": lambda net, F, t, x: F.mean(attended(net, F, x, x), axis=0),
+    "attention with a query": lambda net, F, t, x: F.dot(
+        F.softmax(F.dot(part(F, t, 0, 1), net.k(x), transpose_b=True)), x
+    ),
+    "attention in heads": lambda net, F, t, x: in_heads(net, F, x),
+    "the largest of the words": lambda net, F, t, x: net.out(F.max(F.tanh(x), axis=0, keepdims=True)),
+    "the smallest of all": lambda net, F, t, x: F.min(net.q(x)),
+    "the mean of what attends": lambda net, F, t, x: F.mean(attended(net, F, x, x)),
+    "a convolution": lambda net, F, t, x: F.max(F.relu(net.narrow(turned(F, x))), axis=2),
+    "a convolution in steps": lambda net, F, t, x: F.mean(net.wide(turned(F, x)), axis=2),
+    "the largest of windows": lambda net, F, t, x: F.sum(
+        F.Pooling(turned(F, net.q(x)), kernel=(2,), stride=(2,), pool_type="max"), axis=2
+    ),
+    "means of windows": lambda net, F, t, x: F.max(
+        F.Pooling(turned(F, net.q(x)), kernel=(2,), pool_type="avg"), axis=2
+    ),
+    "the mean as a pooling": lambda net, F, t, x: F.flatten(
+        F.Pooling(turned(F, net.q(x)), kernel=(2,), global_pool=True, pool_type="avg")
+    ),
+    "the largest as a pooling": lambda net, F, t, x: F.flatten(
+        F.Pooling(turned(F, net.q(x)), kernel=(2,), global_pool=True, pool_type="max")
+    ),
+    "a norm": lambda net, F, t, x: F.norm(net.q(x), axis=0),
+    "what a sample has once": lambda net, F, t, x: F.max(
+        F.tanh(F.broadcast_add(net.q(x), F.max(x, axis=0, keepdims=True))), axis=0
+    ),
+    "moved by a word": lambda net, F, t, x: F.max(
+        x * F.concat(part(F, net.q(x), 1, None), part(F, x, 0, 1), dim=0), axis=0
+    ),
+    "the first and the last word": lambda net, F, t, x: part(F, net.q(x), 0, 1) + part(F, x, -1, None),
+    "by indices": lambda net, F, t, x: F.max(x[1:], axis=0) + x[-1] * x[0],
+    "turned around": lambda net, F, t, x: F.max(F.reverse(net.q(x), axis=0) * x, axis=0),
+    "gates, and the largest": lambda net, F, t, x: gated(net, F, x) * F.max(F.slice_axis(x, axis=1, begin=0, end=4)),
+    "places": lambda net, F, t, x: F.max(x + F.slice_like(t, x, axes=(0,)), axis=0),
+    "numbered places": lambda net, F, t, x: F.max(
+        F.broadcast_mul(net.q(x), F.expand_dims(F.contrib.arange_like(x, axis=0), axis=1)), axis=0
+    ),
+    "by the largest": lambda net, F, t, x: F.sum(
+        F.dot(F.max(net.q(x), axis=0, keepdims=True), x, transpose_b=True), axis=1
+    ),
+    "some of them": lambda net, F, t, x: F.max(F.where(x > 0, net.q(x), F.zeros_like(x) - 1), axis=0),
+    "with fixed statistics": lambda net, F, t, x: F.max(net.scaled(net.q(x)), axis=0),
+    "several results": lambda net, F, t, x: (net.out(x), F.max(x, axis=0), F.softmax(F.sum(x, axis=1), axis=0)),
+    "by the number of words": lambda net, F, t, x: F.max(net.q(x), axis=0) / x.shape[0],
+    "a variance": lambda net, F, t, x: F.max(
+        F.square(F.broadcast_sub(net.q(x), F.mean(x, axis=0, keepdims=True))), axis=0
+    ),
+    "what drops nothing": lambda net, F, t, x: F.max(net.norm(net.drop(x) * 2), axis=0),
+    "classes": lambda net, F, t, x: F.max(F.dot(F.one_hot(F.argmax(x, axis=1), C), part(F, t, 0, C)), axis=0),
+    "the place of the largest": lambda net, F, t, x: F.argmax(net.q(x), axis=0) + F.max(x, axis=0),
+    "the words themselves": lambda net, F, t, x: (
+        F.max(x, axis=0),
+        part(F, x, 0, None),
+        F.pick(x, F.argmax(x, axis=1)),
+    ),
+    "sorted, for each length": lambda net, F, t, x: F.topk(net.q(x), axis=0, k=1, ret_typ="value"),
+}
+TWO: dict[str, Callable[..., Any]] = {
+    "to another sentence": lambda net, F, t, x, y: F.sum(attended(net, F, x, y), axis=0),
+    "each word with each": lambda net, F, t, x, y: (
+        F.max(F.dot(net.q(x), y, transpose_b=True)) + F.sum(F.softmax(F.dot(y, x, transpose_b=True)))
+    ),
+    "one after the other": lambda net, F, t, x, y: F.max(F.concat(net.q(x), y, dim=0), axis=0),
+}
+MINIBATCHES = ((5, 3), (4, 6, 5, 7), (3, 8, 8, 2, 9, 5), (12, 30, 2, 4))
+
+
+def both(body: Callable[..., Any]) -> list[Model]:
+    """The per-sample program, and the same batched."""
+    nets = []
+    for _ in range(2):
+        mx.random.seed(1)
+        nets.append(Model(body))
+        nets[-1].initialize(mx.init.Uniform(0.6))
+    nets[1].hybridize(dynamic_batch=True)
+    return nets
+
+
+def words(*lengths: int, seed: int = 0) -> list[Any]:
+    draw = np.random.RandomState(seed)
+    return [nd.array(draw.uniform(-1, 1, (length, C))) for length in lengths]
+
+
+def run(net: Model, samples: list[Any], **options: Any) -> tuple[list[Any], list[Any], Any]:
+    """Results and gradients of a minibatch; its report if the model is hybridized, which otherwise runs eagerly."""
+    net.collect_params().zero_grad()
+    for array in flat(samples):
+        array.attach_grad()
+    lazily = "_gluonjit" in net.__dict__
+    with gluonjit.batching(**{"granularity": "cell", **options}) if lazily else nullcontext() as batch:
+        with autograd.record():
+            found = [array for sample in samples for array in flat(net(*sample))]
+            heads = [nd.array(np.linspace(1, 2, array.size).reshape(array.shape)) for array in found]
+            total = nd.add_n(*[(array * head).sum() for array, head in zip(found, heads)])
+        total.backward()
+    learned = [each for each in net.collect_params().values() if each.grad_req != "null"]
+    gradients = [array.grad.asnumpy() for array in flat(samples)] + [each.grad().asnumpy() for each in learned]
+    return [array.asnumpy() for array in found], gradients, batch and batch.report
+
+
+def assert_as_alone(nets: list[Model], samples: list[Any], **options: Any) -> Any:
+    """Compare a minibatch with the per-sample program, and return its report."""
+    wanted, gradients, _ = run(nets[0], samples)
+    found, own, report = run(nets[1], samples, **options)
+    assert len(found) == len(wanted)
+    for number, (one, other) in enumerate(zip(found, wanted)):
+        assert_close(one, other, f"result {number}")
+    scale = max([np.abs(each).max() for each in gradients])
+    for number, (one, other) in enumerate(zip(own, gradients)):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5 * scale, err_msg=f"gradient {number}")
+    assert not report.distrusted
+    return report
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_a_program_for_one_sentence_is_one_kind_for_all_lengths(name: str) -> None:
+    nets = both(ONE[name])
+    for lengths in MINIBATCHES:
+        report = assert_as_alone(nets, [(each,) for each in words(*lengths, seed=len(lengths))])
+    assert report.kinds["model"].launches == 1
+    assert all(kind.apart for kind in nets[1].__dict__["_gluonjit"].kinds.values())
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_sentences_of_two_lengths_are_one_kind(name: str) -> None:
+    nets = both(TWO[name])
+    for seed in range(4):
+        draw = random.Random(seed)
+        pairs = [tuple(words(draw.randint(2, 7), draw.randint(2, 7), seed=k)) for k in range(5)]
+        report = assert_as_alone(nets, pairs)
+    assert report.kinds["model"].launches == 1
+
+
+_TOO_SHORT = {"a convolution in steps", "the largest of windows", "means of windows", "moved by a word", "by indices"}
+
+
+@pytest.mark.parametrize("name", sorted({*ONE} - _TOO_SHORT))
+def test_sentences_of_one_word(name: str) -> None:
+    nets = both(ONE[name])
+    for lengths in ((4, 6), (5, 1, 3), (3, 3), (1, 1), (1, 9)):
+        report = assert_as_alone(nets, [(each,) for each in words(*lengths, seed=len(lengths))])
+    assert report.kinds["model"].launches <= 2  # what is equal in a sentence of one word may differ in others
+
+
+@pytest.mark.parametrize("strange", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize(
+    "name", ["softmax over the words", "attention", "a norm", "the largest of windows", "by indices"]
+)
+def test_what_is_no_number_stays_in_its_sentence(name: str, strange: float) -> None:
+    nets = both(ONE[name])
+    assert_as_alone(nets, [(each,) for each in words(5, 3)])
+    samples = words(4, 7, 5, 6)
+    samples[1][-1:] = strange
+    samples[2][:1] = strange
+    wanted, found = [run(net, [(each,) for each in samples]) for net in nets]
+    assert found[2].kinds["model"].launches == 1 and not found[2].distrusted
+    for one, other in zip(found[0] + found[1][:4], wanted[0] + wanted[1][:4]):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda net, F, t, x: F.transpose(net.q(x)),  # of which another axis than the first differs
+        lambda net, F, t, x: F.dot(net.q(x), x, transpose_b=True),
+    ],
+)
+def test_results_that_cannot_lie_as_rows_run_for_each_length(body: Callable[..., Any]) -> None:
+    nets = both(body)
+    for lengths in ((5, 3), (4, 6, 5, 4)):
+        report = assert_as_alone(nets, [(each,) for each in words(*lengths)])
+    assert report.kinds["model"].launches == 3
+
+
+def test_inference() -> None:
+    nets = both(ONE["attention"])
+    for lengths in ((5, 3), (4, 6, 5, 7), (2, 9)):
+        given = words(*lengths)
+        with gluonjit.batching(granularity="cell") as batch:
+            found = [nets[1](each) for each in given]
+        for one, each in zip(found, given):
+            assert_close(one.asnumpy(), nets[0](each).asnumpy(), "a result")
+    assert batch.report.kinds["model"].launches == 1
+
+
+def test_the_switch_of_arity_turns_it_off() -> None:
+    nets = both(ONE["attention"])
+    for _ in range(2):
+        report = assert_as_alone(nets, [(each,) for each in words(3, 5, 4, 5)], without=("arity",))
+    assert report.kinds["model"].launches == 3
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_numbers_of_words(dtype: str) -> None:
+    nets = both(lambda net, F, t, x: net.out(F.max(net.embed(x), axis=0)))
+    for lengths in ((5, 3), (4, 6, 1, 7)):
+        tokens = [nd.array(np.random.RandomState(k).randint(0, 30, k), dtype=dtype) for k in lengths]
+        for net in nets:
+            net.collect_params().zero_grad()
+        with autograd.record():
+            wanted = [nets[0](each) for each in tokens]
+            total = nd.add_n(*wanted).sum()
+        total.backward()
+        with gluonjit.batching(granularity="cell") as batch:
+            with autograd.record():
+                found = [nets[1](each) for each in tokens]
+                total = nd.add_n(*found).sum()
+            total.backward()
+        for one, other in zip(found, wanted):
+            assert_close(one.asnumpy(), other.asnumpy(), "a result")
+        for one, other in zip(*[net.collect_params().values() for net in nets]):
+            if one.grad_req != "null":
+                assert_close(one.grad().asnumpy(), other.grad().asnumpy(), one.name)
+    assert batch.report.kinds["model"].launches == 1
+
+
+def test_weights_that_are_other_arrays() -> None:
+    nets = both(ONE["attention"])
+    for _ in range(2):
+        for lengths in ((5, 3), (4, 6)):
+            report = assert_as_alone(nets, [(each,) for each in words(*lengths)])
+        assert report.kinds["model"].launches == 1
+        for net in nets:
+            mx.random.seed(2)
+            net.initialize(mx.init.Uniform(0.3), force_reinit=True)

@@ -91,7 +91,10 @@ setup(
                 f"gluonjit._{path.rpartition('/')[2]}",
                 [f"gluonjit/{path}.py"],
                 extra_compile_args=OPTIMIZED,
-                depends=["gluonjit/_placing.pxd"] if path.endswith("/placing") else [],
+                depends=[
+                    "gluonjit/_arrays.pxd",
+                    *(["gluonjit/_placing.pxd"] if path.endswith("/placing") else []),
+                ],
                 optional=True,
             )
             for path in HOT

@@ -6,11 +6,14 @@ A type is only an annotation, which is never evaluated, and a decorator leaves a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _Function = TypeVar("_Function")
 
 compiled = False
+Size = Number = int
+Numbers = Flags = Any
+"""Types of `_arrays.pxd`."""
 
 
 def cfunc(function: _Function) -> _Function:

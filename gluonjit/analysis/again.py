@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any
 
 from gluonjit.analysis import flat
-from gluonjit.analysis.captured import Captured
+from gluonjit.analysis.captured import Captured, Product, product_record, products_of
 from gluonjit.analysis.forms import form_of
 from gluonjit.analysis.plan import LeafChunk, Live, LookupChunk, Place, Plan
 from gluonjit.graph.graph import Graph
@@ -29,16 +29,6 @@ _plans: dict[Hashable, KeptPlan] = {}
 _seen: set[int] = set()  # hashes of structures that have come once
 
 
-class _Product(NamedTuple):
-    """A record of products that were split from calls: the record of these, the number of the product, the call of each
-    node.
-    """
-
-    record: int
-    product: int
-    calls: Sequence[tuple[int, int]]
-
-
 class KeptPlan:
     """The plan of a structure, without the parts that belong to one batch."""
 
@@ -46,11 +36,7 @@ class KeptPlan:
         captured = plan.captured
         bare = copy(captured)
         bare.records, bare.forms, bare.given = [], [], []
-        self._made = [number for number, record in enumerate(captured.given) if record.kind.split is not None]
-        if self._made:
-            self._made += range(len(given), len(captured.records))
         self._captured: Captured = bare
-        self._products = _products(captured, given)
         self._laid = copied_laid(plan.laid, None)
         self._steps = flat.again(plan.steps, [None] * len(captured.records), self._laid)
         self._live = [(number, nodes) for number, _, nodes in plan.live]
@@ -66,15 +52,13 @@ class KeptPlan:
 
     def again(self, graph: Graph, given: Sequence[Record]) -> Plan:
         """The plan of a graph of this structure, with these records."""
-        kinds = [record.kind for record in given]
-        split = bool(self._made)
+        made = products_of(given)
+        kinds = [record.kind if record.kind.split is None else record.kind.split.rest for record in given]
+        kinds += [kind for kind, _ in made]
         products: dict[str, int] = {}
-        if split:
-            made: list[Kind] = [kinds[of.record].split.products[of.product][1] for of in self._products]  # type: ignore[union-attr]
-            kinds = [kind if kind.split is None else kind.split.rest for kind in kinds] + made
-            for kind, of in zip(made, self._products):
-                products[kind.name] = products.get(kind.name, 0) + len(of.calls)
-        laid = copied_laid(self._laid, (lambda: self._records(given, kinds)) if split else given)
+        for kind, nodes in zip(kinds[len(given) :], self._captured.products):
+            products[kind.name] = products.get(kind.name, 0) + len(nodes)
+        laid = copied_laid(self._laid, (lambda: self._records(given, kinds, made)) if made else given)
         leaves = list(graph.leaves.values())
         inputs: list[LeafChunk | LookupChunk] = [
             LeafChunk(tuple([leaves[number] for number in numbers]), place) for numbers, place in self._leaves
@@ -102,37 +86,12 @@ class KeptPlan:
         found.records, found.forms = records, [form_of(record.kind) for record in records]
         return found  # type: ignore[no-any-return]
 
-    def _records(self, given: Sequence[Record], kinds: Sequence[Kind]) -> list[Record]:
+    def _records(self, given: Sequence[Record], kinds: Sequence[Kind], made: dict[Product, list[Any]]) -> list[Record]:
         """Returns the records that calls run as, which only few ask for: to name a line, say."""
-        found = [record if record.kind.split is None else record.like(kind) for record, kind in zip(given, kinds)]
-        for product, kind in zip(self._products, kinds[len(given) :]):
-            record = Record(kind, given[product.record].mode, 0.0)
-            record.calls = len(product.calls)
-            record.origins.extend([given[number].origins[node] for number, node in product.calls])
-            found.append(record)
-        return self._of(found).tell(self._made)
-
-
-def _products(captured: Captured, given: Sequence[Record]) -> list[_Product]:
-    """Finds the records of products of split calls, and the call by which each of their nodes was made first."""
-    users: dict[int, tuple[int, int]] = {}  # by the first row of a product
-    for number in range(len(given)):
-        for node, rows in enumerate(captured.rows_read(number).tolist()):
-            for row in rows:
-                users.setdefault(row, (number, node))
-    found = []
-    for number in range(len(given), len(captured.records)):
-        made = captured.records[number]
-        record, product = next(
-            (k, place)
-            for k, record in enumerate(given)
-            if record.kind.split is not None and record.mode == made.mode
-            for place, (_, kind) in enumerate(record.kind.split.products)
-            if kind is made.kind
-        )
-        bases = captured.bases[captured.begins[number] : captured.begins[number + 1]]
-        found.append(_Product(record, product, [users[base] for base in bases]))
-    return found
+        found = [record if record.kind is kind else record.like(kind) for record, kind in zip(given, kinds)]
+        told = [number for number, record in enumerate(found) if record is not given[number]]
+        found += [product_record(*each, nodes) for each, nodes in zip(made.items(), self._captured.products)]
+        return self._of(found).tell([*told, *range(len(given), len(found))])
 
 
 def copied_laid(laid: flat.Laid, records: Any) -> flat.Laid:

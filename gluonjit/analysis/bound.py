@@ -39,7 +39,7 @@ def _lower_bound(plan: Plan) -> int:
 
 def critical_path(plan: Plan) -> int:
     """Returns the longest chain of nodes of any types: no schedule has fewer steps."""
-    return max(plan.captured.depths(), default=0)
+    return int(plan.captured.depths().max(initial=0))
 
 
 def _longest_chains(plan: Plan, types: set[Hashable]) -> int:

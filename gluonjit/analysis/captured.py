@@ -15,7 +15,7 @@ from gluonjit.analysis import flat
 from gluonjit.analysis.forms import KindForm, form_of
 from gluonjit.analysis.indices import Index
 from gluonjit.compiled import filled, numbers, repeated, room, stored
-from gluonjit.graph.kinds import Split
+from gluonjit.graph.kinds import Kind, Split
 from gluonjit.graph.reading import read
 from gluonjit.graph.recorder import Record
 
@@ -23,15 +23,18 @@ FEWEST = 7
 """The additions that one sum replaces, at least."""
 
 
+Product = tuple[Kind, int]
+"""The kind of a product, and the mode of the calls that have it."""
+
+
 class _Calls(NamedTuple):
-    """Products of one kind, of calls of one record: the rows of each's argument, the first one of its results, where
-    the rest reads these, and the origins of the calls.
+    """Products of one kind, of calls of one record: the rows of each's argument, the first one of its results, and
+    where the rest reads these.
     """
 
     rows: Index
     bases: Index
     results: Index
-    origins: list[Any]
 
 
 class Captured:
@@ -40,7 +43,8 @@ class Captured:
     Node n is of record `kinds[n]`, its result rows begin at `bases[n]`, the rows that it reads are `operands` from
     `firsts[n]` on, `alive[n]` says that it can be read, and `keep[n]` that it is to run. Of record k the nodes
     are those from `begins[k]` to `begins[k + 1]`; one reads `widths[k]` rows and yields `heights[k]`. `rows` is the
-    number of rows of the graph, `given` are the records of its calls.
+    number of rows of the graph, `given` are the records of its calls; `products`: for each record of products for
+    which of the calls that have one its nodes were made.
     """
 
     def __init__(self, records: Iterable[Record], rows: int) -> None:
@@ -65,6 +69,7 @@ class Captured:
         self.keep = repeated(1, nodes)
         self._producer: Any = None
         self.given = given
+        self.products: list[Index] = []
         self.read(given)
 
     @property
@@ -115,8 +120,8 @@ class Captured:
             split = record.kind.split
             if split is not None:
                 rests.append((number, split.rest, *self._split(number, split, wanted)))
-        for (kind, mode), calls in wanted.items():
-            self._add_products(Record(kind, mode, 0.0), calls, sharing)
+        for (product, origins), calls in zip(products_of(self.given).items(), wanted.values()):
+            self._add_products(product, origins, calls, sharing)
         for number, rest, bases, rows in rests:
             self.records[number] = self.records[number].like(rest)
             form = self.forms[number] = form_of(rest)
@@ -137,12 +142,11 @@ class Captured:
         for argument, kind in split.products:
             end = at + sum([output.spec.rows for output in kind.outputs])
             given = read[:, columns[argument] : columns[argument + 1]]
-            calls = _Calls(given, bases, rows[:, at:end], record.origins)
-            wanted.setdefault((kind, record.mode), []).append(calls)
+            wanted.setdefault((kind, record.mode), []).append(_Calls(given, bases, rows[:, at:end]))
             bases, at = bases + kind.rows, end
         return bases, rows
 
-    def _add_products(self, record: Record, calls: list[_Calls], sharing: bool) -> None:
+    def _add_products(self, product: Product, origins: list[Any], calls: list[_Calls], sharing: bool) -> None:
         """Adds a record of products, and links the calls to them; those of equal rows are that of the first call."""
         rows, bases = np.concatenate([each.rows for each in calls]), np.concatenate([each.bases for each in calls])
         order = np.argsort(bases)
@@ -151,16 +155,14 @@ class Captured:
             _, first, which = np.unique(rows[order, 0], return_index=True, return_inverse=True)
         made = np.empty_like(bases)
         made[order] = bases[order[first[which]]]
-        outputs = [range(output.offset, output.offset + output.spec.rows) for output in record.kind.outputs]
+        outputs = [range(output.offset, output.offset + output.spec.rows) for output in product[0].outputs]
         results = np.concatenate(outputs)
         for each in calls:
             each.results[:], made = made[: len(each.bases), None] + results, made[len(each.bases) :]
         nodes, at = order[np.sort(first)], self.width
-        origins = [origin for each in calls for origin in each.origins]
-        record.origins.extend([origins[node] for node in nodes])
-        record.calls = len(nodes)
+        self.products.append(nodes)
         number, begin = len(self.records), self.count
-        self.add(record, form_of(record.kind), len(nodes))
+        self.add(product_record(product, origins, nodes), form_of(product[0]), len(nodes))
         self.kinds[begin : self.count] = repeated(number, len(nodes))
         self._put(number, at, bases[nodes], rows[nodes])
 
@@ -194,11 +196,12 @@ class Captured:
         left: int = flat.needed(self.count, self.heights, self.widths, pure, *nodes, self.keep, self.producer)
         return left
 
-    def depths(self) -> Any:
+    def depths(self) -> Index:
         """Returns the length of the longest path to each node to run, in nodes, itself included; 0 for others."""
-        found = room(self.count)
-        flat.depths(self.widths, self.kinds, self.bases, self.firsts, self.operands, self.keep, self.producer, found)
-        return found
+        found, phase = room(self.count), (room(len(self.records)), room(1), filled((1,)))  # all in one
+        nodes = self.widths, self.kinds, self.bases, self.firsts, self.operands
+        flat.levels(*phase, *nodes, self.keep, self.producer, found)
+        return numbers(found) + numbers(self.keep)[: self.count]
 
     def rows_read(self, record: int) -> Index:
         """The rows that the nodes of a record read, as an array (nodes, rows)."""
@@ -206,6 +209,23 @@ class Captured:
         width = self.forms[record].width
         first = self.firsts[begin] if end > begin else 0
         return numbers(self.operands)[first : first + (end - begin) * width].reshape(end - begin, width)
+
+
+def products_of(given: Iterable[Record]) -> dict[Product, list[Any]]:
+    """Returns the products of the calls of these records, each with the origins of all calls that have it."""
+    found: dict[Product, list[Any]] = {}
+    for record in given:
+        for _, kind in () if record.kind.split is None else record.kind.split.products:
+            found.setdefault((kind, record.mode), []).extend(record.origins)
+    return found
+
+
+def product_record(product: Product, origins: Sequence[Any], nodes: Index) -> Record:
+    """Makes the record of a product, with nodes of these calls of those of `origins`."""
+    record = Record(*product, 0.0)
+    record.calls = len(nodes)
+    record.origins.extend([origins[node] for node in nodes])
+    return record
 
 
 def _room_for(record: Record) -> tuple[int, int]:

@@ -61,7 +61,7 @@ class Nodes:
     @cached_property
     def depths(self) -> Index:
         """The depth of each node: one more than that of the deepest it uses."""
-        found: Index = numbers(self.captured.depths())[self.captured_numbers]
+        found: Index = self.captured.depths()[self.captured_numbers]
         return found
 
     @cached_property

@@ -14,6 +14,11 @@ try:
 except ImportError:
     from gluonjit import standin as cython
 
+if cython.compiled:
+    from cython.cimports.gluonjit._arrays import Flags, Number, Numbers, Size
+else:
+    from gluonjit.standin import Flags, Number, Numbers, Size
+
 from gluonjit.rows.program import APART
 
 WHAT = {"constant": 0, "index": 1, "operand": 2, "base": 2, "gradient": 3, "result": 4, "seed": 5, "saved": 6}
@@ -28,11 +33,11 @@ class BlockForm:
     node_columns, child_columns: what it saves of each node and each child.
     """
 
-    program: cython.longlong
-    count: cython.Py_ssize_t
-    node_columns: cython.longlong
-    child_columns: cython.longlong
-    slots: cython.longlong[::1]
+    program: Number
+    count: Size
+    node_columns: Number
+    child_columns: Number
+    slots: Numbers
 
     def __init__(self, program: int, slots: Any, node_columns: int, child_columns: int) -> None:
         self.program, self.count = program, len(slots) // 3 + 2
@@ -45,10 +50,10 @@ class BlockForm:
 
 
 @cython.cfunc
-def _part(whole: cython.longlong[::1], ends: list, k: cython.Py_ssize_t) -> cython.longlong[::1]:
+def _part(whole: Numbers, ends: list, k: Size) -> Numbers:
     """Part k of an array."""
-    begin: cython.Py_ssize_t = ends[k]
-    end: cython.Py_ssize_t = ends[k + 1]
+    begin: Size = ends[k]
+    end: Size = ends[k + 1]
     return whole[begin:end]
 
 
@@ -62,41 +67,41 @@ class Blocks:
     arena, one arena after the other.
     """
 
-    program: cython.longlong[::1]
-    nodes: cython.longlong[::1]
-    children: cython.longlong[::1]
-    counts: cython.longlong[::1]
-    apart: cython.longlong[::1]
-    first: cython.longlong[::1]
-    operand_at: cython.longlong[::1]
-    arenas: cython.longlong[::1]
-    begins: cython.longlong[::1]
-    sizes: cython.longlong[::1]
-    spaces: cython.longlong[::1]
-    indices: cython.longlong[::1]
-    result_at: cython.longlong[::1]
-    result_arenas: cython.longlong[::1]
-    result_begins: cython.longlong[::1]
-    rows: cython.longlong[::1]
-    strides: cython.longlong[::1]
-    offsets: cython.longlong[::1]
-    addresses: cython.longlong[::1]
-    saved: cython.longlong[::1]
+    program: Numbers
+    nodes: Numbers
+    children: Numbers
+    counts: Numbers
+    apart: Numbers
+    first: Numbers
+    operand_at: Numbers
+    arenas: Numbers
+    begins: Numbers
+    sizes: Numbers
+    spaces: Numbers
+    indices: Numbers
+    result_at: Numbers
+    result_arenas: Numbers
+    result_begins: Numbers
+    rows: Numbers
+    strides: Numbers
+    offsets: Numbers
+    addresses: Numbers
+    saved: Numbers
     packed: cython.int[::1]
-    packed_at: cython.longlong
-    at: cython.Py_ssize_t
+    packed_at: Number
+    at: Size
 
     def __init__(self, tables: list, rows: list, strides: list, packed: Any) -> None:
         """Joins the tables of `rows.tables`, the rows and bytes of a row of each arena, and packed indices."""
-        k: cython.Py_ssize_t
-        arenas: cython.Py_ssize_t = len(rows)
+        k: Size
+        arenas: Size = len(rows)
         found: list = [*tables, rows, strides, [0] * (arenas + 1)]
         numbers: list = []
         ends: list = [0]
         for table in found:
             numbers += table
             ends.append(len(numbers))
-        whole: cython.longlong[::1] = array("q", numbers)  # one for all: each has its price
+        whole: Numbers = array("q", numbers)  # one for all: each has its price
         self.program = _part(whole, ends, 0)
         self.nodes = _part(whole, ends, 1)
         self.children = _part(whole, ends, 2)
@@ -124,9 +129,9 @@ class Blocks:
     @cython.cfunc
     def _begin(self) -> None:
         """Makes room for what belongs to each flush: places of arenas, and what steps save."""
-        arenas: cython.Py_ssize_t = len(self.offsets)
-        steps: cython.Py_ssize_t = len(self.program)
-        own: cython.longlong[::1] = array("q", (0,)) * (arenas + steps + 1)
+        arenas: Size = len(self.offsets)
+        steps: Size = len(self.program)
+        own: Numbers = array("q", (0,)) * (arenas + steps + 1)
         self.addresses, self.saved = own[:arenas], own[arenas:]
         self.at = -1
 
@@ -149,7 +154,7 @@ class Blocks:
 
     def clear(self) -> None:
         """Forgets what a flush has of its own: the next one begins."""
-        k: cython.Py_ssize_t
+        k: Size
         for k in range(len(self.addresses)):
             self.addresses[k] = 0
         for k in range(len(self.saved)):
@@ -157,11 +162,11 @@ class Blocks:
 
     def choose(
         self,
-        begin: cython.Py_ssize_t,
-        end: cython.Py_ssize_t,
+        begin: Size,
+        end: Size,
         recorded: list,
-        learned: cython.uchar[::1],
-        read: cython.uchar[::1],
+        learned: Flags,
+        read: Flags,
         ways: list,
         marks: list,
         make: Any,
@@ -172,11 +177,11 @@ class Blocks:
         follow each other, 2 where one of them learns, or both. `make(step, bytes)` makes one, -1 for none. Rows that
         recorded steps read go into `read`, and results of `marks[way]` into `learned`.
         """
-        step: cython.Py_ssize_t
-        k: cython.Py_ssize_t
-        at: cython.Py_ssize_t
-        row: cython.longlong
-        place: cython.longlong
+        step: Size
+        k: Size
+        at: Size
+        row: Number
+        place: Number
         chosen: list = []
         for step in range(begin, end):
             at = self.operand_at[step]
@@ -205,12 +210,12 @@ class Blocks:
         return chosen
 
     @cython.cfunc
-    def _learns(self, k: cython.Py_ssize_t, learned: cython.uchar[::1], read: cython.uchar[::1]) -> cython.bint:
+    def _learns(self, k: Size, learned: Flags, read: Flags) -> cython.bint:
         """Notes that the rows of an operand are read; tells whether one of them learns."""
-        i: cython.longlong
-        row: cython.longlong
+        i: Number
+        row: Number
         found: cython.bint = False
-        offset: cython.longlong = self.offsets[self.arenas[k]]
+        offset: Number = self.offsets[self.arenas[k]]
         for i in range(self.sizes[k]):
             row = offset + (self.begins[k] + i if self.indices[k] < 0 else self.packed[self.indices[k] + i])
             read[row] = 1
@@ -220,22 +225,22 @@ class Blocks:
 
     def room(self, steps: list, forms: list) -> tuple:
         """Counts the slots, and saved numbers, in blocks of these steps, each of this form."""
-        k: cython.Py_ssize_t
-        slots: cython.longlong = 0
-        floats: cython.longlong = 0
+        k: Size
+        slots: Number = 0
+        floats: Number = 0
         for k in range(len(steps)):
             form: BlockForm = forms[k]
-            step: cython.Py_ssize_t = steps[k]
+            step: Size = steps[k]
             slots += form.count
             floats += form.node_columns * self.nodes[step] + form.child_columns * self.children[step]
         return slots, floats
 
-    def save(self, steps: list, forms: list, address: cython.longlong) -> None:
+    def save(self, steps: list, forms: list, address: Number) -> None:
         """Sets the address from which on steps save what backward needs."""
-        k: cython.Py_ssize_t
+        k: Size
         for k in range(len(steps)):
             form: BlockForm = forms[k]
-            step: cython.Py_ssize_t = steps[k]
+            step: Size = steps[k]
             self.saved[step] = address
             address += 4 * (form.node_columns * self.nodes[step] + form.child_columns * self.children[step])
 
@@ -243,9 +248,9 @@ class Blocks:
         self,
         steps: list,
         forms: list,
-        launches: cython.longlong[::1],
-        args: cython.longlong[::1],
-        gradients: cython.longlong[::1],
+        launches: Numbers,
+        args: Numbers,
+        gradients: Numbers,
         arena: Any,
         gradient: Any,
     ) -> None:
@@ -253,15 +258,15 @@ class Blocks:
 
         The address of each arena is requested once.
         """
-        k: cython.Py_ssize_t
-        i: cython.Py_ssize_t
-        o: cython.Py_ssize_t
-        r: cython.Py_ssize_t
-        what: cython.longlong
-        slot: cython.Py_ssize_t = 0
+        k: Size
+        i: Size
+        o: Size
+        r: Size
+        what: Number
+        slot: Size = 0
         for k in range(len(steps)):
             form: BlockForm = forms[k]
-            step: cython.Py_ssize_t = steps[k]
+            step: Size = steps[k]
             self.at = step
             self._head(5 * k, step, form, launches, args, slot)
             slot += 4
@@ -300,12 +305,12 @@ class Blocks:
     @cython.cfunc
     def _head(
         self,
-        at: cython.Py_ssize_t,
-        step: cython.Py_ssize_t,
+        at: Size,
+        step: Size,
         form: BlockForm,
-        launches: cython.longlong[::1],
-        args: cython.longlong[::1],
-        slot: cython.Py_ssize_t,
+        launches: Numbers,
+        args: Numbers,
+        slot: Size,
     ) -> None:
         """Fills in a launch, and what each block begins with: the first child of each node, and room to save."""
         launches[at] = form.program
@@ -324,11 +329,11 @@ class Blocks:
     @cython.cfunc
     def _rows(
         self,
-        number: cython.longlong,
-        begin: cython.longlong,
-        args: cython.longlong[::1],
-        slot: cython.Py_ssize_t,
-        addresses: cython.longlong[::1],
+        number: Number,
+        begin: Number,
+        args: Numbers,
+        slot: Size,
+        addresses: Numbers,
         ask: Any,
     ) -> None:
         """Fills in a slot with the rows of an arena, or of its gradients, from one row on."""
@@ -337,9 +342,7 @@ class Blocks:
         args[slot] = addresses[number] + begin * self.strides[number]
         args[slot + 1] = (self.rows[number] - begin) * self.strides[number]
 
-    def reach(
-        self, steps: list, ways: list, reached: cython.uchar[::1], passed: Any, known: dict, make: Any, other: Any
-    ) -> list:
+    def reach(self, steps: list, ways: list, reached: Flags, passed: Any, known: dict, make: Any, other: Any) -> list:
         """Goes back through steps from their reached results to their operands.
 
         `known` has by way and results, a byte each that is 1 where it has been reached, numbers of results with those
@@ -348,13 +351,13 @@ class Blocks:
         one: what is reached of it is so with all its results, and `other(step)` goes through steps of which that is not
         seen here. Returns steps that are gone through, each with that something.
         """
-        k: cython.Py_ssize_t
-        r: cython.Py_ssize_t
-        row: cython.longlong
-        place: cython.longlong
+        k: Size
+        r: Size
+        row: Number
+        place: Number
         found: list = []
         for k in range(len(steps)):
-            step: cython.Py_ssize_t = steps[k]
+            step: Size = steps[k]
             given: bytearray = bytearray(self.result_at[step + 1] - self.result_at[step])
             some: cython.bint = False
             over: cython.bint = passed is not None and step in passed
@@ -384,11 +387,11 @@ class Blocks:
         return found
 
     @cython.cfunc
-    def _all(self, step: cython.Py_ssize_t, reached: cython.uchar[::1]) -> cython.bint:
+    def _all(self, step: Size, reached: Flags) -> cython.bint:
         """Tells whether all rows of the results of a step have been reached."""
-        r: cython.Py_ssize_t
-        i: cython.longlong
-        place: cython.longlong
+        r: Size
+        i: Number
+        place: Number
         for r in range(self.result_at[step], self.result_at[step + 1]):
             place = self.offsets[self.result_arenas[r]] + self.result_begins[r]
             for i in range(self.nodes[step]):
@@ -397,17 +400,17 @@ class Blocks:
         return True
 
     @cython.cfunc
-    def _spread(self, step: cython.Py_ssize_t, results: tuple, operands: tuple, reached: cython.uchar[::1]) -> None:
+    def _spread(self, step: Size, results: tuple, operands: tuple, reached: Flags) -> None:
         """Notes which rows of operands are reached: those of reached nodes, or all if it is not known which."""
-        r: cython.Py_ssize_t
-        o: cython.Py_ssize_t
-        i: cython.longlong
-        place: cython.longlong
-        child: cython.longlong
-        begin: cython.longlong = self.first[step]
+        r: Size
+        o: Size
+        i: Number
+        place: Number
+        child: Number
+        begin: Number = self.first[step]
         # What can be told apart: nodes, or where they have any number of rows these.
-        units: cython.longlong = self.counts[step]
-        per: cython.longlong = self.nodes[step] // units
+        units: Number = self.counts[step]
+        per: Number = self.nodes[step] // units
         every: cython.bint = self.apart[step] == APART
         nodes: bytearray = bytearray(units)
         for number in results:
@@ -437,13 +440,13 @@ class Blocks:
                         reached[place + self._row(o, child)] = 1
 
     @cython.cfunc
-    def _complete(self, step: cython.Py_ssize_t, reached: cython.uchar[::1]) -> None:
+    def _complete(self, step: Size, reached: Flags) -> None:
         """Counts all rows of a node as reached of which one is."""
-        r: cython.Py_ssize_t
-        i: cython.longlong
-        place: cython.longlong
-        units: cython.longlong = self.counts[step]
-        per: cython.longlong = self.nodes[step] // units
+        r: Size
+        i: Number
+        place: Number
+        units: Number = self.counts[step]
+        per: Number = self.nodes[step] // units
         nodes: bytearray = bytearray(units)
         for r in range(self.result_at[step], self.result_at[step + 1]):
             place = self.offsets[self.result_arenas[r]] + self.result_begins[r]
@@ -457,6 +460,6 @@ class Blocks:
                     reached[place + i] = 1
 
     @cython.cfunc
-    def _row(self, o: cython.Py_ssize_t, i: cython.longlong) -> cython.longlong:
+    def _row(self, o: Size, i: Number) -> Number:
         """A row of an operand's arena."""
         return self.begins[o] + i if self.indices[o] < 0 else self.packed[self.indices[o] + i]

@@ -16,6 +16,11 @@ try:
 except ImportError:
     from gluonjit import standin as cython
 
+if cython.compiled:
+    from cython.cimports.gluonjit._arrays import Number, Numbers, Size
+else:
+    from gluonjit.standin import Number, Numbers, Size
+
 from gluonjit.rows.program import ANY_ROWS, APART
 
 
@@ -30,10 +35,10 @@ def read(steps: tuple, programs: list, unfit: Any) -> tuple:
     arenas, _, sizes, spaces, _, result_at, result_arenas, result_begins = tables[7:]
     wanted: list = []
     parents: list = []
-    packed: cython.longlong = 0
-    k: cython.Py_ssize_t
-    number: cython.Py_ssize_t
-    rows: cython.longlong
+    packed: Number = 0
+    k: Size
+    number: Size
+    rows: Number
     for number in range(len(steps)):
         step = steps[number]
         known = programs[number]
@@ -48,13 +53,13 @@ def read(steps: tuple, programs: list, unfit: Any) -> tuple:
         kind = step.kind
         program.append(known[0])
         rows = step.places[0].end - step.places[0].begin
-        units: cython.longlong = rows if kind.poly else step.count
+        units: Number = rows if kind.poly else step.count
         nodes.append(rows)
         counts.append(units)
         several: cython.bint = kind.poly and step.count != rows
         apart.append(APART if kind.apart or rows % units else ANY_ROWS if several else 0)
         packed = _read_gathers(kind.groups, step.gathers, tables, wanted, packed)
-        family: cython.longlong = _total(step.arities)
+        family: Number = _total(step.arities)
         of: tuple = known[1]
         for k in range(len(arenas) - operand_at[number]):
             spaces.append(of[k])
@@ -85,17 +90,15 @@ def _leave_out(tables: list) -> None:
 
 
 @cython.cfunc
-def _read_gathers(
-    groups: tuple, gathers: tuple, tables: list, wanted: list, packed: cython.longlong
-) -> cython.longlong:
+def _read_gathers(groups: tuple, gathers: tuple, tables: list, wanted: list, packed: Number) -> Number:
     """Notes where the operands of a step lie; their indices go into `wanted`. Returns the length of all indices."""
     arenas: list = tables[7]
     begins: list = tables[8]
     sizes: list = tables[9]
     indices: list = tables[11]
-    k: cython.Py_ssize_t
-    rows: cython.longlong
-    each: cython.longlong
+    k: Size
+    rows: Number
+    each: Number
     for k in range(len(gathers)):
         gather = gathers[k]
         place = gather.place
@@ -114,25 +117,25 @@ def _read_gathers(
 
 
 @cython.cfunc
-def _total(arities: Any) -> cython.longlong:
+def _total(arities: Any) -> Number:
     """Counts the children of all nodes; 0 if there are none."""
-    k: cython.Py_ssize_t
-    found: cython.longlong = 0
+    k: Size
+    found: Number = 0
     if arities is None:
         return 0
-    each: cython.longlong[::1] = arities
+    each: Numbers = arities
     for k in range(len(each)):
         found += each[k]
     return found
 
 
 @cython.cfunc
-def _packed(steps: tuple, wanted: list, packed: cython.longlong, parents: list, tables: list) -> Any:
+def _packed(steps: tuple, wanted: list, packed: Number, parents: list, tables: list) -> Any:
     """Joins the indices, and after them the place where the children of each node of `parents` begin."""
-    k: cython.Py_ssize_t
-    at: cython.Py_ssize_t = packed
-    begin: cython.longlong
-    each: cython.longlong
+    k: Size
+    at: Size = packed
+    begin: Number
+    each: Number
     nodes: list = tables[1]
     children: list = tables[2]
     first: list = tables[5]
@@ -151,7 +154,7 @@ def _packed(steps: tuple, wanted: list, packed: cython.longlong, parents: list, 
             for k in range(nodes[number] + 1):
                 into[at + k] = k * each
         else:
-            taken: cython.longlong[::1] = arities
+            taken: Numbers = arities
             into[at] = 0
             for k in range(nodes[number]):
                 begin += taken[k]
@@ -163,12 +166,12 @@ def _packed(steps: tuple, wanted: list, packed: cython.longlong, parents: list, 
 @cython.cfunc
 def _why_not(step: Any, spaces: tuple) -> str:
     """Says why a program cannot take the rows of a step, if it cannot."""
-    k: cython.Py_ssize_t
+    k: Size
     place = step.places[0]
-    nodes: cython.longlong = place.end - place.begin
-    children: cython.longlong = -1
-    rows: cython.longlong
-    operand: cython.Py_ssize_t = 0
+    nodes: Number = place.end - place.begin
+    children: Number = -1
+    rows: Number
+    operand: Size = 0
     for place in step.places:
         if place.end - place.begin != nodes or not nodes:
             return "rows of one step that are not one a node"

@@ -54,9 +54,9 @@ def test_clearing_empties_every_cache() -> None:
 
 
 def test_calls_that_are_not_one_node_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gluonjit.engines.mxnet import cells
+    from gluonjit.hybrid.capture import signatures
 
-    monkeypatch.setattr(cells, "_MOST_KINDS", 8)
+    monkeypatch.setattr(signatures, "MOST_KINDS", 8)
 
     @gluonjit.cell
     def reads(x: object, number: float) -> object:

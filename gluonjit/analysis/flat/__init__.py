@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from gluonjit.compiled import hot
 
 if TYPE_CHECKING:
-    from gluonjit.analysis.flat.ordering import by_depth, components, needed, produced, uses
-    from gluonjit.analysis.flat.paths import depths, longest_chains
+    from gluonjit.analysis.flat.ordering import by_depth, components, levels, needed, produced, uses
+    from gluonjit.analysis.flat.paths import longest_chains
     from gluonjit.analysis.flat.placing import (
         Gather,
         Laid,
@@ -24,19 +24,6 @@ if TYPE_CHECKING:
         place_inputs,
     )
     from gluonjit.analysis.flat.rewriting import chains
-else:
-    _rewriting = hot("gluonjit.analysis.flat.rewriting")
-    _ordering = hot("gluonjit.analysis.flat.ordering")
-    _paths = hot("gluonjit.analysis.flat.paths")
-    _placing = hot("gluonjit.analysis.flat.placing")
-    chains = _rewriting.chains
-    by_depth, components, needed = _ordering.by_depth, _ordering.components, _ordering.needed
-    produced, uses = _ordering.produced, _ordering.uses
-    depths, longest_chains = _paths.depths, _paths.longest_chains
-    again = _placing.again
-    first_records, lay_out, living = _placing.first_records, _placing.lay_out, _placing.living
-    place_inputs = _placing.place_inputs
-    Gather, Laid, Part, Place, Step = _placing.Gather, _placing.Laid, _placing.Part, _placing.Place, _placing.Step
 
 __all__ = [
     "Gather",
@@ -48,9 +35,9 @@ __all__ = [
     "by_depth",
     "chains",
     "components",
-    "depths",
     "first_records",
     "lay_out",
+    "levels",
     "living",
     "longest_chains",
     "needed",
@@ -58,3 +45,8 @@ __all__ = [
     "produced",
     "uses",
 ]
+
+if not TYPE_CHECKING:
+    for _name in ("rewriting", "ordering", "paths", "placing"):
+        _module = hot(f"gluonjit.analysis.flat.{_name}")
+        globals().update({name: getattr(_module, name) for name in __all__ if hasattr(_module, name)})

@@ -15,18 +15,23 @@ try:
 except ImportError:
     from gluonjit import standin as cython
 
+if cython.compiled:
+    from cython.cimports.gluonjit._arrays import Number, Numbers, Size
+else:
+    from gluonjit.standin import Number, Numbers, Size
+
 
 def produced(
-    count: cython.Py_ssize_t,
-    heights: cython.longlong[::1],
-    kinds: cython.longlong[::1],
-    bases: cython.longlong[::1],
-    keep: cython.longlong[::1],
-    producer: cython.longlong[::1],
+    count: Size,
+    heights: Numbers,
+    kinds: Numbers,
+    bases: Numbers,
+    keep: Numbers,
+    producer: Numbers,
 ) -> None:
     """Notes for each row the number of the node to `keep` that yields it, plus one."""
-    n: cython.Py_ssize_t
-    row: cython.Py_ssize_t
+    n: Size
+    row: Size
     for n in range(count):
         if keep[n]:
             for row in range(bases[n], bases[n] + heights[kinds[n]]):
@@ -34,29 +39,29 @@ def produced(
 
 
 def needed(
-    count: cython.Py_ssize_t,
-    heights: cython.longlong[::1],
-    widths: cython.longlong[::1],
-    pure: cython.longlong[::1],
-    kinds: cython.longlong[::1],
-    bases: cython.longlong[::1],
-    firsts: cython.longlong[::1],
-    operands: cython.longlong[::1],
-    alive: cython.longlong[::1],
-    keep: cython.longlong[::1],
-    producer: cython.longlong[::1],
-) -> cython.Py_ssize_t:
+    count: Size,
+    heights: Numbers,
+    widths: Numbers,
+    pure: Numbers,
+    kinds: Numbers,
+    bases: Numbers,
+    firsts: Numbers,
+    operands: Numbers,
+    alive: Numbers,
+    keep: Numbers,
+    producer: Numbers,
+) -> Size:
     """Keeps, of the nodes to `keep`, those that are alive or impure and what they depend on; returns their number.
 
     `producer` has for each row of theirs one more than the number of the node, and 0 for others.
     """
-    n: cython.Py_ssize_t
-    i: cython.Py_ssize_t
-    row: cython.Py_ssize_t
-    made: cython.longlong
-    record: cython.longlong
-    left: cython.Py_ssize_t = 0
-    wanted: cython.longlong[::1] = room(count)
+    n: Size
+    i: Size
+    row: Size
+    made: Number
+    record: Number
+    left: Size = 0
+    wanted: Numbers = room(count)
     for row in range(len(producer) - 1, -1, -1):
         made = producer[row]
         if not made or bases[made - 1] != row:
@@ -78,24 +83,24 @@ def needed(
 
 @cython.ccall
 def uses(
-    families: cython.longlong[::1],
-    family_count: cython.Py_ssize_t,
-    count: cython.Py_ssize_t,
-    widths: cython.longlong[::1],
-    kinds: cython.longlong[::1],
-    firsts: cython.longlong[::1],
-    operands: cython.longlong[::1],
-    keep: cython.longlong[::1],
-    producer: cython.longlong[::1],
+    families: Numbers,
+    family_count: Size,
+    count: Size,
+    widths: Numbers,
+    kinds: Numbers,
+    firsts: Numbers,
+    operands: Numbers,
+    keep: Numbers,
+    producer: Numbers,
 ) -> list:
     """Finds the families whose results the nodes of each family read, in order; among nodes to `keep` only."""
-    n: cython.Py_ssize_t
-    i: cython.Py_ssize_t
-    made: cython.longlong
-    family: cython.longlong
-    record: cython.longlong
-    last: cython.longlong = -1
-    noted: cython.longlong[::1] = room(family_count)
+    n: Size
+    i: Size
+    made: Number
+    family: Number
+    record: Number
+    last: Number = -1
+    noted: Numbers = room(family_count)
     found: list = [set() for _ in range(family_count)]
     for n in range(count):
         if not keep[n]:
@@ -115,26 +120,26 @@ def uses(
 
 
 @cython.ccall
-def components(uses: list, phase: cython.longlong[::1], recursive: cython.longlong[::1]) -> cython.Py_ssize_t:
+def components(uses: list, phase: Numbers, recursive: Numbers) -> Size:
     """Numbers strongly connected components so that each comes after those that it uses; returns their number.
 
     `phase` has then for each family the number of its component, and `recursive` whether its nodes depend on each
     other. Tarjan's algorithm without recursion.
     """
-    root: cython.Py_ssize_t
-    family: cython.longlong
-    other: cython.longlong
-    size: cython.longlong
-    count: cython.Py_ssize_t = len(uses)
-    order: cython.longlong[::1] = room(count)
-    low: cython.longlong[::1] = room(count)
-    looked: cython.longlong[::1] = room(count)
-    work: cython.longlong[::1] = room(count)
-    path: cython.longlong[::1] = room(count)
-    met: cython.longlong = 0
-    top: cython.longlong = 0
-    length: cython.longlong = 0
-    found: cython.longlong = 0
+    root: Size
+    family: Number
+    other: Number
+    size: Number
+    count: Size = len(uses)
+    order: Numbers = room(count)
+    low: Numbers = room(count)
+    looked: Numbers = room(count)
+    work: Numbers = room(count)
+    path: Numbers = room(count)
+    met: Number = 0
+    top: Number = 0
+    length: Number = 0
+    found: Number = 0
     for root in range(count):
         phase[root] = -1
     for root in range(count):
@@ -178,29 +183,29 @@ def components(uses: list, phase: cython.longlong[::1], recursive: cython.longlo
 
 @cython.ccall
 def levels(
-    families: cython.longlong[::1],
-    phase: cython.longlong[::1],
-    recursive: cython.longlong[::1],
-    widths: cython.longlong[::1],
-    kinds: cython.longlong[::1],
-    bases: cython.longlong[::1],
-    firsts: cython.longlong[::1],
-    operands: cython.longlong[::1],
-    keep: cython.longlong[::1],
-    producer: cython.longlong[::1],
-    found: cython.longlong[::1],
+    families: Numbers,
+    phase: Numbers,
+    recursive: Numbers,
+    widths: Numbers,
+    kinds: Numbers,
+    bases: Numbers,
+    firsts: Numbers,
+    operands: Numbers,
+    keep: Numbers,
+    producer: Numbers,
+    found: Numbers,
 ) -> None:
     """Finds the longest way to each node, in nodes to `keep` of its own phase; 0 without recursion.
 
     It goes into `found`.
     """
-    n: cython.Py_ssize_t
-    i: cython.Py_ssize_t
-    row: cython.Py_ssize_t
-    made: cython.longlong
-    record: cython.longlong
-    own: cython.longlong
-    level: cython.longlong
+    n: Size
+    i: Size
+    row: Size
+    made: Number
+    record: Number
+    own: Number
+    level: Number
     for row in range(len(producer)):
         made = producer[row]
         if not made or bases[made - 1] != row or not keep[made - 1]:
@@ -221,13 +226,13 @@ def levels(
 @cython.ccall
 def sort(
     ranked: list,
-    begins: cython.longlong[::1],
-    families: cython.longlong[::1],
-    phase: cython.longlong[::1],
-    phases: cython.Py_ssize_t,
-    keep: cython.longlong[::1],
-    level: cython.longlong[::1],
-    order: cython.longlong[::1],
+    begins: Numbers,
+    families: Numbers,
+    phase: Numbers,
+    phases: Size,
+    keep: Numbers,
+    level: Numbers,
+    order: Numbers,
 ) -> list:
     """Puts the nodes to `keep` in `order`: by phase, level and family, and those of one family record by record.
 
@@ -235,13 +240,13 @@ def sort(
     record k are those from `begins[k]` to `begins[k + 1]`. Nodes of one phase, level and family are a step: returns
     where in `order` each one begins, and after the last one where it ends.
     """
-    n: cython.Py_ssize_t
-    record: cython.Py_ssize_t
-    slot: cython.longlong
-    size: cython.longlong
-    place: cython.longlong
-    total: cython.longlong = 0
-    offsets: cython.longlong[::1] = room(phases + 1)  # of a phase's first slot: one for each level
+    n: Size
+    record: Size
+    slot: Number
+    size: Number
+    place: Number
+    total: Number = 0
+    offsets: Numbers = room(phases + 1)  # of a phase's first slot: one for each level
     for record in ranked:
         slot = phase[families[record]] + 1
         for n in range(begins[record], begins[record + 1]):
@@ -249,7 +254,7 @@ def sort(
                 offsets[slot] = level[n] + 1
     for slot in range(phases):
         offsets[slot + 1] += offsets[slot]
-    slots: cython.longlong[::1] = room(offsets[phases])
+    slots: Numbers = room(offsets[phases])
     for record in ranked:
         slot = offsets[phase[families[record]]]
         for n in range(begins[record], begins[record + 1]):
@@ -259,7 +264,7 @@ def sort(
         size = slots[slot]
         slots[slot] = total
         total += size
-    last: cython.longlong[::1] = room(len(slots))  # the family that was put there last, and one more
+    last: Numbers = room(len(slots))  # the family that was put there last, and one more
     starts: list = [total]
     for record in ranked:
         size = families[record] + 1
@@ -277,24 +282,24 @@ def sort(
 
 def by_depth(
     ranked: list,
-    count: cython.Py_ssize_t,
-    families: cython.longlong[::1],
-    family_count: cython.Py_ssize_t,
-    begins: cython.longlong[::1],
-    widths: cython.longlong[::1],
-    kinds: cython.longlong[::1],
-    bases: cython.longlong[::1],
-    firsts: cython.longlong[::1],
-    operands: cython.longlong[::1],
-    keep: cython.longlong[::1],
-    producer: cython.longlong[::1],
-    order: cython.longlong[::1],
+    count: Size,
+    families: Numbers,
+    family_count: Size,
+    begins: Numbers,
+    widths: Numbers,
+    kinds: Numbers,
+    bases: Numbers,
+    firsts: Numbers,
+    operands: Numbers,
+    keep: Numbers,
+    producer: Numbers,
+    order: Numbers,
 ) -> list:
     """Does all of this: `sort` says what comes into `order`, and what is returned."""
     used: list = uses(families, family_count, count, widths, kinds, firsts, operands, keep, producer)
-    phase: cython.longlong[::1] = room(family_count)
-    recursive: cython.longlong[::1] = room(family_count)
-    phases: cython.Py_ssize_t = components(used, phase, recursive)
-    level: cython.longlong[::1] = room(count)
+    phase: Numbers = room(family_count)
+    recursive: Numbers = room(family_count)
+    phases: Size = components(used, phase, recursive)
+    level: Numbers = room(count)
     levels(families, phase, recursive, widths, kinds, bases, firsts, operands, keep, producer, level)
     return sort(ranked, begins, families, phase, phases, keep, level, order)

@@ -13,67 +13,43 @@ try:
 except ImportError:
     from gluonjit import standin as cython
 
-
-def depths(
-    widths: cython.longlong[::1],
-    kinds: cython.longlong[::1],
-    bases: cython.longlong[::1],
-    firsts: cython.longlong[::1],
-    operands: cython.longlong[::1],
-    keep: cython.longlong[::1],
-    producer: cython.longlong[::1],
-    found: cython.longlong[::1],
-) -> None:
-    """Finds for each node to `keep` the longest way to it, itself counted. It goes into `found`."""
-    n: cython.Py_ssize_t
-    i: cython.Py_ssize_t
-    row: cython.Py_ssize_t
-    made: cython.longlong
-    depth: cython.longlong
-    for row in range(len(producer)):
-        made = producer[row]
-        if not made or bases[made - 1] != row or not keep[made - 1]:
-            continue
-        n = made - 1
-        depth = 0
-        for i in range(firsts[n], firsts[n] + widths[kinds[n]]):
-            made = producer[operands[i]]
-            if made and found[made - 1] > depth:
-                depth = found[made - 1]
-        found[n] = depth + 1
+if cython.compiled:
+    from cython.cimports.gluonjit._arrays import Number, Numbers, Size
+else:
+    from gluonjit.standin import Number, Numbers, Size
 
 
 def longest_chains(
     wanted: list,
-    count: cython.Py_ssize_t,
-    families: cython.longlong[::1],
-    phase: cython.longlong[::1],
-    recursive: cython.longlong[::1],
-    widths: cython.longlong[::1],
-    kinds: cython.longlong[::1],
-    bases: cython.longlong[::1],
-    firsts: cython.longlong[::1],
-    operands: cython.longlong[::1],
-    producer: cython.longlong[::1],
-) -> cython.longlong:
+    count: Size,
+    families: Numbers,
+    phase: Numbers,
+    recursive: Numbers,
+    widths: Numbers,
+    kinds: Numbers,
+    bases: Numbers,
+    firsts: Numbers,
+    operands: Numbers,
+    producer: Numbers,
+) -> Number:
     """Adds up, over the wanted families, the most nodes of each that lie on one path."""
-    n: cython.Py_ssize_t
-    i: cython.Py_ssize_t
-    k: cython.Py_ssize_t
-    made: cython.longlong
-    family: cython.longlong
-    own: cython.longlong
-    longest: cython.longlong
-    most: cython.longlong
-    ordered: cython.longlong[::1] = room(count)  # so that a node comes after those that it reads
-    size: cython.Py_ssize_t = 0
+    n: Size
+    i: Size
+    k: Size
+    made: Number
+    family: Number
+    own: Number
+    longest: Number
+    most: Number
+    ordered: Numbers = room(count)  # so that a node comes after those that it reads
+    size: Size = 0
     for i in range(len(producer)):
         made = producer[i]
         if made and bases[made - 1] == i:
             ordered[size] = made - 1
             size += 1
-    length: cython.longlong[::1] = room(count)
-    total: cython.longlong = 0
+    length: Numbers = room(count)
+    total: Number = 0
     for family in wanted:
         most = 1  # no path leads out of a phase and into it again
         if recursive[family]:

@@ -16,6 +16,11 @@ try:
 except ImportError:
     from gluonjit import standin as cython
 
+if cython.compiled:
+    from cython.cimports.gluonjit._arrays import Number, Numbers, Size
+else:
+    from gluonjit.standin import Number, Numbers, Size
+
 
 class Part(NamedTuple):
     """Some nodes of one record: `nodes` are their positions in the record's lists."""
@@ -29,7 +34,7 @@ class Place:
 
     __slots__ = ("arena", "begin", "end")
 
-    def __init__(self, arena: cython.Py_ssize_t, begin: cython.Py_ssize_t, end: cython.Py_ssize_t) -> None:
+    def __init__(self, arena: Size, begin: Size, end: Size) -> None:
         self.arena = arena
         self.begin = begin
         self.end = end
@@ -116,9 +121,7 @@ class Step:
 
     __slots__ = ("_first", "_laid", "_last", "_parts", "count", "gathers", "kind", "mode", "places")
 
-    def __init__(
-        self, kind: Any, mode: cython.int, parts: Any, count: cython.Py_ssize_t, gathers: tuple, places: tuple
-    ) -> None:
+    def __init__(self, kind: Any, mode: cython.int, parts: Any, count: Size, gathers: tuple, places: tuple) -> None:
         self.kind = kind
         self.mode = mode
         self.count = count
@@ -176,15 +179,15 @@ class Step:
 
 def place_inputs(
     given: list,
-    sizes: cython.longlong[::1],
-    arena: cython.longlong[::1],
-    position: cython.longlong[::1],
+    sizes: Numbers,
+    arena: Numbers,
+    position: Numbers,
 ) -> None:
     """Gives places to rows from before the batch: `given` has pairs of an arena and a list of rows."""
-    number: cython.longlong
-    row: cython.longlong
-    k: cython.Py_ssize_t
-    place: cython.longlong
+    number: Number
+    row: Number
+    k: Size
+    place: Number
     for number, listed in given:
         rows: list = listed
         place = sizes[number]
@@ -196,10 +199,10 @@ def place_inputs(
         sizes[number] = place
 
 
-def first_records(starts: list, order: cython.longlong[::1], kinds: cython.longlong[::1]) -> dict:
+def first_records(starts: list, order: Numbers, kinds: Numbers) -> dict:
     """Finds the records of steps' first nodes, in order, and the number of steps of each."""
-    step: cython.Py_ssize_t
-    begin: cython.Py_ssize_t
+    step: Size
+    begin: Size
     found: dict = {}
     for step in range(len(starts) - 1):
         begin = starts[step]
@@ -210,20 +213,20 @@ def first_records(starts: list, order: cython.longlong[::1], kinds: cython.longl
 
 def lay_out(
     starts: list,
-    order: cython.longlong[::1],
-    begins: cython.longlong[::1],
-    kinds: cython.longlong[::1],
-    bases: cython.longlong[::1],
-    firsts: cython.longlong[::1],
-    operands: cython.longlong[::1],
-    forms: cython.longlong[::1],
-    form_at: cython.longlong[::1],
+    order: Numbers,
+    begins: Numbers,
+    kinds: Numbers,
+    bases: Numbers,
+    firsts: Numbers,
+    operands: Numbers,
+    forms: Numbers,
+    form_at: Numbers,
     arenas: list,
-    sizes: cython.longlong[::1],
-    arena: cython.longlong[::1],
-    position: cython.longlong[::1],
-    indices: cython.longlong[::1],
-    arities: cython.longlong[::1],
+    sizes: Numbers,
+    arena: Numbers,
+    position: Numbers,
+    indices: Numbers,
+    arities: Numbers,
     laid: Laid,
     index: list,
 ) -> tuple:
@@ -236,14 +239,14 @@ def lay_out(
     nodes in `order` are counted from the first of their record. What steps read later, `laid` and one item of
     `index` (`indices` as an array of numpy), is put there by who calls this.
     """
-    step: cython.Py_ssize_t
-    number: cython.Py_ssize_t
-    begin: cython.Py_ssize_t
-    end: cython.Py_ssize_t
-    used: cython.Py_ssize_t = 0
-    place: cython.longlong
-    own: cython.longlong
-    record: cython.longlong
+    step: Size
+    number: Size
+    begin: Size
+    end: Size
+    used: Size = 0
+    place: Number
+    own: Number
+    record: Number
     found: list = []
     for step in range(len(starts) - 1):
         begin, end = starts[step], starts[step + 1]
@@ -272,40 +275,38 @@ def lay_out(
 
 @cython.cfunc
 def _gathered(
-    begin: cython.Py_ssize_t,
-    end: cython.Py_ssize_t,
-    indices: cython.longlong[::1],
-    arena: cython.longlong[::1],
-    position: cython.longlong[::1],
+    begin: Size,
+    end: Size,
+    indices: Numbers,
+    arena: Numbers,
+    position: Numbers,
     index: list,
 ) -> Gather:
     """The gather of the rows in a part of `indices`, which their positions replace: with an index unless together."""
     if end == begin:
         raise ValueError("a step reads nothing where it should read rows")
-    own: cython.longlong = arena[indices[begin]]
+    own: Number = arena[indices[begin]]
     together: cython.bint = _position(indices, begin, end, position)
     where = _new_place(own, indices[begin], indices[end - 1] + 1)
     return _new_gather(where, None, -1, 0) if together else _new_gather(where, index, begin, end)
 
 
 @cython.cfunc
-def _new_place(arena: cython.longlong, begin: cython.longlong, end: cython.longlong) -> Place:
+def _new_place(arena: Number, begin: Number, end: Number) -> Place:
     found: Place = Place.__new__(Place)
     found.arena, found.begin, found.end = arena, begin, end
     return found
 
 
 @cython.cfunc
-def _new_gather(place: Place, of: object, begin: cython.Py_ssize_t, end: cython.Py_ssize_t) -> Gather:
+def _new_gather(place: Place, of: object, begin: Size, end: Size) -> Gather:
     found: Gather = Gather.__new__(Gather)
     found.place, found._of, found._begin, found._end = place, of, begin, end
     return found
 
 
 @cython.cfunc
-def _new_step(
-    kind: object, mode: cython.int, count: cython.Py_ssize_t, gathers: tuple, places: tuple, laid: Laid
-) -> Step:
+def _new_step(kind: object, mode: cython.int, count: Size, gathers: tuple, places: tuple, laid: Laid) -> Step:
     found: Step = Step.__new__(Step)
     found.kind, found.mode, found.count = kind, mode, count
     found.gathers, found.places = gathers, places
@@ -315,21 +316,21 @@ def _new_step(
 
 @cython.cfunc
 def _cut(
-    begin: cython.Py_ssize_t,
-    end: cython.Py_ssize_t,
-    order: cython.longlong[::1],
-    kinds: cython.longlong[::1],
-    begins: cython.longlong[::1],
-    forms: cython.longlong[::1],
-    form_at: cython.longlong[::1],
-    arities: cython.longlong[::1],
+    begin: Size,
+    end: Size,
+    order: Numbers,
+    kinds: Numbers,
+    begins: Numbers,
+    forms: Numbers,
+    form_at: Numbers,
+    arities: Numbers,
     cuts: list,
 ) -> None:
     """Counts the nodes of a step from the first of their record, and notes in `cuts` where those of each record are."""
-    i: cython.Py_ssize_t
-    first: cython.longlong
-    arity: cython.longlong
-    kind: cython.longlong
+    i: Size
+    first: Number
+    arity: Number
+    kind: Number
     while begin < end:
         kind = kinds[order[begin]]
         first, arity = begins[kind], forms[form_at[kind] - 1]
@@ -344,7 +345,7 @@ def _cut(
 
 def again(steps: tuple, kinds: list, laid: Laid) -> tuple:
     """Makes the same steps of other records of the same structure: `laid` has these, `kinds` the kind of each."""
-    k: cython.Py_ssize_t
+    k: Size
     found: list = []
     cuts: list = laid.cuts
     for k in range(len(steps)):
@@ -356,19 +357,19 @@ def again(steps: tuple, kinds: list, laid: Laid) -> tuple:
 
 
 def living(
-    begins: cython.longlong[::1],
-    alive: cython.longlong[::1],
-    keep: cython.longlong[::1],
-    found: cython.longlong[::1],
+    begins: Numbers,
+    alive: Numbers,
+    keep: Numbers,
+    found: Numbers,
 ) -> list:
     """Finds the nodes to `keep` that are alive, counted from the first of their record, in `found`.
 
     Returns for each record that has any (record, from where in `found`, to where).
     """
-    record: cython.Py_ssize_t
-    n: cython.Py_ssize_t
-    begin: cython.Py_ssize_t
-    used: cython.Py_ssize_t = 0
+    record: Size
+    n: Size
+    begin: Size
+    used: Size = 0
     parts: list = []
     for record in range(len(begins) - 1):
         begin = used
@@ -383,27 +384,27 @@ def living(
 
 @cython.cfunc
 def _gather(
-    number: cython.Py_ssize_t,
-    begin: cython.Py_ssize_t,
-    end: cython.Py_ssize_t,
-    order: cython.longlong[::1],
-    kinds: cython.longlong[::1],
-    firsts: cython.longlong[::1],
-    operands: cython.longlong[::1],
-    forms: cython.longlong[::1],
-    form_at: cython.longlong[::1],
-    indices: cython.longlong[::1],
-    used: cython.Py_ssize_t,
-) -> cython.Py_ssize_t:
+    number: Size,
+    begin: Size,
+    end: Size,
+    order: Numbers,
+    kinds: Numbers,
+    firsts: Numbers,
+    operands: Numbers,
+    forms: Numbers,
+    form_at: Numbers,
+    indices: Numbers,
+    used: Size,
+) -> Size:
     """Appends the rows of a group of operands to `indices`, role by role; returns where they end."""
-    role: cython.Py_ssize_t
-    i: cython.Py_ssize_t
-    c: cython.Py_ssize_t
-    first: cython.longlong
-    columns: cython.longlong = 0
-    at: cython.longlong = form_at[kinds[order[begin]]]
-    width: cython.longlong = 0
-    kind: cython.longlong
+    role: Size
+    i: Size
+    c: Size
+    first: Number
+    columns: Number = 0
+    at: Number = form_at[kinds[order[begin]]]
+    width: Number = 0
+    kind: Number
     for role in range(forms[at + forms[at + 2 + number]]):
         kind = -1
         for i in range(begin, end):
@@ -424,13 +425,11 @@ def _gather(
 
 
 @cython.cfunc
-def _position(
-    indices: cython.longlong[::1], begin: cython.Py_ssize_t, end: cython.Py_ssize_t, position: cython.longlong[::1]
-) -> cython.bint:
+def _position(indices: Numbers, begin: Size, end: Size, position: Numbers) -> cython.bint:
     """Replaces rows by their positions; tells whether these increase one by one."""
-    i: cython.Py_ssize_t
-    place: cython.longlong
-    expected: cython.longlong = position[indices[begin]]
+    i: Size
+    place: Number
+    expected: Number = position[indices[begin]]
     together: cython.bint = True
     for i in range(begin, end):
         place = position[indices[i]]
@@ -443,25 +442,25 @@ def _position(
 
 @cython.cfunc
 def _place(
-    number: cython.Py_ssize_t,
-    begin: cython.Py_ssize_t,
-    end: cython.Py_ssize_t,
-    order: cython.longlong[::1],
-    kinds: cython.longlong[::1],
-    bases: cython.longlong[::1],
-    forms: cython.longlong[::1],
-    form_at: cython.longlong[::1],
-    own: cython.longlong,
-    sizes: cython.longlong[::1],
-    arena: cython.longlong[::1],
-    position: cython.longlong[::1],
-) -> cython.longlong:
+    number: Size,
+    begin: Size,
+    end: Size,
+    order: Numbers,
+    kinds: Numbers,
+    bases: Numbers,
+    forms: Numbers,
+    form_at: Numbers,
+    own: Number,
+    sizes: Numbers,
+    arena: Numbers,
+    position: Numbers,
+) -> Number:
     """Gives places in an arena to one result of a step's nodes; returns the first."""
-    i: cython.Py_ssize_t
-    row: cython.longlong
-    at: cython.longlong
-    first: cython.longlong
-    place: cython.longlong = sizes[own]
+    i: Size
+    row: Number
+    at: Number
+    first: Number
+    place: Number = sizes[own]
     for i in range(begin, end):
         at = form_at[kinds[order[i]]]
         at += 2 + forms[at] + 2 * number

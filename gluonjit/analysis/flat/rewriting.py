@@ -13,41 +13,46 @@ try:
 except ImportError:
     from gluonjit import standin as cython
 
+if cython.compiled:
+    from cython.cimports.gluonjit._arrays import Number, Numbers, Size
+else:
+    from gluonjit.standin import Number, Numbers, Size
+
 
 def chains(
-    count: cython.Py_ssize_t,
-    rows: cython.Py_ssize_t,
-    shortest: cython.longlong,
-    like: cython.longlong[::1],
-    heights: cython.longlong[::1],
-    widths: cython.longlong[::1],
-    kinds: cython.longlong[::1],
-    bases: cython.longlong[::1],
-    firsts: cython.longlong[::1],
-    operands: cython.longlong[::1],
-    alive: cython.longlong[::1],
-    keep: cython.longlong[::1],
+    count: Size,
+    rows: Size,
+    shortest: Number,
+    like: Numbers,
+    heights: Numbers,
+    widths: Numbers,
+    kinds: Numbers,
+    bases: Numbers,
+    firsts: Numbers,
+    operands: Numbers,
+    alive: Numbers,
+    keep: Numbers,
 ) -> list:
     """Finds the sums in chains of additions: of each the node of its last addition, and the rows of all its terms.
 
     Additions of records that are alike have the same number in `like`, others 0. Their nodes are no longer to `keep`.
     A chain goes on through additions that nobody can read and that one other addition of their like uses, once.
     """
-    n: cython.Py_ssize_t
-    i: cython.Py_ssize_t
-    end: cython.Py_ssize_t
-    height: cython.Py_ssize_t
-    record: cython.longlong
-    row: cython.longlong
-    made: cython.longlong
-    terms: cython.longlong
+    n: Size
+    i: Size
+    end: Size
+    height: Size
+    record: Number
+    row: Number
+    made: Number
+    terms: Number
     longer: cython.bint
-    uses: cython.longlong[::1] = room(rows)
-    added: cython.longlong[::1] = room(rows)
-    adders: cython.longlong[::1] = room(rows)  # by their first row, and one more than their number
+    uses: Numbers = room(rows)
+    added: Numbers = room(rows)
+    adders: Numbers = room(rows)  # by their first row, and one more than their number
     _count_uses(count, like, heights, widths, kinds, bases, firsts, operands, uses, added, adders)
-    length: cython.longlong[::1] = room(count)
-    inner: cython.longlong[::1] = room(count)
+    length: Numbers = room(count)
+    inner: Numbers = room(count)
     found: list = []
     for row in range(rows):
         if not adders[row]:
@@ -75,9 +80,9 @@ def chains(
 
 
 @cython.cfunc
-def _read_once(row: cython.Py_ssize_t, height: cython.Py_ssize_t, uses: cython.longlong[::1]) -> cython.bint:
+def _read_once(row: Size, height: Size, uses: Numbers) -> cython.bint:
     """Tells whether each of so many rows is read once."""
-    k: cython.Py_ssize_t
+    k: Size
     for k in range(row, row + height):
         if uses[k] != 1:
             return False
@@ -86,25 +91,25 @@ def _read_once(row: cython.Py_ssize_t, height: cython.Py_ssize_t, uses: cython.l
 
 @cython.cfunc
 def _count_uses(
-    count: cython.Py_ssize_t,
-    like: cython.longlong[::1],
-    heights: cython.longlong[::1],
-    widths: cython.longlong[::1],
-    kinds: cython.longlong[::1],
-    bases: cython.longlong[::1],
-    firsts: cython.longlong[::1],
-    operands: cython.longlong[::1],
-    uses: cython.longlong[::1],
-    added: cython.longlong[::1],
-    adders: cython.longlong[::1],
+    count: Size,
+    like: Numbers,
+    heights: Numbers,
+    widths: Numbers,
+    kinds: Numbers,
+    bases: Numbers,
+    firsts: Numbers,
+    operands: Numbers,
+    uses: Numbers,
+    added: Numbers,
+    adders: Numbers,
 ) -> None:
     """Counts how often each row is read, and notes by first row the additions that read it, and which nodes add."""
-    n: cython.Py_ssize_t
-    i: cython.Py_ssize_t
-    k: cython.Py_ssize_t
-    end: cython.Py_ssize_t
-    height: cython.Py_ssize_t
-    record: cython.longlong
+    n: Size
+    i: Size
+    k: Size
+    end: Size
+    height: Size
+    record: Number
     whole: cython.bint
     for n in range(count):
         record = kinds[n]
@@ -126,20 +131,20 @@ def _count_uses(
 
 @cython.cfunc
 def _terms(
-    n: cython.longlong,
-    height: cython.longlong,
-    widths: cython.longlong[::1],
-    kinds: cython.longlong[::1],
-    firsts: cython.longlong[::1],
-    operands: cython.longlong[::1],
-    adders: cython.longlong[::1],
-    inner: cython.longlong[::1],
-    keep: cython.longlong[::1],
+    n: Number,
+    height: Number,
+    widths: Numbers,
+    kinds: Numbers,
+    firsts: Numbers,
+    operands: Numbers,
+    adders: Numbers,
+    inner: Numbers,
+    keep: Numbers,
 ) -> tuple:
     """Returns the rows of the terms of a chain, from left to right; its nodes are no longer kept."""
-    i: cython.longlong
-    k: cython.longlong
-    begin: cython.longlong
+    i: Number
+    k: Number
+    begin: Number
     pending: list = []
     found: list = []
     while True:

@@ -32,15 +32,14 @@ from gluonjit.hybrid.capture.capturing import captured, room_of, run_eagerly
 from gluonjit.hybrid.capture.guards.again import AGAIN, retrace
 from gluonjit.hybrid.capture.guards.objects import OWN_ARRAY, Eagerly
 from gluonjit.hybrid.capture.guards.owners import is_user_class
-from gluonjit.hybrid.capture.guards.variants import Noted, holding, put_record, too_many, variant_key
+from gluonjit.hybrid.capture.guards.variants import Noted, holding, put_record
 from gluonjit.hybrid.capture.outlining.free_functions import note_operator
+from gluonjit.hybrid.capture.signatures import new_record
 from gluonjit.hybrid.capture.structure import Args, Repeated, ResultPlace, map_structure
-from gluonjit.hybrid.choose.pacing import TRACE
-from gluonjit.hybrid.run.batch import FULL, RUNNING, Batch
+from gluonjit.hybrid.run.batch import FULL, Batch
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
 
-_MOST_KINDS = 4096
 _CONSTANTS = (type(None), bool, int, float, str, ModuleType, gluon.Block, type)
 
 
@@ -90,9 +89,11 @@ def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: Args) 
     key = tuple(signature)
     record = batch.records.get(key)
     if record is None or (record.guards is not None and not record.guards.hold()):
-        made = _record(cell, owner, run or owner.forward, args, batch, key)
+        made = new_record(cell, batch, key, partial(_traced, cell, owner, run or owner.forward, args, batch), current)
         if isinstance(made, str):
             return made
+        if cell.by_number:
+            batch.report.by_number[cell.name] = cell.by_number
         if cell.lookup is not None:
             return as_node(cell, owner, run, args)
         record = made
@@ -200,45 +201,10 @@ def looked_up(cell: Cell, batch: Batch, indices: Any, mode: int) -> Value | None
     return look_up(batch, indices, table)
 
 
-def _record(
-    cell: Cell, owner: Any, run: Callable[..., Any], args: Args, batch: Batch, key: tuple[Any, ...]
-) -> Record | str:
-    """The record of a signature in the open batch, or why a call of this signature is not one node."""
-    wanted = (batch.options.without, *key)
-    reason = cell.expanded.get(wanted)
-    if reason is not None:
-        return reason
-    known = cell.variants.setdefault(wanted, [])
-    variant = holding(known)
-    kind = None if variant is None else cell.kinds.get(variant.key)
-    cache = batch.report.cache
-    if kind is not None and current(kind):
-        cache["hits"] += 1
-    else:
-        cache["misses"] += 1
-        batch.report.miss(cell, owner)
-        noted = Noted()
-        made: Kind | str = too_many(known) if variant is None else ""
-        if not made:
-            with RUNNING, TRACE:
-                made = make_kind(cell, owner, run, args, batch, noted)
-        if len(cell.kinds) + len(cell.expanded) >= _MOST_KINDS:
-            cell.clear()
-        if isinstance(made, str):
-            cell.expanded[wanted] = made
-            return made
-        if variant is not None and variant in known:
-            known.remove(variant)
-        known = cell.variants.setdefault(wanted, known)
-        taken = {item.key for item in known}
-        number = next(number for number in range(len(known) + 1) if variant_key(wanted, number) not in taken)
-        variant = noted.variant(variant_key(wanted, number))
-        known.append(variant)
-        kind = cell.kinds[variant.key] = made
-    if cell.by_number:
-        batch.report.by_number[cell.name] = cell.by_number
-    assert variant is not None
-    return put_record(batch.records, key, kind, variant, LOCAL.state.mode, room_of(kind, batch.options))
+def _traced(cell: Cell, owner: Any, run: Callable[..., Any], args: Args, batch: Batch, noted: Noted) -> Kind | str:
+    """The kind of a call with a new signature, or why it is not one node."""
+    batch.report.miss(cell, owner)
+    return make_kind(cell, owner, run, args, batch, noted)
 
 
 def recorded(batch: Batch, key: tuple[Any, ...], mode: int) -> Record | None:

@@ -22,7 +22,7 @@ from gluonjit.engines.torch.hooked import current_mode, plain
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.looks import base_of
 from gluonjit.engines.torch.operands import share
-from gluonjit.engines.torch.opkinds import clear_kinds, kind_count, sum_kind
+from gluonjit.engines.torch.opkinds import sum_kind
 from gluonjit.engines.torch.ops import call_operator
 from gluonjit.engines.torch.reading import computed, read_by
 from gluonjit.engines.torch.recorded import gradients_again
@@ -174,12 +174,12 @@ class TorchEngine(Adapter):
 
     def cache_info(self) -> dict[str, int]:
         """Entries in caches: sums (4,096 at most), and those of cells."""
-        return {**super().cache_info(), **cache_counts(Cell.every()), "sums": kind_count()}
+        return {**super().cache_info(), **cache_counts(Cell.every()), "sums": sum_kind.cache_info().currsize}
 
     def clear_caches(self) -> None:
         """Forgets all kinds."""
         super().clear_caches()
-        clear_kinds()
+        sum_kind.cache_clear()
         nodes_of.cache_clear()
         like.forget()
         clear_looks()

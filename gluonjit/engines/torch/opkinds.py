@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -10,22 +11,10 @@ from gluonjit.engines.torch.program import Batched
 from gluonjit.graph import Kind, Spec, Work, intern_spec, outputs_of
 from gluonjit.program.trace import Operand, TraceBuilder
 
-_kinds: dict[Any, Kind] = {}
-_MOST_KINDS = 4096
 
-
+@lru_cache(maxsize=4096)
 def sum_kind(spec: Spec, count: int) -> Kind:
     """The kind that adds up `count` tensors of this spec, given as one operand of all their rows."""
-    key = (spec, count)
-    kind = _kinds.get(key)
-    if kind is None:
-        if len(_kinds) >= _MOST_KINDS:
-            _kinds.clear()
-        kind = _kinds[key] = _make_sum(spec, count)
-    return kind
-
-
-def _make_sum(spec: Spec, count: int) -> Kind:
     stacked = intern_spec((count * spec.rows, *spec.row_shape), spec.dtype, spec.device, "rows")
     rest = spec.row_shape
 
@@ -42,13 +31,3 @@ def _make_sum(spec: Spec, count: int) -> Kind:
     outputs, rows = outputs_of([spec])
     work = Work(1, float(prod(stacked.shape)), stacked.bytes + spec.bytes)
     return Kind(f"add_n of {count}", (stacked,), outputs, rows, program, sum_of=count, work=work, call=trace)
-
-
-def clear_kinds() -> None:
-    """Forgets them."""
-    _kinds.clear()
-
-
-def kind_count() -> int:
-    """Kinds in the cache."""
-    return len(_kinds)

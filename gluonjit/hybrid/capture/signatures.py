@@ -41,31 +41,51 @@ class Signatures:
         record = batch.records.get(key)
         if record is not None and (record.guards is None or record.guards.hold()):
             return record
-        wanted = (batch.options.without, *key)
-        if wanted in self.expanded:
-            return self.expanded[wanted]
-        known = self.variants.get(wanted, [])
-        variant = holding(known)
-        if variant is None:
-            batch.report.cache["misses"] += 1
-            noted = Noted()
-            made: Kind | str = too_many(known)
-            if not made:
-                with RUNNING, TRACE:
-                    made = make(noted)
-            if len(self.kinds) + len(self.expanded) >= MOST_KINDS:
-                self.clear()
-                known = []
-            if isinstance(made, str):
-                self.expanded[wanted] = made
-                return made
-            variant = noted.variant(variant_key(wanted, len(known)))
-            self.variants[wanted] = [*known, variant]
-            self.kinds[variant.key] = made
-        else:
-            batch.report.cache["hits"] += 1
-        kind = self.kinds[variant.key]
-        return put_record(batch.records, key, kind, variant, LOCAL.state.mode, room_of(kind, batch.options))
+        return new_record(self, batch, key, make)
+
+
+def new_record(
+    cell: Any,
+    batch: Batch,
+    key: tuple[Any, ...],
+    make: Callable[[Noted], Kind | str],
+    current: Callable[[Kind], bool] = lambda kind: True,
+) -> Record | str:
+    """Returns the record of a signature that is new to the open batch, or why its calls are not one node.
+
+    cell: `Signatures`, or what has the same; make: traces a call; current: whether calls still run as a kind says.
+    """
+    wanted = (batch.options.without, *key)
+    reason: str | None = cell.expanded.get(wanted)
+    if reason is not None:
+        return reason
+    known = cell.variants.setdefault(wanted, [])
+    variant = holding(known)
+    kind = None if variant is None else cell.kinds.get(variant.key)
+    if kind is not None and current(kind):
+        batch.report.cache["hits"] += 1
+    else:
+        batch.report.cache["misses"] += 1
+        noted = Noted()
+        made: Kind | str = too_many(known) if variant is None else ""
+        if not made:
+            with RUNNING, TRACE:
+                made = make(noted)
+        if len(cell.kinds) + len(cell.expanded) >= MOST_KINDS:
+            cell.clear()
+        if isinstance(made, str):
+            cell.expanded[wanted] = made
+            return made
+        if variant is not None and variant in known:
+            known.remove(variant)
+        known = cell.variants.setdefault(wanted, known)
+        taken = {item.key for item in known}
+        number = next(number for number in range(len(known) + 1) if variant_key(wanted, number) not in taken)
+        variant = noted.variant(variant_key(wanted, number))
+        known.append(variant)
+        kind = cell.kinds[variant.key] = made
+    assert variant is not None
+    return put_record(batch.records, key, kind, variant, LOCAL.state.mode, room_of(kind, batch.options))
 
 
 class Same:

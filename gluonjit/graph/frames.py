@@ -14,8 +14,10 @@ from typing import Any, Optional
 
 try:
     import cython
+    from cython import cfunc
 except ImportError:
     from gluonjit import standin as cython
+    from gluonjit.standin import cfunc
 
 Origin = Optional[tuple[CodeType, int]]
 """A place in a function: its code and the offset of an instruction. Cheap to take; `origins.line_of` reads it."""
@@ -49,7 +51,7 @@ def user_line() -> Origin:
     return _user_line()
 
 
-@cython.cfunc
+@cfunc
 def _user_line():
     """The same as C calls it."""
     frame: cython.pointer(Frame) = _here()
@@ -62,7 +64,7 @@ def _user_line():
     return None
 
 
-@cython.cfunc
+@cfunc
 @cython.inline
 def _here() -> cython.pointer(Frame):
     """The innermost frame."""
@@ -72,7 +74,7 @@ def _here() -> cython.pointer(Frame):
         return sys._getframe()
 
 
-@cython.cfunc
+@cfunc
 @cython.inline
 def _before(frame: cython.pointer(Frame)) -> cython.pointer(Frame):
     """The frame of who called it."""
@@ -82,7 +84,7 @@ def _before(frame: cython.pointer(Frame)) -> cython.pointer(Frame):
         return frame.f_back
 
 
-@cython.cfunc
+@cfunc
 @cython.inline
 def _globals(frame: cython.pointer(Frame)) -> dict:
     """The globals of a frame's function."""
@@ -92,7 +94,7 @@ def _globals(frame: cython.pointer(Frame)) -> dict:
         return frame.f_globals
 
 
-@cython.cfunc
+@cfunc
 @cython.inline
 def _place(frame: cython.pointer(Frame)) -> tuple:
     """The place where a frame is, which keeps its code alive."""

@@ -93,6 +93,7 @@ class BatchedProgram:
     fused: Any = None
     checks: Checks | None = None
     children: Any = None
+    __call__: Any
 
 
 _numbers = count(1)

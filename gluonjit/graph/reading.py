@@ -11,6 +11,7 @@ from operator import itemgetter
 
 try:
     import cython
+    from cython import Py_ssize_t, longlong
 except ImportError:
     from gluonjit import standin as cython
 
@@ -23,9 +24,9 @@ _LONG = array("q")
 def read(
     records: list,
     sizes: list,
-    number: cython.Py_ssize_t,
-    n: cython.Py_ssize_t,
-    at: cython.Py_ssize_t,
+    number: Py_ssize_t,
+    n: Py_ssize_t,
+    at: Py_ssize_t,
     kinds: cython_array,
     bases: cython_array,
     firsts: cython_array,
@@ -37,10 +38,10 @@ def read(
     `sizes` has for each record the rows of each of its operands. A node is alive if somebody outside the graph can read
     one of its values. Raises ValueError for half a node, and for an operand that has not as many rows as it should.
     """
-    k: cython.Py_ssize_t
-    i: cython.Py_ssize_t
-    count: cython.Py_ssize_t
-    width: cython.Py_ssize_t
+    k: Py_ssize_t
+    i: Py_ssize_t
+    count: Py_ssize_t
+    width: Py_ssize_t
     for each, lengths in zip(records, sizes):
         record: Record = each
         count = len(record._bases)
@@ -66,17 +67,17 @@ def read(
         number += 1
 
 
-def likeness(records: list, most: cython.Py_ssize_t):
+def likeness(records: list, most: Py_ssize_t):
     """Returns numbers that are equal for graphs of equal structure, given their records; at most `most` nodes.
 
     They are in bytes, and in tuples of rows that operands are put together of. None where there are more nodes, or half
     a node.
     """
-    k: cython.Py_ssize_t
-    i: cython.Py_ssize_t
-    count: cython.Py_ssize_t
-    size: cython.Py_ssize_t = 0
-    at: cython.Py_ssize_t = 0
+    k: Py_ssize_t
+    i: Py_ssize_t
+    count: Py_ssize_t
+    size: Py_ssize_t = 0
+    at: Py_ssize_t = 0
     record: Record
     lists: list = []
     for each in records:
@@ -109,9 +110,9 @@ def likeness(records: list, most: cython.Py_ssize_t):
     return found.tobytes(), tuple(lists)
 
 
-def node_at(records: dict, row: cython.longlong):
+def node_at(records: dict, row: longlong):
     """Returns the record and the number of the node that a row is a result of; None if it is of no node."""
-    k: cython.Py_ssize_t
+    k: Py_ssize_t
     for each in records.values():
         record: Record = each
         k = len(record._bases) - 1
@@ -126,10 +127,10 @@ def node_at(records: dict, row: cython.longlong):
 
 def readers_of(
     records: dict,
-    row: cython.longlong,
-    count: cython.longlong,
-    end: cython.longlong,
-    most: cython.Py_ssize_t,
+    row: longlong,
+    count: longlong,
+    end: longlong,
+    most: Py_ssize_t,
     gives_views,
 ):
     """Returns the nodes before row `end` that read any of `count` rows from `row` on, or views of these.
@@ -138,8 +139,8 @@ def readers_of(
     records for which `gives_views` holds are not listed, but the readers of their results are. None if there are more
     than `most` nodes between the rows and `end`, whatever they read.
     """
-    c: cython.Py_ssize_t
-    k: cython.Py_ssize_t
+    c: Py_ssize_t
+    k: Py_ssize_t
     nodes: list = []
     for each in records.values():
         record: Record = each
@@ -172,11 +173,11 @@ def readers_of(
 
 @cython.cfunc
 @cython.exceptval(-1)
-def _has_any(record: Record, code: cython.longlong, number: cython.Py_ssize_t, ranges: list) -> cython.int:
+def _has_any(record: Record, code: longlong, number: Py_ssize_t, ranges: list) -> cython.int:
     """Tells whether an operand has a row in one of these ranges, each a first row and a count."""
-    row: cython.longlong
-    first: cython.longlong
-    end: cython.longlong
+    row: longlong
+    first: longlong
+    end: longlong
     for each in ranges:
         part: tuple = each
         first = part[0]
@@ -194,9 +195,9 @@ def _has_any(record: Record, code: cython.longlong, number: cython.Py_ssize_t, r
     return False
 
 
-def joined_of(copies: list, first: cython.longlong, end: cython.longlong):
+def joined_of(copies: list, first: longlong, end: longlong):
     """Returns which of these collections of rows have one from `first` on and before `end`."""
-    row: cython.longlong
+    row: longlong
     found: list = []
     for joined in copies:
         for each in joined:
@@ -209,11 +210,11 @@ def joined_of(copies: list, first: cython.longlong, end: cython.longlong):
 
 @cython.cfunc
 @cython.exceptval(-1)
-def _until(record: Record, row: cython.longlong) -> cython.Py_ssize_t:
+def _until(record: Record, row: longlong) -> Py_ssize_t:
     """The number of nodes whose results begin at this row or before it."""
-    middle: cython.Py_ssize_t
-    begin: cython.Py_ssize_t = 0
-    end: cython.Py_ssize_t = len(record._bases)
+    middle: Py_ssize_t
+    begin: Py_ssize_t = 0
+    end: Py_ssize_t = len(record._bases)
     while begin < end:
         middle = (begin + end) // 2
         if number_at(record._bases, middle) <= row:
@@ -226,15 +227,15 @@ def _until(record: Record, row: cython.longlong) -> cython.Py_ssize_t:
 @cython.cfunc
 @cython.exceptval(-1)
 def _read_operands(
-    record: Record, sizes: tuple, width: cython.Py_ssize_t, begin: cython.Py_ssize_t, operands: cython_array
+    record: Record, sizes: tuple, width: Py_ssize_t, begin: Py_ssize_t, operands: cython_array
 ) -> cython.int:
     """Reads the rows of the operands of a record's nodes, operand by operand."""
-    c: cython.Py_ssize_t
-    i: cython.Py_ssize_t
-    k: cython.Py_ssize_t
-    at: cython.Py_ssize_t
-    size: cython.Py_ssize_t
-    code: cython.longlong
+    c: Py_ssize_t
+    i: Py_ssize_t
+    k: Py_ssize_t
+    at: Py_ssize_t
+    size: Py_ssize_t
+    code: longlong
     for c in range(record.arity):
         size = sizes[c]
         at = begin

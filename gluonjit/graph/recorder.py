@@ -14,8 +14,10 @@ from sys import modules as _modules
 
 try:
     import cython
+    from cython import Py_ssize_t, bint, cfunc, longlong
 except ImportError:
     from gluonjit import standin as cython
+    from gluonjit.standin import cfunc
 
 if cython.compiled:
     from cython.cimports.cpython.list import PyList_GET_ITEM
@@ -65,7 +67,7 @@ class Value:
 
     __slots__ = ("_result", "base", "depth", "graph", "rows", "spec", "taped")
 
-    def __init__(self, rows, depth: cython.Py_ssize_t, spec, graph, taped: cython.bint, base=None):
+    def __init__(self, rows, depth: Py_ssize_t, spec, graph, taped: bint, base=None):
         self.rows = rows
         self.depth = depth
         self.spec = spec
@@ -90,15 +92,15 @@ class Value:
         """The numbers of the rows, one by one."""
         if isinstance(self.rows, tuple):
             return list(self.rows)
-        first: cython.longlong = _whole(self.rows)
-        count: cython.longlong = _whole(self.spec.rows)
+        first: longlong = _whole(self.rows)
+        count: longlong = _whole(self.spec.rows)
         if count > MOST_ROWS or first > MOST_ROWS:
             raise OverflowError(f"a graph has no {count} rows from {first} on")
         return list(range(first, first + count))
 
 
-@cython.cfunc
-def _zeros(like: cython_array, count: cython.Py_ssize_t) -> cython_array:
+@cfunc
+def _zeros(like: cython_array, count: Py_ssize_t) -> cython_array:
     """Makes an array of this many zeros that the garbage collector skips: it refers to nothing."""
     if cython.compiled:
         found: cython_array = clone(like, count, count > 0)  # an empty one has no memory to be set
@@ -165,7 +167,7 @@ class Record:
 
     @kind.setter
     def kind(self, kind):
-        rows: cython.Py_ssize_t = kind.rows
+        rows: Py_ssize_t = kind.rows
         if rows < 0 or rows > MOST_ROWS or any([not 0 <= output.offset <= MOST_ROWS for output in kind.outputs]):
             raise ValueError(f"a node of {kind.name} has no {rows} rows")
         self._kind = kind
@@ -188,7 +190,7 @@ class Record:
             whole = min(whole, len(self._codes) // self.arity)
         self.truncate(whole)
 
-    def truncate(self, count: cython.Py_ssize_t):
+    def truncate(self, count: Py_ssize_t):
         """Forgets all nodes but this many. Values go first: an interrupt leaves none of them as nodes."""
         del self._values[count * self.results :], self._origins[count:]
         del self._bases[count:], self._depths[count:], self._codes[count * self.arity :]
@@ -205,7 +207,7 @@ class Record:
         """The rows of the operands of each node, a list of tuples."""
         return [self.operands_of(node) for node in range(len(self._bases))]
 
-    def operands_of(self, node: cython.Py_ssize_t):
+    def operands_of(self, node: Py_ssize_t):
         """The rows of each operand of a node."""
         self._check(node)
         codes = self._codes[node * self.arity : (node + 1) * self.arity]
@@ -220,7 +222,7 @@ class Record:
     def bases(self, rows):
         self._bases = array("q", memoryview(rows).tobytes())  # an array of 64 bits a number, of numpy for one
 
-    def until(self, row: cython.longlong):
+    def until(self, row: longlong):
         """The number of nodes whose results begin at this row or before it."""
         return bisect_right(self._bases, row)
 
@@ -234,49 +236,49 @@ class Record:
         """The place that called each node."""
         return self._origins
 
-    def base(self, node: cython.Py_ssize_t):
+    def base(self, node: Py_ssize_t):
         """The first result row of a node."""
         self._check(node)
         return self._bases[node]
 
-    def depth(self, node: cython.Py_ssize_t):
+    def depth(self, node: Py_ssize_t):
         """The depth of a node."""
         self._check(node)
         return self._depths[node]
 
-    def values(self, node: cython.Py_ssize_t):
+    def values(self, node: Py_ssize_t):
         """The values of a node."""
         self._check(node)
         return tuple([value_at(self, k) for k in range(node * self.results, (node + 1) * self.results)])
 
-    def _check(self, node: cython.Py_ssize_t):
+    def _check(self, node: Py_ssize_t):
         if not 0 <= node < len(self._bases):
             raise IndexError(f"there is no node {node} among {len(self._bases)}")
 
-    def held(self, begin: cython.Py_ssize_t, end: cython.Py_ssize_t, own: cython.Py_ssize_t = 0):
+    def held(self, begin: Py_ssize_t, end: Py_ssize_t, own: Py_ssize_t = 0):
         """Tells whether a value of nodes from `begin` to `end` can be read outside of the graph.
 
         `own` are the caller's references to each value, which do not count.
         """
-        k: cython.Py_ssize_t
+        k: Py_ssize_t
         for k in range(max(begin, 0) * self.results, min(end * self.results, len(self._values))):
             if references(self._values, k) > UNREAD + own:
                 return True
         return False
 
-    def append(self, graph: GraphRows, operands: tuple, depth: cython.longlong, origin):
+    def append(self, graph: GraphRows, operands: tuple, depth: longlong, origin):
         """Appends a node that was called at `origin`, and returns its values."""
         codes = self._coded(operands)
         return self.values(_append(self, graph, _numbers_in(codes), depth, origin))
 
-    def capture(self, batch: BatchRoom, graph: GraphRows, operands: tuple, depth: cython.longlong, sharing):
+    def capture(self, batch: BatchRoom, graph: GraphRows, operands: tuple, depth: longlong, sharing):
         """Returns the values of the node on these operands: an existing one, or a new one at the user's line.
 
         Only nodes of pure kinds are shared.
         """
         codes = self._coded(operands)
-        shared: cython.bint = sharing and self._kind.pure
-        node: cython.Py_ssize_t = find_equal(self, _numbers_in(codes)) if shared else -1
+        shared: bint = sharing and self._kind.pure
+        node: Py_ssize_t = find_equal(self, _numbers_in(codes)) if shared else -1
         if node < 0:
             node = _append(self, graph, _numbers_in(codes), depth, user_line())
             batch.room -= self.share
@@ -287,13 +289,13 @@ class Record:
         self.calls += 1
         return self.values(node)
 
-    def again(self, row: cython.longlong):
+    def again(self, row: longlong):
         """Tells whether a row is one of a node that equal recorded calls have found."""
         if self._again is None:
             return False
         return any([0 <= row - self._bases[node] < self.height for node in self._again])
 
-    def put(self, operands: tuple, depth: cython.longlong, base: cython.longlong, origin, values: tuple):
+    def put(self, operands: tuple, depth: longlong, base: longlong, origin, values: tuple):
         """Appends a node that has its rows and values already."""
         if len(values) != self.results:
             raise ValueError(f"a node of {self._kind.name} has {self.results} values, not {len(values)}")
@@ -308,7 +310,7 @@ class Record:
         found._origins, found._values, found._graph = self._origins, self._values, self._graph
         return found
 
-    def forget(self, node: cython.Py_ssize_t):
+    def forget(self, node: Py_ssize_t):
         """Makes equal calls separate nodes from now on."""
         self._check(node)
         kept = [each for each in _known(self) if each != node]
@@ -321,7 +323,7 @@ class Record:
         found, self._shares = self._shares, Shares()
         return found
 
-    def put_back(self, shares: Shares, keep: cython.bint):
+    def put_back(self, shares: Shares, keep: bint):
         """Lets equal calls find the hidden nodes again; with `keep` also those that came since."""
         since = _known(self) if keep else []
         self._shares = shares
@@ -337,17 +339,17 @@ class Record:
         return array("q", [code_of(self, rows) for rows in operands])
 
 
-@cython.cfunc
+@cfunc
 @cython.inline
 @cython.exceptval(-1)
-def _whole(rows) -> cython.longlong:
+def _whole(rows) -> longlong:
     """A number of rows."""
     if not isinstance(rows, int):
         raise TypeError(f"rows is {rows!r}, no number and no tuple")
     return rows
 
 
-@cython.cfunc
+@cfunc
 def _numbers_in(codes) -> cython.p_longlong:
     """The numbers of an array."""
     if cython.compiled:
@@ -356,11 +358,11 @@ def _numbers_in(codes) -> cython.p_longlong:
         return codes
 
 
-@cython.cfunc
+@cfunc
 @cython.exceptval(0, check=True)
-def code_of(record: Record, rows) -> cython.longlong:
+def code_of(record: Record, rows) -> longlong:
     """The number that stands for the rows of an operand."""
-    number: cython.longlong
+    number: longlong
     if isinstance(rows, tuple):
         if record._numbers is None:
             record._lists, record._numbers = [], {}
@@ -376,13 +378,13 @@ def code_of(record: Record, rows) -> cython.longlong:
     return number
 
 
-@cython.cfunc
+@cfunc
 @cython.inline
 @cython.exceptval(-1)
-def _push(to: cython_array, number: cython.longlong) -> cython.int:
+def _push(to: cython_array, number: longlong) -> cython.int:
     """Appends a number."""
     if cython.compiled:
-        count: cython.Py_ssize_t = len(to)
+        count: Py_ssize_t = len(to)
         resize_smart(to, count + 1)
         to.data.as_longlongs[count] = number
     else:
@@ -390,14 +392,14 @@ def _push(to: cython_array, number: cython.longlong) -> cython.int:
     return 0
 
 
-@cython.cfunc
+@cfunc
 @cython.exceptval(-1)
-def _put(record: Record, codes: cython.p_longlong, depth: cython.longlong, base: cython.longlong, origin) -> cython.int:
+def _put(record: Record, codes: cython.p_longlong, depth: longlong, base: longlong, origin) -> cython.int:
     """Appends a node but for its values."""
     if not record.arity:
         pass
     elif cython.compiled:
-        count: cython.Py_ssize_t = len(record._codes)
+        count: Py_ssize_t = len(record._codes)
         resize_smart(record._codes, count + record.arity)
         memcpy(record._codes.data.as_longlongs + count, codes, record.arity * cython.sizeof(cython.longlong))
     else:
@@ -408,8 +410,8 @@ def _put(record: Record, codes: cython.p_longlong, depth: cython.longlong, base:
     return 0
 
 
-@cython.cfunc
-def _value(rows, depth: cython.Py_ssize_t, spec, graph, taped: cython.bint) -> Value:
+@cfunc
+def _value(rows, depth: Py_ssize_t, spec, graph, taped: bint) -> Value:
     """A value, as `Value()` makes it."""
     if cython.compiled:  # without a look at the names of arguments
         value: Value = Value.__new__(Value)
@@ -423,7 +425,7 @@ def _value(rows, depth: cython.Py_ssize_t, spec, graph, taped: cython.bint) -> V
         return Value(rows, depth, spec, graph, taped)
 
 
-@cython.cfunc
+@cfunc
 @cython.inline
 @cython.exceptval(-1)
 def _begin(record: Record, graph: GraphRows) -> cython.int:
@@ -434,23 +436,21 @@ def _begin(record: Record, graph: GraphRows) -> cython.int:
     return 0
 
 
-@cython.cfunc
+@cfunc
 @cython.exceptval(-1)
-def _append(
-    record: Record, graph: GraphRows, codes: cython.p_longlong, depth: cython.longlong, origin
-) -> cython.Py_ssize_t:
+def _append(record: Record, graph: GraphRows, codes: cython.p_longlong, depth: longlong, origin) -> Py_ssize_t:
     """Appends a node: its number.
 
     The collector of garbage does not look at its values, of which there are very many: they are in no circle but that
     with their graph, and a graph is always released (Batch.flush, Batch.discard, State.__del__).
     """
-    k: cython.Py_ssize_t
-    base: cython.Py_ssize_t = graph.rows
-    taped: cython.bint = record.mode >= 2
+    k: Py_ssize_t
+    base: Py_ssize_t = graph.rows
+    taped: bint = record.mode >= 2
     if base < 0 or base > MOST_ROWS - record.height:
         raise OverflowError(f"a batch has no {record.height} rows after {base}")
     _begin(record, graph)
-    first: cython.Py_ssize_t = len(record._values)
+    first: Py_ssize_t = len(record._values)
     for k in range(record.results):
         value = _value(base + number_at(record._offsets, k), depth, record._specs[k], graph, taped)
         if cython.compiled:
@@ -462,9 +462,9 @@ def _append(
     return first // record.results if record.results else len(record._bases) - 1
 
 
-@cython.cfunc
+@cfunc
 @cython.exceptval(-1)
-def _note_again(record: Record, node: cython.Py_ssize_t) -> cython.int:
+def _note_again(record: Record, node: Py_ssize_t) -> cython.int:
     """Notes that an equal call has found a node."""
     if record._again is None:
         record._again = set()
@@ -472,14 +472,14 @@ def _note_again(record: Record, node: cython.Py_ssize_t) -> cython.int:
     return 0
 
 
-@cython.cfunc
-def value_at(record: Record, place: cython.Py_ssize_t) -> Value:
+@cfunc
+def value_at(record: Record, place: Py_ssize_t) -> Value:
     """Returns the value at a place among those of all nodes; it is made at the first request."""
     if not 0 <= place < len(record._values):
         raise IndexError(f"there is no value {place} among {len(record._values)}")
     if record._values[place] is None:
-        node: cython.Py_ssize_t = place // record.results
-        k: cython.Py_ssize_t = place - node * record.results
+        node: Py_ssize_t = place // record.results
+        k: Py_ssize_t = place - node * record.results
         if node >= len(record._bases) or node >= len(record._depths):
             raise IndexError(f"there is half a node {node}")
         row = number_at(record._bases, node) + number_at(record._offsets, k)
@@ -490,13 +490,11 @@ def value_at(record: Record, place: cython.Py_ssize_t) -> Value:
     return record._values[place]
 
 
-@cython.cfunc
+@cfunc
 @cython.exceptval(-1)
-def append_unread(
-    record: Record, graph: GraphRows, codes: cython.p_longlong, depth: cython.longlong, origin
-) -> cython.Py_ssize_t:
+def append_unread(record: Record, graph: GraphRows, codes: cython.p_longlong, depth: longlong, origin) -> Py_ssize_t:
     """Appends a node whose values nobody has requested yet; returns its number."""
-    base: cython.Py_ssize_t = graph.rows
+    base: Py_ssize_t = graph.rows
     if base < 0 or base > MOST_ROWS - record.height:
         raise OverflowError(f"a batch has no {record.height} rows after {base}")
     _begin(record, graph)
@@ -507,12 +505,12 @@ def append_unread(
     return len(record._bases) - 1
 
 
-@cython.cfunc
+@cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _hash(codes: cython.p_longlong, count: cython.Py_ssize_t) -> cython.ulonglong:
+def _hash(codes: cython.p_longlong, count: Py_ssize_t) -> cython.ulonglong:
     """A number that equal operands have in common."""
-    k: cython.Py_ssize_t
+    k: Py_ssize_t
     found: cython.ulonglong = 0
     for k in range(count):
         found = (found ^ cython.cast(cython.ulonglong, codes[k])) * cython.cast(cython.ulonglong, 0x9E3779B97F4A7C15)
@@ -520,20 +518,20 @@ def _hash(codes: cython.p_longlong, count: cython.Py_ssize_t) -> cython.ulonglon
     return found
 
 
-@cython.cfunc
+@cfunc
 @cython.exceptval(-2)
-def find_equal(record: Record, codes: cython.p_longlong) -> cython.Py_ssize_t:
+def find_equal(record: Record, codes: cython.p_longlong) -> Py_ssize_t:
     """The node that reads what these numbers stand for, or -1."""
     if not cython.compiled:
         return record._shares.slots.get(tuple(codes), -1)
     else:
         slots: cython.p_int = record._shares.slots.data.as_ints
         own: cython.p_longlong = record._codes.data.as_longlongs
-        arity: cython.Py_ssize_t = record.arity
-        last: cython.Py_ssize_t = len(record._shares.slots) - 1
-        at: cython.Py_ssize_t = _hash(codes, arity) & last
-        k: cython.Py_ssize_t
-        node: cython.Py_ssize_t
+        arity: Py_ssize_t = record.arity
+        last: Py_ssize_t = len(record._shares.slots) - 1
+        at: Py_ssize_t = _hash(codes, arity) & last
+        k: Py_ssize_t
+        node: Py_ssize_t
         while slots[at]:
             node = slots[at] - 1
             for k in range(arity):
@@ -545,9 +543,9 @@ def find_equal(record: Record, codes: cython.p_longlong) -> cython.Py_ssize_t:
         return -1
 
 
-@cython.cfunc
+@cfunc
 @cython.exceptval(-1)
-def remember(record: Record, node: cython.Py_ssize_t) -> cython.int:
+def remember(record: Record, node: Py_ssize_t) -> cython.int:
     """Lets equal calls find a node from now on."""
     shares: Shares = record._shares
     if not cython.compiled:
@@ -560,26 +558,26 @@ def remember(record: Record, node: cython.Py_ssize_t) -> cython.int:
     return 0
 
 
-@cython.cfunc
+@cfunc
 @cython.exceptval(-1)
-def _enter(record: Record, table: cython_array, node: cython.Py_ssize_t) -> cython.int:
+def _enter(record: Record, table: cython_array, node: Py_ssize_t) -> cython.int:
     """Puts a node into a table that has room."""
     slots: cython.p_int = table.data.as_ints
-    last: cython.Py_ssize_t = len(table) - 1
-    at: cython.Py_ssize_t = _hash(record._codes.data.as_longlongs + node * record.arity, record.arity) & last
+    last: Py_ssize_t = len(table) - 1
+    at: Py_ssize_t = _hash(record._codes.data.as_longlongs + node * record.arity, record.arity) & last
     while slots[at]:
         at = (at + 1) & last
     slots[at] = node + 1
     return 0
 
 
-@cython.cfunc
+@cfunc
 @cython.exceptval(-1)
 def _grow(record: Record) -> cython.int:
     """Lets a table have twice the places."""
     old: cython_array = record._shares.slots
     new: cython_array = _zeros(_INT, 2 * len(old))
-    k: cython.Py_ssize_t
+    k: Py_ssize_t
     for k in range(len(old)):
         if old.data.as_ints[k]:
             _enter(record, new, old.data.as_ints[k] - 1)
@@ -587,7 +585,7 @@ def _grow(record: Record) -> cython.int:
     return 0
 
 
-@cython.cfunc
+@cfunc
 def _known(record: Record) -> list:
     """The nodes that equal calls find."""
     slots = record._shares.slots
@@ -621,10 +619,10 @@ def mapped(item, visit):
     return kind._make(made) if hasattr(kind, "_make") else kind(made)
 
 
-@cython.cfunc
+@cfunc
 def _mapped_parts(items, visit) -> list:
     """Returns a list of these, mapped; None if nothing changes."""
-    k: cython.Py_ssize_t = 0
+    k: Py_ssize_t = 0
     made: list = None
     for part in items:
         found = mapped(part, visit)
@@ -646,13 +644,13 @@ def _node_of(
     given: cython.pointer(cython.pointer(PyObject)),
     count: cython.int,
     sharing: cython.int,
-) -> cython.Py_ssize_t:
+) -> Py_ssize_t:
     """Returns the node of a record on these values: an existing one, or a new one at the user's line."""
     record: Record = cython.cast(Record, of)
     codes: cython.longlong[256]
-    depth: cython.Py_ssize_t = 0
-    node: cython.Py_ssize_t = -1
-    k: cython.Py_ssize_t
+    depth: Py_ssize_t = 0
+    node: Py_ssize_t = -1
+    k: Py_ssize_t
     value: Value
     if count != record.arity or count > _MOST:
         raise ValueError(f"a node of {record._kind.name} has {record.arity} operands, not {count}")
@@ -674,7 +672,7 @@ def _node_of(
     return node
 
 
-def _value_of(of: cython.pointer(PyObject), node: cython.Py_ssize_t, k: cython.Py_ssize_t) -> cython.pointer(PyObject):
+def _value_of(of: cython.pointer(PyObject), node: Py_ssize_t, k: Py_ssize_t) -> cython.pointer(PyObject):
     """The k-th value of a node: borrowed."""
     record: Record = cython.cast(Record, of)
     if not 0 <= k < record.results or (node + 1) * record.results > len(record._values):

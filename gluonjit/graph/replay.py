@@ -10,6 +10,7 @@ from array import array
 
 try:
     import cython
+    from cython import Py_ssize_t, longlong
 except ImportError:
     from gluonjit import standin as cython
 
@@ -17,7 +18,7 @@ if not cython.compiled:
     from gluonjit.graph.inlined import number_at, set_number
     from gluonjit.graph.recorder import append_unread, code_of, find_equal, remember, value_at
 
-_MOST: cython.Py_ssize_t = 2**31 - 1  # rows of a graph: indices have 32 bits
+_MOST: Py_ssize_t = 2**31 - 1  # rows of a graph: indices have 32 bits
 
 OTHER, ARRAY, LAZY, LISTED, NAMED = range(5)
 """The ways of a class of arguments: no array, an array, one that was captured, a list or tuple, a dictionary."""
@@ -74,8 +75,8 @@ class Replay:
         Gives -1; or where it is not known what a number stands for, or a kind's guards do not hold, the place of that
         among the kinds and then the tables.
         """
-        place: cython.Py_ssize_t
-        number: cython.Py_ssize_t
+        place: Py_ssize_t
+        number: Py_ssize_t
         self._count = self._found = 0
         for place in range(len(kinds)):
             number = kinds[place]
@@ -94,18 +95,18 @@ class Replay:
             self._look_up(self.entries[number], table[1])
         return -1
 
-    def add(self, row: cython.longlong, count: cython.Py_ssize_t):
+    def add(self, row: longlong, count: Py_ssize_t):
         """Makes this many rows from this one on the next ones of the recording."""
         self._add(row, count)
 
     def capture(self, batch: BatchRoom, code: cython_array):
         """Captures the nodes of a recording: existing ones, and new ones. Raises ValueError if it is no recording."""
-        at: cython.Py_ssize_t = 0
-        end: cython.Py_ssize_t = len(code)
-        deeper: cython.longlong = 0  # how much the deepest of the nodes that were there is deeper than it was recorded
-        depth: cython.longlong
-        node: cython.Py_ssize_t
-        head: cython.Py_ssize_t
+        at: Py_ssize_t = 0
+        end: Py_ssize_t = len(code)
+        deeper: longlong = 0  # how much the deepest of the nodes that were there is deeper than it was recorded
+        depth: longlong
+        node: Py_ssize_t
+        head: Py_ssize_t
         sharing: cython.bint = batch.sharing
         if code.typecode != "i":
             raise TypeError(f"a recording is an array of 'i', not {code.typecode!r}")
@@ -128,20 +129,20 @@ class Replay:
             self._note(_number(code, head), node)
             self._add(number_at(record._bases, node), record.height)
 
-    def row(self, number: cython.Py_ssize_t):
+    def row(self, number: Py_ssize_t):
         """The row that a number of the recording stands for."""
         if not 0 <= number < self._count:
             raise IndexError(f"a recording of {self._count} rows has no row {number}")
         return number_at(self._rows, number)
 
-    def values(self, number: cython.Py_ssize_t):
+    def values(self, number: Py_ssize_t):
         """The values of a node of the recording."""
         if not 0 <= number < self._found:
             raise IndexError(f"a recording of {self._found} nodes has no node {number}")
         record: Record = self._record(number_at(self._nodes, 2 * number))
         return record.values(number_at(self._nodes, 2 * number + 1))
 
-    def value(self, number: cython.Py_ssize_t, k: cython.Py_ssize_t):
+    def value(self, number: Py_ssize_t, k: Py_ssize_t):
         """The k-th value of a node of the recording."""
         if not 0 <= number < self._found:
             raise IndexError(f"a recording of {self._found} nodes has no node {number}")
@@ -150,9 +151,9 @@ class Replay:
             raise IndexError(f"a node of {record.results} values has no value {k}")
         return value_at(record, number_at(self._nodes, 2 * number + 1) * record.results + k)
 
-    def _add(self, row: cython.longlong, count: cython.Py_ssize_t) -> cython.int:
+    def _add(self, row: longlong, count: Py_ssize_t) -> cython.int:
         """The same, where nobody else has asked for it."""
-        k: cython.Py_ssize_t
+        k: Py_ssize_t
         if row < 0 or count < 0 or row + count > _MOST:
             raise OverflowError(f"a graph has no {count} rows from {row} on")
         if self._count + count > len(self._rows):
@@ -165,7 +166,7 @@ class Replay:
     def _look_up(self, entries: dict, indices: tuple):
         """Makes the rows of these entries of a table the next ones."""
         graph: GraphRows = self.graph
-        count: cython.Py_ssize_t = self._count
+        count: Py_ssize_t = self._count
         if count + len(indices) > len(self._rows):
             self._rows = _longer(self._rows, count + len(indices))
         for index in indices:
@@ -179,19 +180,19 @@ class Replay:
             count += 1
         self._count = count
 
-    def _record(self, number: cython.Py_ssize_t) -> Record:
+    def _record(self, number: Py_ssize_t) -> Record:
         """The record of a kind."""
         if not 0 <= number < len(self.records) or self.records[number] is None:
             raise ValueError(f"a recording has nodes of a kind {number}, which has no record")
         return self.records[number]
 
-    def _origin(self, number: cython.Py_ssize_t):
+    def _origin(self, number: Py_ssize_t):
         """The place in the program that a number stands for."""
         if not 0 <= number < len(self.origins):
             raise ValueError(f"a recording was called at place {number} of {len(self.origins)}")
         return self.origins[number]
 
-    def _note(self, kind: cython.longlong, node: cython.Py_ssize_t) -> cython.int:
+    def _note(self, kind: longlong, node: Py_ssize_t) -> cython.int:
         """Notes the next node of the recording."""
         if 2 * self._found + 2 > len(self._nodes):
             self._nodes = _longer(self._nodes, 2 * self._found + 2)
@@ -200,11 +201,11 @@ class Replay:
         self._found += 1
         return 0
 
-    def _read(self, code: cython_array, head: cython.Py_ssize_t, record: Record) -> cython.Py_ssize_t:
+    def _read(self, code: cython_array, head: Py_ssize_t, record: Record) -> Py_ssize_t:
         """Reads the operands of a node, whose numbers begin at `head`; returns where those of the next one begin."""
-        k: cython.Py_ssize_t
-        at: cython.Py_ssize_t = head + 5
-        number: cython.longlong
+        k: Py_ssize_t
+        at: Py_ssize_t = head + 5
+        number: longlong
         if at + record.arity > len(code) or _number(code, head + 4) != record.arity:
             raise ValueError("a recording is no list of nodes")
         if record.arity > len(self._codes):
@@ -225,9 +226,9 @@ class Replay:
             set_number(self._codes, k, number)
         return at
 
-    def _listed(self, code: cython_array, at: cython.Py_ssize_t, count: cython.longlong) -> tuple:
+    def _listed(self, code: cython_array, at: Py_ssize_t, count: longlong) -> tuple:
         """Returns the rows that this many numbers from a place on stand for."""
-        k: cython.Py_ssize_t
+        k: Py_ssize_t
         if at + count > len(code):
             raise ValueError("a recording ends within a node")
         found: list = []
@@ -240,7 +241,7 @@ class Replay:
 
 
 @cython.cfunc
-def _longer(numbers: cython_array, count: cython.Py_ssize_t) -> cython_array:
+def _longer(numbers: cython_array, count: Py_ssize_t) -> cython_array:
     """Makes room for twice as many numbers, with those that are there."""
     return array("q", numbers.tobytes() + bytes(8 * (2 * count - len(numbers))))
 
@@ -248,7 +249,7 @@ def _longer(numbers: cython_array, count: cython.Py_ssize_t) -> cython_array:
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _number(code: cython_array, k: cython.Py_ssize_t) -> cython.longlong:
+def _number(code: cython_array, k: Py_ssize_t) -> longlong:
     """A number of a recording."""
     if cython.compiled:
         return code.data.as_ints[k]
@@ -259,7 +260,7 @@ def _number(code: cython_array, k: cython.Py_ssize_t) -> cython.longlong:
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _pointer(codes: cython_array, count: cython.Py_ssize_t) -> cython.p_longlong:
+def _pointer(codes: cython_array, count: Py_ssize_t) -> cython.p_longlong:
     """Returns the first numbers, as the functions of `recorder` take them."""
     if cython.compiled:
         return codes.data.as_longlongs

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 try:
     import cython
+    from cython import Py_ssize_t, cfunc
 except ImportError:
     from gluonjit import standin as cython
+    from gluonjit.standin import cfunc
 
 if not cython.compiled:
     from gluonjit.graph.recorder import Value
@@ -20,7 +22,7 @@ def sliced(value: Value, key):
     return _sliced(value, key)
 
 
-def one_row(value: Value, row: cython.Py_ssize_t, spec: Spec, place):
+def one_row(value: Value, row: Py_ssize_t, spec: Spec, place):
     """A row of a value, which looks like `spec`: of inputs equal ones, which have one `place`, are the same value."""
     return _reference(value, row, spec) if value.depth else _single(value, row, spec, place)
 
@@ -35,13 +37,13 @@ def picked(value: Value, numbers):
     return found
 
 
-@cython.cfunc
+@cfunc
 def _picked(given, numbers: list):
     """Does the same for C, with a Value; also None for a row or number that does not exist."""
     value: Value = cython.cast(Value, given) if cython.compiled else given
     spec: Spec = value.spec
-    k: cython.Py_ssize_t
-    number: cython.Py_ssize_t
+    k: Py_ssize_t
+    number: Py_ssize_t
     if spec.mode != "rows" or not numbers:
         return None
     rows: list = []
@@ -59,14 +61,14 @@ def _picked(given, numbers: list):
     return _reference(value, found if len(found) > 1 else found[0], _spec(spec, len(found)))
 
 
-@cython.cfunc
+@cfunc
 def _sliced(given, key):
     """Does the same for C, with a Value."""
     value: Value = cython.cast(Value, given) if cython.compiled else given
     spec: Spec = value.spec
-    begin: cython.Py_ssize_t
-    end: cython.Py_ssize_t
-    row: cython.Py_ssize_t
+    begin: Py_ssize_t
+    end: Py_ssize_t
+    row: Py_ssize_t
     if spec.mode != "rows":
         return None
     if type(key) is int:
@@ -96,12 +98,12 @@ def _sliced(given, key):
     return _reference(value, _row(value, begin), found)
 
 
-@cython.cfunc
+@cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _bound(number, missing: cython.Py_ssize_t, rows: cython.Py_ssize_t) -> cython.Py_ssize_t:
+def _bound(number, missing: Py_ssize_t, rows: Py_ssize_t) -> Py_ssize_t:
     """The row at which a slice begins or ends, of so many; -1 for what is no integer."""
-    found: cython.Py_ssize_t
+    found: Py_ssize_t
     if number is None:
         return missing
     if type(number) is not int:
@@ -112,8 +114,8 @@ def _bound(number, missing: cython.Py_ssize_t, rows: cython.Py_ssize_t) -> cytho
     return min(found, rows)
 
 
-@cython.cfunc
-def _single(value: Value, row: cython.Py_ssize_t, spec: Spec, place) -> Value:
+@cfunc
+def _single(value: Value, row: Py_ssize_t, spec: Spec, place) -> Value:
     """A row of an input. A node's result is none: who holds a slice of it keeps it alive, a cache must not."""
     graph: GraphRows = value.graph
     singles: dict = graph.single_rows
@@ -123,10 +125,10 @@ def _single(value: Value, row: cython.Py_ssize_t, spec: Spec, place) -> Value:
     return found
 
 
-@cython.cfunc
+@cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _clipped(number) -> cython.Py_ssize_t:
+def _clipped(number) -> Py_ssize_t:
     """Returns an integer, or one that is out of any range."""
     if cython.compiled:
         return PyNumber_AsSsize_t(number, cython.NULL)
@@ -134,12 +136,12 @@ def _clipped(number) -> cython.Py_ssize_t:
         return number
 
 
-@cython.cfunc
+@cfunc
 @cython.inline
 @cython.exceptval(-1)
-def _row(value: Value, k: cython.Py_ssize_t) -> cython.Py_ssize_t:
+def _row(value: Value, k: Py_ssize_t) -> Py_ssize_t:
     """The number of a value's k-th row."""
-    number: cython.Py_ssize_t
+    number: Py_ssize_t
     if isinstance(value.rows, tuple):
         rows: tuple = value.rows
         if k >= len(rows):
@@ -150,9 +152,9 @@ def _row(value: Value, k: cython.Py_ssize_t) -> cython.Py_ssize_t:
     return number + k
 
 
-@cython.cfunc
+@cfunc
 @cython.inline
-def _spec(spec: Spec, rows: cython.Py_ssize_t) -> Spec:
+def _spec(spec: Spec, rows: Py_ssize_t) -> Spec:
     """Returns the spec of this many rows of another, or for -1 of a single row."""
     found = spec.of_rows.get(rows)
     if found is None:
@@ -160,7 +162,7 @@ def _spec(spec: Spec, rows: cython.Py_ssize_t) -> Spec:
     return found
 
 
-@cython.cfunc
+@cfunc
 @cython.inline
 def _reference(value: Value, rows, spec: Spec) -> Value:
     """A value that refers to rows of another."""

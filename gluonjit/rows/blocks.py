@@ -11,8 +11,10 @@ from typing import Any
 
 try:
     import cython
+    from cython import bint, cfunc
 except ImportError:
     from gluonjit import standin as cython
+    from gluonjit.standin import cfunc
 
 if cython.compiled:
     from cython.cimports.gluonjit._arrays import Flags, Number, Numbers, Size
@@ -49,7 +51,7 @@ class BlockForm:
         self.slots = slots or array("q", (0,))  # a view of Cython's is of something
 
 
-@cython.cfunc
+@cfunc
 def _part(whole: Numbers, ends: list, k: Size) -> Numbers:
     """Part k of an array."""
     begin: Size = ends[k]
@@ -126,7 +128,7 @@ class Blocks:
         self.packed_at = packed.buffer_info()[0]
         self._begin()
 
-    @cython.cfunc
+    @cfunc
     def _begin(self) -> None:
         """Makes room for what belongs to each flush: places of arenas, and what steps save."""
         arenas: Size = len(self.offsets)
@@ -186,7 +188,7 @@ class Blocks:
         for step in range(begin, end):
             at = self.operand_at[step]
             look: bytearray = bytearray(self.operand_at[step + 1] - at + 1)
-            taped: cython.bint = recorded[step]
+            taped: bint = recorded[step]
             look[0] = taped
             for k in range(at, self.operand_at[step + 1]):
                 sign: cython.int = self.indices[k] < 0
@@ -209,12 +211,12 @@ class Blocks:
                     learned[row] = 1
         return chosen
 
-    @cython.cfunc
-    def _learns(self, k: Size, learned: Flags, read: Flags) -> cython.bint:
+    @cfunc
+    def _learns(self, k: Size, learned: Flags, read: Flags) -> bint:
         """Notes that the rows of an operand are read; tells whether one of them learns."""
         i: Number
         row: Number
-        found: cython.bint = False
+        found: bint = False
         offset: Number = self.offsets[self.arenas[k]]
         for i in range(self.sizes[k]):
             row = offset + (self.begins[k] + i if self.indices[k] < 0 else self.packed[self.indices[k] + i])
@@ -302,7 +304,7 @@ class Blocks:
                     args[slot + 1] = 0
                 slot += 2
 
-    @cython.cfunc
+    @cfunc
     def _head(
         self,
         at: Size,
@@ -326,7 +328,7 @@ class Blocks:
         """Returns the step whose block was filled in last, or failed to be."""
         return self.at
 
-    @cython.cfunc
+    @cfunc
     def _rows(
         self,
         number: Number,
@@ -359,8 +361,8 @@ class Blocks:
         for k in range(len(steps)):
             step: Size = steps[k]
             given: bytearray = bytearray(self.result_at[step + 1] - self.result_at[step])
-            some: cython.bint = False
-            over: cython.bint = passed is not None and step in passed
+            some: bint = False
+            over: bint = passed is not None and step in passed
             for r in range(self.result_at[step], self.result_at[step + 1]):
                 place = self.offsets[self.result_arenas[r]] + self.result_begins[r]
                 for row in range(place, place + self.nodes[step]):
@@ -386,8 +388,8 @@ class Blocks:
             found.append((step, way[1]))
         return found
 
-    @cython.cfunc
-    def _all(self, step: Size, reached: Flags) -> cython.bint:
+    @cfunc
+    def _all(self, step: Size, reached: Flags) -> bint:
         """Tells whether all rows of the results of a step have been reached."""
         r: Size
         i: Number
@@ -399,7 +401,7 @@ class Blocks:
                     return False
         return True
 
-    @cython.cfunc
+    @cfunc
     def _spread(self, step: Size, results: tuple, operands: tuple, reached: Flags) -> None:
         """Notes which rows of operands are reached: those of reached nodes, or all if it is not known which."""
         r: Size
@@ -411,14 +413,14 @@ class Blocks:
         # What can be told apart: nodes, or where they have any number of rows these.
         units: Number = self.counts[step]
         per: Number = self.nodes[step] // units
-        every: cython.bint = self.apart[step] == APART
+        every: bint = self.apart[step] == APART
         nodes: bytearray = bytearray(units)
         for number in results:
             if every:
                 break
             r = number
             r += self.result_at[step]
-            missing: cython.bint = False
+            missing: bint = False
             place = self.offsets[self.result_arenas[r]] + self.result_begins[r]
             for i in range(self.nodes[step]):
                 if reached[place + i]:
@@ -439,7 +441,7 @@ class Blocks:
                     for child in range(self.packed[begin + i], self.packed[begin + i + 1]):
                         reached[place + self._row(o, child)] = 1
 
-    @cython.cfunc
+    @cfunc
     def _complete(self, step: Size, reached: Flags) -> None:
         """Counts all rows of a node as reached of which one is."""
         r: Size
@@ -459,7 +461,7 @@ class Blocks:
                 if nodes[i // per]:
                     reached[place + i] = 1
 
-    @cython.cfunc
+    @cfunc
     def _row(self, o: Size, i: Number) -> Number:
         """A row of an operand's arena."""
         return self.begins[o] + i if self.indices[o] < 0 else self.packed[self.indices[o] + i]

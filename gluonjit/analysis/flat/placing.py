@@ -13,8 +13,10 @@ import numpy as np
 
 try:
     import cython
+    from cython import bint, cfunc
 except ImportError:
     from gluonjit import standin as cython
+    from gluonjit.standin import cfunc
 
 if cython.compiled:
     from cython.cimports.gluonjit._arrays import Number, Numbers, Size
@@ -273,7 +275,7 @@ def lay_out(
     return tuple(found)
 
 
-@cython.cfunc
+@cfunc
 def _gathered(
     begin: Size,
     end: Size,
@@ -286,26 +288,26 @@ def _gathered(
     if end == begin:
         raise ValueError("a step reads nothing where it should read rows")
     own: Number = arena[indices[begin]]
-    together: cython.bint = _position(indices, begin, end, position)
+    together: bint = _position(indices, begin, end, position)
     where = _new_place(own, indices[begin], indices[end - 1] + 1)
     return _new_gather(where, None, -1, 0) if together else _new_gather(where, index, begin, end)
 
 
-@cython.cfunc
+@cfunc
 def _new_place(arena: Number, begin: Number, end: Number) -> Place:
     found: Place = Place.__new__(Place)
     found.arena, found.begin, found.end = arena, begin, end
     return found
 
 
-@cython.cfunc
+@cfunc
 def _new_gather(place: Place, of: object, begin: Size, end: Size) -> Gather:
     found: Gather = Gather.__new__(Gather)
     found.place, found._of, found._begin, found._end = place, of, begin, end
     return found
 
 
-@cython.cfunc
+@cfunc
 def _new_step(kind: object, mode: cython.int, count: Size, gathers: tuple, places: tuple, laid: Laid) -> Step:
     found: Step = Step.__new__(Step)
     found.kind, found.mode, found.count = kind, mode, count
@@ -314,7 +316,7 @@ def _new_step(kind: object, mode: cython.int, count: Size, gathers: tuple, place
     return found
 
 
-@cython.cfunc
+@cfunc
 def _cut(
     begin: Size,
     end: Size,
@@ -382,7 +384,7 @@ def living(
     return parts
 
 
-@cython.cfunc
+@cfunc
 def _gather(
     number: Size,
     begin: Size,
@@ -424,13 +426,13 @@ def _gather(
     return used
 
 
-@cython.cfunc
-def _position(indices: Numbers, begin: Size, end: Size, position: Numbers) -> cython.bint:
+@cfunc
+def _position(indices: Numbers, begin: Size, end: Size, position: Numbers) -> bint:
     """Replaces rows by their positions; tells whether these increase one by one."""
     i: Size
     place: Number
     expected: Number = position[indices[begin]]
-    together: cython.bint = True
+    together: bint = True
     for i in range(begin, end):
         place = position[indices[i]]
         indices[i] = place
@@ -440,7 +442,7 @@ def _position(indices: Numbers, begin: Size, end: Size, position: Numbers) -> cy
     return together
 
 
-@cython.cfunc
+@cfunc
 def _place(
     number: Size,
     begin: Size,

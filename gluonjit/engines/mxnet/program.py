@@ -29,7 +29,10 @@ from gluonjit.program.trace import NotBatchable, Trace, TraceOp, for_any_rows
 
 
 class Program(BatchedProgram):
-    """A program that runs the nodes of a step.
+    """A program that runs the nodes of a step: so many, into `results`.
+
+    An operand here is a group of the kind's operands. besides: what tells children apart; sizes: the rows of each
+    operand, where they do not follow from `count`.
 
     may_fail: whether it may raise when its numbers are waited for; numpy: whether it was captured, and so has to run,
     with numpy's shapes; used: whether the results depend on it, for each group of operands and each constant; depends:
@@ -54,21 +57,6 @@ class Program(BatchedProgram):
         self.parameters: list[tuple[Any, Any]] = []
         # MXNet 1.9.1 adds wrongly to an existing gradient in mean, clip, flip and others.
         self.adds: list[bool] = [False] * len(consts)
-
-    def __call__(
-        self,
-        operands: Sequence[Any],
-        consts: Sequence[Any],
-        count: int,
-        results: Sequence[Any],
-        besides: Sequence[Any] = (),
-        sizes: Sizes = (),
-    ) -> None:
-        """Computes `count` nodes into `results`; an operand here is a group of the kind's operands.
-
-        besides: what tells children apart; sizes: the rows of each operand, where they do not follow from `count`.
-        """
-        raise NotImplementedError
 
 
 def program_of(kind: Kind) -> Program:
@@ -161,8 +149,7 @@ class Lone(Program):
         consts: Sequence[Any],
         count: int,
         results: Sequence[Any],
-        besides: Sequence[Any] = (),
-        sizes: Sizes = (),
+        *ignored: Any,
     ) -> None:
         pieces: list[list[Any]] = [[] for _ in self._outputs]
         for node in range(count):

@@ -36,7 +36,7 @@ from gluonjit.program.trace import Trace, TraceOp, for_any_rows, placed
 
 
 class Program(BatchedProgram):
-    """A program that runs the nodes of a step.
+    """A program that runs the nodes of a step: gives the results of so many, of the operands that `pieces` gives.
 
     trace: what it was made from; results: of that, none where it is for any number of children; text: what it does:
     programs of one text and the same constants are one; learns: whether gradients can come to its results; wide: which
@@ -61,12 +61,6 @@ class Program(BatchedProgram):
         Program.__init__(found, trace, self.operators)
         found.fused = None
         return found
-
-    def __call__(
-        self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()
-    ) -> list[Any]:
-        """The results of `count` nodes; operands are those that `pieces` gives."""
-        raise NotImplementedError
 
     def alone(self, operands: Sequence[Any], consts: Sequence[Any]) -> Sequence[Any]:
         """The results of one node, operator by operator."""

@@ -35,9 +35,7 @@ class _Put(Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, rows: Any, places: Any, clipped: Any, count: int, number: Any) -> Any:
         ctx.save_for_backward(places)
-        if clipped is not None:
-            return rows.index_select(0, clipped)
-        return rows.new_full((count, *rows.shape[1:]), number).index_copy_(0, places, rows)
+        return _placed(rows, places, clipped, count, number)
 
     @staticmethod
     def backward(ctx: Any, found: Any) -> Any:
@@ -82,8 +80,11 @@ def take(rows: Any, places: Any) -> Any:
 
 def put(rows: Any, places: Any, clipped: Any, count: int, number: Any) -> Any:
     """Rows at places among `count`, else a number; or as `clipped` has them, which repeats some."""
-    if _learns(rows):
-        return applied(_Put, rows, places, clipped, count, number)
+    given = rows, places, clipped, count, number
+    return applied(_Put, *given) if _learns(rows) else _placed(*given)
+
+
+def _placed(rows: Any, places: Any, clipped: Any, count: int, number: Any) -> Any:
     if clipped is not None:
         return rows.index_select(0, clipped)
     return rows.new_full((count, *rows.shape[1:]), number).index_copy_(0, places, rows)

@@ -18,8 +18,10 @@ from gluonjit.replaced import STANDING
 
 try:
     import cython
+    from cython import Py_ssize_t, cfunc, longlong
 except ImportError:
     from gluonjit import standin as cython
+    from gluonjit.standin import cfunc
 
 if not cython.compiled:
     ENTRY, ITEM, SIZE, CELL, CLASS, DEFAULTS, CONTENTS, SLOT, KIND, CODE, OF_LIBRARY = range(11)
@@ -146,7 +148,7 @@ def read_at(way: cython.int, container: Any, key: Any) -> Any:
         return ABSENT
 
 
-@cython.cfunc
+@cfunc
 def _namespace(item):
     """The dict of an object that has one."""
     if cython.compiled:
@@ -191,7 +193,7 @@ def _hold(guards: Any) -> cython.int:
     """The same as C asks it, with Guards."""
     self: Guards = guards
     facts: tuple = self._facts
-    k: cython.Py_ssize_t
+    k: Py_ssize_t
     if cython.compiled:
         versions: cython.p_longlong = self._versions.data.as_longlongs
     for k in range(len(facts)):
@@ -199,7 +201,7 @@ def _hold(guards: Any) -> cython.int:
         way: cython.int = fact[0]
         container = fact[1]
         if cython.compiled:
-            version: cython.longlong = _version(way, container)
+            version: longlong = _version(way, container)
             if version and version == versions[k]:
                 continue
         now = read_at(way, container, fact[2])
@@ -211,8 +213,8 @@ def _hold(guards: Any) -> cython.int:
     return 1
 
 
-@cython.cfunc
-def _version(way: cython.int, container) -> cython.longlong:
+@cfunc
+def _version(way: cython.int, container) -> longlong:
     """The number that changes with a container, or 0; of a function its code's address, kept while it may hold."""
     if way != CODE:
         return version_of(container)
@@ -222,7 +224,7 @@ def _version(way: cython.int, container) -> cython.longlong:
 
 
 _HELD = ("_parameters", "_buffers", "_modules")
-_MOST_SEEN: cython.Py_ssize_t = 1 << 20  # of an object that is a part of itself
+_MOST_SEEN: Py_ssize_t = 1 << 20  # of an object that is a part of itself
 
 
 class Fingerprint:
@@ -251,22 +253,22 @@ class Fingerprint:
 
 
 _EMPTY = array("q", [0])
-_SLACK: cython.Py_ssize_t = 3  # an attribute's numbers
+_SLACK: Py_ssize_t = 3  # an attribute's numbers
 
 
-@cython.cfunc
-def _address(item) -> cython.longlong:
+@cfunc
+def _address(item) -> longlong:
     if cython.compiled:
         return cython.cast(cython.longlong, cython.cast(cython.p_void, item))
     else:
         return id(item)
 
 
-@cython.cfunc
-def _addresses(owner, room: cython_array, kept) -> cython.Py_ssize_t:
+@cfunc
+def _addresses(owner, room: cython_array, kept) -> Py_ssize_t:
     """Writes an object's addresses to `room` and returns their number, or -1 if they do not fit; collect constants."""
-    at: cython.Py_ssize_t = 0
-    most: cython.Py_ssize_t = len(room)
+    at: Py_ssize_t = 0
+    most: Py_ssize_t = len(room)
     if cython.compiled:
         found: cython.p_longlong = room.data.as_longlongs
     else:

@@ -39,7 +39,37 @@ def scaled(net: Model, x: Any) -> Any:
     return F.batch_norm(turned(x), mean, spread, net.norm.weight, net.norm.bias).amax(2)
 
 
+def neighbours(net: Model, x: Any) -> Any:
+    """Sums over edges, by each of the operators that people write them with."""
+    ends = x.sum(1).argsort()
+    heads, tails = ends[1:], ends[:-1]
+    degree = torch.zeros(len(x)).scatter_add(0, heads, torch.ones(len(heads)))
+    degree = torch.where(degree == 0, torch.ones(()), degree)
+    spread = heads.unsqueeze(1).expand(-1, C)
+    summed = torch.zeros(len(x), C).scatter_add(0, spread, net.q(x)[tails])
+    largest = torch.zeros(len(x), C).scatter_reduce(0, spread, net.k(x).gather(0, tails[:, None].expand(-1, C)), "amax")
+    return (summed / degree.unsqueeze(1) + largest).tanh().sum(0)
+
+
+def written(net: Model, x: Any) -> Any:
+    """Numbers where a mask is true, of entries and of rows."""
+    y = net.q(x)
+    y[y > 0.5] = 0.25
+    y[y.sum(1) > 0] = net.out.weight[0]
+    z = x.sum(1)
+    z[z == float("inf")] = 0
+    return (y * z.unsqueeze(1)).sum(0)
+
+
+def put_back(net: Model, x: Any) -> Any:
+    order = x.sum(1).argsort(descending=True)
+    return torch.zeros(len(x), C).index_copy(0, order, net.q(x)[order].cumsum(0)).square().mean(0)
+
+
 ALONG: dict[str, Callable[..., Any]] = {
+    "neighbours": neighbours,
+    "written where a mask is true": written,
+    "in another order and back": put_back,
     "padded before": lambda net, x: net.narrow(F.pad(turned(x), (2, 0))).relu().amax(2),
     "padded with a number": lambda net, x: F.pad(x, (0, 0, 1, 2), value=1.5).cos().mean(0),
     "padded on all sides": lambda net, x: F.pad(x, (1, 0, 1, 2), value=0.5).square().sum(0),

@@ -19,6 +19,7 @@ from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.places import DifferingNumbers
 from gluonjit.program.trace import Trace
 
+ALL_CONSTANT = "it has no tensor operands"
 RAISED = "tracing it raised"
 """The begin of a reason that may hold for one call alone."""
 _FRESH = 16
@@ -58,7 +59,6 @@ class Cell(BatchedCell):
     ) -> None:
         super().__init__(name, options, paces)
         self.operator = operator
-        self.joins = not operator  # or it is a recurrent layer
         self.made = False  # from source, by ourselves
         self.whole = operator  # one node at every granularity
         self.stateless = stateless  # of any module that looks so

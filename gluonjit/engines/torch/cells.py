@@ -23,7 +23,6 @@ from gluonjit.engines.torch.lazy import LazyTensor, as_known, take_anew, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
 from gluonjit.engines.torch.operands import NotAnOperand, current, leaf, value_of
 from gluonjit.engines.torch.records import ASKED, NotOneNode, looks_of, record_of, wanted_by
-from gluonjit.engines.torch.recurrent import RECURRENT
 from gluonjit.engines.torch.structure import Written
 from gluonjit.engines.torch.waiting import WAITING, Running
 from gluonjit.graph import Record, Spec, Value
@@ -123,7 +122,7 @@ def capture(cell: Cell, owner: Any, run: Callable[..., Any], args: Args, kwargs:
         call = Call(cell, owner, run, args, kwargs, values, batch, Noted())
         retrace(cell, wanted_by(call, key), record, batch, partial(difference, call))
     laid_values: Sequence[Value] = values
-    if cell.joins and (laid_in is not None or cell.laid is not None or record.kind.apart):
+    if laid_in is not None or cell.laid is not None or record.kind.apart:
         laid_values = [lay(batch, value, spec) for value, spec in zip(values, record.kind.operands)]
         if cell.laid is None and record.kind.apart and laid_values != values:
             cell.laid = {}
@@ -361,7 +360,6 @@ def cell_of(func: Any, name: str) -> Cell:
     cell = _operators.get(func)
     if cell is None:
         cell = _operators[func] = Cell(name, Options(), operator=True)
-        cell.joins = func in RECURRENT
         while len(_operators) > _MOST:
             DOORS.pop(_operators.popitem(last=False)[0], None)
             if FAST is not None:

@@ -10,7 +10,7 @@ import torch
 
 from gluonjit.engines.torch.arrays import name_of_device
 from gluonjit.engines.torch.buffers import passes_as_constant
-from gluonjit.engines.torch.cell import MADE, RAISED, Call, Cell, TraceFindings
+from gluonjit.engines.torch.cell import ALL_CONSTANT, MADE, RAISED, Call, Cell, TraceFindings
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, constants_of, flags, training_of
 from gluonjit.engines.torch.following import followed
 from gluonjit.engines.torch.operators.table import OPERATORS, UNWRITTEN, work_of
@@ -32,7 +32,6 @@ from gluonjit.hybrid.run.batch import Batch
 from gluonjit.program.hoist import cut, used_alone
 from gluonjit.program.trace import NeedsValue, NotBatchable, Trace, TraceBuilder
 
-ALL_CONSTANT = "it has no tensor operands"
 _READS = (
     "it reads a tensor's numbers, writes to a tensor from outside, or uses one that is neither an argument nor a "
     "parameter"
@@ -65,6 +64,8 @@ def trace_call(call: Call) -> str:
 
     Raises ResultWithoutTensors.
     """
+    if not call.values and not call.cell.operator:
+        return ALL_CONSTANT
     devices = {value.spec.device for value in call.values}
     if len(devices) > 1:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.cell import RAISED, Call, Pattern
+from gluonjit.engines.torch.cell import ALL_CONSTANT, RAISED, Call, Pattern
 from gluonjit.graph import Record
 from gluonjit.hybrid.capture.structure import items_of
 
@@ -25,6 +25,8 @@ def _pattern_of(call: Call) -> Pattern:
     looks = [torch.is_grad_enabled(), getattr(call.owner, "training", None)]
     if not _is_nested(call):  # in a list any number of tensors that are alike
         looks += [look for look, _ in groupby((value.spec.dtype, len(value.spec.shape)) for value in call.values)]
+    elif not call.values:
+        looks.append(ALL_CONSTANT)  # another with arguments of the same classes may have some
     key = (*looks, *map(type, call.args), *call.kwargs)
     found = call.cell.patterns.get(key)
     if found is None:

@@ -297,7 +297,7 @@ def _derived(call: Call, wanted: tuple[Any, ...]) -> Kind | None:
 def _kind(call: Call) -> Kind | str:
     """The kind of a traced call, which may be that of calls with other sizes."""
     traced = call.noted.traced
-    if traced is None or not call.cell.joins:
+    if traced is None:
         return make_kind(call)
     structure = structure_of(traced.structure, traced.trace.results)
     made: Kind | str | None = JOINER.of_other_lengths(call, traced, structure)

@@ -237,7 +237,9 @@ class Session(SteppedSession):
         return as_captured(self.snapshots) if self.snapshots else super().region()
 
     def error_of(self, number: int, error: Exception) -> Exception | None:
-        """The error of a step that failed."""
+        """The error of a step that failed, of which nothing is recorded."""
+        if self.tape is not None:
+            self.tape.drop(number)
         return failures.failed(self.check, number, error, str, NEXT)
 
     def prepare(self, steps: Sequence[int]) -> None:

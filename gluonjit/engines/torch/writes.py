@@ -15,11 +15,10 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from gluonjit.engines.torch.aliases import DATA, dummy
 from gluonjit.engines.torch.arrays import spec_of
-from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.cell import ALL_CONSTANT, Cell
 from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.indexing import opened as opened_key
-from gluonjit.engines.torch.kinds import ALL_CONSTANT
 from gluonjit.engines.torch.layouts import strides_of
 from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.looks import MOVING, base_of, moves

@@ -31,6 +31,7 @@ class BatchedCell:
 
     __slots__ = ("__dict__", "__weakref__", "chooses", "keys", "lookup", "paces")
 
+    operator = False  # whether each call of it is one operator
     enters: Any = None  # the engine's OutermostCalls.entered, which knows of cells
 
     def __init__(self, name: str, options: Options, paces: Paces) -> None:
@@ -42,7 +43,6 @@ class BatchedCell:
         self.variants: dict[Any, list[Variant]] = {}  # of each signature, by what they read of Python's state
         self.families: dict[Any, Kind] = {}
         self.products: dict[Any, Kind] = {}  # cut out of the cell's kinds
-        self.joins = True  # calls that differ in lengths alone
         self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children, or in lengths, alone
         self.by_number = ""  # why calls with other numbers of children run apart, if they do
         self.expanded: dict[Any, str] = {}

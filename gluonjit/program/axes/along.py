@@ -219,7 +219,8 @@ class Section(Along):
         if call.writer.sized:
             axes = self.axes(call) or ()
             kept = len(call.shape) == val.rank
-            cut = [axis for axis in axes if is_sized((val.shape[axis], *(call.shape[axis : axis + 1] if kept else ())))]
+            first = self.first(call)
+            cut = [a for a in axes if is_sized((val.shape[a], *(call.shape[a : a + 1] if kept else ()), first))]
             if cut:
                 return [self.chosen(call, val, cut[0])] if len(axes) == 1 else self.mixed(call)
         if len(call.outs) == 1 and call.shape == val.shape and not val.packed:
@@ -237,14 +238,15 @@ class Section(Along):
         writer, (shape, dtype), (begin, step) = call.writer, call.outs[0], self.begins(call)  # type: ignore[misc]
         front, back = val.shape[: axis + 1], val.shape[axis + 1 :]
         count = 1 if len(shape) < val.rank else shape[axis]
-        if begin == 0 and step == 1 and not is_sized(front[axis]) and not val.packed:  # which all nodes have whole
+        together = val.shared or (writer.padded and not val.packed)
+        if begin == 0 and step == 1 and together and not is_sized(front[axis]):
             whole = val if val.shared else writer.stack(val)
             slot = writer.emit("begin", [whole], axis + (not val.shared), count)
             return Values(slot, shape, dtype, whole.lead, shape)
         if val.shared or is_sized(front[:-1]):
             self.mixed(call)
         lead = prod(front[:-1]) * count
-        if val.packed:
+        if val.packed or not writer.padded:
             rows = writer.form(val, prod(front), back)
             slot = writer.emit("take", [rows, writer.need("chosen", front, begin, step, count, False)])
             return Values(slot, shape, dtype, lead, back)

@@ -65,6 +65,10 @@ class SizedNodes:
         """A size of each node, as numbers."""
         return self._send(self.of(size).astype(np.float64), dtype)
 
+    def number(self, numbers: Any, dtype: str) -> Any:
+        """A number that each node has for itself."""
+        return self._send(numbers.astype(np.float64), dtype)
+
     def hole(self, size: Any, before: int, after: int) -> Any:
         """True where padding is, (nodes, 1, ..., size, 1, ...)."""
         return self._send(self._hole(size).reshape(self.count, *[1] * before, -1, *[1] * after), "bool")
@@ -85,15 +89,19 @@ class SizedNodes:
         return self.index(self._places(front, np.zeros(self.count, dtype=np.int64)))
 
     def _places(self, front: Shape, nodes: Any) -> Any:
-        rows = self.of(prod(front))
-        left, stride, found = within(rows), 1, 0
-        for size, most in zip(front[:0:-1], at_sizes(front, self.most)[:0:-1]):
-            each = np.repeat(size.at(self.lengths), rows) if size.__class__ is Size else size
-            found = found + left % each * stride
-            left //= each
-            stride *= most
-        base = np.asarray(nodes) * (stride * at_sizes(front, self.most)[0])
-        return found + left * stride + np.repeat(base, rows)
+        """Places of the rows of each node; `nodes`: the numbers that these count as."""
+        sizes, most = np.stack([self.of(size) for size in front], 1), at_sizes(front, self.most)
+        rows, base = sizes.prod(1), np.asarray(nodes) * prod(most)
+        found, begins = np.empty(rows.sum(), dtype=np.int64), begins_of(rows)
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for number, each in enumerate(map(tuple, sizes.tolist())):
+            alike.setdefault(each, []).append(number)
+        for each, numbers in alike.items():
+            one = np.zeros(1, dtype=np.int64)
+            for k, size in enumerate(each):
+                one = (one[:, None] + np.arange(size) * prod(most[k + 1 :])).reshape(-1)
+            found[begins[numbers, None] + np.arange(len(one))] = base[numbers, None] + one
+        return found
 
     def clipped(self, front: Shape) -> Any:
         """The row for each padded place: for padding the last one that there is."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gluonjit.program.axes.values import at_sizes
+from gluonjit.program.axes.values import Number, at_sizes
 from gluonjit.program.lengths.buckets import buckets
 from gluonjit.program.lengths.form import number_of
 from gluonjit.program.lengths.nodes import SizedNodes, begins_of, nodes_of, within
@@ -42,11 +42,14 @@ class StageRun:
 
     def _need(self, key: tuple[Any, ...], nodes: SizedNodes, chosen: Any) -> Any:
         """An array that follows from the lengths of some nodes, or from numbers that they have for themselves."""
-        if key[0] != "number":
+        if not any([item.__class__ is Number for item in key]):
             return self._framework.anew(nodes.need(key))
-        _, number, dtype = key
         traces = [self.members[member][0].trace for member in self._member[chosen]]
-        return self._send(np.array([number_of(trace, number.leaf) for trace in traces], dtype=np.float64), dtype)
+        given = [
+            np.array([number_of(trace, item.leaf) for trace in traces]) if item.__class__ is Number else item
+            for item in key[1:]
+        ]
+        return getattr(nodes, key[0])(*given)
 
     def run(self, stage: Stage) -> None:
         """Runs a stage for all nodes."""

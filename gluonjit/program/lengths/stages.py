@@ -15,7 +15,7 @@ import numpy as np
 from gluonjit.graph.kinds import Checks
 from gluonjit.program.arguments import NotBatchable
 from gluonjit.program.axes.row import rows_before
-from gluonjit.program.axes.values import Instruction, Shape, Shaped, Size, Values, at_sizes, is_sized
+from gluonjit.program.axes.values import Instruction, Number, Shape, Shaped, Size, Values, at_sizes, is_sized
 from gluonjit.program.axes.writer import Writer
 from gluonjit.program.lengths.form import Form
 from gluonjit.program.lengths.nodes import Sent, SizedNodes
@@ -262,7 +262,7 @@ class Stages:
             if val.shared and is_sized(val.shape):
                 axes = rows_before(val.shape)
                 val = writer.each_row(val, val.shape[:axes], val.shape[axes:])
-            elif val.packed and rows_before(val.shape) and is_sized(val.rest):
+            elif not val.shared and is_sized(val.rest):
                 raise NotBatchable("rows that are padded")
             made.append(val)
         return made
@@ -434,7 +434,9 @@ class _Examples:
     def _of(self, slot: int) -> Any:
         if slot not in self._arrays:
             key = next(key for key, each in self.needs.items() if each == slot)
-            self._arrays[slot] = self._nodes.need(("counts", 1, key[2]) if key[0] == "number" else key)
+            ones = np.ones(self._nodes.count, dtype=np.int64)
+            given = [ones if item.__class__ is Number else item for item in key[1:]]
+            self._arrays[slot] = getattr(self._nodes, key[0])(*given)
         return self._arrays[slot]
 
     def check(self, found: Sequence[Values], outs: Sequence[Shaped], used: Sequence[bool]) -> None:

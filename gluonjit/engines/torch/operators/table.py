@@ -13,10 +13,10 @@ from gluonjit.engines.torch.operators import layers, linear, losses, picking
 from gluonjit.engines.torch.operators.binding import Writer, draws, operator_named
 from gluonjit.engines.torch.operators.recurring import recurrent
 from gluonjit.engines.torch.operators.vmapped import vmapped
-from gluonjit.program.axes.along import Along, Indexed, PerAxis, Reduce, Section, Turned
+from gluonjit.program.axes.along import Along, PerAxis, Reduce, Section, Turned
 from gluonjit.program.axes.elementwise import Filled, Loss, Make, Map
 from gluonjit.program.axes.products import Contract
-from gluonjit.program.axes.row import Application, By, Row, lifted, of_any_rows, rows_by_name
+from gluonjit.program.axes.row import Application, By, Row, lifted, of_any_rows, operands, rows_by_name
 from gluonjit.program.axes.samples import Last, Pick, Samples
 from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Reshape
 from gluonjit.program.axes.values import PREFIX, Shaped, Values, is_sized
@@ -87,6 +87,22 @@ def _masked(call: Application) -> list[Values]:
         return ROWS_OF["masked_fill.Scalar"].lift(call)
     attrs = {"condition": call.attrs["mask"], "self": call.attrs["value"], "other": call.attrs["self"]}
     return _renumbered(ROWS_OF["where.self"], call, "where.self", attrs)
+
+
+def _put(call: Application) -> list[Values]:
+    """index_put: by truth values the new ones where these are true, if they are the same for each place."""
+    (val, value), (index, *others) = (call.val("self"), call.val("values")), call.attrs["indices"]
+    mask = None if others or index is None else call.vals[index]
+    if mask is None or mask.dtype != "bool" or call.get("accumulate") or value.rank > val.rank - mask.rank:
+        if any([each.packed or each.padded for each in call.vals]):
+            raise call.refuse("it mixes the rows of a sample")
+        return picking.put(call)
+    for axis in range(mask.rank, val.rank):
+        attrs = {"self": Operand(0), "dim": axis}
+        wider = call.on("unsqueeze.default", attrs, [mask], [((*mask.shape, 1), "bool")])
+        (mask,) = ROWS_OF["unsqueeze.default"].lift(wider)
+    attrs = dict(zip(("condition", "self", "other"), operands(3)))
+    return ROWS_OF["where.self"].lift(call.on("where.self", attrs, [mask, value, val], call.outs))
 
 
 def _renumbered(each: Row, call: Application, name: str, attrs: Mapping[str, Any]) -> list[Values]:
@@ -238,7 +254,7 @@ row(
         code=Reduce(code="PICK"),
     ),
 )
-row("gather scatter.src scatter.value scatter_add scatter_reduce.two", Indexed())
+row("gather scatter.src scatter.value scatter_add scatter_reduce.two", picking.Placed())
 row("embedding", Pick(refuse=_by_frequency))
 row(
     "_embedding_bag _embedding_bag_forward_only",
@@ -246,7 +262,7 @@ row(
 )
 row("one_hot", By(picking.classified, "picking", "a row of classes for each number", True, True))
 row("index.Tensor", By(picking.indexed, "picking", "by integers, for each sample among its own elements", True))
-row("index_put", By(picking.put, "picking", "by integers, for each sample among its own elements"))
+row("index_put", By(_put, "picking", "by integers, for each sample among its own elements, or by a mask", True, True))
 row("index_add index_copy", By(picking.added, "picking", "slices of a dimension, for each sample into its own", True))
 
 row("native_layer_norm", Last(_normalized_axes, 1, code=_normalized))

@@ -98,7 +98,7 @@ class Joiner:
                 recipes = found.recipes_of(call.noted.signature)
             for recipe in recipes:
                 kind = self._derived(found, recipe, operands)
-                if kind is not None:
+                if kind is not None and _lies(call, kind.operands):
                     call.noted.facts, call.noted.kept = recipe.facts, recipe.kept
                     return kind
         return None
@@ -121,7 +121,7 @@ class Joiner:
         """The kind of a traced call that differs in sizes alone from others of its cell, whose kinds run together."""
         for found in self._known(call):
             kind = self._of_form(found, traced, call.noted, structure)
-            if kind is not None:
+            if kind is not None and _lies(call, kind.operands):
                 return kind
         return None
 
@@ -145,13 +145,13 @@ class Joiner:
         That is exchanged, in the open batch too if the rows of its results stay as they are.
         """
         cell, batch = call.cell, call.batch
-        if not cell.joins or not _may_differ(kind, traced.trace) or "arity" in batch.options.without:
+        if not _may_differ(kind, traced.trace, cell.operator) or "arity" in batch.options.without:
             return kind
         known: _Lengths = cell.joints.setdefault(_KEY, _Lengths())
         new = _Waiting(kind, traced, call.noted)
         wider = [each.origin for each in known.found]  # of which sizes that were equal differ now
         for other in [*known.waiting, *wider] if max(len(known.found), known.refused) < _MOST else ():
-            made = self._joined(known, other, new)
+            made = self._joined(call, known, other, new)
             if made is not None:
                 found, own = made
                 if other in known.waiting:
@@ -168,16 +168,16 @@ class Joiner:
         known.waiting = [*known.waiting[1 - _MOST :], new]
         return kind
 
-    def _joined(self, known: _Lengths, other: _Waiting, new: _Waiting) -> tuple[_Found, Kind] | None:
+    def _joined(self, call: Any, known: _Lengths, other: _Waiting, new: _Waiting) -> tuple[_Found, Kind] | None:
         """The form of two calls, with the kind of the second; None if they differ in more than sizes."""
         calls, engine = (other, new), self._engine
         if _rest(other.kind).family is _rest(new.kind).family or not engine.current(other.kind):
             return None
-        before, now = [call.traced.trace for call in calls]
+        before, now = [each.traced.trace for each in calls]
         try:
             with engine.quiet():
                 form = Form(before, now, engine.equal, self._is_view)
-                if not form.lengths:
+                if not form.lengths or not _lies(call, form.laid(now).operands):
                     return None
                 lengths = [form.lengths_of(trace) for trace in (before, now)]
                 stages = Stages(form, engine, [*lengths, lengths[0]])
@@ -189,8 +189,8 @@ class Joiner:
             known.refused += 1
             return None
         found = _Found(engine, stages, first, other)
-        for call, kind, sizes in zip(calls, (first, own), lengths):
-            found.note(call.noted, call.traced, sizes, kind.structure)
+        for each, kind, sizes in zip(calls, (first, own), lengths):
+            found.note(each.noted, each.traced, sizes, kind.structure)
         return found, own
 
     def _is_view(self, name: str) -> bool:
@@ -220,11 +220,18 @@ class Joiner:
         )
 
 
-def _may_differ(kind: Kind, trace: Trace) -> bool:
+def _lies(call: Any, specs: Sequence[Spec]) -> bool:
+    """True if the operands of an operator lie so: one more step for each would take what it saves."""
+    return not call.cell.operator or all([value.spec is spec for value, spec in zip(call.values, specs)])
+
+
+def _may_differ(kind: Kind, trace: Trace, operator: bool) -> bool:
     """Tells whether calls like this may come with other sizes, and do not run with them already."""
     rest = _rest(kind)
     if kind.lone or rest.children or kind.apart:
         return False
+    if operator and rest.poly and any([spec.rows > 1 for spec in kind.operands]):
+        return False  # it runs for any number of rows, and of what else differs there are few
     return any(max(spec.shape[rest.poly :], default=1) > 1 for spec in trace.operands)
 
 

@@ -1,0 +1,84 @@
+"""Operators outside of cells run for all lengths at once; parts by other numbers are parts of any length."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Callable
+from unittest.mock import patch
+
+import pytest
+import torch
+from torch import nn
+
+import gluonjit
+from gluonjit.engines.torch.session import Session
+from gluonjit.errors import RuleWarning
+from tests.common.torch_support import assert_close
+
+C = 6
+
+
+class Words(nn.Module):
+    """A program of single operators."""
+
+    def __init__(self, body: Callable[..., Any]) -> None:
+        super().__init__()
+        self.embed, self.body = nn.Embedding(20, C), body
+
+    def forward(self, tokens: Any) -> Any:
+        return self.body(self.embed(tokens))
+
+
+def parts(x: Any) -> Any:
+    """Beginnings of one row, of other sizes, all of it among them."""
+    return torch.outer(x[0].sin()[:1], x[0].cos()[:C]) @ torch.outer(x[-1].exp()[:C], x[-1].tanh()[:2])
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "softmax": (lambda x: torch.softmax(x, 0).square().sum(0), ("softmax",)),
+    "a product of all pairs": (lambda x: torch.matmul(x, x.t()).tanh().mean(), ("matmul", "tanh", "mean")),
+    "norms": (lambda x: (x.norm(dim=1, keepdim=True) * x).cumsum(0).amax(0), ("norm", "cumsum", "amax")),
+    "parts": (parts, ()),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_operators_run_for_all_lengths_at_once(name: str) -> None:
+    body, once = PROGRAMS[name]
+    torch.manual_seed(0)
+    eager = Words(body)
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="op", scheduler="depth")
+    for seed, lengths in enumerate(((3, 5), (4, 2, 7, 3), (6, 9, 8, 2, 5))):
+        torch.manual_seed(seed)
+        samples = [torch.randint(0, 20, (n,)) for n in lengths]
+        totals = []
+        for each in (net, eager):
+            each.zero_grad()
+            found = [each(tokens) for tokens in samples]
+            sum((k + 1.0) * one.sum() for k, one in enumerate(found)).backward()
+            totals.append([*found, each.embed.weight.grad])
+        report = gluonjit.explain()
+        for one, other in zip(*totals):
+            assert_close(one, other, name, 1e-5)
+        assert not report.distrusted
+    assert [report.kinds[kind].launches for kind in once] == [1] * len(once)
+
+
+def test_a_step_that_fails_when_it_has_been_recorded_is_recorded_once() -> None:
+    torch.manual_seed(0)
+    eager = Words(lambda x: torch.softmax(x, 0).square().sum(0))
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="op", scheduler="depth")
+    write, failed = Session.write_result, []
+
+    def fails(self: Any, place: Any, rows: Any) -> None:
+        if not failed and rows.requires_grad:
+            failed.append(place)
+            raise RuntimeError("no room")
+        write(self, place, rows)
+
+    samples = [torch.randint(0, 20, (n,)) for n in (3, 5, 4)]
+    with patch.object(Session, "write_result", fails), pytest.warns(RuleWarning, match="no room"):
+        sum(net(tokens).sum() for tokens in samples).backward()
+    sum(eager(tokens).sum() for tokens in samples).backward()
+    assert failed
+    assert_close(net.embed.weight.grad, eager.embed.weight.grad, "a gradient", 1e-5)

@@ -35,6 +35,7 @@ class Model(nn.Module):
         self.heads = nn.MultiheadAttention(C, 2, batch_first=True)
         self.places, self.seed = nn.Parameter(torch.randn(40, 40)), nn.Parameter(torch.randn(1, 1, C))
         self.encoder = nn.TransformerEncoderLayer(C, 2, 12, dropout=0.0, activation="gelu")
+        self.steps, self.ways = nn.LSTM(C, C), nn.GRU(C, C // 2, 2, bidirectional=True)
         self.table = {4: 2.0, 6: 3.0}
 
     def forward(self, *tokens: Any) -> Any:

@@ -70,6 +70,8 @@ ALONG: dict[str, Callable[..., Any]] = {
     "neighbours": neighbours,
     "written where a mask is true": written,
     "in another order and back": put_back,
+    "a step of many sequences": lambda net, x: net.steps(x[None], (net.q(x)[None], net.k(x)[None]))[1][1].sum((0, 1)),
+    "steps of many sequences": lambda net, x: net.ways(torch.stack([x, x.softmax(0)]))[0].square().mean((0, 1)),
     "padded before": lambda net, x: net.narrow(F.pad(turned(x), (2, 0))).relu().amax(2),
     "padded with a number": lambda net, x: F.pad(x, (0, 0, 1, 2), value=1.5).cos().mean(0),
     "padded on all sides": lambda net, x: F.pad(x, (1, 0, 1, 2), value=0.5).square().sum(0),

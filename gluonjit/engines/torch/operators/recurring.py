@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,9 +22,49 @@ def recurrent(call: Application) -> list[Values]:
     given, weights = call.vals[: 1 + layer.states], call.vals[1 + layer.states :]
     if any([not weight.shared for weight in weights]):
         raise call.refuse("weights differ by sample")
+    if is_sized(given[0].shape[_batch(layer)]):
+        return _of_any_batch(call, layer, given, weights)
+    if any([val.padded for val in given]):
+        raise call.refuse("it mixes the rows of a sample")
     if given[0].packed:
         return _of_any_length(call, layer, given, weights)
     return call.applied(_side_by_side, [*call.stacked(*given), *weights], layer)
+
+
+def _batch(layer: Layer) -> int:
+    return 0 if layer.batch_first else 1
+
+
+def _of_any_batch(call: Application, layer: Layer, given: list[Values], weights: list[Values]) -> list[Values]:
+    """Any number of sequences of one length in each sample: those of all nodes are one batch."""
+    axes = [_batch(layer), *[1] * layer.states]
+    others = [val.shape[:axis] + val.shape[axis + 1 :] for val, axis in zip(given, axes)]
+    if is_sized(tuple(others)):
+        raise call.refuse("it mixes the rows of a sample")
+    if call.writer.padded:
+        whole = [call.writer.each(call.writer.filled(val, [axis], 0)) for val, axis in zip(given, axes)]
+        return call.applied(_side_by_side, [*whole, *weights], layer)
+    if any([other[0] != 1 for other in others]):
+        raise call.refuse("it mixes the rows of a sample")
+    rows = [_each_sequence(call, val) for val in given]
+    slots = call.writer.apply(_one_step, [*rows, *weights], layer, outputs=len(call.outs))
+    count = given[0].shape[axes[0]]
+    return [Values(slot, shape, dtype, count, shape[2:]) for slot, (shape, dtype) in zip(slots, call.outs)]
+
+
+def _each_sequence(call: Application, val: Values) -> Values:
+    """A row for each sequence of all nodes."""
+    writer, front = call.writer, val.shape[:2]
+    return writer.each_row(val, front, val.shape[2:]) if val.shared else writer.form(val, prod(front), val.shape[2:])
+
+
+def _one_step(inputs: Any, *rest: Any) -> list[Any]:
+    """The results of a layer of one step, with a row for each sequence."""
+    *tensors, layer = rest
+    states, weights = tensors[: layer.states], tensors[layer.states :]
+    step = _batch(layer) ^ 1
+    outputs, *last = layer.run(inputs.unsqueeze(step), [state.unsqueeze(0).contiguous() for state in states], weights)
+    return [outputs.squeeze(step), *[state.squeeze(0) for state in last]]
 
 
 def _of_any_length(call: Application, layer: Layer, given: list[Values], weights: list[Values]) -> list[Values]:

@@ -271,7 +271,7 @@ row("convolution", layers.Convolution(fill=0, work=lambda call: prod((*call.shap
 row("native_batch_norm", By(layers.normalized, "layer", Samples.said, True, True, refuse=_keeps_statistics))
 row(
     "lstm.input gru.input rnn_tanh.input rnn_relu.input",
-    By(recurrent, "layer", "sequences side by side", True, work=_of_steps),
+    By(recurrent, "layer", "sequences side by side", True, True, work=_of_steps),
 )
 for _rank, _names in {
     3: "col2im upsample_nearest1d upsample_linear1d",

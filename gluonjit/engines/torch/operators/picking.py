@@ -64,7 +64,7 @@ def _among_all(index: Any, owners: Any, begins: Any, sizes: Any, signed: bool = 
     return index + starts
 
 
-class Placed(Indexed):
+class IndexedRows(Indexed):
     """gather and scatters, along the first axis where that is of any size."""
 
     def lift(self, call: Application) -> list[Values]:

@@ -254,7 +254,7 @@ row(
         code=Reduce(code="PICK"),
     ),
 )
-row("gather scatter.src scatter.value scatter_add scatter_reduce.two", picking.Placed())
+row("gather scatter.src scatter.value scatter_add scatter_reduce.two", picking.IndexedRows())
 row("embedding", Pick(refuse=_by_frequency))
 row(
     "_embedding_bag _embedding_bag_forward_only",

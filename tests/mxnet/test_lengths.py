@@ -14,6 +14,7 @@ from mxnet.gluon import nn
 from support import assert_close, flat
 
 import gluonjit
+from gluonjit.engines.mxnet import kinds
 
 C = 8
 
@@ -292,3 +293,45 @@ def test_weights_that_are_other_arrays() -> None:
         for net in nets:
             mx.random.seed(2)
             net.initialize(mx.init.Uniform(0.3), force_reinit=True)
+
+
+@pytest.fixture
+def traces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of the samples of models that are traced."""
+    found: list[int] = []
+    trace = kinds._traced
+    monkeypatch.setattr(kinds, "_traced", lambda *args: found.append(args[3][0].spec.shape[0]) or trace(*args))
+    return found
+
+
+def test_lengths_are_derived_from_three_traced_ones(traces: list[int]) -> None:
+    nets = both(ONE["places"])
+    assert_as_alone(nets, [(each,) for each in words(3, 9, 5)])
+    assert traces == [3, 9, 5]
+    assert_as_alone(nets, [(each,) for each in words(4, 8, 6, 7, 30, 2)])
+    assert traces == [3, 9, 5]
+    assert_as_alone(nets, [(each,) for each in words(12, 1, 10)])  # one row may be broadcast
+    assert traces == [3, 9, 5, 1]
+
+
+def decided(net: Model, F: Any, t: Any, x: Any) -> Any:
+    return F.max(net.q(x), axis=0) if x.shape[0] > 5 else F.min(net.k(x), axis=0)
+
+
+def halved(net: Model, F: Any, t: Any, x: Any) -> Any:
+    return F.max(net.q(part(F, x, 0, x.shape[0] // 2)), axis=0)
+
+
+def limited(net: Model, F: Any, t: Any, x: Any) -> Any:
+    return F.max(net.q(part(F, x, 0, min(4, x.shape[0]))), axis=0)
+
+
+def begun(net: Model, F: Any, t: Any, x: Any) -> Any:
+    return F.max(net.q(x[:4]), axis=0) * x[-1]
+
+
+@pytest.mark.parametrize("body", [decided, halved, limited, begun])
+def test_what_a_program_decides_by_length(body: Callable[..., Any]) -> None:
+    nets = both(body)
+    for lengths in ((6, 9, 7), (8, 12, 10), (3, 4, 2), (5, 11, 6, 3), (20, 2, 4, 5)):
+        assert_as_alone(nets, [(each,) for each in words(*lengths, seed=lengths[0])])

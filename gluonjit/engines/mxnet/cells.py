@@ -18,9 +18,10 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.computing import plain, waits
 from gluonjit.engines.mxnet.hooked import current_mode
-from gluonjit.engines.mxnet.kinds import difference, make_kind
+from gluonjit.engines.mxnet.kinds import CellCall, difference, make_kind
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
+from gluonjit.engines.mxnet.lengths.program import JOINER
 from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.operands import Empty, value_of
 from gluonjit.engines.mxnet.opkinds import known_kind
@@ -33,6 +34,7 @@ from gluonjit.hybrid.capture.guards.again import AGAIN, retrace
 from gluonjit.hybrid.capture.guards.objects import OWN_ARRAY, Eagerly
 from gluonjit.hybrid.capture.guards.owners import is_user_class
 from gluonjit.hybrid.capture.guards.variants import Noted, holding, put_record
+from gluonjit.hybrid.capture.lengths.joining import without_sizes
 from gluonjit.hybrid.capture.outlining.free_functions import note_operator
 from gluonjit.hybrid.capture.signatures import new_record
 from gluonjit.hybrid.capture.structure import Args, Repeated, ResultPlace, map_structure
@@ -89,7 +91,8 @@ def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: Args) 
     key = tuple(signature)
     record = batch.records.get(key)
     if record is None or (record.guards is not None and not record.guards.hold()):
-        made = new_record(cell, batch, key, partial(_traced, cell, owner, run or owner.forward, args, batch), current)
+        trace = partial(_traced, partial(CellCall, cell, values, batch), key, owner, run or owner.forward, args)
+        made = new_record(cell, batch, key, trace, current)
         if isinstance(made, str):
             return made
         if cell.by_number:
@@ -98,7 +101,7 @@ def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: Args) 
             return as_node(cell, owner, run, args)
         record = made
     elif AGAIN.due():
-        compare = partial(difference, owner, run or owner.forward, args, batch)
+        compare = partial(difference, owner, run or owner.forward, args, values, batch)
         retrace(cell, (batch.options.without, *key), record, batch, compare)
     if FAST is not None:
         FAST.keep(cell, owner, args, {}, key, record)
@@ -201,10 +204,16 @@ def looked_up(cell: Cell, batch: Batch, indices: Any, mode: int) -> Value | None
     return look_up(batch, indices, table)
 
 
-def _traced(cell: Cell, owner: Any, run: Callable[..., Any], args: Args, batch: Batch, noted: Noted) -> Kind | str:
+def _traced(
+    call_of: Callable[[Noted], CellCall], key: Any, owner: Any, run: Callable[..., Any], args: Args, noted: Noted
+) -> Kind | str:
     """The kind of a call with a new signature, or why it is not one node."""
-    batch.report.miss(cell, owner)
-    return make_kind(cell, owner, run, args, batch, noted)
+    call = call_of(noted)
+    noted.signature = without_sizes((call.batch.options.without, *key))
+    kind = JOINER.derived(call)
+    if kind is None:
+        call.batch.report.miss(call.cell, owner)
+    return make_kind(call, owner, run, args) if kind is None else kind
 
 
 def recorded(batch: Batch, key: tuple[Any, ...], mode: int) -> Record | None:

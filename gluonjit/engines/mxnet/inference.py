@@ -20,6 +20,7 @@ from gluonjit.engines.mxnet.operators.table import ROWS_OF
 from gluonjit.engines.mxnet.operators.traits import RANDOM, STATEFUL
 from gluonjit.engines.mxnet.semantics import SHAPES
 from gluonjit.errors import CaptureError
+from gluonjit.hybrid.capture.guards.sizes import plain
 from gluonjit.hybrid.run.failures import refused
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 from gluonjit.program.trace import Shaped
@@ -47,10 +48,15 @@ def _registered(handle: int) -> tuple[str, str]:
 def operator_call(handle: int, inputs: int, keys: Sequence[str], vals: Sequence[Any]) -> tuple[str, Attrs]:
     """Name and attributes of an imperative operator call; the number of inputs becomes explicit."""
     name, counted = _registered(handle)
-    attrs = [(key, str(value)) for key, value in zip(keys, vals)]
+    attrs = [(key, _text(value)) for key, value in zip(keys, vals)]
     if counted and counted not in keys:
         attrs.append((counted, str(inputs)))
     return name, tuple(attrs)
+
+
+def _text(value: Any) -> str:
+    """An argument as MXNet takes it; a size of a trace is none that the program has asked for."""
+    return str(value.__class__(map(plain, value)) if value.__class__ in (tuple, list) else plain(value))
 
 
 _inferred: dict[Any, tuple[Shaped, ...]] = {}

@@ -17,7 +17,6 @@ from gluonjit.engines.mxnet.following import followed
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.lengths.program import JOINER, typed
-from gluonjit.engines.mxnet.operands import value_of
 from gluonjit.engines.mxnet.operators.attributes import read
 from gluonjit.engines.mxnet.operators.symbols import canonical
 from gluonjit.engines.mxnet.operators.table import KNOWN, OPERATORS, work_of
@@ -52,22 +51,27 @@ class _Found(NamedTuple):
 
     trace: Trace
     structure: Any
-    values: list[Value]  # of the call's arrays
 
 
-def make_kind(
-    cell: Cell, owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, noted: Noted
-) -> Kind | str:
+class CellCall(NamedTuple):
+    """A call that may become a node, the values of its arrays, and what it reads of Python's state."""
+
+    cell: Cell
+    values: Sequence[Value]
+    batch: Batch
+    noted: Noted
+
+
+def make_kind(call: CellCall, owner: Any, run: Callable[..., Any], args: tuple[Any, ...]) -> Kind | str:
     """Traces a call and builds its batched program. A string says why the call cannot be one node."""
-    found = _traced(owner, run, args, batch, noted)
+    cell, values, batch, noted = call
+    found = _traced(owner, run, args, values, batch, noted)
     if isinstance(found, str):
         return found
-    trace, structure, values = found
-    noted.traced = found._replace(values=[])
+    trace, structure = noted.traced = found
     leaves = [not value.depth and isinstance(value.base, (Value, Copied)) for value in values]
     if noted.steady(gluon.Block):
         _note_lookup(cell, owner, trace)
-    call = _Call(cell, values, batch, noted)
     acting = any([acts(canonical(op.name), read(op.attrs), trace.training) for op in trace.ops])
     sized = _SizedTrace(typed(trace), acting)
     known = JOINER.of_other_lengths(call, sized, _flat(structure, trace))
@@ -77,15 +81,6 @@ def make_kind(
     return made if isinstance(made, str) else JOINER.join(call, made, sized)
 
 
-class _Call(NamedTuple):
-    """A call, of which others of other lengths may run together with it."""
-
-    cell: Cell
-    values: list[Value]
-    batch: Batch
-    noted: Noted
-
-
 class _SizedTrace(NamedTuple):
     """The trace of such a call; draws: whether it draws random numbers, or does more than to give results."""
 
@@ -93,12 +88,12 @@ class _SizedTrace(NamedTuple):
     draws: bool
 
 
-def _traced(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, noted: Noted) -> _Found | str:
+def _traced(
+    owner: Any, run: Callable[..., Any], args: tuple[Any, ...], values: Sequence[Value], batch: Batch, noted: Noted
+) -> _Found | str:
     """Traces what a call does, or says why it cannot be one node."""
     if isinstance(owner, gluon.Block) and _hooked(owner):
         return "a block inside it has forward hooks, which must run for each sample"
-    values: list[Value] = []
-    _arrays_in(args, lambda array: values.append(value_of(batch, array)))
     specs = [value.spec for value in values]
     devices = {str(spec.device) for spec in specs}
     if len(devices) > 1:
@@ -137,12 +132,14 @@ def _traced(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: B
     }
     if views:
         structure = map_structure(structure, lambda at: views.get(at, at) if at.__class__ is int else at, False)
-    return _Found(trace.finish(results, noted.asked, whole=True), structure, values)
+    return _Found(trace.finish(results, noted.asked, whole=True), structure)
 
 
-def difference(owner: Any, run: Callable[..., Any], args: tuple[Any, ...], batch: Batch, before: _Found) -> str:
+def difference(
+    owner: Any, run: Callable[..., Any], args: tuple[Any, ...], values: Sequence[Value], batch: Batch, before: _Found
+) -> str:
     """Says what a call does otherwise than when it was traced; "" where that is the same."""
-    found = _traced(owner, run, args, batch, Noted())
+    found = _traced(owner, run, args, values, batch, Noted())
     if isinstance(found, str):
         return found
     one, other = [

@@ -33,6 +33,7 @@ from gluonjit.graph import Kind, Record, Spec
 from gluonjit.hybrid.capture.capturing import room_of
 from gluonjit.hybrid.capture.guards.facts import Fingerprint
 from gluonjit.hybrid.capture.guards.variants import Variant, holding, put_record, too_many, variant_key
+from gluonjit.hybrid.capture.lengths.joining import without_sizes
 from gluonjit.hybrid.capture.outlining.free_functions import note_operator
 from gluonjit.hybrid.choose.pacing import SPENT, TRACE
 from gluonjit.hybrid.run.batch import RUNNING, Batch
@@ -256,7 +257,7 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
         if made is None and cell.joints:
             with RUNNING, TRACE, undrawn():
                 made = _derived(call, wanted)
-        call.noted.signature = _without_sizes(wanted)
+        call.noted.signature = without_sizes(wanted)
         if made is None:
             with RUNNING, TRACE, undrawn():
                 like.take(call, wanted, lambda cell, owner: looks_of(cell, owner, call.batch))
@@ -287,7 +288,7 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
 def _derived(call: Call, wanted: tuple[Any, ...]) -> Kind | None:
     """The kind of a call of a new size, from calls of this signature, or of one that runs like it."""
     for signature in signatures_of(call.cell, wanted):
-        call.noted.signature = _without_sizes(signature)
+        call.noted.signature = without_sizes(signature)
         kind = JOINER.derived(call)
         if kind is not None:
             return kind
@@ -311,11 +312,6 @@ def wanted_by(call: Call, key: tuple[Any, ...]) -> tuple[Any, ...]:
     """A signature as the cell has it, for all batches."""
     training = _training(call.cell, call.owner, call.batch)
     return (call.batch.options.without, training, *(key if call.owner is None else (*key[:3], *key[4:])))
-
-
-def _without_sizes(wanted: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A signature but for the sizes of operands."""
-    return tuple([(len(item.shape), item.dtype, item.device) if item.__class__ is Spec else item for item in wanted])
 
 
 def _note_lookup(cell: Cell, kind: Kind, owner: Any) -> None:

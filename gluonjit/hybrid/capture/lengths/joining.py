@@ -225,6 +225,11 @@ def _lies(call: Any, specs: Sequence[Spec]) -> bool:
     return not call.cell.operator or all([value.spec is spec for value, spec in zip(call.values, specs)])
 
 
+def without_sizes(wanted: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A signature but for the sizes of operands."""
+    return tuple([(len(item.shape), item.dtype, item.device) if item.__class__ is Spec else item for item in wanted])
+
+
 def _may_differ(kind: Kind, trace: Trace, operator: bool) -> bool:
     """Tells whether calls like this may come with other sizes, and do not run with them already."""
     rest = _rest(kind)

@@ -1,7 +1,6 @@
-"""Types of arrays: numbers of rows or nodes, and marks on them."""
+"""The type of arrays of numbers of rows or nodes."""
 
 import numpy as np
 import numpy.typing as npt
 
 Index = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from gluonjit.graph.frames import user_line
 from gluonjit.graph.origins import Mark
-from gluonjit.graph.recorder import GraphRows, Record, Value
-from gluonjit.graph.values import Rows, Spec
+from gluonjit.graph.recorder import GraphRows, Record
+from gluonjit.graph.values import Spec
 
 
 class Leaf(NamedTuple):
@@ -50,10 +49,6 @@ class Graph(GraphRows):
         self.overwritten: list[int] = []  # rows of nodes whose backward pass needs what was written over since
         self.single_rows = {}  # one-row slices of inputs, so that equal ones are the same value
         # (the row's number for x[i:i+1], ~number for x[i])
-
-    def add_node(self, record: Record, operands: tuple[Rows, ...], depth: int) -> tuple[Value, ...]:
-        """Appends a node at `depth`, called at the user's current line, and returns its values."""
-        return record.append(self, operands, depth, user_line())
 
     def add_leaf(self, key: Any, payload: Any, spec: Spec, taped: bool = False) -> Leaf:
         """The leaf of this key, made when the key is new. `payload` keeps an address used as key from being reused."""

@@ -46,7 +46,7 @@ def captured(nodes: list[Node]) -> tuple[Graph, list[Value]]:
             record = records[node.kind] = graph.records[node.kind] = Record(kind, 0, 0.0)
         rows = tuple(values[used].rows for used in node.uses) or (leaf,)
         depth = 1 + max([values[used].depth for used in node.uses], default=0)
-        values += graph.add_node(record, rows, depth)
+        values += record.append(graph, rows, depth, None)
     return graph, values
 
 

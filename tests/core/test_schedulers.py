@@ -58,7 +58,7 @@ def trees(shapes: list[object]) -> tuple[Graph, list[Value]]:
             kind = Kind(f"{len(children)}", (SPEC,) * (1 + len(children)), (Output(SPEC, 0),), 1, None)
             record = graph.records[len(children)] = Record(kind, 0, 0.0)
         rows = (leaf, *[child.rows for child in children])
-        kept.append(graph.add_node(record, rows, 1 + max([child.depth for child in children], default=0))[0])
+        kept.append(record.append(graph, rows, 1 + max([child.depth for child in children], default=0), None)[0])
         return kept[-1]
 
     for shape in shapes:

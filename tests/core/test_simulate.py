@@ -31,10 +31,10 @@ def chains(*lengths: int) -> tuple[Graph, list[Value]]:
         graph.marks.append((graph.rows, sample))
         row = leaf
         for depth in range(length):
-            (value,) = graph.add_node(node, (row,), depth + 1)
+            (value,) = node.append(graph, (row,), depth + 1, None)
             row = value.row_list()[0]
         graph.marks.append((graph.rows, None))
-        kept += graph.add_node(loss, (row,), length + 1)
+        kept += loss.append(graph, (row,), length + 1, None)
     node.calls, loss.calls = sum(lengths), len(lengths)
     return graph, kept
 

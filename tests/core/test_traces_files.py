@@ -33,9 +33,9 @@ def example() -> tuple[Graph, list[Value]]:
     lone = Record(Kind("lone", (row,), (Output(row, 0),), 1, None, pure=False, lone="it has to"), 0, 0.0)
     graph.records.update(pair=pair, lone=lone)
     graph.marks += [(graph.rows, 4), (graph.rows + 3, None)]
-    first, second = graph.add_node(pair, (leaf,), 1)
-    graph.add_node(pair, ((words[1], words[0]),), 1)
-    (last,) = graph.add_node(lone, (second.row_list()[1],), 2)
+    first, second = pair.append(graph, (leaf,), 1, None)
+    pair.append(graph, ((words[1], words[0]),), 1, None)
+    (last,) = lone.append(graph, (second.row_list()[1],), 2, None)
     pair.calls, lone.calls = 5, 1
     return graph, [first, last]
 

@@ -124,9 +124,7 @@ def join(
                     cell.by_number = ""
                     batch.report.by_number.pop(cell.name, None)
                 joint.members.clear()
-                for record in batch.records.values():
-                    record.kind = _exchanged(record.kind, kinds)
-                cell.kinds = {call: _exchanged(kind, kinds) for call, kind in cell.kinds.items()}
+                exchange(cell, batch, kinds)
                 if id(new.kind) in kinds:
                     return kinds[id(new.kind)]
         # A kind for any number of rows is one as it is, whatever was in the way of reading its rows as children.
@@ -138,12 +136,20 @@ def join(
     return new.kind
 
 
+def exchange(cell: CellOfChildren, batch: Batch, kinds: Mapping[int, Kind]) -> None:
+    """Exchanges kinds, by their addresses, of later calls; in the open batch where operands and results stay alike."""
+    cell.kinds = {call: _exchanged(kind, kinds) for call, kind in cell.kinds.items()}
+    for record in batch.records.values():
+        old, new = record.kind, _exchanged(record.kind, kinds)
+        if old.split is None and (old.operands, old.outputs) == (new.operands, new.outputs):
+            record.kind = new
+
+
 def _exchanged(kind: Kind, kinds: Mapping[int, Kind]) -> Kind:
-    """Returns the replacement of a kind; a split kind stays, with another rest."""
-    if kind.split is None:
-        return kinds.get(id(kind), kind)
-    kind.rest_by(kinds.get(id(kind.split.rest), kind.split.rest))
-    return kind
+    """Returns the replacement of a kind; or else a split kind stays, with another rest."""
+    if kind.split is not None and id(kind) not in kinds:
+        kind.rest_by(kinds.get(id(kind.split.rest), kind.split.rest))
+    return kinds.get(id(kind), kind)
 
 
 def _joint(maker: Maker, cell: CellOfChildren, key: Any) -> Joint:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from gluonjit.graph import Kind, Spec, Work
+from gluonjit.hybrid.capture.children import exchange
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.lengths.deriving import JoiningEngine, Recipe, SizedCall
 from gluonjit.hybrid.capture.structure import without_constants
-from gluonjit.hybrid.run.batch import Batch
 from gluonjit.program.axes.shapes import Reshape
 from gluonjit.program.lengths.form import Form
 from gluonjit.program.lengths.stages import Stages
@@ -158,12 +158,15 @@ class Joiner:
                     known.waiting.remove(other)
                 known.found.insert(0, found)
                 cell.by_number = ""
-                _exchange(cell, other.kind, found.first, batch)
+                pairs = [(other.kind, found.first)]
                 for waiting in list(known.waiting):  # of the same lengths, but with gradients, or without
                     again = self._of_form(found, waiting.traced, waiting.noted, waiting.kind.structure)
                     if again is not None:
                         known.waiting.remove(waiting)
-                        _exchange(cell, waiting.kind, again, batch)
+                        pairs.append((waiting.kind, again))
+                for old, again in pairs:
+                    _note_laid(cell, old.operands, again.operands)
+                exchange(cell, batch, {id(old): again for old, again in pairs})
                 return own
         known.waiting = [*known.waiting[1 - _MOST :], new]
         return kind
@@ -257,12 +260,3 @@ def _note_laid(cell: Any, natural: Sequence[Spec], found: Sequence[Spec]) -> Non
     if laid:
         cell.laid = {**laid, **(cell.laid or {})}
         cell.keys = None
-
-
-def _exchange(cell: Any, old: Kind, new: Kind, batch: Batch) -> None:
-    _note_laid(cell, old.operands, new.operands)
-    cell.kinds = {call: new if kind is old else kind for call, kind in cell.kinds.items()}
-    if old.split is None and (old.operands, old.outputs) == (new.operands, new.outputs):
-        for record in batch.records.values():
-            if record.kind is old:
-                record.kind = new

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import gluonjit
 from gluonjit.engines.torch.lengths.framework import LengthPart
-from gluonjit.engines.torch.operators import picking
+from gluonjit.engines.torch.operators import moving
 from gluonjit.program.axes.values import Size
 from gluonjit.program.lengths import buckets, running
 from gluonjit.program.lengths.nodes import SizedNodes
@@ -223,13 +223,13 @@ def nodes() -> SizedNodes:
 
 
 def test_rows_that_are_not_there(nodes: SizedNodes) -> None:
-    rows, owners = torch.arange(7.0)[:, None], torch.tensor([0, 0, 1])
+    owners = torch.tensor([0, 0, 1])
     begins, sizes = nodes.begins(Size(0)), nodes.sizes(Size(0))
-    assert picking._picked(rows, torch.tensor([2, -3, 3]), owners, begins, sizes, True).flatten().tolist() == [2, 0, 6]
+    assert moving.among(torch.tensor([2, -3, 3]), owners, begins, sizes, True).tolist() == [2, 0, 6]
     with pytest.raises(IndexError, match="index 3 is out of bounds for dimension 0 with size 3"):
-        picking._picked(rows, torch.tensor([2, 3, 3]), owners, begins, sizes, True)
+        moving.among(torch.tensor([2, 3, 3]), owners, begins, sizes, True)
     with pytest.raises(IndexError, match="index -1 is out of bounds"):
-        picking._picked(rows, torch.tensor([2, -1, 3]), owners, begins, sizes, False)
+        moving.among(torch.tensor([2, -1, 3]), owners, begins, sizes, False)
     with pytest.raises(IndexError, match="index -4"):
         nodes.chosen((Size(0),), -4, 1, 1, False)
 

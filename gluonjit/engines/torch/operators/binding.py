@@ -76,6 +76,7 @@ class Writer(writer.Writer):
         "matrices": lambda one, other, many: torch.bmm(one, other) if many else torch.mm(one, other),
         "take": moving.take,
         "pick": lambda tensor, places: tensor.index_select(0, places),
+        "among": moving.among,
         "spread": moving.spread,
         "fill": lambda tensor, hole, number: tensor.masked_fill(hole, number),
         "begin": lambda tensor, axis, size: tensor.narrow(axis, 0, size),

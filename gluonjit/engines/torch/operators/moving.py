@@ -102,3 +102,16 @@ def sums(rows: Any, owners: Any, begins: Any) -> Any:
 
 def _learns(rows: Any) -> bool:
     return bool(rows.requires_grad and torch.is_grad_enabled())
+
+
+def among(index: Any, owners: Any, begins: Any, sizes: Any, signed: bool) -> Any:
+    """Indices into the rows of each node, as indices into the rows of all. Raises IndexError."""
+    starts, most = [each.index_select(0, owners).view(-1, *[1] * (index.dim() - 1)) for each in (begins, sizes)]
+    index = index.to(torch.int64)
+    if signed:
+        index = torch.where(index < 0, index + most, index)
+    outside = (index < 0) | (index >= most)
+    if bool(outside.any()):
+        number, size = [int(each.expand_as(index)[outside][0]) for each in (index, most)]
+        raise IndexError(f"index {number} is out of bounds for dimension 0 with size {size}")
+    return index + starts

@@ -32,36 +32,18 @@ def picked(call: Application) -> list[Values]:
 
 def _picked_rows(call: Application, val: Values, index: Values, dim: int, signed: bool) -> list[Values]:
     """Rows of those of each node, of which there are any number; `signed` indices may count from the end."""
-    writer, rest = call.writer, val.shape[dim + 1 :]
-    if prod([*val.shape[:dim], 1]) != 1 or not is_sized(val.shape[dim]) or index.rank != 1 or not writer.sized:
+    size, rest = val.shape[dim], val.shape[dim + 1 :]
+    if prod([*val.shape[:dim], 1]) != 1 or not is_sized(size) or index.rank != 1 or not call.writer.sized:
         raise call.refuse("it mixes the rows of a sample")
-    rows, numbers = writer.form(val, val.shape[dim], rest), _numbers(call, index)
-    needs = [writer.need("owners", numbers.lead), *[writer.need(what, val.shape[dim]) for what in _OF_ROWS]]
-    slot = writer.apply(_picked, [rows, numbers, *needs], signed)
-    return call.lying([slot], numbers.lead, rest)
+    places = _places(call, index, size, signed)
+    return call.lying([call.writer.emit("pick", [call.writer.form(val, size, rest), places])], places.lead, rest)
 
 
-def _numbers(call: Application, index: Values) -> Values:
-    """The indices of all nodes, one a row."""
-    whole = call.writer.spread(index)
-    return call.writer.form(whole, whole.shape[0], ())
-
-
-def _picked(rows: Any, index: Any, owners: Any, begins: Any, sizes: Any, signed: bool) -> Any:
-    return rows.index_select(0, _among_all(index, owners, begins, sizes, signed))
-
-
-def _among_all(index: Any, owners: Any, begins: Any, sizes: Any, signed: bool = False) -> Any:
-    """Indices into the rows of each node, as indices into the rows of all. Raises IndexError."""
-    starts, most = [each.index_select(0, owners).view(-1, *[1] * (index.dim() - 1)) for each in (begins, sizes)]
-    index = index.to(torch.int64)
-    if signed:
-        index = torch.where(index < 0, index + most, index)
-    outside = (index < 0) | (index >= most)
-    if bool(outside.any()):
-        number, size = [int(each.expand_as(index)[outside][0]) for each in (index, most)]
-        raise IndexError(f"index {number} is out of bounds for dimension 0 with size {size}")
-    return index + starts
+def _places(call: Application, index: Values, size: Any, signed: bool = False) -> Values:
+    """Indices into so many rows of each node, as indices into the rows of all."""
+    writer, rows = call.writer, _rows(call, index)
+    needs = [writer.need("owners", rows.lead), writer.need("begins", size), writer.need("sizes", size)]
+    return rows._replace(slot=writer.emit("among", [rows, *needs], signed), dtype="int64")
 
 
 class IndexedRows(Indexed):
@@ -69,21 +51,16 @@ class IndexedRows(Indexed):
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call; by places among the rows of all nodes."""
-        writer, vals = call.writer, call.vals
+        vals = call.vals
         (axis,) = self.axes(call) or (None,)
-        if axis or writer.padded or not any([is_sized(val.shape[:1]) for val in vals]):
+        if axis or call.writer.padded or not any([is_sized(val.shape[:1]) for val in vals]):
             return super().lift(call)
         index, *source = [vals[place] for key in ("index", "src") if (place := call.attrs.get(key)) is not None]
         if any([is_sized(val.shape[1:]) for val in vals]) or any([val.shape != index.shape for val in source]):
             raise call.refuse("it mixes the rows of a sample")
-        rows = [_rows(call, val) for val in vals]
-        at = call.attrs["index"]
-        needs = [writer.need("owners", index.shape[0]), *[writer.need(what, vals[0].shape[0]) for what in _OF_ROWS]]
-        rows[at] = rows[at]._replace(slot=writer.apply(_among_all, [rows[at], *needs]), dtype="int64")
+        at, rows = call.attrs["index"], [_rows(call, val) for val in vals]
+        rows[at] = _places(call, vals[at], vals[0].shape[0])
         return call.lying(call.again(rows, {"dim": 0}), call.shape[0], call.shape[1:])
-
-
-_OF_ROWS = ("begins", "sizes")
 
 
 def _rows(call: Application, val: Values) -> Values:
@@ -198,27 +175,13 @@ def added(call: Application) -> list[Values]:
 
 
 def _added_rows(call: Application, val: Values, index: Values, source: Values) -> list[Values]:
-    """index_add into rows of which each node has any number."""
+    """Slices into rows of which each node has any number."""
     writer, size, rest = call.writer, val.shape[0], val.shape[1:]
-    if call.attrs["dim"] or not is_sized(size) or index.rank != 1 or call.name not in _BY_ROWS:
+    if call.attrs["dim"] or not is_sized(size) or index.rank != 1:
         raise call.refuse("it mixes the rows of a sample")
-    numbers = _numbers(call, index)
-    added = writer.form(writer.spread(source), source.shape[0], rest)
-    needs = [writer.need("owners", numbers.lead), *[writer.need(what, size) for what in _OF_ROWS]]
     rows = writer.form(val, size, rest) if val.packed else call.beside(writer.spread(val))
-    slot = writer.apply(_BY_ROWS[call.name], [rows, numbers, added, *needs], call.get("alpha", 1))
-    return call.lying([slot], size, rest)
-
-
-def _adds(rows: Any, index: Any, source: Any, owners: Any, begins: Any, sizes: Any, alpha: Any) -> Any:
-    return rows.index_add(0, _among_all(index, owners, begins, sizes), source, alpha=alpha)
-
-
-def _copies(rows: Any, index: Any, source: Any, owners: Any, begins: Any, sizes: Any, _alpha: Any) -> Any:
-    return rows.index_copy(0, _among_all(index, owners, begins, sizes), source)
-
-
-_BY_ROWS = {"index_add.default": _adds, "index_copy.default": _copies}
+    added = writer.form(writer.spread(source), source.shape[0], rest)
+    return call.lying(call.again([rows, _places(call, index, size), added]), size, rest)
 
 
 def _each_added(values: Any, index: Any, source: Any, name: str, dim: int, alpha: Any) -> Any:

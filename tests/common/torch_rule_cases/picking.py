@@ -51,7 +51,9 @@ case("index_put.default", x(5, 4), [i(5, 3), i(4, 3)], x(3), True, fixed=True)
 case("index_put.default", w(5, 4), [i(5, 3), i(4, 3)], x(3), True, fixed=True)
 case("index_put.default", x(5, 4), [i(5, 3, shared=True)], x(3, 4), True, fixed=True)
 case("index_put.default", x(5, 4), [None, i(4, 1)], x(5, 1))
-case("index_put.default", x(5, 4), [b(5)], x(4), alone=True)
+case("index_put.default", x(5, 4), [b(5)], x(4))
+case("index_put.default", x(5, 4), [b(5)], x(1, 4), alone=True)
+case("index_put.default", x(5, 4), [b(5, 4)], x())
 for mode in (0, 1, 2):
     for begins in (i(1, 1), i(1, 2), i(1, 1, shared=True)):
         for name in ("_embedding_bag.default", "_embedding_bag_forward_only.default"):

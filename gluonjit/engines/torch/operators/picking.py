@@ -53,7 +53,7 @@ class IndexedRows(Indexed):
         """Writes down the call; by places among the rows of all nodes."""
         vals = call.vals
         (axis,) = self.axes(call) or (None,)
-        if axis or call.writer.padded or not any([is_sized(val.shape[:1]) for val in vals]):
+        if axis or call.writer.padded or not all([val.rank for val in vals]) or not any(map(_of_any_size, vals)):
             return super().lift(call)
         index, *source = [vals[place] for key in ("index", "src") if (place := call.attrs.get(key)) is not None]
         if any([is_sized(val.shape[1:]) for val in vals]) or any([val.shape != index.shape for val in source]):
@@ -61,6 +61,10 @@ class IndexedRows(Indexed):
         at, rows = call.attrs["index"], [_rows(call, val) for val in vals]
         rows[at] = _places(call, vals[at], vals[0].shape[0])
         return call.lying(call.again(rows, {"dim": 0}), call.shape[0], call.shape[1:])
+
+
+def _of_any_size(val: Values) -> bool:
+    return is_sized(val.shape[:1])
 
 
 def _rows(call: Application, val: Values) -> Values:

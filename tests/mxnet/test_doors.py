@@ -256,8 +256,8 @@ def test_the_first_call_in_a_batch_of_a_signature_met_before_is_found_without_a_
     for _ in range(2):
         expected = net(x).asnumpy()
     asked: list[Any] = []
-    original = cells._record
-    monkeypatch.setattr(cells, "_record", lambda cell, *rest: (asked.append(cell.name), original(cell, *rest))[1])
+    original = cells.new_record
+    monkeypatch.setattr(cells, "new_record", lambda cell, *rest: (asked.append(cell.name), original(cell, *rest))[1])
     for _ in range(2):  # C leaves one call in a thousand to Python, and then not the next ones
         del asked[:]
         numpy.testing.assert_allclose(net(x).asnumpy(), expected, rtol=1e-6)

@@ -335,3 +335,37 @@ def test_what_a_program_decides_by_length(body: Callable[..., Any]) -> None:
     nets = both(body)
     for lengths in ((6, 9, 7), (8, 12, 10), (3, 4, 2), (5, 11, 6, 3), (20, 2, 4, 5)):
         assert_as_alone(nets, [(each,) for each in words(*lengths, seed=lengths[0])])
+
+
+def emphasized(net: Model, F: Any, t: Any, x: Any) -> Any:
+    return F.max(net.q(F.broadcast_mul(F.expand_dims(x, axis=1), part(F, t, 0, 1))), axis=0)
+
+
+@pytest.mark.parametrize("given", ["plain", "computed", "learned", "signed", "in turns"])
+def test_numbers_of_any_length(given: str) -> None:
+    nets = both(emphasized)
+    for count, lengths in enumerate(((5, 3), (4, 6, 1, 7), (3, 3, 9), (2, 8, 5))):
+        found = []
+        for net in nets:
+            rows = [each[:, 0] for each in words(*lengths, seed=count)]
+            for number, row in enumerate(rows):
+                if given == "learned" or (given == "in turns" and (number + count) % 3 == 0):
+                    row.attach_grad()
+                if given == "signed" and count > 1:
+                    row[:1] = -0.0
+            net.collect_params().zero_grad()
+            with gluonjit.batching(granularity="cell") if net is nets[1] else nullcontext() as batch:
+                with autograd.record():
+                    if given == "computed" or (given == "in turns" and count % 2):
+                        rows = [row * 2 + 1 for row in rows]
+                    outputs = [net(row) for row in rows]
+                    total = nd.add_n(*outputs).sum()
+                total.backward()
+            own = [row.grad.asnumpy() for row in rows if row.grad is not None]
+            weights = [each.grad().asnumpy() for each in net.collect_params().values() if each.grad_req != "null"]
+            found.append([*[each.asnumpy() for each in outputs], *own, *weights])
+        for one, other in zip(*found):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    assert not batch.report.distrusted
+    if given == "plain":
+        assert batch.report.kinds["model"].launches == 1

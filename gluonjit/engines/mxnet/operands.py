@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet import references
@@ -11,7 +12,7 @@ from gluonjit.engines.mxnet.aliases import Owned, is_stale, renew
 from gluonjit.engines.mxnet.arrays import spec_of
 from gluonjit.engines.mxnet.history import History, has_history, is_learned_integer
 from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, slice_rows
-from gluonjit.engines.mxnet.lookups import host_rows
+from gluonjit.engines.mxnet.lookups import host_numbers, host_rows
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.recorder import Recorder
 from gluonjit.engines.mxnet.results import Imported, numbers_of, spent, tape_of
@@ -109,6 +110,22 @@ def leaf(batch: Batch, array: NDArray) -> Value:
 def _is_numbers(spec: Spec, array: NDArray, taped: bool) -> bool:
     """True if an array counts by its numbers, as indices do: no gradient is to reach it."""
     return spec.dtype in _INTEGERS and len(spec.shape) == 1 and not (taped and is_learned_integer(array))
+
+
+def is_plain(value: Value) -> bool:
+    """True if a value is an array of the program that gets no gradient."""
+    array = value.base
+    return isinstance(array, NDArray) and not value.depth and not has_history(classic(array))
+
+
+def laid(batch: Batch, value: Value, spec: Spec) -> Value | None:
+    """A value as one of this spec, which has its shape, with a row for each number; None if it is no plain array."""
+    if value.spec is spec:
+        return value
+    numbers: Any = value.base.asnumpy() if is_plain(value) else None
+    if numbers is None or bool((np.signbit(numbers) & (numbers == 0)).any()):  # equal numbers are one row
+        return None
+    return host_numbers(batch, numbers.tolist(), spec.dtype, spec.device, value.base)
 
 
 def _copied(batch: Batch, array: NDArray, spec: Spec) -> Value:

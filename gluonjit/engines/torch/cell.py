@@ -67,7 +67,6 @@ class Cell(BatchedCell):
         self.plain: dict[Any, Any] = {}  # what calls give that is no tensor: it follows from shapes alone
         self.counts: dict[Any, set[int]] = {}  # of operators in traces, by their signatures but for sizes
         self.numbers = DifferingNumbers()  # of an operator's calls
-        self.laid: dict[tuple[int, int], str] | None = None  # modes of operands, by their numbers and numbers of axes
         self.asks_mode = False  # whether a call of it has asked whether gradients are recorded
         self.never = ""  # why no call of it is one node, if so
         self.refused: dict[Any, str] = {}  # why none is, by whether gradients are recorded and the module trains
@@ -100,7 +99,6 @@ class Cell(BatchedCell):
         self.patterns.clear()
         self.refused.clear()
         self.plain.clear()
-        self.laid = None
         self.seen = None
 
     def change(self, times: int) -> None:

@@ -44,6 +44,7 @@ class BatchedCell:
         self.families: dict[Any, Kind] = {}
         self.products: dict[Any, Kind] = {}  # cut out of the cell's kinds
         self.joints: dict[Any, Any] = {}  # calls that may differ in the number of children, or in lengths, alone
+        self.laid: dict[tuple[int, int], str] | None = None  # modes of operands, by their numbers and numbers of axes
         self.by_number = ""  # why calls with other numbers of children run apart, if they do
         self.expanded: dict[Any, str] = {}
         self.asked: list[str] = []  # why calls of its model run eagerly: shared by all cells of a model
@@ -101,6 +102,7 @@ class BatchedCell:
         self.products.clear()
         self.joints.clear()
         self.by_number = ""
+        self.laid = None
         self.expanded.clear()
         self.lookup = self.keys = None
 

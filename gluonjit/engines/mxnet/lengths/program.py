@@ -17,6 +17,7 @@ from gluonjit.engines.mxnet.hooked import original_invoke
 from gluonjit.engines.mxnet.inference import infer
 from gluonjit.engines.mxnet.lengths.writing import ArrayWriter, joined, picked, put
 from gluonjit.engines.mxnet.modes import as_captured
+from gluonjit.engines.mxnet.operands import is_plain
 from gluonjit.engines.mxnet.operators.attributes import read, written
 from gluonjit.engines.mxnet.operators.shapes import joining
 from gluonjit.engines.mxnet.operators.symbols import apply, canonical, operator_handle
@@ -25,7 +26,7 @@ from gluonjit.engines.mxnet.operators.traits import fails
 from gluonjit.engines.mxnet.program import Program, build, current, in_rows, lay_out, program_of, write
 from gluonjit.engines.mxnet.reach import let_in
 from gluonjit.engines.mxnet.semantics import as_shape, classic
-from gluonjit.graph import Kind, Output, intern_spec, natural_mode, operand_groups
+from gluonjit.graph import Kind, Output, Value, intern_spec, natural_mode, operand_groups
 from gluonjit.hybrid.capture.lengths.joining import Joiner
 from gluonjit.program.axes.values import Shape, Values
 from gluonjit.program.axes.writer import compiled
@@ -168,6 +169,10 @@ class _MXNet:
         """The beginning of a constant along all axes."""
         return apply("slice", [array], {"begin": (0,) * len(shape), "end": shape})
 
+    def lays(self, call: Any, value: Value) -> bool:
+        """True for an array of the program that gets no gradient: its numbers are rows then."""
+        return is_plain(value)
+
     def equal(self, one: Any, other: Any) -> bool:
         """True if constants have the same numbers. Raises OtherForm if they learn."""
         if has_history(classic(one)) or has_history(classic(other)):
@@ -178,9 +183,10 @@ class _MXNet:
 
     def member(self, like: Kind, stages: Stages, trace: Trace, lengths: Sequence[int]) -> Ragged:
         """The program of nodes of these lengths, and of all others, for a kind like this. Raises NotBatchable."""
-        if stages.form.laid(trace).operands != trace.operands:
-            raise NotBatchable("numbers of which each array has any number of, and no other axes")
-        found = Ragged(stages, trace, lengths)
+        laid = stages.form.laid(trace)
+        if any([new is not old and new.mode != "rows" for new, old in zip(laid.operands, trace.operands)]):
+            raise NotBatchable("an operand of which another axis than the first differs")
+        found = Ragged(stages, laid, lengths)
         found.numpy, found.parameters = program_of(like).numpy, program_of(like).parameters
         return found
 

@@ -12,7 +12,7 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.lengths.framework import Torch
 from gluonjit.engines.torch.operators.table import row_of, work_of
 from gluonjit.engines.torch.program import Program, lay_out
-from gluonjit.graph import Kind, Output
+from gluonjit.graph import Kind, Output, Value
 from gluonjit.hybrid.capture.lengths.joining import Joiner
 from gluonjit.program.axes.values import Shape
 from gluonjit.program.lengths.members import SizedMember
@@ -71,6 +71,10 @@ class _Joining(Torch):
     def begin(self, array: Any, shape: Shape) -> Any:
         """The beginning of a constant along all axes."""
         return array[tuple(map(slice, shape))].contiguous()
+
+    def lays(self, call: Any, value: Value) -> bool:
+        """True if it is no operator: one more step for each operand would take what it saves."""
+        return not call.cell.operator
 
     def equal(self, one: Any, other: Any) -> bool:
         """True if constants have the same numbers. Raises OtherForm if they learn."""

@@ -98,7 +98,7 @@ class Joiner:
                 recipes = found.recipes_of(call.noted.signature)
             for recipe in recipes:
                 kind = self._derived(found, recipe, operands)
-                if kind is not None and _lies(call, kind.operands):
+                if kind is not None and self._lies(call, kind.operands):
                     call.noted.facts, call.noted.kept = recipe.facts, recipe.kept
                     return kind
         return None
@@ -121,7 +121,7 @@ class Joiner:
         """The kind of a traced call that differs in sizes alone from others of its cell, whose kinds run together."""
         for found in self._known(call):
             kind = self._of_form(found, traced, call.noted, structure)
-            if kind is not None and _lies(call, kind.operands):
+            if kind is not None and self._lies(call, kind.operands):
                 return kind
         return None
 
@@ -180,7 +180,7 @@ class Joiner:
         try:
             with engine.quiet():
                 form = Form(before, now, engine.equal, self._is_view)
-                if not form.lengths or not _lies(call, form.laid(now).operands):
+                if not form.lengths or not self._lies(call, form.laid(now).operands):
                     return None
                 lengths = [form.lengths_of(trace) for trace in (before, now)]
                 stages = Stages(form, engine, [*lengths, lengths[0]])
@@ -195,6 +195,11 @@ class Joiner:
         for each, kind, sizes in zip(calls, (first, own), lengths):
             found.note(each.noted, each.traced, sizes, kind.structure)
         return found, own
+
+    def _lies(self, call: Any, specs: Sequence[Spec]) -> bool:
+        """True if the operands of a call lie so, or can: those of an operator for nothing, not for one more step."""
+        lays = self._engine.lays
+        return all([value.spec is spec or lays(call, value) for value, spec in zip(call.values, specs)])
 
     def _is_view(self, name: str) -> bool:
         return isinstance(self._engine.row_of(name), Reshape)
@@ -221,11 +226,6 @@ class Joiner:
             family=family,
             work=work,
         )
-
-
-def _lies(call: Any, specs: Sequence[Spec]) -> bool:
-    """True if the operands of an operator lie so: one more step for each would take what it saves."""
-    return not call.cell.operator or all([value.spec is spec for value, spec in zip(call.values, specs)])
 
 
 def without_sizes(wanted: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -13,14 +13,16 @@ from gluonjit.program.axes.values import COUNT, NODES, Instruction, Shape, Size,
 class Writer:
     """Writes down the instructions of a batched program; `each` is called with every one, and may refuse it.
 
-    An engine derives its own from it. prims: its functions reshape(x, rest) to (-1, *rest), shape(x, shape), permute(x,
-    axes), expand(x, count, shape) with a new first axis of `count`, widen(x, rest), which expands all axes but the
-    first, matrices(a, b, many), which multiplies, add, total(*values), divide, scale and cast. Of a program for nodes
-    of any length (`sized`) also take(x, places), which gives each row at most once, pick(x, places), spread(x, owners,
-    begins), fill(x, hole, number) and begin(x, axis, size), the first entries along an axis. Such a program is given,
-    in place of the number of nodes, the longest lengths by name, "#" for that number; and what it `needs` of the
-    lengths. Where nodes have children, `owners` says whose each is: pick(x, owners), segments(x, owners, count, how),
-    one for each number of the rows of x that have it.
+    An engine derives its own from it. prims: its functions reshape(x, rest) to (-1, *rest), shape(x, shape),
+    permute(x, axes), expand(x, count, shape) with a new first axis of `count`, widen(x, rest), which expands all
+    axes but the first, matrices(a, b, many), which multiplies, add, total(*values), divide, scale and cast. Of a
+    program for nodes of any length (`sized`) also take(x, places), which gives each row at most once, put(x,
+    places, clipped, count, number), rows at places among `count`, elsewhere a number, or as `clipped` has them, to
+    which no gradient goes, rows(*values), one after the other, pick(x, places), spread(x, owners, begins), fill(x,
+    hole, number) and begin(x, axis, size), the first entries along an axis. Such a program is given, in place of
+    the number of nodes, the longest lengths by name, "#" for that number; and what it `needs` of the lengths. Where
+    nodes have children, `owners` says whose each is: pick(x, owners), segments(x, owners, count, how), one for each
+    number of the rows of x that have it.
     """
 
     device = ""

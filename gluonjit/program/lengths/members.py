@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from gluonjit.graph.kinds import operand_groups
+from gluonjit.graph.values import intern_spec
 from gluonjit.program.lengths.stages import ALONE, Stage, Stages
 from gluonjit.program.trace import Trace
+
+
+class SizedPart:
+    """A part of a trace for nodes of one length, whose `run` takes values of (nodes, *shape), and gives such.
+
+    groups: its operands, as its batched program takes them; weights: the constants that all members share.
+    """
+
+    def __init__(self, trace: Trace, sources: Sequence[int], results: Sequence[int], weights: Sequence[Any]) -> None:
+        specs = [intern_spec(*trace.shapes[position], trace.device, "stack") for position in sources]
+        self.trace = trace.part(sources, results, specs)
+        self.groups = operand_groups(specs, False)
+        numbers = {id(array): number for number, array in enumerate(weights)}
+        self._consts = [numbers.get(id(array), array) for array in self.trace.consts]
+
+    def consts(self, weights: Sequence[Any], anew: Callable[[Any], Any]) -> list[Any]:
+        """The constants, those that all members share as they are now."""
+        return [weights[item] if item.__class__ is int else anew(item) for item in self._consts]
 
 
 class SizedMember:

@@ -25,16 +25,15 @@ class StageRun:
     """
 
     def __init__(self, stages: Stages, members: Sequence[tuple[Any, int]], found: dict[int, Any], device: str) -> None:
-        self._stages, self._framework = stages, stages.framework
+        self._stages, self._framework, self._prims = stages, stages.framework, stages.prims
         self.members, self.found = members, found
         self._send = stages.framework.send(device)
         self._member = np.repeat(np.arange(len(members)), [count for _, count in members])
         self._lengths = np.array([each.lengths for each, _ in members], dtype=np.int64)[self._member]
         self._all = self._nodes(_ALL)
         for number, (_, val) in enumerate(stages.own):
-            self.found[val.slot] = self._framework.joined(
-                [self._framework.anew(each.own[number]) for each, n in members for _ in range(n)]
-            )
+            own = [self._framework.anew(each.own[number]) for each, n in members for _ in range(n)]
+            self.found[val.slot] = self._prims["rows"](*own)
 
     def _nodes(self, chosen: Any) -> SizedNodes:
         each = self._lengths[chosen]
@@ -50,6 +49,12 @@ class StageRun:
             for item in key[1:]
         ]
         return getattr(nodes, key[0])(*given)
+
+    def results(self) -> list[Any]:
+        """The results of all nodes: runs all stages."""
+        for stage in self._stages.stages:
+            self.run(stage)
+        return [self.found[val.slot] for val in self._stages.finals]
 
     def run(self, stage: Stage) -> None:
         """Runs a stage for all nodes."""
@@ -105,33 +110,33 @@ class StageRun:
 
     def _given(self, source: Source, chosen: Any, nodes: SizedNodes) -> Any:
         """A value of some nodes, (nodes, *shape), padded to the longest."""
-        val, front, framework = source.val, source.front, self._framework
+        val, front, prims = source.val, source.front, self._prims
         rows, lead, rest = self.found[val.slot], prod(front), val.shape[len(front) :]
         if val.shared:
-            return framework.for_each(rows, nodes.count)
+            return prims["expand"](rows, nodes.count, tuple(rows.shape))
         if (val.lead, val.rest) != (lead, rest):
-            rows = framework.reshape(rows, (int(self._all.of(lead).sum()), *rest))
+            rows = prims["shape"](rows, (int(self._all.of(lead).sum()), *rest))
         if nodes is not self._all:
             key = ("chosen", lead, chosen.tobytes())
-            rows = framework.take(rows, self._all.once(key, lambda: nodes.index(self._rows(lead, chosen))))
+            rows = prims["take"](rows, self._all.once(key, lambda: nodes.index(self._rows(lead, chosen))))
         if not front:
             return rows
         shape = (nodes.count, *at_sizes(val.shape, nodes.most))
         count = prod(shape[: len(front) + 1])
         if count != len(rows):
             clipped = nodes.need(("clipped", front)) if source.fill is None and len(rows) else None
-            rows = framework.put(rows, nodes.need(("places", front)), clipped, count, source.fill or 0)
-        return framework.reshape(rows, shape)
+            rows = prims["put"](rows, nodes.need(("places", front)), clipped, count, source.fill or 0)
+        return prims["shape"](rows, shape)
 
     def _packed(self, result: Result, together: Sequence[tuple[Any, SizedNodes]], parts: Sequence[Any]) -> Any:
         """A value of all nodes, node by node."""
-        framework, val, front = self._framework, result.val, result.front
+        prims, val, front = self._prims, result.val, result.front
         found = []
         for (_, nodes), part in zip(together, parts):
             count = nodes.count * prod(at_sizes(front, nodes.most))
-            rows = framework.reshape(part, (count, *val.rest))
+            rows = prims["shape"](part, (count, *val.rest))
             if front and count != nodes.of(val.lead).sum():
-                rows = framework.take(rows, nodes.need(("places", front)))
+                rows = prims["take"](rows, nodes.need(("places", front)))
             found.append(rows)
         if len(found) == 1:
             return found[0]
@@ -140,4 +145,4 @@ class StageRun:
             return self._all.index(np.argsort(np.concatenate([self._rows(val.lead, chosen) for chosen, _ in together])))
 
         key = ("order", val.lead, *[chosen.tobytes() for chosen, _ in together])
-        return framework.take(framework.joined(found), self._all.once(key, order))
+        return prims["take"](prims["rows"](*found), self._all.once(key, order))

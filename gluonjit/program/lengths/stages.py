@@ -52,26 +52,11 @@ class LengthEngine(Protocol):
     def send(self, device: str) -> Sent:
         """Makes a function that sends arrays of the host to a device."""
 
-    def put(self, rows: Any, places: Any, clipped: Any, count: int, number: Any) -> Any:
-        """Rows at places among `count`, elsewhere a number, or as `clipped` has them."""
-
     def anew(self, array: Any) -> Any:
         """An array that follows from lengths, or is a member's own, for one more step."""
 
-    def take(self, rows: Any, places: Any) -> Any:
-        """Rows by their places, each at most once."""
-
-    def reshape(self, array: Any, shape: Shape) -> Any:
-        """The same elements in another shape."""
-
     def stored(self, val: Values, writer: Any) -> Values:
         """A result in the form in which it is kept."""
-
-    def for_each(self, array: Any, count: int) -> Any:
-        """The same for each node, (nodes, *shape)."""
-
-    def joined(self, arrays: Sequence[Any]) -> Any:
-        """Rows one after the other."""
 
 
 class Source(NamedTuple):
@@ -143,6 +128,7 @@ class Stages:
         self._examples = _Examples(framework, trace.device, lengths)
         self._writer = framework.writer(count + len(self.weights), self._examples.run, trace)
         self._writer.sized = True
+        self.prims = self._writer.prims
         self._examples.needs = self._writer.needs
         self._values: dict[int, Values] = {}  # as they lie between stages
         self._padded: dict[tuple[int, int], Values] = {}  # by stage and position

@@ -10,27 +10,26 @@ from typing import Any
 
 import mxnet as mx
 import numpy as np
+from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import context_of, device_of, dtype_name, room_for, sent
 from gluonjit.engines.mxnet.history import has_history
-from gluonjit.engines.mxnet.hooked import original_invoke
 from gluonjit.engines.mxnet.inference import infer
-from gluonjit.engines.mxnet.lengths.writing import ArrayWriter, joined, picked, put
+from gluonjit.engines.mxnet.lengths.writing import ArrayWriter, joined
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import is_plain
 from gluonjit.engines.mxnet.operators.attributes import read, written
-from gluonjit.engines.mxnet.operators.shapes import joining
-from gluonjit.engines.mxnet.operators.symbols import apply, canonical, operator_handle
+from gluonjit.engines.mxnet.operators.symbols import apply, canonical
 from gluonjit.engines.mxnet.operators.table import ROWS_OF, work_of
 from gluonjit.engines.mxnet.operators.traits import fails
 from gluonjit.engines.mxnet.program import Program, build, current, in_rows, lay_out, program_of, write
 from gluonjit.engines.mxnet.reach import let_in
 from gluonjit.engines.mxnet.semantics import as_shape, classic
-from gluonjit.graph import Kind, Output, Value, intern_spec, natural_mode, operand_groups
+from gluonjit.graph import Kind, Output, Value, natural_mode
 from gluonjit.hybrid.capture.lengths.joining import Joiner
 from gluonjit.program.axes.values import Shape, Values
 from gluonjit.program.axes.writer import compiled
-from gluonjit.program.lengths.members import SizedMember
+from gluonjit.program.lengths.members import SizedMember, SizedPart
 from gluonjit.program.lengths.running import StageRun
 from gluonjit.program.lengths.stages import ALONE, Stages
 from gluonjit.program.sizes import OtherForm
@@ -84,32 +83,24 @@ class Ragged(SizedMember, Program):
     ) -> None:
         """Computes `count` nodes into `results`, which `besides` says the members of."""
         found: dict[int, Any] = dict(enumerate([*operands, *consts]))
-        run = StageRun(self.stages, besides or [(self, count)], found, self.trace.device)
-        for stage in self.stages.stages:
-            run.run(stage)
-        for val, result in zip(self.stages.finals, results):
-            name, axis = joining(val.dtype)  # not `_copy`, which does nothing for another part of the same array
-            handle = operator_handle(name)
-            original_invoke(handle, [found[val.slot]], ["num_args", axis], ["1", "0"], result, False, False)
+        made = StageRun(self.stages, besides or [(self, count)], found, self.trace.device).results()
+        for array, result in zip(made, results):
+            joined([array], result)
 
 
-class _Part:
+class _Part(SizedPart):
     """A part of a trace for nodes of one length: `run` takes values of (nodes, *shape), and gives such."""
 
-    def __init__(self, trace: Trace, sources: Sequence[int], results: Sequence[int], weights: Sequence[Any]) -> None:
-        specs = [intern_spec(*trace.shapes[position], trace.device, "stack") for position in sources]
-        self._built = build(trace.part(sources, results, specs))
-        self._groups = operand_groups(specs, False)
-        numbers = {id(array): number for number, array in enumerate(weights)}
-        self._consts = [numbers.get(id(array), array) for array in self._built.program.consts]
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._built = build(self.trace)
 
     def run(self, count: int, given: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
         """The results of `count` nodes; weights are the constants that all members share."""
-        consts = [weights[item] if item.__class__ is int else item.detach() for item in self._consts]
-        groups = [joined([given[place] for (place,) in group]) for group in self._groups]
+        groups = [joined([given[place] for (place,) in group]) for group in self.groups]
         specs = [output.spec for output in self._built.outputs]
         found = [room_for(spec, count * spec.rows) for spec in specs]
-        self._built.program(groups, consts, count, found)
+        self._built.program(groups, self.consts(weights, NDArray.detach), count, found)
         return [as_shape(rows, (count, *spec.shape)) for rows, spec in zip(found, specs)]
 
 
@@ -124,10 +115,6 @@ class _MXNet:
     write = staticmethod(write)
     function = staticmethod(compiled)
     send = staticmethod(_sender)
-    put = staticmethod(put)
-    joined = staticmethod(joined)
-    take = staticmethod(picked)
-    reshape = staticmethod(as_shape)
 
     def anew(self, array: Any) -> Any:
         """The same numbers in another array: a backward pass leaves none that it has seen."""
@@ -144,10 +131,6 @@ class _MXNet:
         except mx.base.MXNetError as error:
             raise NotBatchable(str(error).split("\n")[0]) from error
         return array.shape, dtype_name(array)
-
-    def for_each(self, array: Any, count: int) -> Any:
-        """The same for each node, (nodes, *shape)."""
-        return ArrayWriter.prims["expand"](array, count, array.shape)
 
     def stored(self, val: Values, writer: Any) -> Values:
         """A result in the form in which it is kept."""

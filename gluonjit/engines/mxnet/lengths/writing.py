@@ -10,13 +10,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gluonjit.engines.mxnet.arrays import sent
+from gluonjit.engines.mxnet.arrays import dtype_name, sent
 from gluonjit.engines.mxnet.modes import POOLING, in_training
 from gluonjit.engines.mxnet.operators import binding
-from gluonjit.engines.mxnet.operators.shapes import joining
 from gluonjit.engines.mxnet.operators.symbols import apply
 from gluonjit.engines.mxnet.operators.traits import FLAT
+from gluonjit.engines.mxnet.program import join
 from gluonjit.engines.mxnet.semantics import as_shape
+from gluonjit.graph import intern_spec
 from gluonjit.program.axes import writer
 from gluonjit.program.axes.values import Instruction, Values
 from gluonjit.program.trace import Operand, Trace
@@ -25,26 +26,25 @@ from gluonjit.program.trace import Operand, Trace
 def put(rows: Any, places: Any, clipped: Any, count: int, number: Any) -> Any:
     """Rows at places among `count`, else a number; or as `clipped` has them. No gradient comes of what is there."""
     if clipped is None:
-        room = apply("_full", [], {"shape": (count, *rows.shape[1:]), **_like(rows), "value": number}, True)
+        like = {"dtype": dtype_name(rows), "ctx": rows.context}
+        room = apply("_full", [], {"shape": (count, *rows.shape[1:]), "value": number, **like}, True)
     else:
         room = picked(rows.detach(), clipped)
     return apply("_contrib_index_copy", [room, places.detach(), rows], {})
 
 
-def joined(arrays: Sequence[Any]) -> Any:
-    """Rows one after the other; what is one piece is not copied."""
-    if len(arrays) == 1:
+def joined(arrays: Sequence[Any], out: Any = None) -> Any:
+    """Rows one after the other, in `out` if that is not None; what is one piece is not copied else.
+
+    Not by `_copy`, which does nothing for another part of the same array.
+    """
+    if len(arrays) == 1 and out is None:
         return arrays[0]
-    name, axis = joining(np.dtype(arrays[0].dtype).name)
-    return apply(name, arrays, {axis: 0, "num_args": len(arrays)})
+    return join(intern_spec((1,), dtype_name(arrays[0]), "", "rows"), arrays, out)
 
 
 def picked(array: Any, places: Any) -> Any:
     return apply("take", [array, places.detach()], {"axis": 0, "mode": "clip"})
-
-
-def _like(array: Any) -> dict[str, Any]:
-    return {"dtype": np.dtype(array.dtype).name, "ctx": array.context}
 
 
 def _number(array: Any, number: Any) -> Any:
@@ -97,6 +97,7 @@ class ArrayWriter(binding.Writer):
         "take": picked,
         "spread": lambda array, owners, begins: picked(array, owners),
         "fill": lambda array, hole, number: apply("_npi_where", [hole, _number(array, number), array], {}),
+        "put": put,
         "begin": lambda array, axis, size: apply("slice_axis", [array], {"axis": axis, "begin": 0, "end": size}),
         "rows": lambda *arrays: joined(arrays),
         "pick": picked,

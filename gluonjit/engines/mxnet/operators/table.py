@@ -129,20 +129,16 @@ def _over_all(call: Application) -> str | None:
 
 
 _KEEP: Mapping[str, Any] = {"keep": "keepdims"}
-_SEVERAL: Mapping[str, Any] = {"many": True, "idle": True, **_KEEP}
-row("sum=SUM", Reduce("axis", fill=0, **_SEVERAL))
-row("mean=MEAN", Reduce("axis", mean="sum", **_SEVERAL))
-row("prod", Reduce("axis", fill=1, **_SEVERAL))
-row("max", Reduce("axis", fill=-inf, how="amax", **_SEVERAL))
-row("min", Reduce("axis", fill=inf, how="amin", **_SEVERAL))
+for _kind, _mean, _none in (("", "mean", None), ("_np_", "_npi_mean", _over_none)):
+    _several: Mapping[str, Any] = {"many": True, "idle": True, "refuse": _none, **_KEEP}
+    row(f"{_kind}sum=SUM", Reduce("axis", fill=0, **_several))
+    row(f"{_mean}=MEAN", Reduce("axis", mean=f"{_kind}sum", **_several))
+    row(f"{_kind}prod", Reduce("axis", fill=1, **_several))
+    row(f"{_kind}max", Reduce("axis", fill=-inf, how="amax", **_several))
+    row(f"{_kind}min", Reduce("axis", fill=inf, how="amin", **_several))
 row("nansum norm", Reduce("axis", many=True, fill=0, **_KEEP))
 row("nanprod", Reduce("axis", many=True, fill=1, **_KEEP))
 row("moments", Reduce("axes", many=True, **_KEEP))
-row("_np_sum=SUM", Reduce("axis", fill=0, refuse=_over_none, **_SEVERAL))
-row("_npi_mean=MEAN", Reduce("axis", mean="_np_sum", refuse=_over_none, **_SEVERAL))
-row("_np_prod", Reduce("axis", fill=1, refuse=_over_none, **_SEVERAL))
-row("_np_max", Reduce("axis", fill=-inf, refuse=_over_none, **_SEVERAL))
-row("_np_min", Reduce("axis", fill=inf, refuse=_over_none, **_SEVERAL))
 row("_np_all _np_any _npi_std _npi_var", Reduce("axis", many=True, refuse=_over_none, **_KEEP))
 row("argmax=ARGMAX _npi_argmax", Reduce("axis", fill=-inf, **_KEEP))
 row("argmin _npi_argmin", Reduce("axis", fill=inf, **_KEEP))

@@ -11,13 +11,12 @@ import torch
 
 from gluonjit.engines.torch.arrays import device_named, dtype_named, sent
 from gluonjit.engines.torch.hooked import plain
-from gluonjit.engines.torch.operators import moving
 from gluonjit.engines.torch.operators.binding import Writer
 from gluonjit.engines.torch.operators.table import batch_op
-from gluonjit.engines.torch.program import build, interpret, joined, run_operator, stored
-from gluonjit.graph import intern_spec, operand_groups
+from gluonjit.engines.torch.program import build, interpret, run_operator, stored
 from gluonjit.program.axes.values import Instruction, Shape, Shaped, Values
 from gluonjit.program.axes.writer import compiled
+from gluonjit.program.lengths.members import SizedPart
 from gluonjit.program.trace import Trace, TraceOp, placed
 
 
@@ -32,41 +31,28 @@ def _sender(device: str) -> Callable[[Any, str], Any]:
     return send
 
 
-class LengthPart:
-    """A part of a trace for nodes of one length: `run` takes values of (nodes, *shape), and gives such.
+class LengthPart(SizedPart):
+    """A part of a trace for nodes of one length: `run` takes values of (nodes, *shape), and gives such."""
 
-    weights: the constants that all members share.
-    """
-
-    def __init__(self, trace: Trace, sources: Sequence[int], results: Sequence[int], weights: Sequence[Any]) -> None:
-        self._specs = [intern_spec(*trace.shapes[position], trace.device, "stack") for position in sources]
-        self._shapes = [trace.shapes[position][0] for position in results]
-        self._trace = trace.part(sources, results, self._specs)
-        numbers = {id(tensor): number for number, tensor in enumerate(weights)}
-        self._consts = [numbers.get(id(tensor), tensor) for tensor in self._trace.consts]
-        self._order = [place for group in operand_groups(self._specs, False) for (place,) in group]
-        self._batched: Any = None
+    batched: Any = None
 
     def run(self, count: int, given: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
         """The results of `count` nodes; weights are the constants that all members share."""
-        consts = [weights[item] if item.__class__ is int else item for item in self._consts]
+        consts = self.consts(weights, lambda tensor: tensor)
         if count == 1:  # which is not worth a program
             whole = [tensor[0].contiguous() for tensor in given]  # as a view may need it
-            return [result.unsqueeze(0) for result in interpret(self._trace, whole, consts)]
-        if self._batched is None:
+            return [result.unsqueeze(0) for result in interpret(self.trace, whole, consts)]
+        if self.batched is None:
             with plain():
-                self._batched = build(self._trace).program.function
-        found = self._batched(count, *[given[place] for place in self._order], *consts)
-        return [result.reshape(count, *shape) for result, shape in zip(found, self._shapes)]
+                self.batched = build(self.trace).program.function
+        found = self.batched(count, *[given[place] for group in self.groups for (place,) in group], *consts)
+        return [result.reshape(count, *shape) for result, (shape, _) in zip(found, self.trace.shaped_results())]
 
 
 class Torch:
     """Implements `gluonjit.program.lengths.stages.LengthEngine`."""
 
-    put = staticmethod(moving.put)
-    take = staticmethod(moving.take)
     send = staticmethod(_sender)
-    joined = staticmethod(joined)
     stored = staticmethod(stored)
     function = staticmethod(compiled)
     part = LengthPart
@@ -89,17 +75,9 @@ class Torch:
         """Shape and dtype of a tensor."""
         return tuple(array.shape), str(array.dtype).removeprefix("torch.")
 
-    def for_each(self, array: Any, count: int) -> Any:
-        """The same for each node, (nodes, *shape)."""
-        return array.expand(count, *array.shape)
-
     def anew(self, array: Any) -> Any:
         """The same tensor."""
         return array
-
-    def reshape(self, array: Any, shape: Shape) -> Any:
-        """The same elements in another shape."""
-        return array.reshape(shape)
 
     def shapes(self, op: TraceOp, inputs: Sequence[Any]) -> list[Shape]:
         """The shapes of the results of an operator. Raises RuntimeError, IndexError or ValueError."""

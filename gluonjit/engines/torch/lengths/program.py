@@ -50,10 +50,7 @@ class Ragged(SizedMember, Program):
         """The results of `count` nodes, which `besides` says the members of."""
         members: Members = besides[0] if besides else [(self, count)]
         found: dict[int, Any] = dict(enumerate([*operands, *consts]))
-        run = StageRun(self.stages, members, found, self.trace.device)
-        for stage in self.stages.stages:
-            run.run(stage)
-        return [found[val.slot] for val in self.stages.finals]
+        return StageRun(self.stages, members, found, self.trace.device).results()
 
 
 class _Joining(Torch):

@@ -75,6 +75,7 @@ class Writer(writer.Writer):
         "widen": lambda tensor, shape: tensor.expand(-1, *shape),
         "matrices": lambda one, other, many: torch.bmm(one, other) if many else torch.mm(one, other),
         "take": moving.take,
+        "put": moving.put,
         "pick": lambda tensor, places: tensor.index_select(0, places),
         "among": moving.among,
         "spread": moving.spread,

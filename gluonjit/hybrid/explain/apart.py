@@ -8,7 +8,7 @@ from typing import Any
 from gluonjit.graph.kinds import Kind
 
 _FEW, _SHOWN = 4, 3  # kinds of one name that need no reason, and values that are shown
-_LENGTH = "a function marked @gluonjit.cell around such calls runs for all lengths at once in PyTorch"
+_LENGTH = "a function marked @gluonjit.cell around such calls runs for all lengths at once"
 _SHAPE = "give them one shape, or pad them and use masked_fill"
 _CONSTANT = "pass the number as an array"
 _WEIGHT = "stack the weights, and take each call's from the stack by its index"

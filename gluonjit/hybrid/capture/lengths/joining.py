@@ -161,7 +161,7 @@ class Joiner:
                 pairs = [(other.kind, found.first)]
                 for waiting in list(known.waiting):  # of the same lengths, but with gradients, or without
                     again = self._of_form(found, waiting.traced, waiting.noted, waiting.kind.structure)
-                    if again is not None:
+                    if again is not None and _stays(cell, waiting, again.operands):
                         known.waiting.remove(waiting)
                         pairs.append((waiting.kind, again))
                 for old, again in pairs:
@@ -181,6 +181,8 @@ class Joiner:
             with engine.quiet():
                 form = Form(before, now, engine.equal, self._is_view)
                 if not form.lengths or not self._lies(call, form.laid(now).operands):
+                    return None
+                if not _stays(call.cell, other, form.laid(before).operands):
                     return None
                 lengths = [form.lengths_of(trace) for trace in (before, now)]
                 stages = Stages(form, engine, [*lengths, lengths[0]])
@@ -231,6 +233,11 @@ class Joiner:
 def without_sizes(wanted: tuple[Any, ...]) -> tuple[Any, ...]:
     """A signature but for the sizes of operands."""
     return tuple([(len(item.shape), item.dtype, item.device) if item.__class__ is Spec else item for item in wanted])
+
+
+def _stays(cell: Any, waiting: _Waiting, operands: Sequence[Spec]) -> bool:
+    """True if operands of calls that were traced may lie so: those of an operator as they do already."""
+    return not cell.operator or waiting.kind.operands == operands
 
 
 def _may_differ(kind: Kind, trace: Trace, operator: bool) -> bool:

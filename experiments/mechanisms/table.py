@@ -69,7 +69,6 @@ MECHANISMS = (
         ("engines/mxnet/unrolling.py", *_torch("unrolling")),
         returns={_T + "kinds:captures_whole": False, _M + "unrolling:captures_whole": False},
     ),
-    Mechanism("kinds for other rows", _torch("other_rows"), returns={_T + "records:of_other_rows": None}),
     Mechanism("traces of like modules", _torch("like"), returns={_T + "like:take": None}),
     Mechanism(
         "traces with gradients for calls without",

@@ -149,6 +149,10 @@ GONE: tuple[Gone, ...] = (
     Gone("engines/mxnet/fusing_values", ("RowMatrix Group Folded Const Beside rows_in row_in",), "engines/"),
     Gone("engines/torch/hoist", ("Piece Cut cut used_alone _owners _may_be_cut _piece _without",), "engines/"),
     Gone("engines/mxnet/hoist", ("Cut cut _without product_kind",), "engines/"),
+    Gone(
+        "engines/torch/other_rows",
+        ("TracedCall without_rows _blind _rows_of note_traced of_other_rows _between _have _trace_of",),
+    ),
     Gone("analysis/splitting", ("captured_nodes _cut _add_products",), "analysis/"),
     Gone(
         "analysis/traces",

@@ -62,7 +62,6 @@ class Cell(BatchedCell):
         self.made = False  # from source, by ourselves
         self.whole = operator  # one node at every granularity
         self.stateless = stateless  # of any module that looks so
-        self.by_rows: dict[Any, list[Any]] = {}  # what was traced, but for their numbers of rows
         self.patterns: dict[Any, Pattern] = {}  # what calls with arguments of the same classes have come to
         self.plain: dict[Any, Any] = {}  # what calls give that is no tensor: it follows from shapes alone
         self.counts: dict[Any, set[int]] = {}  # of operators in traces, by their signatures but for sizes
@@ -95,7 +94,6 @@ class Cell(BatchedCell):
                 if self.lost[reason] == _CHANGES:
                     self.never = reason
         super().clear()
-        self.by_rows.clear()
         self.patterns.clear()
         self.refused.clear()
         self.plain.clear()

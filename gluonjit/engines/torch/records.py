@@ -23,7 +23,6 @@ from gluonjit.engines.torch.kinds import (
 )
 from gluonjit.engines.torch.layers import WHOLE
 from gluonjit.engines.torch.lengths.program import JOINER
-from gluonjit.engines.torch.other_rows import note_traced, of_other_rows
 from gluonjit.engines.torch.patterns import note_record, note_refusal, refused_before
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.unrolling import LOOPS, UNROLLED, never
@@ -249,10 +248,7 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
     cell = call.cell
     known = cell.variants.get(wanted, [])
     made: Any = too_many(known) or None
-    traced = False
     try:
-        if made is None:
-            made = of_other_rows(call, wanted)
         call.noted.specs = [item for item in wanted if item.__class__ is Spec]
         if made is None and cell.joints:
             with RUNNING, TRACE, undrawn():
@@ -263,8 +259,7 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
                 like.take(call, wanted, lambda cell, owner: looks_of(cell, owner, call.batch))
                 own = call.noted.traced is None
                 made = trace_call(call) or _kind(call)
-            traced = isinstance(made, Kind)
-            if traced and own:
+            if isinstance(made, Kind) and own:
                 like.remember(call)
     except ResultWithoutTensors as plain:
         made = plain
@@ -275,8 +270,6 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
         raise NotOneNode(made)
     variant = call.noted.variant(variant_key(wanted, len(known)))
     cell.variants.setdefault(wanted, known).append(variant)
-    if traced:
-        note_traced(call, wanted, variant.key, made)
     if isinstance(made, ResultWithoutTensors):
         cell.plain[variant.key] = made.structure
         return variant, made.structure

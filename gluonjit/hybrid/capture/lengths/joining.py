@@ -34,11 +34,13 @@ class _Waiting(NamedTuple):
 class _Found:
     """A form, its stages, and the first kind of it, with what that was made from.
 
-    calls, recipes: those that were traced, and how they differ, by their signatures but for sizes.
+    stages: None where kinds run together anyway, for any number of rows; calls, recipes: those that were traced, and
+    how they differ, by their signatures but for sizes.
     """
 
     engine: JoiningEngine
-    stages: Stages
+    form: Form
+    stages: Stages | None
     first: Kind
     origin: _Waiting
     calls: dict[Any, list[SizedCall]] = field(default_factory=dict)
@@ -60,15 +62,19 @@ class _Found:
             self.recipes[signature] = []
             for calls in alike.values():
                 with suppress(NotDerivable):
-                    self.recipes[signature].append(Recipe(self.engine, self.stages.form, calls))
+                    self.recipes[signature].append(Recipe(self.engine, self.form, calls))
         return self.recipes[signature]
 
 
 @dataclass
 class _Lengths:
-    """The calls of a cell: those that wait for others like them, the forms found, and how many had no stages."""
+    """The calls of a cell: those that wait for others like them, the forms found, and how many had no stages.
+
+    by_family: calls of kinds for any number of rows, until they have a form.
+    """
 
     refused = 0
+    by_family: dict[Any, list[_Waiting] | _Found] = field(default_factory=dict)
     waiting: list[_Waiting] = field(default_factory=list)
     found: list[_Found] = field(default_factory=list)
 
@@ -88,7 +94,7 @@ class Joiner:
         if known is None or "arity" in call.batch.options.without:
             return []
         known.found = [found for found in known.found if self._engine.current(found.first)]
-        return known.found
+        return [*known.found, *[each for each in known.by_family.values() if isinstance(each, _Found)]]
 
     def derived(self, call: Any) -> Kind | None:
         """The kind of a call of a new size, from traced calls of other sizes: the program is not run again for it."""
@@ -111,6 +117,8 @@ class Joiner:
                     return None
                 trace, lengths = recipe.trace(operands)
                 like = replace(found.first, structure=recipe.structure)
+                if found.stages is None:
+                    return self._of_rows(like, trace)
                 kind = self._member(like, trace, found.stages, lengths, found.first)
                 program: Any = kind.program
                 return kind if program.fits() else None
@@ -128,7 +136,11 @@ class Joiner:
     def _of_form(self, found: _Found, traced: Any, noted: Noted, structure: Any) -> Kind | None:
         """The kind of a traced call if it has this form."""
         first, stages = found.first, found.stages
-        if without_constants(first.structure) != without_constants(structure) or first.pure == traced.draws:
+        if (
+            stages is None
+            or without_constants(first.structure) != without_constants(structure)
+            or first.pure == traced.draws
+        ):
             return None
         try:
             lengths = stages.form.lengths_of(traced.trace)
@@ -145,6 +157,8 @@ class Joiner:
         That is exchanged, in the open batch too if the rows of its results stay as they are.
         """
         cell, batch = call.cell, call.batch
+        if kind.pure and not (kind.apart or kind.lone or kind.split) and kind.call is traced.trace:
+            self._note_rows(call, kind, traced)
         if not _may_differ(kind, traced.trace, cell.operator) or "arity" in batch.options.without:
             return kind
         known: _Lengths = cell.joints.setdefault(_KEY, _Lengths())
@@ -157,6 +171,7 @@ class Joiner:
                 if other in known.waiting:
                     known.waiting.remove(other)
                 known.found.insert(0, found)
+                known.by_family.clear()  # their kinds may be exchanged
                 cell.by_number = ""
                 pairs = [(other.kind, found.first)]
                 for waiting in list(known.waiting):  # of the same lengths, but with gradients, or without
@@ -193,7 +208,7 @@ class Joiner:
         except NotBatchable:
             known.refused += 1
             return None
-        found = _Found(engine, stages, first, other)
+        found = _Found(engine, form, stages, first, other)
         for each, kind, sizes in zip(calls, (first, own), lengths):
             found.note(each.noted, each.traced, sizes, kind.structure)
         return found, own
@@ -202,6 +217,31 @@ class Joiner:
         """True if the operands of a call lie so, or can: those of an operator for nothing, not for one more step."""
         lays = self._engine.lays
         return all([value.spec is spec or lays(call, value) for value, spec in zip(call.values, specs)])
+
+    def _note_rows(self, call: Any, kind: Kind, traced: Any) -> None:
+        """Notes a call of a kind for any number of rows, by which those with other numbers are derived."""
+        if not (kind.poly or kind.children) or all([spec.rows < 2 for spec in kind.operands]):
+            return
+        known = call.cell.joints.setdefault(_KEY, _Lengths()).by_family
+        found = known.setdefault(kind.family, [])
+        fresh = [_Waiting(kind, traced, call.noted)]
+        try:
+            if isinstance(found, list):
+                fresh = [*found[1 - _MOST :], *fresh]
+                form = Form(fresh[0].traced.trace, traced.trace, self._engine.equal, self._is_view)
+                known[kind.family] = found = (
+                    _Found(self._engine, form, None, fresh[0].kind, fresh[0]) if form.lengths else fresh
+                )
+            for each in fresh if isinstance(found, _Found) else ():
+                found.note(each.noted, each.traced, found.form.lengths_of(each.traced.trace), each.kind.structure)
+        except OtherForm:
+            return
+
+    def _of_rows(self, like: Kind, trace: Trace) -> Kind:
+        """The kind of another number of rows, for which the program is that of one like it."""
+        outputs, rows = self._engine.lay_out(trace, [output.spec.mode == "rows" for output in like.outputs])
+        work = self._engine.work_of(trace, like.work.ops)
+        return replace(like, operands=trace.operands, outputs=outputs, rows=rows, call=trace, work=work)
 
     def _is_view(self, name: str) -> bool:
         return isinstance(self._engine.row_of(name), Reshape)

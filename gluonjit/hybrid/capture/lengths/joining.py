@@ -7,7 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from gluonjit.graph import Kind, Spec, Work
+from gluonjit.graph import Kind, Spec, Work, family_key
+from gluonjit.graph.values import MODES
 from gluonjit.hybrid.capture.children import exchange
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.lengths.deriving import JoiningEngine, Recipe, SizedCall
@@ -238,8 +239,10 @@ class Joiner:
             return
 
     def _of_rows(self, like: Kind, trace: Trace) -> Kind:
-        """The kind of another number of rows, for which the program is that of one like it."""
-        outputs, rows = self._engine.lay_out(trace, [output.spec.mode == "rows" for output in like.outputs])
+        """The kind of another number of rows, for which the program is that of one like it. Raises NotDerivable."""
+        if any([family_key(own) != family_key(spec) for own, spec in zip(like.operands, trace.operands)]):
+            raise NotDerivable
+        outputs, rows = self._engine.lay_out(trace, [MODES.index(output.spec.mode) for output in like.outputs])
         work = self._engine.work_of(trace, like.work.ops)
         return replace(like, operands=trace.operands, outputs=outputs, rows=rows, call=trace, work=work)
 

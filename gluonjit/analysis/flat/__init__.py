@@ -10,7 +10,7 @@ from gluonjit.compiled import hot
 
 if TYPE_CHECKING:
     from gluonjit.analysis.flat.ordering import by_depth, components, levels, needed, produced, uses
-    from gluonjit.analysis.flat.paths import longest_chains
+    from gluonjit.analysis.flat.paths import chains, longest_chains
     from gluonjit.analysis.flat.placing import (
         Gather,
         Laid,
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         living,
         place_inputs,
     )
-    from gluonjit.analysis.flat.rewriting import chains
 
 __all__ = [
     "Gather",
@@ -47,6 +46,6 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    for _name in ("rewriting", "ordering", "paths", "placing"):
+    for _name in ("ordering", "paths", "placing"):
         _module = hot(f"gluonjit.analysis.flat.{_name}")
         globals().update({name: getattr(_module, name) for name in __all__ if hasattr(_module, name)})

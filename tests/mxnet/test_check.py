@@ -13,7 +13,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluonjit
-from gluonjit.engines.mxnet import program
+from gluonjit.engines.mxnet import program, tape
 from gluonjit.engines.mxnet.operators.symbols import apply
 from gluonjit.errors import RuleWarning
 
@@ -120,6 +120,29 @@ def test_a_wrong_program_is_found_where_it_first_runs(
         expected, found = both(("fused",), check="first")
     assert_equal(expected, found)
     assert found[2].distrusted
+
+
+def test_a_comparison_that_raises_leaves_no_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    backward, trial, compared = tape.original_backward, tape.Tape.trial, []
+
+    def compares(*args: Any) -> Any:
+        compared.append(True)
+        try:
+            return trial(*args)
+        finally:
+            compared[-1] = False
+
+    def fails(*args: Any) -> None:
+        if compared and compared[-1]:
+            raise mx.base.MXNetError("no graph")
+        backward(*args)
+
+    monkeypatch.setattr(tape.Tape, "trial", compares)
+    monkeypatch.setattr(tape, "original_backward", fails)
+    with pytest.warns(RuleWarning, match="no graph"):
+        expected, found = both(("fused",), check="first")
+    assert compared and found[2].distrusted
+    assert_equal(expected, found)
 
 
 def test_a_wrong_program_shows_where_nothing_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:

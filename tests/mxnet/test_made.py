@@ -359,9 +359,9 @@ def test_a_block_that_counts_its_calls_is_not_traced_for_each(monkeypatch: pytes
     traced = []
     make = cells.make_kind
 
-    def tracing(cell: Any, *args: Any) -> Any:
-        traced.append(cell.name)
-        return make(cell, *args)
+    def tracing(call: Any, *args: Any) -> Any:
+        traced.append(call.cell.name)
+        return make(call, *args)
 
     monkeypatch.setattr(cells, "make_kind", tracing)
     for seed in range(2):

@@ -218,6 +218,15 @@ class Tape(History):
     def trial(self, number: int, heads: Sequence[tuple[int, Sequence[int], Any]]) -> tuple[Any, Any]:
         """Goes back through a step alone from gradients of rows; returns what reads those of rows, and of a weight."""
         self._fill_zero()
+        try:
+            self._try(number, heads)
+            rows = {arena: room.asnumpy() for arena, room in enumerate(self._gradients) if room is not None}
+            weights = {key: None if room is None else room.asnumpy() for key, (_, room) in self._constants.items()}
+        finally:
+            self._fill_zero()
+        return lambda arena, positions: rows[arena][list(positions)], lambda array: weights.get(id(array))
+
+    def _try(self, number: int, heads: Sequence[tuple[int, Sequence[int], Any]]) -> None:
         for arena, positions, head in heads:
             gradient: Any = self._gradients[arena]
             numbers = gradient.asnumpy()
@@ -233,10 +242,6 @@ class Tape(History):
             results, gradients = zip(*self._with_gradients(step, entry.results))
             with shapes(program_of(step.kind).numpy):
                 original_backward(list(results), list(gradients), True, True)
-        rows = {arena: room.asnumpy() for arena, room in enumerate(self._gradients) if room is not None}
-        weights = {key: None if room is None else room.asnumpy() for key, (_, room) in self._constants.items()}
-        self._fill_zero()
-        return lambda arena, positions: rows[arena][list(positions)], lambda array: weights.get(id(array))
 
     def redo(self, number: int) -> None:
         """Runs a step once more, recorded, in place of what was recorded of it."""
@@ -406,8 +411,8 @@ class Tape(History):
         """Results of a step with their gradients, for those that can have one."""
         return [
             (result, self._rows(place))
-            for result, place in zip(results, step.places)
-            if self._gradients[place.arena] is not None
+            for result, place, depends in zip(results, step.places, program_of(step.kind).depends)
+            if depends and self._gradients[place.arena] is not None
         ]
 
     def _awaited(self) -> bool:

@@ -32,7 +32,7 @@ def _saved_values(program: Any, learned: tuple[bool, ...]) -> tuple[frozenset[in
         try:
             for position, spec in enumerate(trace.operands):
                 tensors[position] = _leaf(torch.zeros(spec.shape, dtype=dtype_named(spec.dtype)), learned[position])
-            for position, tensor in enumerate(program.consts, len(trace.operands)):
+            for position, tensor in trace.constants():
                 tensors[position] = _leaf(on_host(tensor), tensor.requires_grad)
             for op in trace.ops:
                 saved.update(map(_memory, [tensors[position] for position in saved_by(op, tensors)]))

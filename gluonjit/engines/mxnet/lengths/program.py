@@ -21,7 +21,7 @@ from gluonjit.engines.mxnet.operands import is_plain
 from gluonjit.engines.mxnet.operators.attributes import read, written
 from gluonjit.engines.mxnet.operators.symbols import apply, canonical
 from gluonjit.engines.mxnet.operators.table import ROWS_OF, work_of
-from gluonjit.engines.mxnet.operators.traits import fails
+from gluonjit.engines.mxnet.operators.traits import FLAT, fails
 from gluonjit.engines.mxnet.program import Program, build, current, in_rows, lay_out, program_of, write
 from gluonjit.engines.mxnet.reach import let_in
 from gluonjit.engines.mxnet.semantics import as_shape, classic
@@ -68,7 +68,8 @@ class Ragged(SizedMember, Program):
         reads: dict[int, set[int]] = {position: set() for position in stages.form.own}
         reads.update({k: {place} for place, k in enumerate([*range(len(trace.operands)), *stages.weights])})
         for op in trace.ops:
-            reads.update(dict.fromkeys(op.outputs, set().union(*[reads[position] for position in op.inputs])))
+            inputs = () if canonical(op.name) in FLAT else op.inputs  # which it is given without their history
+            reads.update(dict.fromkeys(op.outputs, set().union(*[reads[position] for position in inputs])))
         self.depends = [reads[result] for result in trace.results]
         self.used = [k in set().union(*self.depends) for k in range(len(trace.operands) + len(self.consts))]
 

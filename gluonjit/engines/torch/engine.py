@@ -46,7 +46,6 @@ from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.calibration import measure
 from gluonjit.hybrid.run.protocol import Adapter
 from gluonjit.hybrid.run.state import LOCAL
-from gluonjit.program.lengths.nodes import nodes_of
 
 
 class TorchEngine(Adapter):
@@ -180,7 +179,6 @@ class TorchEngine(Adapter):
         """Forgets all kinds."""
         super().clear_caches()
         sum_kind.cache_clear()
-        nodes_of.cache_clear()
         like.forget()
         clear_looks()
         Cell.forget_recordings()

@@ -10,6 +10,7 @@ from gluonjit.graph.frames import LIBRARIES
 from gluonjit.graph.values import clear_specs, spec_count
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.places import clear_places
+from gluonjit.program.lengths.nodes import nodes_of
 
 
 class Engine:
@@ -113,6 +114,7 @@ class Engine:
         """Empty the caches."""
         clear_specs()
         clear_places()
+        nodes_of.cache_clear()
 
 
 ENGINES: list[Engine] = []

@@ -195,6 +195,13 @@ class Writer:
         slot = self.emit("spread", [one, self.need("owners", lead), self.need("begins", lead)])
         return one._replace(slot=slot, lead=lead)
 
+    def rows_of(self, val: Values, axes: int) -> Values:
+        """The rows along so many first axes of each node, be they the same for all. Raises NotBatchable."""
+        front, back = val.shape[:axes], val.shape[axes:]
+        if val.shared and is_sized(front):
+            return self.each_row(val, front, back)
+        return self.form(self.spread(val), prod(front), back)
+
     def each_row(self, val: Values, front: Shape, back: Shape) -> Values:
         """The rows of what is as long as the longest and the same for all nodes, as many as each has."""
         rows = self.put("reshape", val, back)

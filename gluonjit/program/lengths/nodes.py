@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gluonjit.program.axes.values import Shape, Size, at_sizes
+from gluonjit.program.axes.values import Number, Shape, Size, at_sizes
 
 Sent = Callable[[Any, str], Any]
 """Makes an array of the host one of the framework: with a dtype, or as it is if that is empty."""
@@ -29,9 +29,14 @@ class SizedNodes:
         """A size of each node."""
         return size.at(self.lengths) if size.__class__ is Size else np.full(self.count, size)
 
-    def need(self, key: tuple[Any, ...]) -> Any:
-        """An array that follows from the lengths: made once, by the method that the key names."""
+    def need(self, key: tuple[Any, ...], numbers: Callable[[Number], Any] | None = None) -> Any:
+        """An array that follows from the lengths: made once, by the method that the key names.
+
+        numbers: gives the one that each node has for itself, where the key has such; then the array is made anew.
+        """
         name, *rest = key
+        if numbers is not None and any([item.__class__ is Number for item in rest]):
+            return getattr(self, name)(*[numbers(item) if item.__class__ is Number else item for item in rest])
         return self.once(key, lambda: getattr(self, name)(*rest))
 
     def once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:

@@ -41,14 +41,12 @@ class StageRun:
 
     def _need(self, key: tuple[Any, ...], nodes: SizedNodes, chosen: Any) -> Any:
         """An array that follows from the lengths of some nodes, or from numbers that they have for themselves."""
-        if not any([item.__class__ is Number for item in key]):
-            return self._framework.anew(nodes.need(key))
-        traces = [self.members[member][0].trace for member in self._member[chosen]]
-        given = [
-            np.array([number_of(trace, item.leaf) for trace in traces]) if item.__class__ is Number else item
-            for item in key[1:]
-        ]
-        return getattr(nodes, key[0])(*given)
+
+        def numbers(number: Number) -> Any:
+            traces = [self.members[member][0].trace for member in self._member[chosen]]
+            return np.array([number_of(trace, number.leaf) for trace in traces])
+
+        return self._framework.anew(nodes.need(key, numbers))
 
     def results(self) -> list[Any]:
         """The results of all nodes: runs all stages."""

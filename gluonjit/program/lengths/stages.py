@@ -15,7 +15,7 @@ import numpy as np
 from gluonjit.graph.kinds import Checks
 from gluonjit.program.arguments import NotBatchable
 from gluonjit.program.axes.row import rows_before
-from gluonjit.program.axes.values import Instruction, Number, Shape, Shaped, Size, Values, at_sizes, is_sized
+from gluonjit.program.axes.values import Instruction, Shape, Shaped, Size, Values, at_sizes, is_sized
 from gluonjit.program.axes.writer import Writer
 from gluonjit.program.lengths.form import Form
 from gluonjit.program.lengths.nodes import Sent, SizedNodes
@@ -420,9 +420,7 @@ class _Examples:
     def _of(self, slot: int) -> Any:
         if slot not in self._arrays:
             key = next(key for key, each in self.needs.items() if each == slot)
-            ones = np.ones(self._nodes.count, dtype=np.int64)
-            given = [ones if item.__class__ is Number else item for item in key[1:]]
-            self._arrays[slot] = getattr(self._nodes, key[0])(*given)
+            self._arrays[slot] = self._nodes.need(key, lambda number: np.ones(self._nodes.count, dtype=np.int64))
         return self._arrays[slot]
 
     def check(self, found: Sequence[Values], outs: Sequence[Shaped], used: Sequence[bool]) -> None:

@@ -41,7 +41,7 @@ def _picked_rows(call: Application, val: Values, index: Values, dim: int, signed
 
 def _places(call: Application, index: Values, size: Any, signed: bool = False) -> Values:
     """Indices into so many rows of each node, as indices into the rows of all."""
-    writer, rows = call.writer, _rows(call, index)
+    writer, rows = call.writer, call.writer.rows_of(index, 1)
     needs = [writer.need("owners", rows.lead), writer.need("begins", size), writer.need("sizes", size)]
     return rows._replace(slot=writer.emit("among", [rows, *needs], signed), dtype="int64")
 
@@ -58,21 +58,18 @@ class IndexedRows(Indexed):
         index, *source = [vals[place] for key in ("index", "src") if (place := call.attrs.get(key)) is not None]
         if any([is_sized(val.shape[1:]) for val in vals]) or any([val.shape != index.shape for val in source]):
             raise call.refuse("it mixes the rows of a sample")
-        at, rows = call.attrs["index"], [_rows(call, val) for val in vals]
-        rows[at] = _places(call, vals[at], vals[0].shape[0])
-        return call.lying(call.again(rows, {"dim": 0}), call.shape[0], call.shape[1:])
+        return _by_places(call)
 
 
 def _of_any_size(val: Values) -> bool:
     return is_sized(val.shape[:1])
 
 
-def _rows(call: Application, val: Values) -> Values:
-    """The rows of all nodes along the first axis."""
-    front, back = val.shape[:1], val.shape[1:]
-    if val.shared and is_sized(front):
-        return call.writer.each_row(val, front, back)
-    return call.writer.form(call.writer.spread(val), front[0], back)
+def _by_places(call: Application) -> list[Values]:
+    """The operator on the rows of all nodes, by places among these."""
+    at, rows = call.attrs["index"], [call.writer.rows_of(val, 1) for val in call.vals]
+    rows[at] = _places(call, call.vals[at], call.vals[0].shape[0])
+    return call.lying(call.again(rows, {"dim": 0}), call.shape[0], call.shape[1:])
 
 
 def _each_picks(values: Any, index: Any, dim: int) -> Any:
@@ -173,19 +170,11 @@ def added(call: Application) -> list[Values]:
     if not val.rank or not source.rank or source.rank != val.rank:
         raise call.refuse("on scalars")
     if any([each.packed for each in call.vals]):
-        return _added_rows(call, val, index, source)
+        if call.attrs["dim"] or not is_sized(val.shape[:1]) or index.rank != 1:
+            raise call.refuse("it mixes the rows of a sample")
+        return _by_places(call)
     dim, name = call.attrs["dim"] % val.rank, call.name.partition(".")[0]
     return call.applied(_each_added, call.stacked(val, index, source), name, dim + 1, call.get("alpha", 1))
-
-
-def _added_rows(call: Application, val: Values, index: Values, source: Values) -> list[Values]:
-    """Slices into rows of which each node has any number."""
-    writer, size, rest = call.writer, val.shape[0], val.shape[1:]
-    if call.attrs["dim"] or not is_sized(size) or index.rank != 1:
-        raise call.refuse("it mixes the rows of a sample")
-    rows = writer.form(val, size, rest) if val.packed else call.beside(writer.spread(val))
-    added = writer.form(writer.spread(source), source.shape[0], rest)
-    return call.lying(call.again([rows, _places(call, index, size), added]), size, rest)
 
 
 def _each_added(values: Any, index: Any, source: Any, name: str, dim: int, alpha: Any) -> Any:

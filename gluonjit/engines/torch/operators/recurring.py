@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache, partial
-from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,16 +45,10 @@ def _of_any_batch(call: Application, layer: Layer, given: list[Values], weights:
         return call.applied(_side_by_side, [*whole, *weights], layer)
     if any([other[0] != 1 for other in others]):
         raise call.refuse("it mixes the rows of a sample")
-    rows = [_each_sequence(call, val) for val in given]
+    rows = [call.writer.rows_of(val, 2) for val in given]
     slots = call.writer.apply(_one_step, [*rows, *weights], layer, outputs=len(call.outs))
     count = given[0].shape[axes[0]]
     return [Values(slot, shape, dtype, count, shape[2:]) for slot, (shape, dtype) in zip(slots, call.outs)]
-
-
-def _each_sequence(call: Application, val: Values) -> Values:
-    """A row for each sequence of all nodes."""
-    writer, front = call.writer, val.shape[:2]
-    return writer.each_row(val, front, val.shape[2:]) if val.shared else writer.form(val, prod(front), val.shape[2:])
 
 
 def _one_step(inputs: Any, *rest: Any) -> list[Any]:

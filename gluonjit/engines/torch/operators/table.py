@@ -16,7 +16,7 @@ from gluonjit.engines.torch.operators.vmapped import vmapped
 from gluonjit.program.axes.along import Along, PerAxis, Reduce, Section, Turned
 from gluonjit.program.axes.elementwise import Filled, Loss, Make, Map
 from gluonjit.program.axes.products import Contract
-from gluonjit.program.axes.row import Application, By, Row, lifted, of_any_rows, operands, rows_by_name
+from gluonjit.program.axes.row import Application, By, Row, lifted, of_any_rows, rows_by_name
 from gluonjit.program.axes.samples import Last, Pick, Samples
 from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Reshape
 from gluonjit.program.axes.values import PREFIX, Shaped, Values, is_sized
@@ -85,7 +85,12 @@ def _masked(call: Application) -> list[Values]:
     """masked_fill by a tensor with one element, possibly one per sample."""
     if call.val("value").shared:
         return ROWS_OF["masked_fill.Scalar"].lift(call)
-    attrs = {"condition": call.attrs["mask"], "self": call.attrs["value"], "other": call.attrs["self"]}
+    return _where(call, call.attrs["mask"], call.attrs["value"])
+
+
+def _where(call: Application, condition: Any, value: Any) -> list[Values]:
+    """The tensor that is written to, with the value where the condition is true; both are operands of the call."""
+    attrs = {"condition": condition, "self": value, "other": call.attrs["self"]}
     return _renumbered(ROWS_OF["where.self"], call, "where.self", attrs)
 
 
@@ -101,8 +106,8 @@ def _put(call: Application) -> list[Values]:
         attrs = {"self": Operand(0), "dim": axis}
         wider = call.on("unsqueeze.default", attrs, [mask], [((*mask.shape, 1), "bool")])
         (mask,) = ROWS_OF["unsqueeze.default"].lift(wider)
-    attrs = dict(zip(("condition", "self", "other"), operands(3)))
-    return ROWS_OF["where.self"].lift(call.on("where.self", attrs, [mask, value, val], call.outs))
+    call.vals[index] = mask
+    return _where(call, index, call.attrs["values"])
 
 
 def _renumbered(each: Row, call: Application, name: str, attrs: Mapping[str, Any]) -> list[Values]:

@@ -74,7 +74,7 @@ class _Lengths:
     by_family: calls of kinds for any number of rows, until they have a form.
     """
 
-    refused = 0
+    refused: int = 0
     by_family: dict[Any, list[_Waiting] | _Found] = field(default_factory=dict)
     waiting: list[_Waiting] = field(default_factory=list)
     found: list[_Found] = field(default_factory=list)

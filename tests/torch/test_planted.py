@@ -155,7 +155,7 @@ def needed(what: str, change: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPa
         patch.setattr(
             SizedNodes,
             "need",
-            lambda self, key: (lambda found: change(found) if key[0] == what else found)(given(self, key)),
+            lambda self, key, *numbers: (change if key[0] == what else lambda found: found)(given(self, key, *numbers)),
         )
 
     return plant

@@ -128,7 +128,7 @@ def found(engine: str, tmp_path_factory: Any) -> Any:
         judge = Judge(chosen)
         number = next(k for k in range(200) if judge.verdict(draw_with_habits(chosen.choices, SEED, k)).failed)
     arguments = ["--engine", engine, "--seed", str(SEED), "--case", str(number), "--plant", "wrong-order"]
-    status = cli.main([*arguments, "--shrink", "4", "--json", str(path)])
+    status = cli.main([*arguments, "--shrink", "12", "--json", str(path)])
     return status, number, json.loads(path.read_text())
 
 
@@ -176,7 +176,7 @@ def test_a_program_to_paste(engine: str, found: Any, tmp_path: Path) -> None:
 def test_a_failure_is_cut_down(chosen: Framework, found: Any) -> None:
     """Few lines of what was drawn are left."""
     _, number, written = found
-    drawn = Judge(chosen).render(draw(chosen.choices, SEED, number)).text
+    drawn = Judge(chosen).render(draw_with_habits(chosen.choices, SEED, number)).text
     left = written["failures"][0]["program"].split("\ndef program_0")[1]
     assert len(left.splitlines()) < len(drawn.splitlines())
 

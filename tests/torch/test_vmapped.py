@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -87,6 +89,20 @@ def test_results_in_between_are_not_rounded() -> None:
 def test_a_gradient_by_counts_of_each_call_stays_alone() -> None:
     report = both(lambda h: torch.nn.functional.embedding(torch.tensor([1, 1]), h, scale_grad_by_freq=True))
     assert any("frequency" in reason for reason in report.alone.values()), report.alone
+
+
+def test_a_first_refusal_keeps_no_frame_of_the_program() -> None:
+    """Results that a program has let go are dropped at once, not when garbage is collected."""
+    gluonjit.clear_caches()
+    net = gluonjit.hybridize(Net(torch.pdist), dynamic_batch=True, granularity="op")
+    gc.collect()
+    gc.disable()
+    try:
+        with torch.no_grad(), gluonjit.batching():
+            let_go = [weakref.ref(net(torch.randn(4, 4))) for _ in range(SAMPLES)]
+            assert not any(result() is not None for result in let_go)
+    finally:
+        gc.enable()
 
 
 CODE = """

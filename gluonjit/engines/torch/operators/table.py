@@ -386,13 +386,16 @@ def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writ
         raise call.refuse("it draws at random beside padding")
     try:
         found = lifted(call, row)
-    except NotBatchable as refused:
+    except NotBatchable:
         if writer.sized:
             raise
         writer.undo(length)
         if draws(operator_named(name), args):
             raise
-        found = vmapped(Application(name, attrs, vals, outputs, writer), refused)
+        otherwise = vmapped(Application(name, attrs, vals, outputs, writer))
+        if otherwise is None:
+            raise
+        found = otherwise
     return [val._replace(shape=shape) for val, (shape, _) in zip(found, outputs)]
 
 

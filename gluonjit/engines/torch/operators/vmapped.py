@@ -17,17 +17,17 @@ from gluonjit.graph.values import intern_spec
 from gluonjit.program.axes.row import Application
 from gluonjit.program.axes.values import Values
 from gluonjit.program.sizes import LengthRule, NotDerivable, at_lengths, line_through
-from gluonjit.program.trace import MalformedTrace, NotBatchable, Operand, Trace, TraceBuilder, TraceOp
+from gluonjit.program.trace import MalformedTrace, Operand, Trace, TraceBuilder, TraceOp
 
 _COUNTS = (5, 7, 11)  # of nodes, of which sizes and numbers that follow from them are told
 _HALF = ("float16", "bfloat16")
 _VIEWS = ("view.default", "_unsafe_view.default", "_reshape_alias.default")
 
 
-def vmapped(call: Application, refused: NotBatchable) -> list[Values]:
-    """The results of a call for all nodes. Raises NotBatchable where vmap refuses or loops."""
+def vmapped(call: Application) -> list[Values] | None:
+    """The results of a call for all nodes, or None where vmap refuses or loops."""
     if any([val.packed for val in call.vals]):
-        raise refused
+        return None
     writer = call.writer
     assert isinstance(writer, Writer)
     vals = [val if val.shared else writer.stack(val) for val in call.vals]
@@ -38,9 +38,9 @@ def vmapped(call: Application, refused: NotBatchable) -> list[Values]:
             raise NotDerivable
         rules = [line_through(each, [(count,) for count in _COUNTS]) for each in zip(*map(_arguments, traces))]
     except (RuntimeError, LookupError, ValueError, NotDerivable, MalformedTrace):
-        raise refused from None
+        return None
     if any([val.dtype in _HALF for val in vals]) and sum(map(_computes, traces[0].ops)) > 1:
-        raise refused  # each result in between would be rounded, as those of the operator itself are not
+        return None  # each result in between would be rounded, as those of the operator itself are not
     slots = {position: val.slot for position, val in enumerate(vals)}
     for op, rule in zip(traces[0].ops, rules):
         made = _written(writer, op, rule, [slots[position] for position in op.inputs])

@@ -10,8 +10,7 @@ where it has several. If the first of both ways is slower than eager, the other 
 
 The cost of trials is bounded. A trial is a stretch in another way than the one kept: batched, as long as nothing is
 decided; later with other schedulers, or captured otherwise. All trials together may lose the time of `_GRANT` calls and
-the fraction `_SHARE` of all seconds so far; a quarter more calls if the block's other phase, training or inference,
-runs batched, as this one then probably will. A trial that exceeds this is abandoned.
+the fraction `_SHARE` of all seconds so far. A trial that exceeds this is abandoned.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 _CALLS, _STRETCHES = 8, 2  # that run eagerly before the first trial: the first ones take longer than those to come
-_GRANT, _STRETCHES_LOST = 128.0, 4.0  # calls, but no more than this many stretches of them
-_PROMISING = 1.25  # times as many where the block's other phase runs batched
+_GRANT, _STRETCHES_LOST = 320.0, 10.0  # calls, but no more than this many stretches of them
 _SHARE = 0.05
 _LESS = 0.5  # of what an abandoned trial has lost the next one is to be allowed: some of its traces are there
 _TRACE = 0.02  # seconds: the first trial is to be allowed a trace, which is not abandoned
@@ -32,8 +30,7 @@ _SURE = (2.0, 1.3, 1.0)  # by how much batches have to be faster where one, two,
 _SLOWER = (4.0, 1.3, 1.0)  # and by how much slower: the first one finds everything cold
 _ENOUGH = len(_SURE)
 _FAR = _SURE[0]
-_HOPELESS = 4.0  # and two that were traced in, if they were this many times as slow without what the tracing took,
-_UNSURE = 0.5  # where one of few calls counts as half, as these do other things that come once, too
+_HOPELESS = 4.0  # and two that were traced in, if they were this many times as slow without what the tracing took
 _SEEN, _LOSES = 8, 1.25  # and two in which half of so many calls alone took so many times as long as eager ones
 _TIE = 0.95  # batches that are no faster than that are not worth their first minibatches
 _MOST = 8  # trials after which it is decided by what there is: tracing is what this program does
@@ -54,8 +51,7 @@ _AGAIN = 256  # stretches after which eager is compared anew, and twice as many 
 class StretchOutcome(NamedTuple):
     """The outcome of a stretch: this many outermost calls, in this many seconds; 0 where it was not timed.
 
-    rate: seconds of a call that was batched, without what tracing took; few: whether these were few calls; unlike:
-    whether something was done that is not in every minibatch; whole: whether it was not abandoned; explores: whether it
+    rate: seconds of a call that was batched, without what tracing took, 0 where few were; unlike: whether something was done that is not in every minibatch; whole: whether it was not abandoned; explores: whether it
     was captured to see whether that is better than the way that is kept; way: the way to batch, as it is shown; loses:
     whether it was abandoned because its calls by themselves were slower than eager ones.
     """
@@ -64,7 +60,6 @@ class StretchOutcome(NamedTuple):
     seconds: float
     calls: int
     rate: float = 0.0
-    few: bool = False
     unlike: bool = False
     whole: bool = True
     explores: bool = False
@@ -112,7 +107,6 @@ class Pace:
         self.told: Callable[[], None] | None = None  # is called when it is decided
         self.pinned = False  # whether it may not run batched
         self.written = 0  # of the first calls, which have written to weights
-        self.promising = False  # whether the block's other phase runs batched
         self.loops = False  # whether there are calls that are loops
         self.whole = False  # whether these are captured whole
         self.turned = False  # whether that has been changed, as it was slower than eager
@@ -126,7 +120,7 @@ class Pace:
         self.strange: list[float] = []  # of those in which something was
         self.met = 0  # eager calls
         self.trials = 0  # stretches that were batched, abandoned or not
-        self.hopeless = 0.0  # of them far slower than eager, whatever was traced
+        self.hopeless = 0  # of them far slower than eager, whatever was traced
         self.needed = _TRACE  # seconds that the next trial has to be allowed to lose
         # Seconds of a call in the way that is kept, as far as they are known; eagerly as long as none is.
         self.unit = 0.0
@@ -144,7 +138,7 @@ class Pace:
     @property
     def grant(self) -> float:
         """Seconds that trials may lose in any case."""
-        return (_PROMISING if self.promising else 1.0) * min(_GRANT, _STRETCHES_LOST * max(self.calls, 1)) * self.unit
+        return min(_GRANT, _STRETCHES_LOST * max(self.calls, 1)) * self.unit
 
     @property
     def allowed(self) -> float:
@@ -188,9 +182,8 @@ class Pace:
 
     def begin(self, beside: Pace) -> None:
         """Begins a stretch; `beside` is the block's other phase, whose way to batch this one has first."""
-        self.promising = beside.decided is False
         if not self.trials and self.decided is None and not self.turned:
-            self.whole = beside.whole if self.promising else self._repeats(_MANY_ALIKE)
+            self.whole = beside.whole if beside.decided is False else self._repeats(_MANY_ALIKE)
 
     def spent(self, seconds: float, calls: int) -> bool:
         """Tells whether a trial that has taken so long, for this many calls so far, has spent what it may lose."""
@@ -230,10 +223,7 @@ class Pace:
                 faster = not ran.explores and each < _TIE * self.unit  # even with what comes once
                 known = self.batched if usual or faster else self.strange
                 known.append(each)
-            if ran.loses:
-                self.hopeless += 1.0
-            elif not usual and ran.rate > _HOPELESS * self.unit:
-                self.hopeless += _UNSURE if ran.few else 1.0
+            self.hopeless += ran.loses or (not usual and ran.rate > _HOPELESS * self.unit)
             slower = ran.loses or ran.rate > (self.unit if ran.whole else _HOPELESS * self.unit)
             slower = slower and ran.calls >= _SEEN  # one of few calls may have been the first of its shape
             if slower and self.loops and not self.turned and (self.whole or self._repeats(_ALIKE)):
@@ -247,7 +237,7 @@ class Pace:
         self.lost = max(self.lost + lost, -self.grant)
         traced = self.decided is None and ran.whole
         less = _LESS * min(lost, self.grant)
-        if not ran.few and ran.rate < self.unit:  # it was abandoned because of what it traced, which is there now
+        if 0.0 < ran.rate < self.unit:  # it was abandoned because of what it traced, which is there now
             less = min(less, _TRACE)
         self.needed = 0.0 if traced else lost if self.decided is False else less
 

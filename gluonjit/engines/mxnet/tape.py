@@ -7,7 +7,7 @@ cost no zero-filled gradient of a whole arena, and each weight gets one gradient
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -217,13 +217,19 @@ class Tape(History):
 
     def trial(self, number: int, heads: Sequence[tuple[int, Sequence[int], Any]]) -> tuple[Any, Any]:
         """Goes back through a step alone from gradients of rows; returns what reads those of rows, and of a weight."""
-        self._fill_zero()
+        step = self.plan.steps[number]
+        places = [*step.places, *[gather.place for gather in step.gathers]]
+        arenas = {
+            arena: room for arena in {place.arena for place in places} if (room := self._gradients[arena]) is not None
+        }
+        consts = {id(own) for own in (*program_of(step.kind).consts, *step.kind.call.consts)} & self._constants.keys()
+        learned = {key: room for key in consts if (room := self._constants[key][1]) is not None}
+        touched = [*arenas.values(), *learned.values()]
         try:
             self._try(number, heads)
-            rows = {arena: room.asnumpy() for arena, room in enumerate(self._gradients) if room is not None}
-            weights = {key: None if room is None else room.asnumpy() for key, (_, room) in self._constants.items()}
+            rows, weights = [{key: room.asnumpy() for key, room in rooms.items()} for rooms in (arenas, learned)]
         finally:
-            self._fill_zero()
+            self._fill_zero(touched)
         return lambda arena, positions: rows[arena][list(positions)], lambda array: weights.get(id(array))
 
     def _try(self, number: int, heads: Sequence[tuple[int, Sequence[int], Any]]) -> None:
@@ -289,7 +295,7 @@ class Tape(History):
             self.spent.add(reach)
         keep = retain or hold or self.bridges > 0 or self._awaited() or not self._all_spent()
         if not self._fresh:
-            self._fill_zero()
+            self._fill_zero([*self._gradients, *[gradient for _, gradient in self._constants.values()]])
         self._fresh = False
         for seed in seeds:
             if self._gradients[seed.arena] is not None:  # else numbers without gradients, such as integers
@@ -340,8 +346,8 @@ class Tape(History):
         mx.nd.elemwise_add(rows, seed.gradient, out=rows)
         self._addresses.pop(seed.arena, None)
 
-    def _fill_zero(self) -> None:
-        for array in [*self._gradients, *[gradient for _, gradient in self._constants.values()]]:
+    def _fill_zero(self, arrays: Iterable[NDArray | None]) -> None:
+        for array in arrays:
             if array is not None:
                 fill_zero(array)
         self._addresses.clear()

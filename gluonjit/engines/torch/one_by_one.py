@@ -36,9 +36,9 @@ class TorchNodes:
                 listed.append(join(output.spec, [result]))
         return [torch.cat(listed) for listed in parts]
 
-    def numbers(self, array: Any, rows: Sequence[int]) -> Any:
+    def numbers(self, array: Any, rows: list[int] | slice) -> Any:
         """Reads rows of an arena."""
-        return self.numbers_of(array[torch.tensor(rows, device=array.device)])
+        return self.numbers_of(array[rows])
 
     @staticmethod
     def numbers_of(tensor: Any) -> Any:

@@ -20,7 +20,7 @@ def steps_of(entries: Iterable[Any]) -> Iterator[tuple[int, str]]:
 def entry_of(entries: Sequence[Any], number: int) -> tuple[int, Any, int]:
     """Finds the entry of a step: its number, itself, and the step's place in it."""
     for k, entry in enumerate(entries):
-        steps = [number for number, _ in steps_of([entry])]
+        steps = [*getattr(entry, "steps", ())] or [entry.number]
         if number in steps:
             return k, entry, steps.index(number)
     raise KeyError(number)

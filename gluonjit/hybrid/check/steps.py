@@ -7,6 +7,7 @@ the program's nodes run one by one from then on, from their traces.
 from __future__ import annotations
 
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property, partial
 from math import prod
@@ -217,7 +218,9 @@ class StepCheck:
 
     def _rows(self, rows: Sequence[int]) -> Any:
         arena, positions = self._places(rows)
-        return self.runner.numbers(self.arrays[arena], positions)
+        first, last = positions[0], positions[-1]
+        block = last - first == len(positions) - 1 and positions == list(range(first, last + 1))
+        return self.runner.numbers(self.arrays[arena], slice(first, last + 1) if block else positions)
 
     def _places(self, rows: Sequence[int]) -> tuple[int, list[int]]:
         return int(self.plan.arena[rows[0]]), self.plan.position[list(rows)].tolist()
@@ -289,7 +292,7 @@ class StepCheck:
             for k, (numbers, spec) in enumerate(zip(rows_read(each.record, each.node), each.kind.operands)):
                 arena, positions = self._places(numbers)
                 if spec.dtype in EPS and tape.learned_at(arena, positions):
-                    places.append([(arena, position) for position in positions])
+                    places.append((arena, positions))
                     names.append(f"the gradient of operand {k}")
                     found.append(rows(arena, positions))
         weights = {id(array): array for each in nodes for array in each.kind.call.consts}
@@ -324,24 +327,27 @@ class StepCheck:
         self,
         nodes: Sequence[_Differentiated],
         runs: Sequence[NodeRun],
-        places: Sequence[Sequence[tuple[int, int]]],
+        places: Sequence[tuple[int, list[int]]],
         learned: dict[int, Any],
     ) -> list[Any]:
         """Gradients by the traces of nodes, added up: those of rows, and those of weights."""
-        rows: dict[tuple[int, int], Any] = {}
+        rows: dict[int, list[tuple[Any, Any]]] = defaultdict(list)
         weights: dict[int, Any] = {}
         for each, ran in zip(nodes, runs):
-            for numbers, spec, gradient in zip(rows_read(each.record, each.node), each.kind.operands, ran.gradients):
-                arena, positions = self._places(numbers)
-                parts = [0.0] * spec.rows if gradient is None else gradient.reshape(spec.rows, *spec.row_shape)
-                for position, part in zip(positions, parts):
-                    rows[arena, position] = rows.get((arena, position), 0.0) + part
+            for numbers, gradient in zip(rows_read(each.record, each.node), ran.gradients):
+                if gradient is not None:
+                    arena, positions = self._places(numbers)
+                    rows[arena].append((positions, gradient))
             for key, gradient in ran.weights.items():
                 weights[key] = weights.get(key, 0.0) + gradient
-        shapes = [self.plan.arenas[listed[0][0]].spec.row_shape for listed in places]
-        found = [
-            np.stack([np.broadcast_to(rows[place], shape) for place in listed]) for listed, shape in zip(places, shapes)
-        ]
+        found = []
+        for arena, positions in places:
+            dtype = np.result_type(0.0, *[gradient for _, gradient in rows[arena]])
+            total = np.zeros((len(positions), *self.plan.arenas[arena].spec.row_shape), dtype)
+            for others, gradient in rows[arena]:
+                mine, theirs = np.nonzero(np.equal.outer(positions, others))
+                np.add.at(total, mine, gradient.reshape(len(others), *total.shape[1:])[theirs])
+            found.append(total)
         return found + [np.broadcast_to(weights.get(key, 0.0), array.shape) for key, array in learned.items()]
 
     # --- what differs -------------------------------------------------------------------------------------------

@@ -124,8 +124,7 @@ class CallStretch:
         self.unlike = False
         self.explores: Any = None  # the chooser that tries another way to capture
         self.whole = True
-        self.rate = 0.0  # seconds of a call that was batched, where this was abandoned,
-        self.few = False  # and whether there were few of them
+        self.rate = 0.0  # seconds of a call that was batched, where this was abandoned and they were not few
         self.loses = False
         self.took: list[float] = []  # seconds of each call, up to the next one, in which nothing was traced
         self.marked = 0.0, 0  # seconds and traces when the last call began
@@ -189,7 +188,7 @@ class CallStretch:
 
     def abandon(self) -> None:
         """Continues in the kept way, or eagerly: in training to the minibatch's end, as backward is still to come."""
-        self.whole, self.rate, self.few = False, self._rate(), self.calls < _FEW
+        self.whole, self.rate = False, self._rate() if self.calls >= _FEW else 0.0
         self.loses = self.pace.loses(self.took)
         if self.explores is not None:
             self.explores.give_up(self.pace.training)
@@ -241,9 +240,7 @@ class CallStretch:
         self.drop()
         unlike = self.unlike or self.traced > _SLIGHT * self.seconds
         self.pace.add(
-            StretchOutcome(
-                eager, seconds, self.calls, rate, self.few, unlike, self.whole, explores, self.way, self.loses
-            )
+            StretchOutcome(eager, seconds, self.calls, rate, unlike, self.whole, explores, self.way, self.loses)
         )
 
 

@@ -51,9 +51,10 @@ _AGAIN = 256  # stretches after which eager is compared anew, and twice as many 
 class StretchOutcome(NamedTuple):
     """The outcome of a stretch: this many outermost calls, in this many seconds; 0 where it was not timed.
 
-    rate: seconds of a call that was batched, without what tracing took, 0 where few were; unlike: whether something was done that is not in every minibatch; whole: whether it was not abandoned; explores: whether it
-    was captured to see whether that is better than the way that is kept; way: the way to batch, as it is shown; loses:
-    whether it was abandoned because its calls by themselves were slower than eager ones.
+    rate: seconds of a call that was batched, without what tracing took, 0 where few were; unlike: whether something was
+    done that is not in every minibatch; whole: whether it was not abandoned; explores: whether it was captured to see
+    whether that is better than the way that is kept; way: the way to batch, as it is shown; loses: whether it was
+    abandoned because its calls by themselves were slower than eager ones.
     """
 
     eager: bool

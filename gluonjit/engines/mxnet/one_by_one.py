@@ -45,10 +45,10 @@ class MXNetNodes:
         for output, listed, result in zip(step.kind.outputs, parts, results):
             join(output.spec, listed, result)
 
-    def numbers(self, array: Any, rows: list[int] | slice) -> Any:
+    def numbers(self, array: Any, rows: list[int]) -> Any:
         """Reads rows of an arena."""
         with as_captured(0):
-            return array[rows].asnumpy()
+            return array.asnumpy()[rows]
 
     def build(self, trace: Trace) -> Built:
         """Makes the batched program of a trace."""

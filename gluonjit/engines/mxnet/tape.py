@@ -218,19 +218,15 @@ class Tape(History):
     def trial(self, number: int, heads: Sequence[tuple[int, Sequence[int], Any]]) -> tuple[Any, Any]:
         """Goes back through a step alone from gradients of rows; returns what reads those of rows, and of a weight."""
         step = self.plan.steps[number]
-        places = [*step.places, *[gather.place for gather in step.gathers]]
-        arenas = {
-            arena: room for arena in {place.arena for place in places} if (room := self._gradients[arena]) is not None
-        }
-        consts = {id(own) for own in (*program_of(step.kind).consts, *step.kind.call.consts)} & self._constants.keys()
-        learned = {key: room for key in consts if (room := self._constants[key][1]) is not None}
-        touched = [*arenas.values(), *learned.values()]
+        arenas = {place.arena for place in (*step.places, *[gather.place for gather in step.gathers])}
+        rooms: dict[Any, NDArray | None] = {arena: self._gradients[arena] for arena in arenas}
+        rooms |= zip(map(id, program_of(step.kind).consts), self._gradients_of(step))
         try:
             self._try(number, heads)
-            rows, weights = [{key: room.asnumpy() for key, room in rooms.items()} for rooms in (arenas, learned)]
+            found = {key: room.asnumpy() for key, room in rooms.items() if room is not None}
         finally:
-            self._fill_zero(touched)
-        return lambda arena, positions: rows[arena][list(positions)], lambda array: weights.get(id(array))
+            self._fill_zero(rooms.values())
+        return lambda arena, positions: found[arena][list(positions)], lambda array: found.get(id(array))
 
     def _try(self, number: int, heads: Sequence[tuple[int, Sequence[int], Any]]) -> None:
         for arena, positions, head in heads:

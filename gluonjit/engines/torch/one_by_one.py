@@ -36,7 +36,7 @@ class TorchNodes:
                 listed.append(join(output.spec, [result]))
         return [torch.cat(listed) for listed in parts]
 
-    def numbers(self, array: Any, rows: list[int] | slice) -> Any:
+    def numbers(self, array: Any, rows: list[int]) -> Any:
         """Reads rows of an arena."""
         return self.numbers_of(array[rows])
 

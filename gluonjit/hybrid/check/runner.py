@@ -27,7 +27,7 @@ class NodeRunner(Protocol):
 
     once: frozenset[str]
 
-    def numbers(self, array: Any, rows: list[int] | slice) -> Any:
+    def numbers(self, array: Any, rows: list[int]) -> Any:
         """Reads rows of an array."""
 
     def build(self, trace: Trace) -> Any:

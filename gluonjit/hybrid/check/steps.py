@@ -218,9 +218,7 @@ class StepCheck:
 
     def _rows(self, rows: Sequence[int]) -> Any:
         arena, positions = self._places(rows)
-        first, last = positions[0], positions[-1]
-        block = last - first == len(positions) - 1 and positions == list(range(first, last + 1))
-        return self.runner.numbers(self.arrays[arena], slice(first, last + 1) if block else positions)
+        return self.runner.numbers(self.arrays[arena], positions)
 
     def _places(self, rows: Sequence[int]) -> tuple[int, list[int]]:
         return int(self.plan.arena[rows[0]]), self.plan.position[list(rows)].tolist()

@@ -6,12 +6,16 @@ from typing import Any, NamedTuple
 
 
 class StepStretch(NamedTuple):
-    """Steps that ran one after the other: their numbers and ways, what backward needs of them, nanoseconds of each."""
+    """Steps that ran one after the other: their numbers and ways, what backward needs of them, nanoseconds of each.
+
+    noted: what an engine notes of them.
+    """
 
     steps: list[int]
     ways: list[int]
     saved: Any
     took: list[int]
+    noted: Any = None
 
     def part(self, begin: int, end: int) -> StepStretch:
         """Some of the steps."""

@@ -25,10 +25,9 @@ from gluonjit.engines.mxnet.recorded import recorded
 from gluonjit.engines.mxnet.results import seed_of, tape_of
 from gluonjit.engines.mxnet.semantics import classic, is_numpy, same_elements
 from gluonjit.engines.mxnet.tape import Tape
-from gluonjit.graph import Spec, line_of, user_line
+from gluonjit.graph import Spec
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.choose.pacing import BACKWARD
-from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.run.batch import RUNNING
 from gluonjit.hybrid.run.state import LOCAL, settle
@@ -45,12 +44,6 @@ class Pass(NamedTuple):
 
 _End = tuple[Target, NDArray, NDArray]
 """Where a pass goes on into MXNet's own history: an array of the program, and its gradient."""
-
-
-_ADVICE = (
-    "Capture the losses of a minibatch first, then call backward once for their sum: "
-    "gluonjit.add_n(losses).backward(), or autograd.backward(losses)."
-)
 
 
 def _marking(function: Any) -> Any:
@@ -299,12 +292,6 @@ def _note_head(tape: Tape, head: Any, retain_graph: bool) -> bool:
 
 def _note_call(tape: Tape) -> None:
     """Warns where minibatches are differentiated, or even captured, one sample at a time."""
-    tape.backwards += 1
-    if LOCAL.state.one_at_a_time(tape.samples, tape.backwards == 1):
-        _warn(ONE_AT_A_TIME)
+    tape.note_pass()
     if tape.samples > 1 and tape.backwards == 2:
-        _warn("backward was called sample by sample: each call goes backward through the whole batch.")
-
-
-def _warn(what: str) -> None:
-    one_at_a_time(f"{what} {_ADVICE}", line_of(user_line()))
+        tape.warn("backward was called sample by sample: each call goes backward through the whole batch.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from weakref import WeakSet
 
 import mxnet as mx
@@ -13,7 +14,6 @@ from gluonjit.engines.mxnet.history import Target
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.results import is_entered, numbers_of, places_of, seed_of, spent, tape_of
 from gluonjit.engines.mxnet.semantics import as_shape, classic
-from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.graph import Value
 
 _living: WeakSet[Bridge] = WeakSet()
@@ -22,7 +22,7 @@ _living: WeakSet[Bridge] = WeakSet()
 class Bridge:
     """A value as a function of all that it was computed from. Its backward is that of its batch."""
 
-    def __init__(self, value: Value, tape: Tape) -> None:
+    def __init__(self, value: Value, tape: Any) -> None:
         self._value = value
         self._tape = tape
         _living.add(self)
@@ -87,7 +87,7 @@ def _begun(origin: Target, known: dict[int, NDArray]) -> list[NDArray]:
         return [origin.again()]
 
 
-def _joined(value: Value, tape: Tape, inputs: list[NDArray]) -> NDArray:
+def _joined(value: Value, tape: Any, inputs: list[NDArray]) -> NDArray:
     with as_captured(0):
         joined = _with_axes(numbers_of(value))
     if autograd.is_recording():

@@ -42,7 +42,6 @@ class Program(BatchedProgram):
     found them.
     """
 
-    by_length = False
     used: list[bool]
     depends: list[set[int]]
 

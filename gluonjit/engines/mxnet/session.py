@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from ctypes import memmove
 from functools import partial
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import mxnet as mx
@@ -33,14 +33,13 @@ from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.finite import FiniteCheck
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
-from gluonjit.hybrid.run import failures
+from gluonjit.hybrid.run import failures, stepping
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.hybrid.run.stepping import SteppedSession
 from gluonjit.rows.stretches import StepStretch
 
 _FEW = 16  # entries of a table
 _SMALL = 1 << 16  # bytes
-_STAYS = 1 << 14  # bytes of an arena that may stay as long as some of its rows
 
 
 class FlushedValue(NamedTuple):
@@ -67,16 +66,11 @@ class Session(SteppedSession):
         self.finite = FiniteCheck(provenance, lambda array: array.asnumpy()) if options.check_finite else None
         taped = is_recorded(LOCAL.state.mode) or any(plan.recorded) or _has_taped_inputs(plan)
         self.tape = Tape(report, plan, samples, options.profile, self.finite) if taped else None
-        self.make_room()
         self._copies: dict[Place, NDArray] = {}
-        self._fused = FusedSteps(plan, self.arrays, self.tape, options.without, report.unfused)
-        self.set_up(self._fused.steps, options.check, NODES)
-        if self.tape is not None:
-            self.tape.fused = self._fused
-        graphs = self._fused.steps.others
-        self._indices = _upload(plan, graphs)
         self._tracked = False
-        self._besides = _besides(plan, graphs)  # at once, as making them waits for what the engine was given before
+        self.indices = Indices()
+        fused = FusedSteps(plan, self.arrays, self.tape, options.without, report.unfused)
+        self.set_up(fused, options.check, NODES)  # sends at once, as that waits for what the engine was given before
 
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Looks the entries up; under recording the table is learned."""
@@ -136,7 +130,7 @@ class Session(SteppedSession):
         for number in chunk.indices:
             memmove(to, begin + number * size, size)
             to += size
-        self._fused.written([place.arena])
+        self.written([place.arena])
         return True
 
     def put_leaves(self, chunk: LeafChunk) -> None:
@@ -165,7 +159,7 @@ class Session(SteppedSession):
     def _copied_leaves(self, chunk: LeafChunk) -> bool:
         """Copies small arrays of the host's for steps in C, which wait for them; False elsewhere."""
         place, spec = chunk.place, chunk.leaves[0].spec
-        if self.finite is not None or not _is_plain(spec) or 0 not in self._fused.steps:
+        if self.finite is not None or not _is_plain(spec) or not (self.fused and 0 in self.fused.steps):
             return False
         if not 0 < (place.end - place.begin) * row_bytes(spec) <= _SMALL:
             return False
@@ -183,7 +177,7 @@ class Session(SteppedSession):
         """Puts rows of an input into their place, if they have not been computed in its `room`."""
         if source is not None and self.tape is not None:
             self.tape.sources.append(source)
-        self._fused.written([place.arena])
+        self.written([place.arena])
         if room is None or rows is not room:
             self.put(place, rows, source is None)
         elif self.finite is not None:
@@ -208,16 +202,16 @@ class Session(SteppedSession):
             advice = "hybridize(dynamic_batch=False) runs the same code eagerly."
             return failures.failed(self.check, number, error, reason_of, advice, partial(self._again, number))
 
-    def prepare(self, steps: Sequence[int]) -> None:
-        """Sends the indices of steps that do not run in C."""
-        self._indices.update(_upload(self.plan, steps))
-        self._besides.update(_besides(self.plan, steps))
-
     def run_rows(self, begin: int, end: int) -> StepStretch | None:
         """Runs steps in C."""
         if any([is_recorded(step.mode) for step in self.plan.steps[begin:end]]):
             self._track()
-        return self._fused.run(begin, end)
+        return super().run_rows(begin, end)
+
+    def written(self, arenas: Sequence[int]) -> None:
+        """MXNet writes to these arenas."""
+        if self.fused is not None:
+            self.fused.steps.forget(arenas)
 
     def _again(self, number: int) -> None:
         """Runs a step once more, and waits for it."""
@@ -225,43 +219,35 @@ class Session(SteppedSession):
         for place in self.plan.steps[number].places:
             self.at(place).wait_to_read()
 
-    def run_graph(self, number: int) -> None:
-        """Gathers the operands of a step, runs it, and puts its results into their places."""
+    @contextmanager
+    def as_captured(self, number: int) -> Iterator[None]:
+        """A region with a step's modes."""
         step = self.plan.steps[number]
-        tape = self.tape if is_recorded(step.mode) else None
-        if tape is not None:
+        if is_recorded(step.mode):
             self._track()
-        begin = perf_counter()
         with as_captured(step.mode), shapes(program_of(step.kind).numpy):
-            operands = [
-                self._operand(gather, index, tape) for gather, index in zip(step.gathers, self._indices[number])
-            ]
-            middle = self.lap(number, "gather", begin)
-            results = [self.at(place) for place in step.places]
-            program = program_of(step.kind)
-            consts = program.consts
-            if self.finite is not None:
-                self.finite.weights(number, consts)
-            if tape is not None:
-                consts = [tape.constant(array, adds) for array, adds in zip(consts, program.adds)]
-                consts = tape.statistics.apart(number, consts)
-            self._fused.written([place.arena for place in step.places])
-            if program.checks is not None and program.checks.distrusted:
-                NODES.compute(step, operands, consts, results)
-            else:
-                sizes = tuple([gather.rows for gather in step.gathers])
-                program(operands, consts, step.count, results, self._besides.get(number, ()), sizes)
-            if program.may_fail or self.check.left(number, GRAPH):  # MXNet tells at the first wait
-                for result in results:
-                    result.wait_to_read()
-            agrees = self.check.agrees(number, GRAPH)
-            if tape is not None and agrees:
-                tape.note(number, results)
-        self.lap(number, "compute", middle)
-        if not agrees:
-            self.run_graph(number)
-        elif self.finite is not None:
-            self.finite.results(number, results)
+            yield
+
+    def compute(self, number: int, operands: list[Any], tape: Tape | None) -> list[Any]:
+        """Runs the program of a step, into the places of its results."""
+        step = self.plan.steps[number]
+        program = program_of(step.kind)
+        results, consts = [self.at(place) for place in step.places], program.consts
+        if tape is not None:
+            consts = [tape.constant(array, adds) for array, adds in zip(consts, program.adds)]
+            consts = tape.statistics.apart(number, consts)
+        self.written([place.arena for place in step.places])
+        if program.checks is not None and program.checks.distrusted:
+            NODES.compute(step, operands, consts, results)
+        else:
+            sizes = tuple([gather.rows for gather in step.gathers])
+            program(operands, consts, step.count, results, self.indices.besides.get(number, ()), sizes)
+        if program.may_fail or self.check.left(number, GRAPH):  # MXNet tells at the first wait
+            for result in results:
+                result.wait_to_read()
+        if tape is not None:
+            tape.note(number, results)
+        return results
 
     def _track(self) -> None:
         """Lets the tape decide which arenas get gradients, once all inputs are in place."""
@@ -269,9 +255,10 @@ class Session(SteppedSession):
             self._tracked = True
             self.tape.track(self.arrays)
 
-    def _operand(self, gather: Gather, index: Any, tape: Tape | None) -> NDArray:
+    def operand(self, gather: Gather, index: Any, tape: Tape | None) -> NDArray:
+        """Gathers rows, of a variable where they learn."""
         place = gather.place
-        learned = tape is not None and tape.learns(gather)
+        learned = tape is not None and tape.gathers(gather)
         source = tape.variable(place.arena, self.arrays) if tape is not None and learned else self.arrays[place.arena]
         if index is not None:
             return mx.nd.take(source, index)
@@ -282,7 +269,7 @@ class Session(SteppedSession):
 
         Of what is recorded, such as a loss that is kept, it always can.
         """
-        if self.tape is None and self._stays(arena):
+        if self.stays(arena) and self.arrays[arena] is not None:
             return FlushedValue(self.arrays[arena], position, None, arena, position)
         place = self.place_of(arena, position)
         chunk = self._copies.get(place)
@@ -290,18 +277,13 @@ class Session(SteppedSession):
             chunk = self._copies[place] = self._copy_of(place)
         return FlushedValue(chunk, position - place.begin, self.tape, arena, position)
 
-    def _stays(self, arena: int) -> bool:
-        """Tells whether an arena may stay for as long as some of its rows: a small one."""
-        found = self.plan.arenas[arena]
-        return found.rows * row_bytes(found.spec) <= _STAYS and self.arrays[arena] is not None
-
     def _copy_of(self, place: Place) -> NDArray:
         """A copy of these rows, or the arena itself where a single input is all of it."""
         array, arena = self.arrays[place.arena], self.plan.arenas[place.arena]
         if arena.sole:
             return array
         size, rows = row_bytes(arena.spec), place.end - place.begin
-        if 0 < rows * size <= _SMALL and _is_plain(arena.spec) and self._fused.steps.all:
+        if 0 < rows * size <= _SMALL and _is_plain(arena.spec) and self.fused and self.fused.steps.all:
             copy = room_for(arena.spec, rows)  # MXNet's engine takes longer, and has nothing to do
             memmove(address_of(copy), address_of(array) + place.begin * size, rows * size)
             return copy
@@ -324,13 +306,8 @@ class Session(SteppedSession):
     def finish(self) -> None:
         """Forgets what only the run needed."""
         self._track()
-        self._indices = {}
-        self._besides = {}
         self._copies = {}
-        if self.tape is None:
-            self._fused.steps.done()
-        elif self.check.owes(self.tape.entries):
-            self.tape.check = self.check
+        super().finish()
 
 
 def _entries(table: Any, indices: Sequence[int], context: Any) -> NDArray:
@@ -368,32 +345,22 @@ def _joined(leaves: Sequence[Leaf], learned: Sequence[bool], out: NDArray | None
         return join(leaves[0].spec, arrays, out)
 
 
-def _besides(plan: Plan, steps: Sequence[int]) -> dict[int, list[Any]]:
-    """The owners of the children in each of these steps that has any number of them, and programs by length."""
-    by_device: dict[str, list[tuple[int, Any]]] = {}
-    found: dict[int, list[Any]] = {}
-    for number in steps:
-        step = plan.steps[number]
-        if program_of(step.kind).by_length:
-            found[number] = [(program_of(part.record.kind), len(part.nodes)) for part in step.parts]
-        if step.arities is not None:
-            by_device.setdefault(step.kind.operands[0].device, []).append((number, step.arities))
-    for device, wanted in by_device.items():
-        with as_captured(0):
-            segments = Segments([arities for _, arities in wanted], context_of(device))
-            found.update((number, segments.of(position)) for position, (number, _) in enumerate(wanted))
-    return found
+class Indices(stepping.Indices):
+    """Index arrays by step, of numbers of 32 bits, and the owners of children with their matrices."""
 
-
-def _upload(plan: Plan, steps: Sequence[int]) -> dict[int, list[Any]]:
-    """The index array of each gather of these steps, None where rows follow each other. They travel as one."""
-    found: dict[int, list[Any]] = {number: [None] * len(plan.steps[number].gathers) for number in steps}
-    for device, wanted in plan.indices(steps).items():
+    def sent(self, device: str, parts: list[Any]) -> Sequence[Any]:
         with as_captured(0):
-            packed = np.concatenate([index for _, _, index in wanted]).astype(np.int32)
-            array = sent(packed, context_of(device))
-            begin = 0
-            for number, position, index in wanted:
-                found[number][position] = slice_rows(array, begin, begin + len(index))
-                begin += len(index)
-    return found
+            array, begin, found = sent(np.concatenate(parts).astype(np.int32), context_of(device)), 0, []
+            for part in parts:
+                found.append(slice_rows(array, begin, begin + len(part)))
+                begin += len(part)
+            return found
+
+    def add_children(self, plan: Plan, steps: list[int], listed: dict[str, list[Any]]) -> None:
+        by_device: dict[str, list[int]] = {}
+        for number in steps:
+            by_device.setdefault(plan.steps[number].kind.operands[0].device, []).append(number)
+        for device, wanted in by_device.items():
+            with as_captured(0):
+                segments = Segments([plan.steps[number].arities for number in wanted], context_of(device))
+                self.besides.update((number, segments.of(position)) for position, number in enumerate(wanted))

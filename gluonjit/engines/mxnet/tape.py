@@ -19,7 +19,6 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis.plan import Gather, Place, Plan, Step, row_bytes
 from gluonjit.engines.mxnet.arrays import address_of, context_of, host_view, room_for, sent, view_at
 from gluonjit.engines.mxnet.filling import fill_zero, zeros
-from gluonjit.engines.mxnet.fused_steps import FusedSteps
 from gluonjit.engines.mxnet.history import History, RecordedInput, Seed, Target, has_history
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
 from gluonjit.engines.mxnet.modes import as_captured
@@ -30,10 +29,8 @@ from gluonjit.engines.mxnet.statistics import Statistics
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.check.entries import entry_of, replace_step
-from gluonjit.hybrid.check.steps import StepCheck
 from gluonjit.hybrid.explain.counts import Counts
-from gluonjit.hybrid.explain.finite import FiniteCheck
-from gluonjit.rows.running import row_flags
+from gluonjit.hybrid.run import tape
 from gluonjit.rows.stretches import StepStretch
 from gluonjit.rows.ways import Learning
 
@@ -50,35 +47,29 @@ _Way = tuple[int, Sequence[NDArray], Sequence[tuple[int, int]]]
 """The last step of what backward goes through at once, its results, or steps that ran in C, each with its way."""
 
 
-class Tape(History):
+class Tape(tape.Tape, History):
     """Backward through one flush. `done` are results where it has begun."""
 
-    def __init__(
-        self, report: Counts, plan: Plan, samples: int, profile: bool, finite: FiniteCheck | None = None
-    ) -> None:
-        super().__init__(plan)
-        self.report = report
-        self.samples = samples
-        self._profile = profile
-        self.backwards = 0
-        self.gone = False  # whether a backward pass has come here
+    advice = (
+        "Capture the losses of a minibatch first, then call backward once for their sum: "
+        "gluonjit.add_n(losses).backward(), or autograd.backward(losses)."
+    )
+
+    def __init__(self, report: Counts, plan: Plan, samples: int, profile: bool, finite: Any = None) -> None:
+        super().__init__(report, plan, samples, profile, finite)
+        History.__init__(self, plan)
         self.bridges = 0  # values that MXNet's own history comes from: backward may come through them at any time
         self.arrays: Sequence[Any] = ()  # the rows of all arenas
         self.laps: Sequence[tuple[int, float, float]] = ()  # when profiling, of the last backward: step, begin, end
         self._lock = threading.Lock()  # MXNet calls bridges back in threads of its own
         self.done: set[tuple[int, int]] = set()
-        self._finite = finite
-        self.entries: list[RecordedStep | StepStretch] = []
-        self.fused: FusedSteps | None = None  # the steps of the flush that run in C
-        self._fused: FusedSteps | None = None  # where backward goes through some
+        self._fused: Any = None  # the steps that run in C, where backward goes through some
         self._addresses: dict[int | tuple[str, int], int] = {}  # of gradients that MXNet is not writing to
         self._variables: list[NDArray | None] = [None] * len(plan.arenas)
         self._gradients: list[NDArray | None] = [None] * len(plan.arenas)
         self._weights: dict[int, NDArray] = {}  # as variables of the steps' own recording
         self._fresh = True  # gradients are zeros yet
         self.statistics = Statistics(plan)
-        self.check: StepCheck | None = None  # what compares backward passes, where that is to be done
-        self.learned_rows, self._learned_rows = row_flags(plan)
         self._begun = self.learned_rows  # rows that no step computes, or without gradients
 
     def track(self, arrays: Sequence[Any]) -> None:
@@ -87,7 +78,7 @@ class Tape(History):
         wanted = {source.place.arena for source in self.sources}
         for source in self.sources:
             for place in [place for _, place in source.parts] or [source.place]:
-                self._learned_rows[place.arena][place.begin : place.end] = True
+                self.learn(place)
         wanted.update(place.arena for step in self.plan.steps if is_recorded(step.mode) for place in step.places)
         for number in wanted:
             arena = self.plan.arenas[number]
@@ -166,24 +157,20 @@ class Tape(History):
             found = self._addresses[key] = address_of(array)
         return found
 
-    def learns(self, gather: Gather) -> bool:
+    def gathers(self, gather: Gather) -> bool:
         """Tells whether any of these rows is or was computed from something that gets a gradient."""
-        place = gather.place
-        if self._gradients[place.arena] is None:
-            return False
-        rows = slice(place.begin, place.end) if gather.index is None else gather.index
-        return bool(self._learned_rows[place.arena][rows].any())
+        return self._gradients[gather.place.arena] is not None and self.learns(gather.place, gather.index)
 
     def note(self, number: int, results: list[NDArray]) -> None:
         """Remembers a step that was recorded; one without anything learned before it was not."""
         step = self.plan.steps[number]
         program = program_of(step.kind)
-        learned = any(used and self.learns(gather) for gather, used in zip(step.gathers, program.used))
+        learned = any(used and self.gathers(gather) for gather, used in zip(step.gathers, program.used))
         learned = learned or self._learns_weights(program, len(step.gathers))
         if learned:
             self.entries.append(RecordedStep(number, learned, results))
             for place in step.places:
-                self._learned_rows[place.arena][place.begin : place.end] = True
+                self.learn(place)
 
     def _learns_weights(self, program: Program, operands: int) -> bool:
         return any(
@@ -204,16 +191,15 @@ class Tape(History):
         results = range(len(kind.outputs))  # all of them are of float32
         return Learning([k for k, learned in enumerate(weights) if learned], results, results if learns else (), learns)
 
-    def note_fused(self, stretch: StepStretch) -> None:
+    def note_fused(self, ran: StepStretch) -> None:
         """Remembers steps that ran in C, where rows learn by them."""
-        assert self.fused is not None
-        if self.fused.marks(stretch):
+        super().note_fused(ran)
+        if ran in self.entries[-1:]:
             self._fused = self.fused
-            self.entries.append(stretch)
 
-    def learned_at(self, arena: int, rows: Sequence[int]) -> bool:
+    def learned_at(self, arena: int, rows: Any) -> bool:
         """Tells whether gradients go through all of these rows."""
-        return self._gradients[arena] is not None and bool(self._learned_rows[arena][list(rows)].all())
+        return self._gradients[arena] is not None and super().learned_at(arena, rows)
 
     def trial(self, number: int, heads: Sequence[tuple[int, Sequence[int], Any]]) -> tuple[Any, Any]:
         """Goes back through a step alone from gradients of rows; returns what reads those of rows, and of a weight."""
@@ -259,9 +245,9 @@ class Tape(History):
     def _gathered(self, gather: Gather) -> NDArray:
         """The rows of a gather, recorded."""
         place = gather.place
-        source = self.variable(place.arena, self.arrays) if self.learns(gather) else self.arrays[place.arena]
+        source = self.variable(place.arena, self.arrays) if self.gathers(gather) else self.arrays[place.arena]
         if gather.index is None:
-            return (learned_rows if self.learns(gather) else slice_rows)(source, place.begin, place.end)
+            return (learned_rows if self.gathers(gather) else slice_rows)(source, place.begin, place.end)
         return mx.nd.take(source, sent(gather.index.astype(np.int32), source.context))
 
     def gradients(self, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool = False) -> list[Target]:
@@ -296,8 +282,8 @@ class Tape(History):
         for seed in seeds:
             if self._gradients[seed.arena] is not None:  # else numbers without gradients, such as integers
                 self._add_seed(seed)
-                if self._finite is not None:
-                    self._finite.head(seed.gradient)
+                if self.finite is not None:
+                    self.finite.head(seed.gradient)
         if self._fused is not None:
             self._fused.begin_backward()
         if not train_mode:
@@ -316,8 +302,8 @@ class Tape(History):
             end = self._now()
             laps.append((number, begin, end))
             begin = end
-            if self._finite is not None:
-                self._finite.gradients(number, self._gradients, self._gradients_of(step))
+            if self.finite is not None:
+                self.finite.gradients(number, self._gradients, self._gradients_of(step))
         self.laps = laps if self.profiles else ()
         if train_mode:
             self.statistics.passed([number for number, _, _ in steps], reach)
@@ -357,7 +343,7 @@ class Tape(History):
     @property
     def profiles(self) -> bool:
         """Tells whether each step is waited for. Not where MXNet may call back: it would wait for the call to end."""
-        return self._profile and not self.bridges
+        return self.profile and not self.bridges
 
     def origins(self, places: Sequence[Place]) -> list[Target]:
         """Finds what gradients of these rows go on to."""
@@ -436,11 +422,9 @@ class Tape(History):
 
     def free(self) -> None:
         """Forgets the history, and with it the arenas."""
-        self.freed = True
-        self.check = None
+        super().free()
         self.arrays = ()
-        self.entries = []
-        self.fused = self._fused = None
+        self._fused = None
         self._variables = []
         self._gradients = []
         self._constants = {}

@@ -11,7 +11,7 @@ from torch import nn
 
 from gluonjit.engines.torch.arrays import VERSIONS
 from gluonjit.engines.torch.dynamic import enable
-from gluonjit.hybrid.run.calibration import WORDS, Bench, Nets
+from gluonjit.hybrid.run.calibration import WORDS, Bench, Chains, Nets, Trees, gated
 
 
 class _Gates(nn.Module):  # type: ignore[misc]
@@ -23,26 +23,13 @@ class _Gates(nn.Module):  # type: ignore[misc]
 
     def forward(self, left: Any, right: Any) -> Any:
         """A weighted sum of the two states and a new one."""
-        parts = self.both(torch.cat([left, right], -1)).chunk(3, -1)
-        gate = torch.sigmoid(parts[0])
-        return gate * left + (1 - gate) * right + torch.tanh(parts[1]) * torch.sigmoid(parts[2])
+        return gated(self.both(torch.cat([left, right], -1)).chunk(3, -1), left, right)
 
 
-class _Trees(nn.Module):  # type: ignore[misc]
-    """Folds a tree of words."""
-
+class _Trees(Trees, nn.Module):  # type: ignore[misc]
     def __init__(self, width: int) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(WORDS, width)
-        self.cell = _Gates(width)
-        self.head = nn.Linear(width, 4)
-
-    def forward(self, sample: _Sample) -> Any:
-        """Scores of a tree (words, nested pairs of positions)."""
-        return self.head(self._fold(sample.shape, self.embed(sample.data)))
-
-    def _fold(self, tree: Any, words: Any) -> Any:
-        return words[tree] if isinstance(tree, int) else self.cell(*[self._fold(part, words) for part in tree])
+        nn.Module.__init__(self)
+        self.embed, self.cell, self.head = nn.Embedding(WORDS, width), _Gates(width), nn.Linear(width, 4)
 
 
 class _Layer(nn.Module):  # type: ignore[misc]
@@ -58,47 +45,23 @@ class _Layer(nn.Module):  # type: ignore[misc]
         return torch.tanh(self.linear(x)) if self._bounded else self.linear(x)
 
 
-class _Chains(nn.Module):  # type: ignore[misc]
-    """Dense layers one after the other, from an array of features."""
-
+class _Chains(Chains, nn.Module):  # type: ignore[misc]
     def __init__(self, width: int, bounded: bool = True) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         self.cell = _Layer(width, bounded)
 
-    def forward(self, sample: _Sample) -> Any:
-        """Gives what is left of the features after this many layers."""
-        state = sample.data
-        for _ in range(sample.shape):
-            state = self.cell(state)
-        return state
 
-
-class _Operators(nn.Module):  # type: ignore[misc]
-    """A program without cells: a node an operator."""
-
+class _Operators(Chains, nn.Module):  # type: ignore[misc]
     def __init__(self, width: int) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         self.weight = nn.Parameter(torch.empty(width, width))
         self.same = nn.Identity()
 
-    def forward(self, sample: _Sample) -> Any:
-        """Gives what is left of the features after this many rounds."""
-        state = self.same(sample.data)
-        for _ in range(sample.shape):
-            state = torch.tanh(torch.mm(state, self.weight)) + 0.5 * state * torch.sigmoid(state)
-        return state
+    def first(self, state: Any) -> Any:
+        return self.same(state)
 
-
-class _Sample:
-    """A tensor, and a tree or a number of turns: no plain constant, so that it is a program that decides."""
-
-    def __init__(self, data: Any, shape: Any) -> None:
-        self.data = data
-        self.shape = shape
-
-
-def _sample(numbers: Any, shape: Any) -> _Sample:
-    return _Sample(torch.from_numpy(numbers), shape)
+    def cell(self, state: Any) -> Any:
+        return torch.tanh(torch.mm(state, self.weight)) + 0.5 * state * torch.sigmoid(state)
 
 
 def _start(net: Any) -> None:
@@ -123,4 +86,4 @@ def _wait() -> None:
 
 
 _NETS = Nets(_Trees, _Chains, partial(_Chains, bounded=False), _Operators)
-BENCH = Bench("torch", VERSIONS, _NETS, _sample, _start, _train, _infer, _wait)
+BENCH = Bench("torch", VERSIONS, _NETS, torch.from_numpy, _start, _train, _infer, _wait)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from gluonjit.analysis.plan import Place
-from gluonjit.engines.torch.fused_steps import RanFused
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.rows.stretches import StepStretch
 
 
 class HookedResult(NamedTuple):
@@ -38,12 +38,12 @@ def apart(steps: list[Any], observed: dict[int, list[HookedResult]]) -> Iterator
     Steps that ran in C in one go are parted after each of those.
     """
     for ran in reversed(steps):
-        if not isinstance(ran, RanFused):
+        if not isinstance(ran, StepStretch):
             yield ran, ran.number, observed.get(ran.number, [])
             continue
-        stretch, end = ran.stretch, len(ran.stretch.steps)
+        end = len(ran.steps)
         for k in range(end - 1, -1, -1):
-            if k == 0 or stretch.steps[k - 1] in observed:
+            if k == 0 or ran.steps[k - 1] in observed:
                 part = ran.part(k, end)
                 yield part, part.steps[-1], observed.get(part.steps[-1], [])
                 end = k

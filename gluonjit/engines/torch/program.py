@@ -45,7 +45,6 @@ class Program(BatchedProgram):
 
     text: Any = None
     wide: tuple[int, ...] = ()
-    by_length = False
 
     def __init__(self, trace: Trace, operators: int) -> None:
         self.trace = trace

@@ -10,7 +10,6 @@ import torch
 from gluonjit.analysis.plan import Gather, LookupChunk, Place
 from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.hooked import LEARNING, plain, run_backward
-from gluonjit.engines.torch.indices import Indices
 from gluonjit.engines.torch.operators.binding import draws, operator_named
 from gluonjit.engines.torch.program import pieces, program_of
 from gluonjit.engines.torch.session import Session
@@ -34,8 +33,7 @@ class RecordedSession(Session):
     def _prepare(self, options: Options, samples: int) -> None:
         self._weights: dict[int, Any] = {}  # views of the weights that learn
         self._learned: dict[int, dict[int, Any]] = {}  # rows with a history, by arena and first row
-        self._indices = Indices({}, {})
-        self._indices.upload(self.plan, range(len(self.plan.steps)))
+        self.prepare(range(len(self.plan.steps)))
 
     def learned(self, place: Place) -> Any:
         """The rows of a place with their history; None if they have none."""
@@ -68,15 +66,15 @@ class RecordedSession(Session):
         step = self.plan.steps[number]
         program = program_of(step.kind)
         with torch.set_grad_enabled(is_recorded(step.mode)):
-            operands = [self._operand(*each) for each in zip(step.gathers, self._indices.gathers[number])]
+            operands = [self.operand(*each) for each in zip(step.gathers, self.indices.gathers[number])]
             given = pieces(step.kind.groups, operands)
             weights = [self.weight(tensor) for tensor in program.consts]
-            results = program(given, weights, step.count, self._indices.besides.get(number, ()))
+            results = program(given, weights, step.count, self.indices.besides.get(number, ()))
         for place, rows in zip(step.places, results):
             self.write_result(place, rows)
             self._note(place, rows)
 
-    def _operand(self, gather: Gather, index: Any) -> Any:
+    def operand(self, gather: Gather, index: Any, tape: Any = None) -> Any:
         rows = self._joined(gather.place.arena)
         return rows[gather.place.begin : gather.place.end] if index is None else rows.index_select(0, index)
 
@@ -104,14 +102,14 @@ def gradients_again(tape: Tape, heads: Sequence[Any], asked: Sequence[bool]) -> 
     if any(draws(operator_named(op.name), dict(op.attrs)) for program in programs for op in program.trace.ops):
         turn_eager()
         raise CaptureError(_DRAWN)
-    for weight, version in tape.weights():
+    for weight, version in tape.versions():
         if version_of(weight) != version:
             raise modified("a weight", weight)
     with plain():
         once = tape.gradients(tuple([None if head is None else head.detach() for head in heads]), True, asked)
         session = _run_again(tape)
         results, given = zip(*[(session.learned(place), head) for place, head in tape.heads(heads)])
-        sources = [session.weight(weight) for weight, _ in tape.weights()] + [
+        sources = [session.weight(weight) for weight, _ in tape.versions()] + [
             session.learned(place) for place in tape.places()
         ]
         wanted = [source for source, gradient in zip(sources, once) if gradient is not None]

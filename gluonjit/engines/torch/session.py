@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from ctypes import memmove
 from itertools import groupby
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from gluonjit.engines.torch.arrays import device_named, dtype_named, host_number
 from gluonjit.engines.torch.buffers import as_captured
 from gluonjit.engines.torch.chunks import Chunk, ChunkRows
 from gluonjit.engines.torch.failures import NEXT
-from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
+from gluonjit.engines.torch.fused_steps import FusedSteps
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.history import joined_history
 from gluonjit.engines.torch.hooked import LEARNING
@@ -28,8 +27,6 @@ from gluonjit.engines.torch.program import as_rows, join, pieces, program_of
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Leaf, Spec
-from gluonjit.graph.modes import is_recorded
-from gluonjit.hybrid.check.entries import GRAPH
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.finite import FiniteCheck
 from gluonjit.hybrid.explain.provenance import Provenance
@@ -38,7 +35,6 @@ from gluonjit.hybrid.run import failures
 from gluonjit.hybrid.run.stepping import SteppedSession
 
 _FEW = 16  # entries of a table
-_SMALL = 1 << 14  # bytes of an arena that may stay as long as some of its rows
 
 
 class VersionedInput(NamedTuple):
@@ -60,11 +56,9 @@ class Session(SteppedSession):
     snapshots: Sequence[Held] = ()  # buffers that were written to before this
     lost: Sequence[tuple[Place, CaptureError]] = ()  # rows of tensors that were written to before this
     tape: Tape | None
-    _fused: FusedSteps | None = None
     _chunk: Chunk | None = None  # the last that was asked for
     _read: set[int] | None = None  # arenas that steps read
     _unread: list[LookupChunk] | None = None
-    _indices = Indices({}, {})  # of steps that do not run in C
 
     def __init__(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> None:
         super().__init__(plan, report, options, provenance)
@@ -73,7 +67,7 @@ class Session(SteppedSession):
         self._inputs: dict[Place, list[VersionedInput]] = {}
         self._chunks: dict[Place, Chunk] = {}
         self._arenas: dict[int, Chunk] = {}  # the small ones, as chunks
-        self.make_room()
+        self.indices = Indices()
         self._prepare(options, samples)
 
     def _prepare(self, options: Options, samples: int) -> None:
@@ -82,15 +76,8 @@ class Session(SteppedSession):
         self.tape = None
         if any(plan.recorded):
             self.tape = Tape(report, plan, samples, options.profile, self.finite, self.provenance)
-        fused = self._fused = FusedSteps(plan, self.arrays, options.without, report.unfused)
-        self.set_up(fused.steps, options.check, NODES)
-        if self.tape is not None:
-            self.tape.check = self.check
-            self.tape.fused = fused
-        graphs = fused.steps.others
-        if graphs:
-            self._indices = Indices({}, {})
-            self._indices.upload(plan, graphs)
+        fused = FusedSteps(plan, self.arrays, self.tape, options.without, report.unfused)
+        self.set_up(fused, options.check, NODES)
 
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Looks the entries up; where the table is learned, gradients go on to it."""
@@ -242,44 +229,19 @@ class Session(SteppedSession):
             self.tape.drop(number)
         return failures.failed(self.check, number, error, str, NEXT)
 
-    def prepare(self, steps: Sequence[int]) -> None:
-        """Sends the indices of steps that do not run in C."""
-        self._indices.upload(self.plan, steps)
-
-    def run_rows(self, begin: int, end: int) -> RanFused | None:
-        """Runs steps in C."""
-        assert self._fused is not None
-        return self._fused.run(begin, end, self.tape)
-
-    def run_graph(self, number: int) -> None:
-        """Gathers the operands of a step, runs it, and puts its results into their places."""
-        step = self.plan.steps[number]
-        tape = self.tape if is_recorded(step.mode) else None
-        begin = perf_counter()
-        operands = [self._operand(gather, index) for gather, index in zip(step.gathers, self._indices.gathers[number])]
-        middle = self.lap(number, "gather", begin)
-        if self.finite is not None:
-            self.finite.weights(number, program_of(step.kind).consts)
-        results = self.compute(number, operands, tape)
+    def compute(self, number: int, operands: list[Any], tape: Tape | None) -> list[Any]:
+        """Runs the program of a step, and puts its results into their places."""
+        step, besides = self.plan.steps[number], self.indices.besides.get(number, ())
+        if tape is not None:
+            results = tape.run(number, operands, self.indices.gathers[number], besides)
+        else:
+            results = run_step(step, pieces(step.kind.groups, operands), program_of(step.kind).consts, besides)
         for place, result in zip(step.places, results):
             self.write_result(place, result)
-        self.lap(number, "compute", middle)
-        if not self.check.agrees(number, GRAPH):
-            if tape is not None:
-                tape.drop(number)
-            self.run_graph(number)
-        elif self.finite is not None:
-            self.finite.results(number, results)
+        return results
 
-    def compute(self, number: int, operands: list[Any], tape: Tape | None) -> list[Any]:
-        """The results of a step."""
-        step = self.plan.steps[number]
-        program, besides = program_of(step.kind), self._indices.besides.get(number, ())
-        if tape is not None:
-            return tape.run(number, operands, self._indices.gathers[number], besides)
-        return run_step(step, pieces(step.kind.groups, operands), program.consts, besides)
-
-    def _operand(self, gather: Gather, index: Any) -> Any:
+    def operand(self, gather: Gather, index: Any, tape: Tape | None = None) -> Any:
+        """Gathers rows; the tape records what is computed from them."""
         array = self.arrays[gather.place.arena]
         if index is None:
             return array[gather.place.begin : gather.place.end]
@@ -290,7 +252,7 @@ class Session(SteppedSession):
         small = self._arenas.get(arena)
         if small is not None:
             return ChunkRows(small, position)
-        if self._stays(arena):
+        if self.stays(arena):
             place = Place(arena, 0, self.plan.arenas[arena].rows)
             small = self._arenas[arena] = Chunk(self.arrays[arena], self.plan, place)
             return ChunkRows(small, position)
@@ -311,10 +273,10 @@ class Session(SteppedSession):
 
     def _rows_at(self, place: Place) -> Any:
         """The rows of a place, but not the arena itself: what can be read gets a history, which would hold that."""
-        if self._whole(place.arena):
+        if self.plan.arenas[place.arena].sole:
             return self.arrays[place.arena].detach()
         rows = self.at(place)
-        return rows if self._stays(place.arena) else rows.clone()
+        return rows if self.stays(place.arena) else rows.clone()
 
     def _note_nodes(self, chunk: Chunk, place: Place) -> None:
         """Tells a chunk that may get a history of the nodes that it is from."""
@@ -327,17 +289,6 @@ class Session(SteppedSession):
         sizes = {record.kind.outputs[output].spec.rows for record in records}
         chunk.size = sizes.pop() if len(sizes) == 1 else 0
         chunk.readers.shared = any([record.calls > len(record) for record in records])
-
-    def _whole(self, arena: int) -> bool:
-        """Tells whether a single place is all of an arena, which nothing else is written to."""
-        return self.plan.arenas[arena].sole
-
-    def _stays(self, arena: int) -> bool:
-        """Tells whether an arena may stay for as long as some of its rows: a small one, without history."""
-        if self.tape is not None:
-            return False
-        found = self.plan.arenas[arena]
-        return found.rows * row_bytes(found.spec) <= _SMALL
 
     def rows(self, arena: int, positions: Sequence[int]) -> Any:
         """Rows of an arena with their history, for values that are references to them."""
@@ -388,12 +339,8 @@ class Session(SteppedSession):
 
     def finish(self) -> None:
         """Gives readable values their history, and forgets what only the run needed."""
-        self._indices = Session._indices
         if self.tape is not None:
             joined_history(self.tape, self._chunks)
-            if not self.check.owes(self.tape.entries):
-                self.tape.check = None
-        elif self._fused is not None:
-            self._fused.steps.done()
+        super().finish()
         if self.statistics is not None:
             self.statistics.write()

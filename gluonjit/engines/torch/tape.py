@@ -16,7 +16,6 @@ from gluonjit.analysis.costs.model import ObservedBackward
 from gluonjit.analysis.plan import Place, Plan
 from gluonjit.engines.torch.arrays import LEARNABLE, VERSIONS, by_one_thread, device_named, dtype_named, with_memory
 from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, current_backward
-from gluonjit.engines.torch.fused_steps import FusedSteps, RanFused
 from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.hooked import data_of, run_backward
 from gluonjit.engines.torch.indices import Indices
@@ -25,18 +24,20 @@ from gluonjit.engines.torch.one_by_one import NODES, run_step
 from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces, program_of
 from gluonjit.engines.torch.written import modified
-from gluonjit.graph import line_of, user_line
+from gluonjit.graph import Kind
 from gluonjit.graph.kinds import ENOUGH
 from gluonjit.hybrid.check.entries import entry_of, replace_step
-from gluonjit.hybrid.check.steps import StepCheck, distrust
+from gluonjit.hybrid.check.steps import distrust
 from gluonjit.hybrid.choose.costs import cost_model
-from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.run import tape
 from gluonjit.hybrid.run.reach import Reach, Route, part_of, route, rows_at
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.rows.running import row_flags
+from gluonjit.rows.stretches import StepStretch
+from gluonjit.rows.ways import Learning, sources
 
 _ADVICE = (
     "Capture the losses of a minibatch first, then call backward once for their sum: sum(losses).backward(), or "
@@ -69,42 +70,67 @@ class TapeEntry(NamedTuple):
 Again = Callable[["Tape", Sequence[Any], Sequence[bool]], "list[Any]"]
 
 
-class Tape:
+class BackwardPass:
+    """One pass back through a flush: gradients of rows, by arena, and of weights; what it has reached, and its way."""
+
+    def __init__(self, tape: Tape, way: Route | None) -> None:
+        self._tape, self.way, self.free = tape, way, False
+        self.arenas: list[Any] = [None] * len(tape.plan.arenas)
+        self.flags, rows = row_flags(tape.plan)
+        self.reached = Reach(tape.plan, rows)
+        self.weights: dict[int, Any] = {}
+
+    def arena(self, number: int) -> Any:
+        """The gradients of an arena's rows."""
+        if self.arenas[number] is None:
+            arena = self._tape.plan.arenas[number]
+            shape = (arena.rows, *arena.spec.row_shape)
+            dtype, device = dtype_named(arena.spec.dtype), device_named(arena.spec.device)
+            self.arenas[number] = by_one_thread(torch.zeros, shape, dtype=dtype, device=device)
+        return self.arenas[number]
+
+    def at(self, place: Place) -> Any:
+        """The gradients of rows."""
+        return self.arena(place.arena)[place.begin : place.end]
+
+    def learned(self, tensor: Any, reaches: bool) -> Any:
+        """The gradient of a weight, to be added to; where gradients do not reach it, zeros are."""
+        leaf = self._tape.constant(tensor)
+        known = self.weights.get(id(leaf))
+        if known is None and not reaches:  # eagerly there is no gradient
+            return self._tape.spare.setdefault(id(leaf), by_one_thread(torch.zeros_like, leaf, requires_grad=False))
+        if known is None:
+            known = self.weights[id(leaf)] = by_one_thread(torch.zeros_like, leaf, requires_grad=False)
+        elif known.layout is not torch.strided:
+            known = self.weights[id(leaf)] = known.to_dense()
+        return known
+
+
+class Tape(tape.Tape):
     """The history of one flush."""
 
     again: Again  # what gives gradients that can be differentiated
+    advice = _ADVICE
 
     def __init__(
         self, report: Counts, plan: Plan, samples: int, profile: bool, finite: Any, provenance: Provenance
     ) -> None:
+        super().__init__(report, plan, samples, profile, finite)
         self._provenance = provenance
-        self.report = report
-        self.plan = plan
-        self.samples = samples
-        self.profile = profile
-        self.backwards = 0
-        self.gone = False  # whether a backward pass has come here
-        self.freed = False
         self._readers: list[Readers] = []
         self._places: list[Place] = []
-        self._finite = finite
         self._inputs: list[tuple[Place, Any]] = []
         self._held: list[tuple[Place, Held]] = []
-        self.entries: list[TapeEntry | RanFused] = []
-        self.fused: FusedSteps | None = None
-        self._spare: dict[int, Any] = {}  # where nobody reads it, the gradient of a weight
+        self.spare: dict[int, Any] = {}  # where nobody reads it, the gradient of a weight
         self._gone: Any = None  # flags of rows through which a pass has come that was not told to keep the history
         self.observed: dict[int, list[HookedResult]] = {}  # results that have hooks, by step
-        self.check: StepCheck | None = None  # what compares backward passes, where that is to be done
         self._constants: dict[int, tuple[Any, Any]] = {}  # a weight, and what stands for it in the steps
         self._versions: list[int] = []  # of these weights, as they were
-        self.learned_rows, self._learned = row_flags(plan)
-        self.read_rows, self._read = row_flags(plan)
 
     def note_input(self, place: Place, rows: Any) -> None:
         """Rows that were there before, from which gradients go on."""
         self._inputs.append((place, rows))
-        self._learned[place.arena][place.begin : place.end] = True
+        self.learn(place)
 
     def constant(self, tensor: Any) -> Any:
         """A weight as a leaf of the steps' own recording, if it is learned."""
@@ -116,12 +142,25 @@ class Tape:
             self._versions.append(version_of(tensor))
         return known[1]
 
-    def _learns(self, place: Place, index: Any) -> bool:
-        rows = rows_at(place, index)
-        self._read[place.arena][rows] = True
-        return _any(self._learned[place.arena][rows])
+    # --- gluonjit.rows.Learner ----------------------------------------------------------------------------------
 
-    def run(self, number: int, operands: list[Any], indices: list[Any], besides: tuple[Any, ...]) -> list[Any]:
+    def weights(self, kind: Kind) -> frozenset[int]:
+        """The constants that learn."""
+        found = {k: tensor for k, tensor in enumerate(program_of(kind).consts) if tensor.requires_grad}
+        for tensor in found.values():
+            self.constant(tensor)
+        return frozenset(found)
+
+    def learning(self, kind: Kind, operands: frozenset[int], weights: frozenset[int]) -> Learning:
+        """The results that learn, given operands and weights that do."""
+        results = []
+        for k in range(len(kind.outputs)):
+            read, consts = sources(kind, (k,))
+            if read & operands or consts & weights:
+                results.append(k)
+        return Learning(weights, results, results, bool(results))
+
+    def run(self, number: int, operands: list[Any], indices: list[Any], besides: Sequence[Any]) -> list[Any]:
         """Runs a step and records it; `indices` are those that its operands were gathered by, on the device."""
         step = self.plan.steps[number]
         program = program_of(step.kind)
@@ -134,7 +173,8 @@ class Tape:
             size = gather.rows // len(group)
             for position, part in enumerate(parts):
                 place, index = part_of(gather, position * size, size)
-                if self._learns(place, index):
+                self._read[place.arena][rows_at(place, index)] = True
+                if self.learns(place, index):
                     part.requires_grad_()
                     there = None if sent is None else sent[position * size : (position + 1) * size]
                     learned.append(Learned(len(given) - len(parts) + position, place, index, there, part))
@@ -147,8 +187,8 @@ class Tape:
         if recorded:
             weights = [tensor for tensor in consts if tensor.requires_grad]
             self.entries.append(TapeEntry(number, learned, weights, recorded))
-            for place in [step.places[k] for k, _ in recorded]:
-                self._learned[place.arena][place.begin : place.end] = True
+            for k, _ in recorded:
+                self.learn(step.places[k])
         return results
 
     def _with_history(self, number: int, results: list[Any], given: list[Any], consts: list[Any]) -> list[Any]:
@@ -173,45 +213,34 @@ class Tape:
         distrust(checks, self.report, step.kind, text)
         return alone
 
-    def drop(self, number: int) -> None:
-        """Forgets a step that was recorded last."""
-        if self.entries and getattr(self.entries[-1], "number", None) == number:
-            del self.entries[-1]
-
-    def learned_at(self, arena: int, rows: Sequence[int]) -> bool:
-        """Tells whether gradients go through all of these rows."""
-        return bool(self._learned[arena][list(rows)].all())
-
     def trial(self, number: int, heads: Sequence[tuple[int, Sequence[int], Any]]) -> tuple[Any, Any]:
         """Goes back through a step alone from gradients of rows; returns what reads those of rows, and of a weight."""
-        arenas: list[Any] = [None] * len(self.plan.arenas)
-        flags, rows = row_flags(self.plan)
-        found: dict[int, Any] = {}
+        made = BackwardPass(self, None)
         for arena, positions, head in heads:
-            room = self._arena(arenas, arena)
+            room = made.arena(arena)
             room[list(positions)] = torch.from_numpy(head).to(room).reshape(len(positions), *room.shape[1:])
-            rows[arena][list(positions)] = True
-        finite, self._finite = self._finite, None
+            made.reached.rows[arena][list(positions)] = True
+        finite, self.finite = self.finite, None
         try:
             _, entry, place = entry_of(self.entries, number)
-            if isinstance(entry, RanFused):
-                self._backward_fused(entry.part(place, place + 1), arenas, flags, found, None)
+            if isinstance(entry, StepStretch):
+                self._backward_fused(entry.part(place, place + 1), made)
             else:
-                self._backward(entry, arenas, Reach(self.plan, rows), found, False, None)
+                self._backward(entry, made)
         finally:
-            self._finite = finite
+            self.finite = finite
 
         def weight(tensor: Any) -> Any:
             known = self._constants.get(id(tensor))
-            gradient = None if known is None else found.get(id(known[1]), torch.zeros_like(tensor))
+            gradient = None if known is None else made.weights.get(id(known[1]), torch.zeros_like(tensor))
             return None if gradient is None else NODES.numbers_of(gradient)
 
-        return lambda arena, positions: NODES.numbers(self._arena(arenas, arena), positions), weight
+        return lambda arena, positions: NODES.numbers(made.arena(arena), positions), weight
 
     def redo(self, number: int) -> None:
         """Runs a step once more, recorded, in place of what was recorded of it."""
         assert self.check is not None
-        indices = Indices({}, {})
+        indices = Indices()
         indices.upload(self.plan, [number])
         operands = [
             self.check.arrays[gather.place.arena][rows_at(gather.place, index)]
@@ -223,21 +252,11 @@ class Tape:
         del self.entries[before:]
         replace_step(self.entries, number, fresh)
 
-    def note_fused(self, ran: RanFused) -> None:
-        """Remembers steps that ran in C, where something learns."""
-        assert self.fused is not None
-        if self.fused.learns(ran):
-            self.entries.append(ran)
-
-    def learned(self, place: Place) -> bool:
-        """Tells whether gradients go through these rows."""
-        return _any(self._learned[place.arena][place.begin : place.end])
-
     def sources(self) -> list[Any]:
         """Lists what `gradients` gives gradients for, in its order."""
         return [tensor for tensor, _ in self._constants.values()] + [rows for _, rows in self._inputs]
 
-    def weights(self) -> list[tuple[Any, int]]:
+    def versions(self) -> list[tuple[Any, int]]:
         """Lists the weights among the sources, and how often each had been written to."""
         return [(tensor, version) for (tensor, _), version in zip(self._constants.values(), self._versions)]
 
@@ -252,10 +271,10 @@ class Tape:
     def begin(self, chunks: Mapping[Place, Chunk]) -> list[Chunk]:
         """Notes which rows can be read; returns those that gradients go through."""
         # What no step has read may have a history that is gone.
-        self._inputs = [
-            (place, rows) for place, rows in self._inputs if _any(self._read[place.arena][place.begin : place.end])
+        self._inputs = [(place, rows) for place, rows in self._inputs if self._read[place.arena][rows_at(place)].any()]
+        self._places = [
+            place for place in chunks if self.learns(place) and self.plan.arenas[place.arena].spec.dtype in LEARNABLE
         ]
-        self._places = [place for place in chunks if self.learned(place) and _may_learn(self.plan, place)]
         found = [chunks[place] for place in self._places]
         self._readers = [chunk.readers for chunk in found]
         return found
@@ -279,43 +298,35 @@ class Tape:
         begin = perf_counter()
         self._note_backward()
         if self.check is not None:
-            if all([version_of(tensor) == version for tensor, version in self.weights()]):
+            if all([version_of(tensor) == version for tensor, version in self.versions()]):
                 self.check.backward(self)  # traces have the weights of now
             self.check = None
-        arenas: list[Any] = [None] * len(self.plan.arenas)
-        flags, rows = row_flags(self.plan)
-        reached = Reach(self.plan, rows)
+        made = BackwardPass(self, self._way(asked))
+        reached, way = made.reached, made.way
         for place, head, readers in zip(self._places, heads, self._readers):
             if head is not None:
-                self._gradients_at(arenas, place).add_(head)
+                made.at(place).add_(head)
                 given = readers.take_given(place.end - place.begin)
                 if self._gone is not None and not readers.shared and (self._gone.at(place) & given).any():
                     raise RuntimeError(TWICE)
                 reached.at(place)[:] |= given
-        free = not retain and all(readers.spent for readers in self._readers)
-        found: dict[int, Any] = {}
+        made.free = not retain and all(readers.spent for readers in self._readers)
         laps = []
-        way = self._way(asked)
         for ran, number, results in apart(self.entries, self.observed):
             for result in results:
                 if reached.reaches(result.place) and (way is None or number in way.steps):
-                    result.run(self._gradients_at(arenas, result.place))
+                    result.run(made.at(result.place))
             first = perf_counter()
-            if isinstance(ran, RanFused):
-                laps += [
-                    (number, perf_counter() - first) for number in self._backward_fused(ran, arenas, flags, found, way)
-                ]
-                continue
-            if way is not None and ran.number not in way.steps:
+            if isinstance(ran, StepStretch):
+                laps += [(number, perf_counter() - first) for number in self._backward_fused(ran, made)]
+            elif way is not None and ran.number not in way.steps:
                 reached.pass_over(self.plan.steps[ran.number])
-            elif self._backward(ran, arenas, reached, found, free, way):
+            elif self._backward(ran, made):
                 laps.append((ran.number, perf_counter() - first))
         self._refuse_overwritten(reached, way)
-        gradients = [found.get(id(leaf)) for _, leaf in self._constants.values()]
-        for place, rows in self._inputs:
-            gradients.append(arenas[place.arena][place.begin : place.end] if reached.reaches(place) else None)
-            del rows
-        if free:
+        gradients = [made.weights.get(id(leaf)) for _, leaf in self._constants.values()]
+        gradients += [made.at(place) if reached.reaches(place) else None for place in self.places()]
+        if made.free:
             self.free()
         elif not retain:
             if self._gone is not None:
@@ -358,7 +369,7 @@ class Tape:
             if held.rewritten and not self._has_copy(place):  # else calls may read that
                 rewritten.append((place.arena, place.begin, place.end - place.begin))
         for rows in rewritten:
-            nodes += savers(self.plan, self._has_learned, *rows)
+            nodes += savers(self.plan, self.learns, *rows)
         steps = range(len(self.plan.steps)) if way is None else way.steps
         through = [place for number in steps for place in self.plan.steps[number].places] if nodes else []
         for arena, position in nodes:
@@ -373,35 +384,14 @@ class Tape:
         positions = self.plan.position[rows][self.plan.arena[rows] == place.arena]
         return bool(((positions >= place.begin) & (positions < place.end)).any())
 
-    def _has_learned(self, place: Place, index: Any) -> bool:
-        return bool(self._learned[place.arena][rows_at(place, index)].any())
-
-    def _gradients_at(self, arenas: list[Any], place: Place) -> Any:
-        return self._arena(arenas, place.arena)[place.begin : place.end]
-
-    def _arena(self, arenas: list[Any], number: int) -> Any:
-        if arenas[number] is None:
-            arena = self.plan.arenas[number]
-            shape = (arena.rows, *arena.spec.row_shape)
-            dtype, device = dtype_named(arena.spec.dtype), device_named(arena.spec.device)
-            arenas[number] = by_one_thread(torch.zeros, shape, dtype=dtype, device=device)
-        return arenas[number]
-
-    def _backward(
-        self,
-        ran: TapeEntry,
-        arenas: list[Any],
-        reached: Reach,
-        found: dict[int, Any],
-        free: bool,
-        way: Route | None,
-    ) -> bool:
+    def _backward(self, ran: TapeEntry, made: BackwardPass) -> bool:
         """Goes backward through a step; False if nothing depends on its results."""
+        reached, way, found = made.reached, made.way, made.weights
         step = self.plan.steps[ran.number]
         given = [(k, result) for k, result in ran.results if reached.reaches(step.places[k])]
         if not given:
             return False
-        heads = [(result, self._gradients_at(arenas, step.places[k])) for k, result in given]
+        heads = [(result, made.at(step.places[k])) for k, result in given]
         operands, consts = ran.operands, ran.consts
         if way is not None:
             operands = [operand for operand in operands if way.reach.reaches(operand.place, operand.index)]
@@ -410,11 +400,11 @@ class Tape:
         if not inputs:
             return False
         results, gradients = zip(*heads)
-        got = run_backward(results, gradients, not free, False, tuple(inputs), True, False)
+        got = run_backward(results, gradients, not made.free, False, tuple(inputs), True, False)
         got = [with_memory(gradient) for gradient in got]
         for operand, gradient in zip(operands, got):
             if gradient is not None:
-                self._add(operand, gradient, arenas)
+                self._add(operand, gradient, made)
         gone = [operand.operand for operand, gradient in zip(operands, got) if gradient is not None]
         reached.go(step, [k for k, _ in given], gone)
         for leaf, gradient in zip(consts, got[len(operands) :]):
@@ -429,55 +419,37 @@ class Tape:
                     found[id(leaf)] = gradient + known
                 else:
                     known.add_(gradient)
-        if self._finite is not None:
-            self._finite.gradients(ran.number, arenas, list(found.values()))
+        if self.finite is not None:
+            self.finite.gradients(ran.number, made.arenas, list(found.values()))
         return True
 
-    def _backward_fused(
-        self, ran: RanFused, arenas: list[Any], reached: Any, found: dict[int, Any], way: Route | None
-    ) -> list[int]:
+    def _backward_fused(self, ran: StepStretch, made: BackwardPass) -> list[int]:
         """Goes backward through steps that ran in C; returns those that anything depends on."""
-        assert self.fused is not None
-
-        def learned(tensor: Any, reaches: bool) -> Any:
-            leaf = self.constant(tensor)
-            known = found.get(id(leaf))
-            if known is None and not reaches:  # zeros are added, where eagerly there is no gradient
-                return self._spare.setdefault(id(leaf), by_one_thread(torch.zeros_like, leaf, requires_grad=False))
-            if known is None:
-                known = found[id(leaf)] = by_one_thread(torch.zeros_like, leaf, requires_grad=False)
-            elif known.layout is not torch.strided:
-                known = found[id(leaf)] = known.to_dense()
-            return known
-
-        passed = None if way is None else frozenset(ran.stretch.steps) - way.steps
-        went, took = self.fused.backward(ran, reached, passed, lambda number: self._arena(arenas, number), learned)
+        fused: Any = self.fused
+        went, took = fused.backward(ran, made)
         self.report.row_ms += took
-        if self._finite is not None:
+        if self.finite is not None:
             for number in went:
-                self._finite.gradients(number, arenas, list(found.values()))
-        return went
+                self.finite.gradients(number, made.arenas, list(made.weights.values()))
+        return went  # type: ignore[no-any-return]
 
-    def _add(self, operand: Learned, gradient: Any, arenas: list[Any]) -> None:
-        arena = self._arena(arenas, operand.place.arena)
+    def _add(self, operand: Learned, gradient: Any, made: BackwardPass) -> None:
+        arena = made.arena(operand.place.arena)
         if operand.sent is None:
-            arena[operand.place.begin : operand.place.end].add_(gradient)
+            made.at(operand.place).add_(gradient)
             return
         if gradient.untyped_storage().data_ptr() == arena.untyped_storage().data_ptr():
             gradient = gradient.clone()  # what was passed on unchanged is a part of the arena itself
         arena.index_add_(0, operand.sent, gradient)
 
     def _note_backward(self) -> None:
-        """Warns where minibatches are captured and differentiated one sample at a time."""
-        self.backwards += 1
-        self.gone = True
-        MINIBATCH.gone = True
-        state = LOCAL.state
-        if state.inside or MINIBATCH.passes > 1:  # a sample that differentiates by itself, or a checkpoint
-            state.singles = 0
-        elif state.one_at_a_time(self.samples, self.backwards == 1, current_backward()):
-            line = line_of(user_line())
-            one_at_a_time(f"{ONE_AT_A_TIME} {_ADVICE}", line)
+        """Notes a pass; no warning of minibatches that are differentiated in parts where one differentiates itself."""
+        self.gone = MINIBATCH.gone = True
+        if LOCAL.state.inside or MINIBATCH.passes > 1:  # a sample that differentiates by itself, or a checkpoint
+            self.backwards += 1
+            LOCAL.state.singles = 0
+        else:
+            self.note_pass(current_backward())
 
     def _account(self, begin: float, laps: list[tuple[int, float]]) -> None:
         end = perf_counter()
@@ -487,20 +459,7 @@ class Tape:
             cost_model("torch", VERSIONS).observe_backward(ObservedBackward(self.plan, laps, rest))
 
     def free(self) -> None:
-        """Forgets the history."""
-        self.freed = True
-        self.entries = []
+        super().free()
         self._held = []
         self._gone = None
-        self._spare = {}
-        self.check = None
-        self.fused = None
-
-
-def _any(flags: Any) -> bool:
-    """Tells whether one of these flags is set; numpy's own `any` takes ten times as long."""
-    return 1 in flags.tobytes()
-
-
-def _may_learn(plan: Plan, place: Place) -> bool:
-    return plan.arenas[place.arena].spec.dtype in LEARNABLE
+        self.spare = {}

@@ -21,13 +21,60 @@ WORDS = 200
 _SIZES = (1, 10, 100)  # samples of a minibatch
 
 
+class CalibrationSample:
+    """An array, and a tree or a number of turns: no plain constant, so that it is a program that decides."""
+
+    def __init__(self, data: Any, shape: Any) -> None:
+        self.data, self.shape = data, shape
+
+
+class Trees:
+    """Folds a tree of words: their numbers, nested pairs of positions. An engine has `embed`, `cell` and `head`."""
+
+    embed: Any
+    cell: Any
+    head: Any
+
+    def forward(self, sample: CalibrationSample) -> Any:
+        """Scores of a tree."""
+        return self.head(self._fold(sample.shape, self.embed(sample.data)))
+
+    def _fold(self, tree: Any, words: Any) -> Any:
+        if isinstance(tree, int):
+            return words[tree : tree + 1]
+        return self.cell(self._fold(tree[0], words), self._fold(tree[1], words))
+
+
+def gated(parts: Any, left: Any, right: Any) -> Any:
+    """Two states as one: a weighted sum of them and a new one."""
+    gate = parts[0].sigmoid()
+    return gate * left + (1 - gate) * right + parts[1].tanh() * parts[2].sigmoid()
+
+
+class Chains:
+    """Calls a `cell`, such as a dense layer, so many times, beginning with an array of features."""
+
+    cell: Any
+
+    def forward(self, sample: CalibrationSample) -> Any:
+        """Returns the last state."""
+        state = self.first(sample.data)
+        for _ in range(sample.shape):
+            state = self.cell(state)
+        return state
+
+    def first(self, state: Any) -> Any:
+        """Returns the first state."""
+        return state
+
+
 class Nets(NamedTuple):
     """An engine's nets, by their width."""
 
-    trees: Callable[[int], Any]  # folds a tree of words: their numbers, nested pairs of positions
-    chains: Callable[[int], Any]  # dense layers and tanh, so many, from features
+    trees: Callable[[int], Any]
+    chains: Callable[[int], Any]  # of dense layers and tanh
     linear: Callable[[int], Any]  # the same without tanh
-    operators: Callable[[int], Any]  # so many rounds from features, without cells
+    operators: Callable[[int], Any]  # much the same by operators, without cells
 
 
 class Bench(NamedTuple):
@@ -36,7 +83,7 @@ class Bench(NamedTuple):
     engine: str
     versions: Mapping[str, str]
     nets: Nets
-    sample: Callable[[Any, Any], Any]  # numbers as an array, and a tree or how many turns
+    array: Callable[[Any], Any]  # of these numbers
     start: Callable[[Any], None]  # draw a net's weights, and batch it dynamically
     train: Callable[[Any, Sequence[Any]], None]  # a net over samples, forward and backward
     infer: Callable[[Any, Sequence[Any]], list[Any]]  # what the net gives for them
@@ -130,7 +177,8 @@ def _runs(bench: Bench, random: np.random.RandomState) -> list[_Run]:
         net = getattr(bench.nets, program.net)(program.width)
         bench.start(net)
         for size in _SIZES:
-            drawn = [bench.sample(*program.draw(random, program.width)) for _ in range(max(size // 2, 1))]
+            pairs = [program.draw(random, program.width) for _ in range(max(size // 2, 1))]
+            drawn = [CalibrationSample(bench.array(numbers), shape) for numbers, shape in pairs]
             samples = (drawn * 2)[:size]  # so that there is something to share
             for training in (False, True):
                 scheduler = OFFERED[(len(runs) + number) % len(OFFERED)]

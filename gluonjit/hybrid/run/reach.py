@@ -16,7 +16,7 @@ from gluonjit.analysis.plan import Gather, Place, Plan, Step
 from gluonjit.graph import Kind
 
 
-def rows_at(place: Place, index: Any) -> Any:
+def rows_at(place: Place, index: Any = None) -> Any:
     """Returns rows of an arena: those of an index, or without one of a place."""
     return slice(place.begin, place.end) if index is None else index
 

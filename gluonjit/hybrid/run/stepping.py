@@ -7,45 +7,144 @@ from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 from typing import Any
 
+from gluonjit.analysis.plan import Gather, Plan, row_bytes
 from gluonjit.errors import GluonJITError
-from gluonjit.hybrid.check.entries import ROWS
+from gluonjit.graph.modes import is_recorded
+from gluonjit.hybrid.check.entries import GRAPH, ROWS
 from gluonjit.hybrid.check.runner import NodeRunner
 from gluonjit.hybrid.check.steps import StepCheck
+from gluonjit.hybrid.explain.counts import Counts
+from gluonjit.hybrid.explain.provenance import Provenance
+from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.session import ArraySession
+from gluonjit.rows.fused_steps import FusedSteps
 from gluonjit.rows.steps import Steps
+from gluonjit.rows.stretches import StepStretch
 
 _NOW: AbstractContextManager[None] = nullcontext()
+_SMALL = 1 << 14  # bytes of an arena that may stay as long as some of its rows
+
+
+class Indices:
+    """Arrays of numbers that steps need on their devices. An engine says how these are `sent`.
+
+    gathers: by step the index of each gather, None if rows follow each other; besides: what else its program is given,
+    which tells nodes of different lengths apart, or whose each child is.
+    """
+
+    def __init__(self) -> None:
+        self.gathers: dict[int, list[Any]] = {}
+        self.besides: dict[int, Sequence[Any]] = {}
+
+    def upload(self, plan: Plan, steps: Sequence[int]) -> None:
+        """Adds those of these steps. They travel as one."""
+        listed = plan.indices(steps)
+        for number in steps:
+            step = plan.steps[number]
+            self.gathers[number] = [None] * len(step.gathers)
+            if step.kind.program.by_length:
+                self.besides[number] = ([(part.record.kind.program, len(part.nodes)) for part in step.parts],)
+        self.add_children(plan, [number for number in steps if plan.steps[number].arities is not None], listed)
+        for device, wanted in listed.items():
+            for (number, position, _), part in zip(wanted, self.sent(device, [index for _, _, index in wanted])):
+                if position < 0:
+                    self.besides[number] = (part,)
+                else:
+                    self.gathers[number][position] = part
+
+    def sent(self, device: str, parts: list[Any], /) -> Sequence[Any]:
+        """Sends numbers to a device."""
+        raise NotImplementedError
+
+    def add_children(self, plan: Plan, steps: list[int], listed: dict[str, list[Any]], /) -> None:
+        """Adds whose each child is in these steps, to what is to be sent, with -1 for a gather, or at once."""
+        raise NotImplementedError
 
 
 class SteppedSession(ArraySession):
     """A session that runs steps in C where it can. An engine says how these run, and how others do.
 
-    check: what compares steps with their traces; rows_in_c: the steps that run in C, or None.
+    check: what compares steps with their traces; fused: the steps that run in C, or None; indices: those of others.
     """
 
     check: StepCheck
-    rows_in_c: Steps | None = None
+    fused: FusedSteps | None = None
+    indices: Indices
 
-    def set_up(self, steps: Steps, option: str, runner: NodeRunner) -> None:
+    def __init__(self, plan: Plan, report: Counts, options: Options, provenance: Provenance) -> None:
+        super().__init__(plan, report, options, provenance)
+        self.make_room()
+
+    def set_up(self, fused: FusedSteps, option: str, runner: NodeRunner) -> None:
         """Takes the steps that run in C, of which a stretch ends where one is to be compared."""
         self.check = StepCheck(self.plan, self.arrays, self.report, self.provenance, option, runner)
-        self.rows_in_c = steps
-        steps.stops = self.check.stops(steps.begun)
+        self.fused = fused
+        fused.steps.stops = self.check.stops(fused.steps.begun)
+        if self.tape is not None:
+            self.tape.fused, self.tape.check = fused, self.check
+        self.prepare(fused.steps.others)
+
+    @property
+    def rows_in_c(self) -> Steps | None:
+        """The steps that run in C."""
+        return None if self.fused is None else self.fused.steps
 
     def run_graph(self, number: int) -> None:
         """Gathers the operands of a step, runs its program, and puts its results into their places."""
+        step = self.plan.steps[number]
+        tape = self.tape if is_recorded(step.mode) else None
+        begin = perf_counter()
+        with self.as_captured(number):
+            operands = [
+                self.operand(gather, index, tape) for gather, index in zip(step.gathers, self.indices.gathers[number])
+            ]
+            middle = self.lap(number, "gather", begin)
+            if self.finite is not None:
+                self.finite.weights(number, step.kind.program.consts)
+            results = self.compute(number, operands, tape)
+            agrees = self.check.agrees(number, GRAPH)
+        self.lap(number, "compute", middle)
+        if not agrees:
+            if tape is not None:
+                tape.drop(number)
+            self.run_graph(number)
+        elif self.finite is not None:
+            self.finite.results(number, results)
+
+    def as_captured(self, number: int) -> AbstractContextManager[Any]:
+        """Returns a region in which a step's framework is as when its calls were captured."""
+        return _NOW
+
+    def operand(self, gather: Gather, index: Any, tape: Any) -> Any:
+        """Gathers rows, recorded if there is a tape."""
         raise NotImplementedError
 
-    def run_rows(self, begin: int, end: int) -> Any:
-        """Runs steps in C up to one for which that cannot be; returns what the tape notes, or None if it is the first.
-
-        That has the numbers of `steps` that ran, and what each of them `took`.
-        """
+    def compute(self, number: int, operands: list[Any], tape: Any) -> Sequence[Any]:
+        """Runs the program of a step, recorded if there is a tape, and puts its results into their places."""
         raise NotImplementedError
+
+    def run_rows(self, begin: int, end: int) -> StepStretch | None:
+        """Runs steps in C up to one for which that cannot be; None if it is the first."""
+        assert self.fused is not None
+        return self.fused.run(begin, end)
 
     def prepare(self, steps: Sequence[int]) -> None:
         """Prepares for steps that do not run in C."""
-        raise NotImplementedError
+        if steps:
+            self.indices.upload(self.plan, steps)
+
+    def stays(self, arena: int) -> bool:
+        """Tells whether an arena may stay for as long as some of its rows: a small one, without history."""
+        return self.tape is None and row_bytes(self.plan.arenas[arena].spec) * self.plan.arenas[arena].rows <= _SMALL
+
+    def finish(self) -> None:
+        """Forgets what only the run needed."""
+        del self.indices
+        if self.tape is None:
+            if self.fused is not None:
+                self.fused.steps.done()
+        elif not self.check.owes(self.tape.entries):
+            self.tape.check = None
 
     def error_of(self, number: int, error: Exception) -> Exception | None:
         """Returns the error of a step that failed; None where its nodes are to run one by one."""

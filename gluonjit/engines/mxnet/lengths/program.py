@@ -84,7 +84,7 @@ class Ragged(SizedMember, Program):
     ) -> None:
         """Computes `count` nodes into `results`, which `besides` says the members of."""
         found: dict[int, Any] = dict(enumerate([*operands, *consts]))
-        made = StageRun(self.stages, besides or [(self, count)], found, self.trace.device).results()
+        made = StageRun(self.stages, besides[0] if besides else [(self, count)], found, self.trace.device).results()
         for array, result in zip(made, results):
             joined([array], result)
 

@@ -1,0 +1,64 @@
+"""Steps of a flush that run in C as a whole, on the memory of a framework's arrays."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Collection
+from typing import Any
+
+from gluonjit.analysis.plan import Plan
+from gluonjit.graph import Kind
+from gluonjit.graph.values import Spec
+from gluonjit.rows.program import RowProgram
+from gluonjit.rows.running import NO_FLAGS
+from gluonjit.rows.steps import Steps
+from gluonjit.rows.stretches import StepStretch
+
+
+class FusedSteps:
+    """The `steps` of a flush that run in C; an engine says where its arrays lie, as a `FlushMemory`.
+
+    tape: the history that they go into, a `Learner` with flags of rows (`row_flags`) that learn, and of those that have
+    been read under recording. room_for: makes an array of so many rows.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        arrays: list[Any],
+        tape: Any,
+        without: Collection[str],
+        unfused: dict[str, str],
+        room_for: Callable[[Spec, int], Any],
+        make: Callable[[Kind], RowProgram],
+        threads: Callable[[], int],
+    ) -> None:
+        self.plan, self._arrays, self._room_for = plan, arrays, room_for
+        self._tape = None if tape is None else weakref.ref(tape)  # which holds the steps that have run
+        recorded = [False] * len(plan.steps) if tape is None else plan.recorded
+        self.steps = Steps(plan, without, make, unfused, threads, recorded)
+
+    @property
+    def tape(self) -> Any:
+        """The history, or None."""
+        return None if self._tape is None else self._tape()
+
+    def run(self, begin: int, end: int) -> StepStretch | None:
+        """Runs steps, up to one that has to run otherwise; None if that is the first."""
+        tape = self.tape
+        memory: Any = self
+        learned, read = (NO_FLAGS, NO_FLAGS) if tape is None else (tape.learned_rows, tape.read_rows)
+        ways = self.steps.choose(begin, end, learned, read, tape, memory)
+        return self.steps.run(begin, ways, memory) if ways else None
+
+    def marks(self, stretch: StepStretch) -> bool:
+        """Tells whether rows learn by any of these steps."""
+        return any([self.steps.ways[way].learning.marks for way in set(stretch.ways)])
+
+    def array(self, number: int) -> Any:
+        """The rows of an arena."""
+        found = self._arrays[number]
+        if found is None:
+            arena = self.plan.arenas[number]
+            found = self._arrays[number] = self._room_for(arena.spec, arena.rows)
+        return found

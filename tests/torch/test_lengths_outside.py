@@ -82,3 +82,49 @@ def test_a_step_that_fails_when_it_has_been_recorded_is_recorded_once() -> None:
     sum(eager(tokens).sum() for tokens in samples).backward()
     assert failed
     assert_close(net.embed.weight.grad, eager.embed.weight.grad, "a gradient", 1e-5)
+
+
+def neighbours(words: Any, links: Any) -> Any:
+    """A product with an array of the program's that has two lengths."""
+    return torch.matmul(links, torch.matmul(links.t() * 0.5, words).relu()).sum(0)
+
+
+def read_in_turn(words: Any, links: Any) -> Any:
+    """Entries along the second axis of an array of the program's: at each place a state is written anew."""
+    state = words[:1]
+    for step in range(links.shape[1]):
+        state = torch.tanh(state + links[:, step])
+    return state.sum(0)
+
+
+@pytest.mark.parametrize(
+    "body, shape, name",
+    [(neighbours, lambda n: (n, n + 1), "matmul"), (read_in_turn, lambda n: (1, n, C), "__getitem__")],
+)
+@pytest.mark.parametrize("learns", [False, True])
+def test_arrays_of_the_program_lie_as_operators_of_any_length_need_them(
+    body: Any, shape: Any, name: str, learns: bool
+) -> None:
+    torch.manual_seed(0)
+    eager = Words(body)
+    eager.forward = lambda tokens, links: body(eager.embed(tokens), links)
+    net = Words(body)
+    net.load_state_dict(eager.state_dict())
+    net.forward = lambda tokens, links: body(net.embed(tokens), links)
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="op", scheduler="depth")
+    for seed, lengths in enumerate(((3, 5), (4, 2, 7, 3), (6, 9, 8, 2, 5))):
+        torch.manual_seed(seed)
+        tokens = [torch.randint(0, 20, (n,)) for n in lengths]
+        links = [torch.rand(shape(n)) for n in lengths]
+        totals = []
+        for each in (net, eager):
+            each.zero_grad()
+            given = [one.clone().requires_grad_(learns) for one in links]
+            found = [each(*both) for both in zip(tokens, given)]
+            sum((k + 1.0) * one.sum() for k, one in enumerate(found)).backward()
+            totals.append([*found, each.embed.weight.grad, *([one.grad for one in given] if learns else [])])
+        report = gluonjit.explain()
+        for one, other in zip(*totals):
+            assert_close(one, other, "links", 1e-5)
+        assert not report.distrusted
+    assert report.kinds[name].launches <= 4  # of 30 calls or ten, as kinds are found

@@ -26,9 +26,12 @@ def laid(batch: Batch, value: Value, spec: Spec) -> Value | None:
     if own.row_shape == spec.row_shape:
         return same_rows(value, spec, value.rows)
     tensor = value.base
-    if value.depth or tensor.__class__ is not torch.Tensor or _as(batch, tensor, own).rows != value.rows:
-        return None  # computed, or a tensor that has been written to since
-    return _as(batch, tensor, spec)
+    if value.depth or tensor.__class__ is not torch.Tensor:
+        return None  # computed
+    place = id(tensor), value.rows, spec
+    if place not in batch.created and _as(batch, tensor, own).rows == value.rows:
+        batch.created[place] = _as(batch, tensor, spec)
+    return batch.created.get(place)  # None of a tensor that has been written to since
 
 
 def _as(batch: Batch, tensor: Any, spec: Spec) -> Value:
@@ -43,18 +46,18 @@ def laid_out(tensor: Any, mode: str) -> Any:
 
 
 def _kind(call: Call) -> Kind:
-    (before,) = [value.spec for value in call.values]
+    before = call.values[0].spec
     after = intern_spec(before.shape, before.dtype, before.device, call.args[1])
     builder = TraceBuilder([before])
     attrs = (("self", Operand(0)), ("size", after.shape))
     trace = builder.finish(builder.op("view.default", attrs, [0], [(after.shape, after.dtype)]))
     writer = Writer(1)
     val = Values(0, before.shape, before.dtype, before.rows, before.row_shape)
-    found = writer.form(val, after.rows, after.row_shape)
-    program = Batched(trace, writer, 1, [found.slot])
+    program = Batched(trace, writer, 1, [writer.form(val, after.rows, after.row_shape).slot])
     program.fused = "its rows lie otherwise than is natural"
-    outputs = (Output(after, 0),)
-    return Kind("view", (before,), outputs, after.rows, program, operator=True, work=work_of(trace, 1), call=trace)
+    return Kind(
+        "view", (before,), (Output(after, 0),), after.rows, program, operator=True, work=work_of(trace, 1), call=trace
+    )
 
 
 MADE[laid_out] = _kind

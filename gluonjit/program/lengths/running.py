@@ -43,8 +43,7 @@ class StageRun:
         """An array that follows from the lengths of some nodes, or from numbers that they have for themselves."""
 
         def numbers(number: Number) -> Any:
-            traces = [self.members[member][0].trace for member in self._member[chosen]]
-            return np.array([number_of(trace, number.leaf) for trace in traces])
+            return np.array([number_of(each.trace, number.leaf) for each, _ in self.members])[self._member[chosen]]
 
         return self._framework.anew(nodes.need(key, numbers))
 
@@ -58,8 +57,8 @@ class StageRun:
         """Runs a stage for all nodes."""
         found = self.found
         if stage.way == ROWS:
-            needed = [self._need(key, self._all, _ALL) for key in stage.needs]
-            given = [*[found[slot] for slot in stage.inputs], *needed]
+            given = [found[slot] for slot in stage.inputs]
+            given += [self._need(key, self._all, _ALL) for key in stage.needs]
             found.update(zip(stage.outputs, stage.run(self._all.most, *given)))
             return
         made: list[list[Any]] = [[] for _ in stage.results]

@@ -25,7 +25,7 @@ from gluonjit.engines.mxnet.operators.traits import FLAT, fails
 from gluonjit.engines.mxnet.program import Program, build, current, in_rows, lay_out, program_of, write
 from gluonjit.engines.mxnet.reach import let_in
 from gluonjit.engines.mxnet.semantics import as_shape, classic
-from gluonjit.graph import Kind, Output, Value, natural_mode
+from gluonjit.graph import Kind, Output, Spec, natural_mode
 from gluonjit.hybrid.capture.lengths.joining import Joiner
 from gluonjit.program.axes.values import Shape, Values
 from gluonjit.program.axes.writer import compiled
@@ -153,9 +153,9 @@ class _MXNet:
         """The beginning of a constant along all axes."""
         return apply("slice", [array], {"begin": (0,) * len(shape), "end": shape})
 
-    def lays(self, call: Any, value: Value) -> bool:
-        """True for an array of the program that gets no gradient: its numbers are rows then."""
-        return is_plain(value)
+    def fixed(self, call: Any) -> Sequence[Spec | None]:
+        """Those of all but arrays of the program that get no gradient: their numbers are rows then."""
+        return [None if is_plain(value) else value.spec for value in call.values]
 
     def equal(self, one: Any, other: Any) -> bool:
         """True if constants have the same numbers. Raises OtherForm if they learn."""

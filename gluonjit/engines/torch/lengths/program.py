@@ -12,7 +12,7 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.lengths.framework import Torch
 from gluonjit.engines.torch.operators.table import row_of, work_of
 from gluonjit.engines.torch.program import Program, lay_out
-from gluonjit.graph import Kind, Output, Value
+from gluonjit.graph import Kind, Output, Spec
 from gluonjit.hybrid.capture.lengths.joining import Joiner
 from gluonjit.program.axes.values import Shape
 from gluonjit.program.lengths.members import SizedMember
@@ -69,9 +69,10 @@ class _Joining(Torch):
         """The beginning of a constant along all axes."""
         return array[tuple(map(slice, shape))].contiguous()
 
-    def lays(self, call: Any, value: Value) -> bool:
-        """True if it is no operator: one more step for each operand would take what it saves."""
-        return not call.cell.operator
+    def fixed(self, call: Any) -> Sequence[Spec | None]:
+        """Those of computed operands of operators: one more step for each would take what it saves."""
+        fixed = call.cell.operator
+        return [value.spec if fixed and value.base.__class__ is not torch.Tensor else None for value in call.values]
 
     def equal(self, one: Any, other: Any) -> bool:
         """True if constants have the same numbers. Raises OtherForm if they learn."""

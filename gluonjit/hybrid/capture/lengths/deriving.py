@@ -15,7 +15,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple, Protocol
 
-from gluonjit.graph import Kind, Output, Spec, Value, Work
+from gluonjit.graph import Kind, Output, Spec, Work
 from gluonjit.program.axes.along import Section
 from gluonjit.program.axes.row import By, Row
 from gluonjit.program.axes.samples import Last, Samples
@@ -44,8 +44,8 @@ class JoiningEngine(LengthEngine, Protocol):
     def begin(self, array: Any, shape: Shape) -> Any:
         """The beginning of a constant along all axes."""
 
-    def lays(self, call: Any, value: Value) -> bool:
-        """True if an operand of a call may have its rows otherwise than is natural for its shape."""
+    def fixed(self, call: Any) -> Sequence[Spec | None]:
+        """The specs that operands of a call have to keep: None for one whose rows may lie otherwise."""
 
     def equal(self, one: Any, other: Any) -> bool:
         """True if constants have the same numbers. Raises OtherForm if they learn."""

@@ -24,11 +24,12 @@ _MOST = 8  # traces that wait for one like them, forms, and calls of a form by w
 
 
 class _Waiting(NamedTuple):
-    """A kind that no other is like so far, and what it was made from."""
+    """A kind that no other is like so far, what it was made from, and how operands of that have to lie."""
 
     kind: Kind
     traced: Any
     noted: Noted
+    fixed: Sequence[Spec | None]
 
 
 @dataclass
@@ -105,7 +106,7 @@ class Joiner:
                 recipes = found.recipes_of(call.noted.signature)
             for recipe in recipes:
                 kind = self._derived(found, recipe, operands)
-                if kind is not None and self._lies(call, kind.operands):
+                if kind is not None and _lie(self._engine.fixed(call), kind.operands):
                     call.noted.facts, call.noted.kept = recipe.facts, recipe.kept
                     return kind
         return None
@@ -130,7 +131,7 @@ class Joiner:
         """The kind of a traced call that differs in sizes alone from others of its cell, whose kinds run together."""
         for found in self._known(call):
             kind = self._of_form(found, traced, call.noted, structure)
-            if kind is not None and self._lies(call, kind.operands):
+            if kind is not None and _lie(self._engine.fixed(call), kind.operands):
                 return kind
         return None
 
@@ -163,10 +164,10 @@ class Joiner:
         if not _may_differ(kind, traced.trace, cell.operator) or "arity" in batch.options.without:
             return kind
         known: _Lengths = cell.joints.setdefault(_KEY, _Lengths())
-        new = _Waiting(kind, traced, call.noted)
+        new = _Waiting(kind, traced, call.noted, self._engine.fixed(call))
         wider = [each.origin for each in known.found]  # of which sizes that were equal differ now
         for other in [*known.waiting, *wider] if max(len(known.found), known.refused) < _MOST else ():
-            made = self._joined(call, known, other, new)
+            made = self._joined(known, other, new)
             if made is not None:
                 found, own = made
                 if other in known.waiting:
@@ -177,7 +178,7 @@ class Joiner:
                 pairs = [(other.kind, found.first)]
                 for waiting in list(known.waiting):  # of the same lengths, but with gradients, or without
                     again = self._of_form(found, waiting.traced, waiting.noted, waiting.kind.structure)
-                    if again is not None and _stays(cell, waiting, again.operands):
+                    if again is not None and _lie(waiting.fixed, again.operands):
                         known.waiting.remove(waiting)
                         pairs.append((waiting.kind, again))
                 for old, again in pairs:
@@ -187,7 +188,7 @@ class Joiner:
         known.waiting = [*known.waiting[1 - _MOST :], new]
         return kind
 
-    def _joined(self, call: Any, known: _Lengths, other: _Waiting, new: _Waiting) -> tuple[_Found, Kind] | None:
+    def _joined(self, known: _Lengths, other: _Waiting, new: _Waiting) -> tuple[_Found, Kind] | None:
         """The form of two calls, with the kind of the second; None if they differ in more than sizes."""
         calls, engine = (other, new), self._engine
         if _rest(other.kind).family is _rest(new.kind).family or not engine.current(other.kind):
@@ -196,9 +197,9 @@ class Joiner:
         try:
             with engine.quiet():
                 form = Form(before, now, engine.equal, self._is_view)
-                if not form.lengths or not self._lies(call, form.laid(now).operands):
-                    return None
-                if not _stays(call.cell, other, form.laid(before).operands):
+                if not form.lengths or not all(
+                    [_lie(each.fixed, form.laid(each.traced.trace).operands) for each in calls]
+                ):
                     return None
                 lengths = [form.lengths_of(trace) for trace in (before, now)]
                 stages = Stages(form, engine, [*lengths, lengths[0]])
@@ -214,18 +215,13 @@ class Joiner:
             found.note(each.noted, each.traced, sizes, kind.structure)
         return found, own
 
-    def _lies(self, call: Any, specs: Sequence[Spec]) -> bool:
-        """True if the operands of a call lie so, or can: those of an operator for nothing, not for one more step."""
-        lays = self._engine.lays
-        return all([value.spec is spec or lays(call, value) for value, spec in zip(call.values, specs)])
-
     def _note_rows(self, call: Any, kind: Kind, traced: Any) -> None:
         """Notes a call of a kind for any number of rows, by which those with other numbers are derived."""
         if not (kind.poly or kind.children) or all([spec.rows < 2 for spec in kind.operands]):
             return
         known = call.cell.joints.setdefault(_KEY, _Lengths()).by_family
         found = known.setdefault(kind.family, [])
-        fresh = [_Waiting(kind, traced, call.noted)]
+        fresh = [_Waiting(kind, traced, call.noted, self._engine.fixed(call))]
         try:
             if isinstance(found, list):
                 fresh = [*found[1 - _MOST :], *fresh]
@@ -278,9 +274,9 @@ def without_sizes(wanted: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([(len(item.shape), item.dtype, item.device) if item.__class__ is Spec else item for item in wanted])
 
 
-def _stays(cell: Any, waiting: _Waiting, operands: Sequence[Spec]) -> bool:
-    """True if operands of calls that were traced may lie so: those of an operator as they do already."""
-    return not cell.operator or waiting.kind.operands == operands
+def _lie(fixed: Sequence[Spec | None], specs: Sequence[Spec]) -> bool:
+    """True if operands may lie so."""
+    return all([spec is None or spec is other for spec, other in zip(fixed, specs)])
 
 
 def _may_differ(kind: Kind, trace: Trace, operator: bool) -> bool:

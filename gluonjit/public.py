@@ -113,8 +113,7 @@ def verify(
         raise ValueError("gluonjit.verify() of no samples: pass at least one, better a minibatch")
     for engine in ENGINES:
         if engine.owns_block(net):
-            report: Report = engine.verify(net, listed, loss, rtol, train_mode, options)
-            return report
+            return engine.verify(net, listed, loss, rtol, train_mode, options)  # type: ignore[no-any-return]
     raise TypeError(
         f"gluonjit.verify({type(net).__name__}, ...): the first argument must be a model: a gluon.Block or a "
         "torch.nn.Module"

@@ -75,8 +75,7 @@ class Captured:
     @property
     def count(self) -> int:
         """The number of nodes."""
-        count: int = self.begins[-1]
-        return count
+        return self.begins[-1]  # type: ignore[no-any-return]
 
     def read(self, records: Sequence[Record]) -> None:
         """Adds the nodes of records. Raises ValueError if an operand has the wrong number of rows."""

@@ -20,8 +20,7 @@ class Lists(NamedTuple):
         begins, lengths = self.starts[nodes], self.starts[nodes + 1] - self.starts[nodes]
         total = int(lengths.sum())
         offsets = np.repeat(begins - np.concatenate(([0], np.cumsum(lengths)[:-1])), lengths)
-        found: Index = self.items[offsets + np.arange(total)]
-        return found
+        return self.items[offsets + np.arange(total)]  # type: ignore[no-any-return]
 
 
 def grouped(keys: Index, items: Index, count: int) -> Lists:
@@ -50,5 +49,4 @@ def released(waiting: Index, users: Lists, run: Index) -> Index:
     uses = np.bincount(users.of(run), minlength=0)
     touched = np.flatnonzero(uses)
     waiting[touched] -= uses[touched]
-    found: Index = touched[waiting[touched] == 0]
-    return found
+    return touched[waiting[touched] == 0]  # type: ignore[no-any-return]

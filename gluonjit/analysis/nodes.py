@@ -49,20 +49,17 @@ class Nodes:
     @cached_property
     def records(self) -> Index:
         """The number of each node's record."""
-        found: Index = numbers(self.captured.kinds)[self.captured_numbers]
-        return found
+        return numbers(self.captured.kinds)[self.captured_numbers]  # type: ignore[no-any-return]
 
     @cached_property
     def types(self) -> Index:
         """The type of each node: nodes of one type may run together."""
-        found: Index = numbers(self.families)[self.records]
-        return found
+        return numbers(self.families)[self.records]  # type: ignore[no-any-return]
 
     @cached_property
     def depths(self) -> Index:
         """The depth of each node: one more than that of the deepest it uses."""
-        found: Index = self.captured.depths()[self.captured_numbers]
-        return found
+        return self.captured.depths()[self.captured_numbers]  # type: ignore[no-any-return]
 
     @cached_property
     def alone(self) -> list[bool]:
@@ -75,8 +72,7 @@ class Nodes:
     @cached_property
     def bases(self) -> Index:
         """The first result row of each node."""
-        found: Index = numbers(self.captured.bases)[self.captured_numbers]
-        return found
+        return numbers(self.captured.bases)[self.captured_numbers]  # type: ignore[no-any-return]
 
     @cached_property
     def reads(self) -> tuple[Index, Index]:
@@ -93,8 +89,7 @@ class Nodes:
         """The node that yields each row of the graph, -1 if none does."""
         places = np.full(len(self.captured.kinds) + 1, -1, dtype=np.int64)
         places[self.captured_numbers + 1] = np.arange(self.count)
-        found: Index = places[numbers(self.captured.producer)]
-        return found
+        return places[numbers(self.captured.producer)]  # type: ignore[no-any-return]
 
     @cached_property
     def edges(self) -> tuple[Index, Index]:

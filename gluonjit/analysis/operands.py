@@ -32,8 +32,7 @@ def _read(record: Record) -> Index:
     """The rows that each node reads, as an array (nodes, rows)."""
     if record.rows_read is None:
         return Captured([record], 0).rows_read(0)
-    found: Index = record.rows_read.reshape(len(record), form_of(record.kind).width)
-    return found
+    return record.rows_read.reshape(len(record), form_of(record.kind).width)  # type: ignore[no-any-return]
 
 
 def base_rows(record: Record) -> Index:

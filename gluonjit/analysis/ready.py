@@ -36,8 +36,7 @@ class Ready:
 
     def mean_depth(self, kind: int) -> float:
         """The mean depth of a type's remaining nodes; 0 if none remain."""
-        mean: float = self._depths[kind] / max(self._remaining[kind], 1)
-        return mean
+        return self._depths[kind] / max(self._remaining[kind], 1)  # type: ignore[no-any-return]
 
     def take(self, kind: int) -> Index:
         """Takes all ready nodes of a type; nodes that waited only for them are ready from now on."""

@@ -107,8 +107,7 @@ def _resolve(hook: str | Callable[..., object]) -> Callable[..., object]:
     if not isinstance(hook, str):
         return hook
     module_name, _, attribute = hook.partition(":")
-    found: Callable[..., object] = getattr(importlib.import_module(module_name), attribute)
-    return found
+    return getattr(importlib.import_module(module_name), attribute)  # type: ignore[no-any-return]
 
 
 def _warn(name: str, reason: str) -> None:
@@ -162,8 +161,7 @@ class _Loader(importlib.abc.Loader):
         return getattr(self._gluonjit_loader, attribute)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        module: ModuleType | None = self._gluonjit_loader.create_module(spec)
-        return module
+        return self._gluonjit_loader.create_module(spec)  # type: ignore[no-any-return]
 
     def exec_module(self, module: ModuleType) -> None:
         # From here on nobody can tell the module from one that was imported without hooks.

@@ -52,8 +52,7 @@ class Gathering(NamedTuple):
         found = register._imperative_invoke(
             operator_handle(name), given, list(attrs), list(attrs.values()), None, False, False
         )
-        value: Value = found._v
-        return value
+        return found._v  # type: ignore[no-any-return]
 
 
 Way = Callable[[Gathering], Optional[Value]]

@@ -40,8 +40,7 @@ def decided(lazy: Any) -> Any:
 
 def read_decided(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments of a function that reads numbers, with those that follow from inputs in place of pending tensors."""
-    found: tuple[Any, ...] = map_structure(args, _read)
-    return found
+    return map_structure(args, _read)  # type: ignore[no-any-return]
 
 
 def _read(item: Any) -> Any:
@@ -67,8 +66,7 @@ class _Values(DecidedValues):
         besides: tuple[Any, ...] = ([(program, 1)],) if ragged else ()
         if kind.children:
             besides = (torch.zeros(kind.arity, dtype=torch.int64),)  # whose each child is
-        found: Sequence[Any] = program(given, (), 1, besides)
-        return found
+        return program(given, (), 1, besides)  # type: ignore[no-any-return]
 
     def leaf_rows(self, leaf: Leaf) -> Any:
         held = leaf.payload

@@ -79,8 +79,7 @@ def current(lazy: Any) -> Value:
     base = lazy._b
     if base is not None and base._n is not lazy._n:
         engine_of("torch").renew(lazy)  # type: ignore[attr-defined]
-    value: Value = lazy._v
-    return value
+    return lazy._v  # type: ignore[no-any-return]
 
 
 def concrete(lazy: Any) -> Any:

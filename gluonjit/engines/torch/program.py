@@ -94,8 +94,7 @@ class Batched(Program):
         self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()
     ) -> list[Any]:
         """The results of `count` nodes."""
-        found: list[Any] = self.function(count, *operands, *consts, *besides)
-        return found
+        return self.function(count, *operands, *consts, *besides)  # type: ignore[no-any-return]
 
 
 class Lone(Program):
@@ -119,8 +118,7 @@ class Lone(Program):
 
 def interpret(trace: Trace, operands: Sequence[Any], consts: Sequence[Any]) -> list[Any]:
     """Runs a trace, operator by operator, on one sample's tensors."""
-    found: list[Any] = trace.run(run_operator, operands, consts)
-    return found
+    return trace.run(run_operator, operands, consts)  # type: ignore[no-any-return]
 
 
 def run_operator(op: TraceOp, inputs: Sequence[Any]) -> Sequence[Any]:

@@ -75,8 +75,7 @@ class Joint:
                 member.read.append(read(self.table, maker.operators, member.traced.trace, member.roles))
             except NotBatchable as unlike:
                 member.read.append(str(unlike))
-        found: Read | str = member.read[0]
-        return found
+        return member.read[0]  # type: ignore[no-any-return]
 
     def alike(self, base: Read, member: Member) -> bool:
         """True if a call that was read is what others are, with this number of children."""

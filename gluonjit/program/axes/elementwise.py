@@ -163,8 +163,7 @@ class Loss(Map):
         if how == self.none:
             return [each]
         row, name, attrs = self.totals[how]
-        found: list[Values] = row.lift(call.on(name, attrs, [each], call.outs))
-        return found
+        return row.lift(call.on(name, attrs, [each], call.outs))  # type: ignore[no-any-return]
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:

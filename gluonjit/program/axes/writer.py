@@ -266,5 +266,4 @@ def compiled(code: Sequence[Instruction], inputs: Sequence[int], finals: Sequenc
             lines.append(f"    del {', '.join(f'v{slot}' for slot in sorted(gone))}")
     lines.append(f"    return [{', '.join(f'v{slot}' for slot in finals)}]")
     exec("\n".join(lines), scope)
-    found: Callable[..., Any] = scope["run"]
-    return found
+    return scope["run"]  # type: ignore[no-any-return]

@@ -78,14 +78,12 @@ class StageRun:
 
     def together(self, stage: Stage, nodes: SizedNodes, given: Sequence[Any]) -> Sequence[Any]:
         """The results of a padded stage for some nodes."""
-        found: Sequence[Any] = stage.run(nodes.most, *given)
-        return found
+        return stage.run(nodes.most, *given)  # type: ignore[no-any-return]
 
     def _alone(self, stage: Stage, of: Any, given: Sequence[Any]) -> Sequence[Any]:
         member = self.members[of[0]][0]
         weights = [self.found[self._stages.slot_of(position)] for position in self._stages.weights]
-        found: Sequence[Any] = member.part(stage).run(len(of), given, weights)
-        return found
+        return member.part(stage).run(len(of), given, weights)  # type: ignore[no-any-return]
 
     def _bucketed(self, stage: Stage) -> list[tuple[Any, SizedNodes]]:
         """The nodes that run together: those of like lengths, or where that has to be of one length."""

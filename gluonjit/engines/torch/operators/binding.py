@@ -121,8 +121,7 @@ def _bound(func: Any, arguments: Sequence[str], template: Mapping[str, Any]) -> 
     plain = list(template.values())
     first = list(template) == arguments[: len(plain)]
     if first and all(value.__class__ is Operand and value == k for k, value in enumerate(plain)):
-        found: Callable[..., Any] = FAST.get(func, func)
-        return found
+        return FAST.get(func, func)  # type: ignore[no-any-return]
 
     def call(*tensors: Any) -> Any:
         given = {

@@ -136,8 +136,7 @@ class Rewriter(ast.NodeTransformer):
         if isinstance(node, ast.Tuple):
             items = [self.index(item) for item in node.elts]
             return ast.copy_location(ast.Tuple(items, ast.Load()), node)
-        found: ast.expr = self.visit(node)
-        return found
+        return self.visit(node)  # type: ignore[no-any-return]
 
     def operand(self, node: ast.expr, name: str, *args: Any) -> ast.expr:
         """An operand that a method of the follower looks at, unless it is a constant."""

@@ -78,8 +78,7 @@ class FrameworkFunctions:
 
     def store(self, owner: Any) -> dict[Any, Any]:
         """Returns a dictionary for data of this model, which lives as long as the model is batched."""
-        made: dict[Any, Any] = vars(owner.__dict__[self.key]).setdefault("outlines", {})
-        return made
+        return vars(owner.__dict__[self.key]).setdefault("outlines", {})  # type: ignore[no-any-return]
 
     def holder(self, owner: Any, names: list[str]) -> Any:
         """Returns a model with only these parts of another."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.arrays import FLOATS
+from gluonjit.engines.torch.known import known
 from gluonjit.engines.torch.laying import laid
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import NotAnOperand, current, value_of
@@ -35,6 +36,14 @@ def replaced(
         return None
     if name == "__setitem__":
         return _with_rows(batch, base, *args[1:])
+    if name == "masked_scatter_" and len(args) == 3:
+        mask, source = known(args[1]), args[2]
+        if mask is None or mask.dtype is not torch.bool or mask.shape != base.shape:
+            return None
+        if not mask.dim() == source.dim() == 1:
+            return None
+        places = mask.nonzero().flatten()
+        return _with_rows(batch, base, places, source[: len(places)]) if len(places) else base._v
     if name[:-1] in INTO_ROWS:
         found = INTO_ROWS[name[:-1]](batch, args, kwargs)
         return current(found) if found is not None and found.dtype is base.dtype else None

@@ -388,6 +388,35 @@ def numbers_of_its_own(net: Net, x: Any, y: Any) -> Any:
     return (y * scale).sum()
 
 
+def by_its_length(net: Net, x: Any, y: Any) -> Any:
+    """Integers that are many in each minibatch, and come again in the next; and one that is always the same."""
+    total = 0
+    for t in range(len(x)):
+        total = total + 2 * net.out(x[t]).sum()
+    return total / len(x)
+
+
+def by_place(net: Net, x: Any, y: Any) -> Any:
+    weighted = [(3 - t) * net.out(x[t]) - t for t in range(len(x))]
+    return torch.stack(weighted).tanh().sum() + (len(x) - y).sum() / (1 + len(x))
+
+
+@pytest.mark.parametrize("body", [by_its_length, by_place])
+def test_integers_that_are_many_are_operands(body: Body) -> None:
+    torch.manual_seed(0)
+    eager = Net(body)
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="op", scheduler="depth")
+    for _ in range(3):
+        samples = [torch.randn(n, 6) for n in range(2, 14)]
+        for each in (eager, net):
+            each.zero_grad()
+            sum(each(x) for x in samples).backward()  # type: ignore[union-attr]
+        for own, other in zip(net.out.parameters(), eager.out.parameters()):
+            torch.testing.assert_close(own.grad, other.grad, rtol=1e-4, atol=1e-5)
+    kinds = gluonjit.explain().kinds
+    assert all(kinds[name].launches <= 6 for name in {"mul", "sub", "__rsub__", "div"} & set(kinds))
+
+
 def test_numbers_that_differ_from_call_to_call_are_operands() -> None:
     torch.manual_seed(0)
     eager = Net(numbers_of_its_own)

@@ -31,6 +31,7 @@ from gluonjit.engines.torch.targets import target_of
 from gluonjit.engines.torch.writes import concrete_item, lay_eagerly, lent, opened, write, write_now
 from gluonjit.hybrid.capture.structure import Args, Kwargs, map_structure
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.places import are_many
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue
 
@@ -200,12 +201,17 @@ def _with_operand(cell: Cell, args: Args, batch: Batch) -> tuple[Any, ...]:
     """Arguments with a tensor in place of a number, once calls have had many: each would be a kind of its own."""
     if len(args) != 2:
         return args
-    place = 0 if args[0].__class__ is float else 1
+    place = int(args[0].__class__ is LazyTensor)
     number, other = args[place], args[1 - place]
-    if number.__class__ is not float or other.__class__ is not LazyTensor:
+    if number.__class__ not in (int, float) or other.__class__ is not LazyTensor:
         return args
     spec = other._v.spec
-    if spec.device != "cpu" or spec.dtype not in FLOATS or not cell.numbers.keeps_differing(number, id(batch.graph)):
+    if spec.device != "cpu" or spec.dtype not in FLOATS:
+        return args
+    if number.__class__ is int:  # one of these comes again in any case
+        if not are_many((cell, spec), number):
+            return args
+    elif not cell.numbers.keeps_differing(number, id(batch.graph)):
         return args
     operand = torch.tensor(number, dtype=other.dtype)
     return (operand, other) if place == 0 else (other, operand)

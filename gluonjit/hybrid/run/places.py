@@ -11,20 +11,20 @@ from collections.abc import Hashable
 from typing import Any
 from weakref import WeakSet
 
-from gluonjit.graph.values import Spec
-
 _FEW = 4
 _FEW_NUMBERS = 16  # of an operator, each of which is a constant of its kind
 _MOST = 1_000  # specs of which places are known, and numbers
-_seen: dict[Spec, set[Any]] = {}
+_seen: dict[Hashable, set[Any]] = {}
 _numbers: WeakSet[DifferingNumbers] = WeakSet()
 
 
-def are_many(spec: Spec, place: Any) -> bool:
-    """Tells whether so many places of such arrays were taken that a kind for this one would be too many."""
+def are_many(what: Hashable, place: Any) -> bool:
+    """Tells whether so many places of arrays that look so, or integers in their place, were taken that a kind for this
+    one would be too many.
+    """
     if len(_seen) > _MOST:
         _seen.clear()
-    places = _seen.setdefault(spec, set())
+    places = _seen.setdefault(what, set())
     if len(places) < _FEW:
         places.add(place)
     return place not in places

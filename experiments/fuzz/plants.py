@@ -69,7 +69,7 @@ def lost_effect() -> list[Patch]:
 
 def wrong_row(session: ModuleType) -> list[Patch]:
     """The last row that a gather takes of three or more is that of its neighbour."""
-    original = session.FusedSteps
+    original = session.Session.fused_steps
 
     def made(plan: Any, *rest: Any) -> Any:
         for step in plan.steps:
@@ -78,7 +78,7 @@ def wrong_row(session: ModuleType) -> list[Patch]:
                     gather.index[-1] = gather.index[-2]
         return original(plan, *rest)
 
-    return [(session, "FusedSteps", made)]
+    return [(session.Session, "fused_steps", staticmethod(made))]
 
 
 def wrong_order(session: ModuleType, sevens: Callable[[Any], Any]) -> list[Patch]:

@@ -19,24 +19,26 @@ class FusedSteps:
     """The `steps` of a flush that run in C; an engine says where its arrays lie, as a `FlushMemory`.
 
     tape: the history that they go into, a `Learner` with flags of rows (`row_flags`) that learn, and of those that have
-    been read under recording. room_for: makes an array of so many rows.
+    been read under recording.
     """
 
+    room_for: Callable[[Spec, int], Any]  # an array of so many rows
+
     def __init__(
-        self,
-        plan: Plan,
-        arrays: list[Any],
-        tape: Any,
-        without: Collection[str],
-        unfused: dict[str, str],
-        room_for: Callable[[Spec, int], Any],
-        make: Callable[[Kind], RowProgram],
-        threads: Callable[[], int],
+        self, plan: Plan, arrays: list[Any], tape: Any, without: Collection[str], unfused: dict[str, str]
     ) -> None:
-        self.plan, self._arrays, self._room_for = plan, arrays, room_for
+        self.plan, self._arrays = plan, arrays
         self._tape = None if tape is None else weakref.ref(tape)  # which holds the steps that have run
         recorded = [False] * len(plan.steps) if tape is None else plan.recorded
-        self.steps = Steps(plan, without, make, unfused, threads, recorded)
+        self.steps = Steps(plan, without, self.make, unfused, self.threads, recorded)
+
+    def make(self, kind: Kind) -> RowProgram:
+        """Makes the program of the nodes of a kind. Raises NotFusable."""
+        raise NotImplementedError
+
+    def threads(self) -> int:
+        """The number of threads that the framework lets an operator take."""
+        raise NotImplementedError
 
     @property
     def tape(self) -> Any:
@@ -60,5 +62,5 @@ class FusedSteps:
         found = self._arrays[number]
         if found is None:
             arena = self.plan.arenas[number]
-            found = self._arrays[number] = self._room_for(arena.spec, arena.rows)
+            found = self._arrays[number] = self.room_for(arena.spec, arena.rows)
         return found

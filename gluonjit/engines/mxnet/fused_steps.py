@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from gluonjit.analysis.plan import Plan
 from gluonjit.engines.mxnet.arrays import address_of, room_for
 from gluonjit.engines.mxnet.operators.table import call_of
 from gluonjit.engines.mxnet.program import program_of
@@ -23,11 +22,17 @@ class FusedSteps(fused_steps.FusedSteps):
     MXNet computes in the background: a step waits, once, for what MXNet may still be writing.
     """
 
-    def __init__(
-        self, plan: Plan, arrays: list[Any], tape: Any, without: Collection[str], unfused: dict[str, str]
-    ) -> None:
-        super().__init__(plan, arrays, tape, without, unfused, room_for, _program, threads)
+    room_for = staticmethod(room_for)
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
         self._constants: dict[int, int] = {}
+
+    def make(self, kind: Kind) -> RowProgram:
+        return _program(kind)
+
+    def threads(self) -> int:
+        return threads()
 
     def begin_backward(self) -> None:
         """Reads weights anew, as MXNet's own backward does, after pending writes to them."""

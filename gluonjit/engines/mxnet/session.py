@@ -30,7 +30,6 @@ from gluonjit.graph import Leaf, Spec
 from gluonjit.graph.modes import TRAINING, is_recorded
 from gluonjit.hybrid.check.entries import GRAPH
 from gluonjit.hybrid.explain.counts import Counts
-from gluonjit.hybrid.explain.finite import FiniteCheck
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run import failures, stepping
@@ -59,18 +58,22 @@ class Session(SteppedSession):
     twice. Under recording each step is recorded by itself; `Tape` goes backward through them.
     """
 
+    runner, fused_steps = NODES, FusedSteps
     slice_rows = staticmethod(slice_rows)
 
     def __init__(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> None:
-        super().__init__(plan, report, options, provenance)
-        self.finite = FiniteCheck(provenance, lambda array: array.asnumpy()) if options.check_finite else None
-        taped = is_recorded(LOCAL.state.mode) or any(plan.recorded) or _has_taped_inputs(plan)
-        self.tape = Tape(report, plan, samples, options.profile, self.finite) if taped else None
         self._copies: dict[Place, NDArray] = {}
         self._tracked = False
         self.indices = Indices()
-        fused = FusedSteps(plan, self.arrays, self.tape, options.without, report.unfused)
-        self.set_up(fused, options.check, NODES)  # sends at once, as that waits for what the engine was given before
+        super().__init__(plan, report, options, samples, provenance)
+
+    def tape_of(self, samples: int) -> Tape | None:
+        """A new tape, where gradients may come here."""
+        taped = is_recorded(LOCAL.state.mode) or any(self.plan.recorded) or _has_taped_inputs(self.plan)
+        return Tape(self, samples) if taped else None
+
+    def numbers(self, array: NDArray) -> Any:
+        return array.asnumpy()
 
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Looks the entries up; under recording the table is learned."""

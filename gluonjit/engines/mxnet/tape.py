@@ -16,7 +16,7 @@ import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
-from gluonjit.analysis.plan import Gather, Place, Plan, Step, row_bytes
+from gluonjit.analysis.plan import Gather, Place, Step, row_bytes
 from gluonjit.engines.mxnet.arrays import address_of, context_of, host_view, room_for, sent, view_at
 from gluonjit.engines.mxnet.filling import fill_zero, zeros
 from gluonjit.engines.mxnet.history import History, RecordedInput, Seed, Target, has_history
@@ -29,8 +29,8 @@ from gluonjit.engines.mxnet.statistics import Statistics
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.check.entries import entry_of, replace_step
-from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.run import tape
+from gluonjit.hybrid.run.stepping import SteppedSession
 from gluonjit.rows.stretches import StepStretch
 from gluonjit.rows.ways import Learning
 
@@ -55,8 +55,9 @@ class Tape(tape.Tape, History):
         "gluonjit.add_n(losses).backward(), or autograd.backward(losses)."
     )
 
-    def __init__(self, report: Counts, plan: Plan, samples: int, profile: bool, finite: Any = None) -> None:
-        super().__init__(report, plan, samples, profile, finite)
+    def __init__(self, session: SteppedSession, samples: int) -> None:
+        super().__init__(session, samples)
+        plan = self.plan
         History.__init__(self, plan)
         self.bridges = 0  # values that MXNet's own history comes from: backward may come through them at any time
         self.arrays: Sequence[Any] = ()  # the rows of all arenas

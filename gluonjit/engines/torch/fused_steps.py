@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from gluonjit.analysis.plan import Plan
 from gluonjit.engines.torch.arrays import room_for
 from gluonjit.engines.torch.held import version_of
 from gluonjit.engines.torch.operators.table import call_of
@@ -37,10 +36,13 @@ class FusedSteps(fused_steps.FusedSteps):
     _pass: Any = None  # `tape.BackwardPass`
     _sources: Collection[int] = ()  # weights that gradients go to
 
-    def __init__(
-        self, plan: Plan, arrays: list[Any], tape: Any, without: Collection[str], unfused: dict[str, str]
-    ) -> None:
-        super().__init__(plan, arrays, tape, without, unfused, room_for, row_program, torch.get_num_threads)
+    room_for = staticmethod(room_for)
+
+    def make(self, kind: Kind) -> RowProgram:
+        return row_program(kind)
+
+    def threads(self) -> int:
+        return int(torch.get_num_threads())
 
     def run(self, begin: int, end: int) -> StepStretch | None:
         ran = super().run(begin, end)

@@ -30,7 +30,7 @@ class RecordedSession(Session):
     have in it what reaches the weight through another source, whose own gradient goes on to there.
     """
 
-    def _prepare(self, options: Options, samples: int) -> None:
+    def set_up(self, options: Options, samples: int) -> None:
         self._weights: dict[int, Any] = {}  # views of the weights that learn
         self._learned: dict[int, dict[int, Any]] = {}  # rows with a history, by arena and first row
         self.prepare(range(len(self.plan.steps)))

@@ -28,7 +28,6 @@ from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Leaf, Spec
 from gluonjit.hybrid.explain.counts import Counts
-from gluonjit.hybrid.explain.finite import FiniteCheck
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run import failures
@@ -52,6 +51,8 @@ class Session(SteppedSession):
     recorded by itself; `Tape` goes backward through them, as one function of PyTorch's autograd.
     """
 
+    runner, fused_steps = NODES, FusedSteps
+    numbers = staticmethod(host_numbers)
     statistics: Any = None  # `statistics.Statistics`, to be written when the steps have run
     snapshots: Sequence[Held] = ()  # buffers that were written to before this
     lost: Sequence[tuple[Place, CaptureError]] = ()  # rows of tensors that were written to before this
@@ -61,23 +62,15 @@ class Session(SteppedSession):
     _unread: list[LookupChunk] | None = None
 
     def __init__(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> None:
-        super().__init__(plan, report, options, provenance)
-        if options.check_finite:
-            self.finite = FiniteCheck(provenance, host_numbers)
         self._inputs: dict[Place, list[VersionedInput]] = {}
         self._chunks: dict[Place, Chunk] = {}
         self._arenas: dict[int, Chunk] = {}  # the small ones, as chunks
         self.indices = Indices()
-        self._prepare(options, samples)
+        super().__init__(plan, report, options, samples, provenance)
 
-    def _prepare(self, options: Options, samples: int) -> None:
-        """Finds out how each step runs."""
-        plan, report = self.plan, self.report
-        self.tape = None
-        if any(plan.recorded):
-            self.tape = Tape(report, plan, samples, options.profile, self.finite, self.provenance)
-        fused = FusedSteps(plan, self.arrays, self.tape, options.without, report.unfused)
-        self.set_up(fused, options.check, NODES)
+    def tape_of(self, samples: int) -> Tape | None:
+        """A new tape, if anything is recorded."""
+        return Tape(self, samples) if any(self.plan.recorded) else None
 
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Looks the entries up; where the table is learned, gradients go on to it."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gluonjit.analysis.costs.model import ObservedBackward
-from gluonjit.analysis.plan import Place, Plan
+from gluonjit.analysis.plan import Place
 from gluonjit.engines.torch.arrays import LEARNABLE, VERSIONS, by_one_thread, device_named, dtype_named, with_memory
 from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, current_backward
 from gluonjit.engines.torch.held import Held, version_of
@@ -29,12 +29,11 @@ from gluonjit.graph.kinds import ENOUGH
 from gluonjit.hybrid.check.entries import entry_of, replace_step
 from gluonjit.hybrid.check.steps import distrust
 from gluonjit.hybrid.choose.costs import cost_model
-from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
-from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.run import tape
 from gluonjit.hybrid.run.reach import Reach, Route, part_of, route, rows_at
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.hybrid.run.stepping import SteppedSession
 from gluonjit.rows.running import row_flags
 from gluonjit.rows.stretches import StepStretch
 from gluonjit.rows.ways import Learning, sources
@@ -112,11 +111,8 @@ class Tape(tape.Tape):
     again: Again  # what gives gradients that can be differentiated
     advice = _ADVICE
 
-    def __init__(
-        self, report: Counts, plan: Plan, samples: int, profile: bool, finite: Any, provenance: Provenance
-    ) -> None:
-        super().__init__(report, plan, samples, profile, finite)
-        self._provenance = provenance
+    def __init__(self, session: SteppedSession, samples: int) -> None:
+        super().__init__(session, samples)
         self._readers: list[Readers] = []
         self._places: list[Place] = []
         self._inputs: list[tuple[Place, Any]] = []
@@ -375,7 +371,7 @@ class Tape(tape.Tape):
         for arena, position in nodes:
             passed = any(at.arena == arena and at.begin <= position < at.end for at in through)
             if passed and reached.rows[arena][position]:
-                call = self._provenance.describe(*self._provenance.producer(arena, position))
+                call = self.provenance.describe(*self.provenance.producer(arena, position))
                 raise modified(f"the result, or an operand, of the {call},")
 
     def _has_copy(self, place: Place) -> bool:

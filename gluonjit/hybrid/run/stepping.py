@@ -14,6 +14,7 @@ from gluonjit.hybrid.check.entries import GRAPH, ROWS
 from gluonjit.hybrid.check.runner import NodeRunner
 from gluonjit.hybrid.check.steps import StepCheck
 from gluonjit.hybrid.explain.counts import Counts
+from gluonjit.hybrid.explain.finite import FiniteCheck
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.session import ArraySession
@@ -69,20 +70,35 @@ class SteppedSession(ArraySession):
 
     check: StepCheck
     fused: FusedSteps | None = None
+    fused_steps: type[FusedSteps]
     indices: Indices
 
-    def __init__(self, plan: Plan, report: Counts, options: Options, provenance: Provenance) -> None:
-        super().__init__(plan, report, options, provenance)
-        self.make_room()
+    runner: NodeRunner
 
-    def set_up(self, fused: FusedSteps, option: str, runner: NodeRunner) -> None:
-        """Takes the steps that run in C, of which a stretch ends where one is to be compared."""
-        self.check = StepCheck(self.plan, self.arrays, self.report, self.provenance, option, runner)
-        self.fused = fused
+    def __init__(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> None:
+        super().__init__(plan, report, options, provenance)
+        if options.check_finite:
+            self.finite = FiniteCheck(provenance, self.numbers)
+        self.make_room()
+        self.set_up(options, samples)
+
+    def numbers(self, array: Any, /) -> Any:
+        """Reads an array's numbers."""
+        raise NotImplementedError
+
+    def set_up(self, options: Options, samples: int) -> None:
+        """Finds out how each step runs; a stretch in C ends where a step is to be compared."""
+        self.tape = self.tape_of(samples)
+        self.check = StepCheck(self.plan, self.arrays, self.report, self.provenance, options.check, self.runner)
+        fused = self.fused = self.fused_steps(self.plan, self.arrays, self.tape, options.without, self.report.unfused)
         fused.steps.stops = self.check.stops(fused.steps.begun)
         if self.tape is not None:
             self.tape.fused, self.tape.check = fused, self.check
         self.prepare(fused.steps.others)
+
+    def tape_of(self, samples: int) -> Any:
+        """Returns a new tape, if anything is recorded, or None."""
+        raise NotImplementedError
 
     @property
     def rows_in_c(self) -> Steps | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gluonjit.analysis.plan import Place, Plan
+from gluonjit.analysis.plan import Place
 from gluonjit.graph import line_of, user_line
 from gluonjit.hybrid.check.steps import StepCheck
 from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
-from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.run.reach import rows_at
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.hybrid.run.stepping import SteppedSession
 from gluonjit.rows.fused_steps import FusedSteps
 from gluonjit.rows.running import row_flags
 from gluonjit.rows.stretches import StepStretch
@@ -26,8 +26,10 @@ class Tape:
 
     advice: str
 
-    def __init__(self, report: Counts, plan: Plan, samples: int, profile: bool, finite: Any) -> None:
-        self.report, self.plan, self.samples, self.profile, self.finite = report, plan, samples, profile, finite
+    def __init__(self, session: SteppedSession, samples: int) -> None:
+        self.report, self.plan, self.provenance = session.report, session.plan, session.provenance
+        self.samples, self.profile, self.finite = samples, session.profile, session.finite
+        plan = self.plan
         self.backwards = 0
         self.gone = self.freed = False
         self.entries: list[Any] = []

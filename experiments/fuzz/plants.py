@@ -71,12 +71,12 @@ def wrong_row(session: ModuleType) -> list[Patch]:
     """The last row that a gather takes of three or more is that of its neighbour."""
     original = session.Session.fused_steps
 
-    def made(plan: Any, *rest: Any) -> Any:
-        for step in plan.steps:
+    def made(given: Any, *rest: Any) -> Any:
+        for step in given.plan.steps:
             for gather in step.gathers:
                 if gather.index is not None and len(gather.index) > 2:
                     gather.index[-1] = gather.index[-2]
-        return original(plan, *rest)
+        return original(given, *rest)
 
     return [(session.Session, "fused_steps", staticmethod(made))]
 

@@ -18,19 +18,18 @@ from gluonjit.rows.stretches import StepStretch
 class FusedSteps:
     """The `steps` of a flush that run in C; an engine says where its arrays lie, as a `FlushMemory`.
 
-    tape: the history that they go into, a `Learner` with flags of rows (`row_flags`) that learn, and of those that have
-    been read under recording.
+    session: has the plan, the arrays by arena, the report, and the tape, or None: a `Learner` with flags of rows
+    (`row_flags`) that learn, and of those that have been read under recording.
     """
 
     room_for: Callable[[Spec, int], Any]  # an array of so many rows
 
-    def __init__(
-        self, plan: Plan, arrays: list[Any], tape: Any, without: Collection[str], unfused: dict[str, str]
-    ) -> None:
-        self.plan, self._arrays = plan, arrays
-        self._tape = None if tape is None else weakref.ref(tape)  # which holds the steps that have run
-        recorded = [False] * len(plan.steps) if tape is None else plan.recorded
-        self.steps = Steps(plan, without, self.make, unfused, self.threads, recorded)
+    def __init__(self, session: Any, without: Collection[str]) -> None:
+        self.plan: Plan = session.plan
+        self._arrays: list[Any] = session.arrays
+        self._tape = None if session.tape is None else weakref.ref(session.tape)  # which holds the steps that have run
+        recorded = [False] * len(self.plan.steps) if session.tape is None else self.plan.recorded
+        self.steps = Steps(self.plan, without, self.make, session.report.unfused, self.threads, recorded)
 
     def make(self, kind: Kind) -> RowProgram:
         """Makes the program of the nodes of a kind. Raises NotFusable."""

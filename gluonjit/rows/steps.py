@@ -14,7 +14,7 @@ from gluonjit.graph import Kind
 from gluonjit.rows.program import NotFusable, RowProgram
 from gluonjit.rows.running import Flags, FlushMemory, Launches, cores, read_steps
 from gluonjit.rows.stretches import StepStretch
-from gluonjit.rows.ways import MOST_WAYS, Fused, Learner, Learning, Way, fused_of, sources
+from gluonjit.rows.ways import MOST_WAYS, Fused, Learner, Learning, Way, fused_of
 
 if TYPE_CHECKING:
     from gluonjit.rows.blocks import BlockForm, Blocks
@@ -297,53 +297,23 @@ class Steps:
         saved, took = self._launches.launch(steps, [self._forms[way] for way in ways], True, memory)
         return StepStretch(steps, ways, saved, took)
 
-    def sources(self, number: int, results: tuple[int, ...]) -> tuple[frozenset[int], frozenset[int]]:
-        """The operands and constants of a step that gradients of these results go to."""
-        return sources(self.plan.steps[number].kind, results)
-
     def reach(
         self,
         steps: list[int],
         ways: list[int],
         reached: Flags,
         passed: Collection[int] | None,
-        make: Callable[[int, int, tuple[int, ...]], BlockForm | None],
-    ) -> list[tuple[int, BlockForm | None]]:
-        """Goes back through steps, the last one first, from their reached results.
+        through: Callable[[int, int, bytes], tuple[Any, Any]],
+        other: Callable[[int], Any] | None = None,
+    ) -> list[tuple[int, Any]]:
+        """Goes back through steps, the last one first, from their reached results; returns them, each with its form.
 
-        reached: `row_flags`; operands are reached by it. passed: steps that are not gone through. `make` gives the form
-        of a step's backward pass in a way, given the results that have been reached, each way once.
+        reached: `row_flags`; operands are reached by it. passed: steps that are not gone through. `through` gives, once
+        for each way and which results are reached, pairs of results and the operands that gradients go on to from them,
+        and a form. `other` goes through a step whose nodes have any number of rows; with it a node is reached with all
+        its results or none.
         """
-
-        def through(number: int, way: int, given: bytes) -> tuple[Any, BlockForm | None]:
-            results = tuple([k for k, found in enumerate(given) if found])
-            operands = self.ways[way].reached & self.sources(number, results)[0]
-            return ((results, tuple(operands)),), make(number, way, results)
-
-        found: list[tuple[int, BlockForm | None]]
-        found = self._blocks.reach(steps, ways, reached.view("uint8"), passed, {}, through, None)
-        return found
-
-    def reach_nodes(
-        self,
-        steps: list[int],
-        ways: list[int],
-        reached: Flags,
-        operands: Callable[[int, int], tuple[int, ...]],
-        other: Callable[[int], Any],
-    ) -> list[tuple[int, int]]:
-        """Does the same where a node is reached with all its results or none; returns the steps, each with its way.
-
-        `operands` tells to which of them gradients of a result of a step go; `other` goes through a step whose nodes
-        have any number of rows.
-        """
-
-        def through(number: int, way: int, given: bytes) -> tuple[Any, int]:
-            return tuple([((k,), operands(number, k)) for k, found in enumerate(given) if found]), way
-
-        found: list[tuple[int, int]]
-        found = self._blocks.reach(steps, ways, reached.view("uint8"), None, {}, through, other)
-        return found
+        return self._blocks.reach(steps, ways, reached.view("uint8"), passed, {}, through, other)
 
     def backward_form(self, number: int, way: int, memory: FlushMemory, case: Hashable = None) -> BlockForm | None:
         """Returns the form of blocks of a step's backward pass; None if nothing is to be done.
@@ -378,7 +348,8 @@ class Steps:
 
     def forget_weights(self) -> None:
         """Reads weights anew from here on: they may have been written to."""
-        self._launches.forget_weights()
+        if self._workspace is not None:
+            self._launches.forget_weights()
 
 
 def _program(kind: Kind, make: Callable[[Kind], RowProgram], number: int) -> _PlannedProgram:

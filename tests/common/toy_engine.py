@@ -26,7 +26,7 @@ from gluonjit.hybrid.capture.guards.objects import FrameworkObjects, Refused
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.signatures import Same, Signatures, signature_of
 from gluonjit.hybrid.capture.structure import items_of, map_structure
-from gluonjit.hybrid.run.session import ArraySession, rows_of
+from gluonjit.hybrid.run.session import rows_of
 from gluonjit.hybrid.run.state import settle
 
 
@@ -307,7 +307,7 @@ def make_kind(cell: Signatures, run: Any, args: Any, kwargs: dict[str, Any], spe
     return Kind(cell.name, specs, outputs, rows, program, work=Work(len(trace.ops)), structure=structure)
 
 
-class ToySession(ArraySession):
+class ToySession(Session):
     """The arrays of one flush."""
 
     def room(self, arena: Arena) -> Any:

@@ -23,7 +23,7 @@ from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.recorded import recorded
 from gluonjit.engines.mxnet.results import seed_of, tape_of
-from gluonjit.engines.mxnet.semantics import classic, is_numpy, same_elements
+from gluonjit.engines.mxnet.semantics import classic, is_numpy
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.graph import Spec
 from gluonjit.hybrid.choose.costs import cost_model
@@ -40,10 +40,6 @@ class Pass(NamedTuple):
     laps: Sequence[tuple[int, float, float]]
     rest: float
     end: float
-
-
-_End = tuple[Target, NDArray, NDArray]
-"""Where a pass goes on into MXNet's own history: an array of the program, and its gradient."""
 
 
 def _marking(function: Any) -> Any:
@@ -162,7 +158,7 @@ def _through_batches(
     ready: list[NDArray] = []
     gradients: list[NDArray | None] = []
     waiting: dict[Tape, list[Seed]] = {}
-    ends: list[_End] = []
+    ends: list[Target] = []
     hold = False
     passes: list[Pass] = []
     for head in heads:
@@ -187,7 +183,7 @@ def _through_batches(
             passes.append(passed)
             learns = learns or any([target.value is None or not target.reached for target in found])
             reached = [target for target in found if target.reached]
-            ends += [(target, *pair) for target in reached if target.value is None for pair in target.pairs]
+            ends += [target for target in reached if target.value is None]
             for target in reached:
                 if target.value is None:
                     continue
@@ -199,23 +195,22 @@ def _through_batches(
                 "Cannot differentiate values that do not depend on anything with a gradient: call attach_grad on an "
                 "array, or set the grad_req of a parameter, before computing the values under autograd.record()"
             )
-        with as_captured(2):  # a result of the array: a variable as head would overwrite its gradient
-            for target, array, gradient in ends if len(passes) == 1 else _summed(ends):
-                ready.append(target.again() if target.again is not None else same_elements(array))
-                gradients.append(gradient)
+        with as_captured(2):
+            for target in ends if len(passes) == 1 else _summed(ends):
+                ready.append(target.begun())
+                gradients.append(target.gradient)
     for tape in direct:
         _note_call(tape)
     return ready, gradients, passes
 
 
-def _summed(ends: list[_End]) -> list[_End]:
+def _summed(ends: list[Target]) -> list[Target]:
     """Adds up the gradients of a weight that several batches have used: MXNet takes longer for each."""
-    found: list[_End] = []
+    found: list[Target] = []
     sums: dict[int, Any] = {}
     for end in ends:
-        target, array, gradient = end
-        view = host_view(gradient) if target.again is None and not target.parts else None
-        known: Any = None if view is None else sums.setdefault(id(array), view)
+        view = host_view(end.gradient) if end.again is None else None
+        known: Any = None if view is None else sums.setdefault(id(end.array), view)
         if known is view:
             found.append(end)
         else:

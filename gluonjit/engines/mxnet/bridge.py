@@ -31,7 +31,7 @@ class Bridge:
         """Gradients of what the value was computed from, in the order of `Tape.origins`."""
         targets = self._tape.gradients(seed_of(self._value, gradient), True, training)
         self._tape.statistics.write()
-        return [_with_axes(found) for target in targets if target.reached for _, found in target.pairs]
+        return [_with_axes(target.gradient) for target in targets if target.reached]
 
 
 def finish() -> bool:
@@ -72,19 +72,19 @@ def bridged(value: Value) -> NDArray:
             if missing:
                 pending += missing
             else:
-                inputs = [array for origin in origins for array in _begun(origin, known)]
+                inputs = [_begun(origin, known) for origin in origins]
                 known[id(current)] = _joined(current, tape, inputs)
     return known[id(value)]
 
 
-def _begun(origin: Target, known: dict[int, NDArray]) -> list[NDArray]:
-    """The arrays with which MXNet's history goes on where that of a batch begins."""
+def _begun(origin: Target, known: dict[int, NDArray]) -> NDArray:
+    """The array with which MXNet's history goes on where that of a batch begins."""
     if origin.value is not None:
-        return [known[id(origin.value)]]
+        return known[id(origin.value)]
     if origin.again is None:
-        return [classic(array) for array, _ in origin.pairs]
+        return classic(origin.array)
     with as_captured(2):  # backward from another sample may free the history of the rows that are there
-        return [origin.again()]
+        return origin.again()
 
 
 def _joined(value: Value, tape: Any, inputs: list[NDArray]) -> NDArray:

@@ -17,7 +17,6 @@ from mxnet.numpy import ndarray
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.computing import plain, waits
-from gluonjit.engines.mxnet.hooked import current_mode
 from gluonjit.engines.mxnet.kinds import CellCall, difference, make_kind
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
@@ -29,7 +28,7 @@ from gluonjit.engines.mxnet.program import current
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.graph import Kind, Record, Value, is_own
 from gluonjit.graph.modes import is_recorded
-from gluonjit.hybrid.capture.capturing import captured, room_of, run_eagerly
+from gluonjit.hybrid.capture.capturing import captured, open_batch, room_of, run_eagerly
 from gluonjit.hybrid.capture.guards.again import AGAIN, retrace
 from gluonjit.hybrid.capture.guards.objects import OWN_ARRAY, Eagerly
 from gluonjit.hybrid.capture.guards.owners import is_user_class
@@ -38,7 +37,7 @@ from gluonjit.hybrid.capture.lengths.joining import without_sizes
 from gluonjit.hybrid.capture.outlining.free_functions import note_operator
 from gluonjit.hybrid.capture.signatures import new_record
 from gluonjit.hybrid.capture.structure import Args, Repeated, ResultPlace, map_structure
-from gluonjit.hybrid.run.batch import FULL, Batch
+from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -65,14 +64,8 @@ def eagerly(cell: Cell, run: Callable[..., Any], args: Args, reason: str) -> Any
 def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: Args) -> Any:
     """Captures `run(*args)` as one node, or says why that cannot be."""
     state = LOCAL.state
-    batch = state.batch
-    if batch is None or batch.engine.name != "mxnet":
-        state.mode = current_mode()
-        batch = state.open(engine_of("mxnet"), cell.options)
-    if batch.room < 0:
-        batch.flush(FULL)
+    batch = open_batch(engine_of("mxnet"), cell.options)
     begin = 0.0 if state.inside else perf_counter()
-    graph = batch.graph
     if cell.lookup is not None and len(args) == 1:
         found = _captured_lookup(cell, batch, args[0], state.mode)
         if found is not None:
@@ -83,10 +76,7 @@ def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: Args) 
     signature: list[Any] = [cell, state.mode, state.numpy]
     values: list[Value] = []
     for arg in args:
-        if arg.__class__ is LazyArray and arg._v.graph is graph:
-            values.append(arg._v)
-            signature.append(arg._v.spec)
-        elif not _flatten(arg, owner, batch, signature, values):
+        if not _flatten(arg, owner, batch, signature, values):
             return _unknown(arg)
     key = tuple(signature)
     record = batch.records.get(key)
@@ -150,15 +140,13 @@ def rebuild(structure: Any, values: tuple[Value, ...]) -> Any:
 def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: list[Value]) -> bool:
     """Appends an argument's values and plain constants; False where it holds something else."""
     kind = arg.__class__
-    if kind is tuple or kind is list:
+    if kind is LazyArray and arg._v.graph is batch.graph:
+        values.append(arg._v)
+        signature.append(arg._v.spec)
+    elif kind is tuple or kind is list:
         signature.append(kind)
-        graph = batch.graph
-        for item in arg:
-            if item.__class__ is LazyArray and item._v.graph is graph:
-                values.append(item._v)
-                signature.append(item._v.spec)
-            elif not _flatten(item, owner, batch, signature, values):
-                return False
+        if not all([_flatten(item, owner, batch, signature, values) for item in arg]):
+            return False
         signature.append(None)
     elif arg is owner or kind is ModuleType:
         signature.append(arg)

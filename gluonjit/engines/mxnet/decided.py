@@ -11,15 +11,13 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.history import is_learned
-from gluonjit.engines.mxnet.lookups import Numbers
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.program import interpret, join, program_of
 from gluonjit.engines.mxnet.results import Imported
 from gluonjit.engines.mxnet.semantics import as_shape, classic, piece, shapes
 from gluonjit.graph import Kind, Leaf, Spec, intern_spec
 from gluonjit.graph.modes import TRAINING
-from gluonjit.hybrid.run.decided import KEY, DecidedValues, NeedsMore
-from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.hybrid.run.decided import KEY, DecidedValues, NeedsMore, batch_to_ask
 
 
 def decided(lazy: Any, constant: bool = False) -> NDArray | None:
@@ -27,11 +25,8 @@ def decided(lazy: Any, constant: bool = False) -> NDArray | None:
 
     constant: whether only from inputs that gradients do not go on to.
     """
-    state = LOCAL.state
-    batch, value = state.batch, lazy._v
-    if batch is None or not state.inside or state.paused or state.trace is not None or state.recorded is not None:
-        return None
-    if value.graph is not batch.graph:
+    batch, value = batch_to_ask(), lazy._v
+    if batch is None or value.graph is not batch.graph:
         return None
     with as_captured(0):
         try:
@@ -89,7 +84,7 @@ class _Values(DecidedValues):
 
     def entry_rows(self, table: Any, entries: Sequence[Any]) -> NDArray:
         """The rows of the host's numbers, each by its value."""
-        if table.__class__ is not Numbers:
+        if table.weight is not None:
             raise NeedsMore
         numbers = np.array(entries).reshape(len(entries), *[1] * table.axes)
         return mx.nd.array(numbers, ctx=context_of(table.device), dtype=table.dtype)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gluonjit.engines.mxnet.arrays import address_of, room_for
 from gluonjit.engines.mxnet.operators.table import call_of
 from gluonjit.engines.mxnet.program import program_of
+from gluonjit.engines.mxnet.reach import Reach
 from gluonjit.engines.mxnet.threads import threads
 from gluonjit.graph import Kind
 from gluonjit.rows import fused_steps
@@ -39,18 +40,17 @@ class FusedSteps(fused_steps.FusedSteps):
         self._constants.clear()
         self.steps.forget_weights()
 
-    def reach(
-        self,
-        stretch: StepStretch,
-        reached: Any,
-        operands: Callable[[int, int], tuple[int, ...]],
-        other: Callable[[int], Any],
-    ) -> list[tuple[int, int]]:
+    def reach(self, stretch: StepStretch, reach: Reach) -> list[tuple[int, int]]:
         """Goes back through steps from what has been reached; those that gradients go through, each with its way."""
-        ways = self.steps.ways
+        ways, plan = self.steps.ways, self.plan.steps
         pairs = [(n, way) for n, way in zip(stretch.steps, stretch.ways) if ways[way].learning.marks]
         steps, by = [n for n, _ in pairs[::-1]], [way for _, way in pairs[::-1]]
-        going = self.steps.reach_nodes(steps, by, reached, operands, other)
+
+        def through(number: int, way: int, given: bytes) -> Any:
+            step = plan[number]
+            return tuple([((k,), reach.operands(step, k)) for k, found in enumerate(given) if found]), way
+
+        going = self.steps.reach(steps, by, reach.flags, None, through, lambda number: reach.through(plan[number]))
         return [(number, way) for number, way in going if ways[way].learning.learns]
 
     def backward(self, going: Sequence[tuple[int, int]]) -> float:

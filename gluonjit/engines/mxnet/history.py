@@ -13,20 +13,19 @@ from mxnet.symbol import Symbol
 
 from gluonjit.analysis.plan import Place, Plan
 from gluonjit.engines.mxnet.reach import Reach, entered
+from gluonjit.engines.mxnet.semantics import same_elements
 from gluonjit.graph import Value
 
 
 class RecordedInput(NamedTuple):
-    """Rows that were there before the flush and from which gradients go on: into an array, or another flush.
+    """Rows that were there before the flush and from which gradients go on.
 
-    Where the array joins several of the program, `parts` are those that learn, each with its place. `again` makes the
-    array once more, with a history of its own.
+    They go into an array of the program, into a value of an earlier flush, or into what is made once `again`.
     """
 
-    array: NDArray
     place: Place
-    value: Value | None
-    parts: tuple[tuple[NDArray, Place], ...] = ()
+    array: NDArray | None = None
+    value: Value | None = None
     again: Callable[[], NDArray] | None = None
 
 
@@ -44,23 +43,20 @@ class Seed(NamedTuple):
 
 
 class Target(NamedTuple):
-    """The target of a gradient: an array of the program, or a value of an earlier flush.
+    """The target of a gradient, as of a `RecordedInput`, or a weight.
 
     `reached` says whether the seeds depend on it at all: MXNet leaves gradients of what they don't as they were.
-    `parts` are arrays and their gradients where they depend on some of several that were joined.
     """
 
-    array: NDArray
-    value: Value | None
     gradient: NDArray
     reached: bool
-    parts: tuple[tuple[NDArray, NDArray], ...] = ()
+    array: NDArray | None
+    value: Value | None = None
     again: Callable[[], NDArray] | None = None
 
-    @property
-    def pairs(self) -> tuple[tuple[NDArray, NDArray], ...]:
-        """The arrays of the program, each with its gradient."""
-        return self.parts or ((self.array, self.gradient),)
+    def begun(self) -> NDArray:
+        """The array with which MXNet's history goes on: a variable as head would overwrite its gradient."""
+        return same_elements(self.array) if self.again is None else self.again()
 
 
 LEARNED_INTEGERS: set[str] = set()
@@ -129,7 +125,7 @@ class History:
             sources = [
                 source for source in self.sources if source.value is None or goes_back(source.value, self.number)
             ]
-            begun = [place for source in sources for place in [p for _, p in source.parts] or [source.place]]
+            begun = [source.place for source in sources]
             before = sorted((tape for tape in list(LIVING) if tape.number < self.number), key=lambda tape: tape.number)
             for array, place in self.read.values():  # what an earlier flush has read beside a weight is in a graph
                 if any(tape.holds(array, goes_back) for tape in before):

@@ -24,12 +24,10 @@ _EMBEDDING = operator_handle("Embedding")
 class Table:
     """A weight whose rows are looked up in one batch; weight None stands for the host's own integers."""
 
-    __slots__ = ("attrs", "known", "row", "size", "taped", "weight")
+    __slots__ = ("attrs", "key", "known", "row", "size", "taped", "weight")
 
     def __init__(self, weight: Any, attrs: Attrs, taped: bool) -> None:
-        self.weight = weight
-        self.attrs = attrs
-        self.taped = taped
+        self.key = self.weight, self.attrs, self.taped = weight, attrs, taped
         self.size = weight.shape[0]
         self.row = intern_spec(weight.shape[1:], dtype_name(weight), device_of(weight), "stack")
         self.known: dict[int, tuple[Any, Value]] = {}  # looked up before, by the index array's address
@@ -41,18 +39,6 @@ class Table:
     def forget(self) -> None:
         """Releases values, whose graph refers to this: what runs is freed without the garbage collector."""
         self.known.clear()
-
-
-class Numbers:
-    """The host's numbers, most of them integers of its arrays, as a table of themselves; each has this many axes."""
-
-    weight = None
-
-    def __init__(self, dtype: str, device: str, axes: int) -> None:
-        self.dtype, self.device, self.axes = dtype, device, axes
-
-    def forget(self) -> None:
-        """Does nothing: no value is known."""
 
 
 def table_of(batch: Batch, weight: Any, attrs: Attrs, taped: bool) -> Table:
@@ -107,24 +93,15 @@ def host_rows(batch: Batch, array: Any, dtype: str, device: str) -> Value:
 def host_numbers(batch: Batch, numbers: list[Any], dtype: str, device: str, base: Any = None) -> Value:
     """Numbers of the host's, one or more, as an array of one axis: rows numbered by value."""
     row = intern_spec((), dtype, device, "stack")
-    return table_rows(batch.graph, host_table(batch, dtype, device), row, numbers, False, base)
+    return table_rows(batch.graph, batch.host_table(dtype, device), row, numbers, False, base)
 
 
 def host_number(batch: Batch, number: float, like: Spec) -> Value:
     """A number of the host's, as an array that gives with one that looks like `like` what the number gives."""
     axes = len(like.row_shape)
     row = intern_spec((1,) * axes, like.dtype, like.device, "stack")
-    found = table_rows(batch.graph, host_table(batch, like.dtype, like.device, axes), row, [number])
+    found = table_rows(batch.graph, batch.host_table(like.dtype, like.device, axes), row, [number])
     shape = like.shape[: len(like.shape) - axes] + row.shape
     rows = found.row_list() * like.rows
     whole = intern_spec(shape, like.dtype, like.device, like.mode)
     return Value(tuple(rows) if len(rows) > 1 else rows[0], 0, whole, batch.graph, False)
-
-
-def host_table(batch: Batch, dtype: str, device: str, axes: int = 0) -> Numbers:
-    """The batch's table of the host's numbers of this dtype."""
-    key = ("host", dtype, device, axes)
-    table: Numbers | None = batch.tables.get(key)
-    if table is None:
-        table = batch.tables[key] = Numbers(dtype, device, axes)
-    return table

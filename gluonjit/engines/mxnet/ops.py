@@ -11,7 +11,7 @@ from mxnet.ndarray.sparse import BaseSparseNDArray
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.computing import concrete, created, own, waits
 from gluonjit.engines.mxnet.decided import as_decided
-from gluonjit.engines.mxnet.hooked import Attrs, current_mode, invoke_original, original_invoke
+from gluonjit.engines.mxnet.hooked import Attrs, invoke_original, original_invoke
 from gluonjit.engines.mxnet.indexing import by_numbers
 from gluonjit.engines.mxnet.inference import infer, operator_call
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
@@ -26,10 +26,10 @@ from gluonjit.engines.mxnet.opkinds import ADDITIONS, operator_kind, sum_kind
 from gluonjit.engines.mxnet.references import REFERENCES, Copied
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.graph.modes import is_recorded
-from gluonjit.hybrid.capture.capturing import captured, room_of
+from gluonjit.hybrid.capture.capturing import captured, open_batch, room_of
 from gluonjit.hybrid.capture.outlining.free_functions import note_operator
 from gluonjit.hybrid.capture.reuse import refuse
-from gluonjit.hybrid.run.batch import FULL, Batch
+from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -55,12 +55,7 @@ def capture_op(
 ) -> Any:
     """Captures an operator on arrays; what cannot be captured runs at once. C does the same for what it was told of."""
     state = LOCAL.state
-    batch = state.batch
-    if batch is None or batch.engine.name != "mxnet":
-        state.mode = current_mode()
-        batch = state.open(engine_of("mxnet"))
-    if batch.room < 0:
-        batch.flush(FULL)
+    batch = open_batch(engine_of("mxnet"))
     name, attrs = operator_call(handle, len(arrays), keys, vals)
     if not arrays:
         return _created(batch, handle, name, attrs, is_np, as_list)

@@ -136,7 +136,7 @@ class _Again:
         found: dict[int, Leaf | LookupChunk] = {}
         for chunk in self._plan.inputs:
             if isinstance(chunk, LookupChunk):
-                if chunk.table.weight is not None and chunk.table.taped and has_history(classic(chunk.table.weight)):
+                if chunk.table.taped and has_history(classic(chunk.table.weight)):
                     found.update(dict.fromkeys(self._rows_of(chunk), chunk))
                 continue
             for leaf in chunk.leaves:

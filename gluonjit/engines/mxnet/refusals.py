@@ -44,7 +44,7 @@ def refuse_waiting(value: Value) -> bool:
         if is_entered(payload.value) if earlier else (leaf.taped and is_learned(payload)) or is_read(payload):
             begun += range(leaf.base, leaf.base + leaf.spec.rows)
     for table, entries in graph.lookups.items():
-        if table.weight is not None and table.taped and table.weight.grad is not None:
+        if table.taped and table.weight.grad is not None:
             begun += entries.values()
     rows = value.row_list()
     since = entered_waiting(graph, begun, known_to_autograd)[rows]

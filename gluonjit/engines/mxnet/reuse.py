@@ -14,7 +14,7 @@ from gluonjit.engines.mxnet.cells import recorded
 from gluonjit.engines.mxnet.history import is_learned
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
 from gluonjit.engines.mxnet.lazy_np import wrap_np
-from gluonjit.engines.mxnet.lookups import Numbers, host_table, table_of
+from gluonjit.engines.mxnet.lookups import table_of
 from gluonjit.engines.mxnet.operands import leaf, made_from_nothing
 from gluonjit.engines.mxnet.results import Imported
 from gluonjit.graph import Record, Value
@@ -28,7 +28,7 @@ class _MXNetReusing(Reusing):
     """Calls of blocks. What changes a block forgets what its calls have captured, at once."""
 
     array, lazy = NDArray, Lazy
-    host_table, weight_table = staticmethod(host_table), staticmethod(table_of)
+    weight_table = staticmethod(table_of)
     learns = staticmethod(is_learned)
     key_of = staticmethod(spec_of)
 
@@ -58,12 +58,6 @@ class _MXNetReusing(Reusing):
     def record(self, batch: Batch, known: Any) -> Record | None:
         """The record of a signature that was met before."""
         return recorded(batch, known.signature, known.mode)
-
-    def table(self, table: Any) -> tuple[Any, ...]:
-        """A weight, attributes and whether it learns; or the dtype, device and axes of the host's numbers."""
-        if isinstance(table, Numbers):
-            return None, table.dtype, table.device, table.axes
-        return table.weight, table.attrs, table.taped
 
     def source(self, batch: Batch, payload: Any) -> ArraySource:
         """The arguments of an operator without operands, or the array itself."""

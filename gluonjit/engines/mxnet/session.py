@@ -35,7 +35,6 @@ from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run import failures, stepping
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.hybrid.run.stepping import SteppedSession
-from gluonjit.rows.stretches import StepStretch
 
 _FEW = 16  # entries of a table
 _SMALL = 1 << 16  # bytes
@@ -63,7 +62,6 @@ class Session(SteppedSession):
 
     def __init__(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> None:
         self._copies: dict[Place, NDArray] = {}
-        self._tracked = False
         self.indices = Indices()
         super().__init__(plan, report, options, samples, provenance)
 
@@ -78,27 +76,27 @@ class Session(SteppedSession):
     def put_lookup(self, chunk: LookupChunk) -> None:
         """Looks the entries up; under recording the table is learned."""
         table = chunk.table
-        table.forget()
-        learned = self.tape is not None and table.weight is not None and table.taped and table.weight.grad is not None
+        if table.weight is not None:
+            table.forget()
+        learned = self.tape is not None and table.taped and table.weight.grad is not None
         context = context_of(chunk.spec.device)
         again = partial(_entries, table, chunk.indices, context)
+        if learned and self.tape is not None:  # gradients go on to what a pass looks up again
+            self.tape.sources.append(RecordedInput(chunk.place, again=again))
         if self._copied(chunk):
-            if learned and self.tape is not None:  # gradients go on to what a pass looks up again
-                self.tape.sources.append(RecordedInput(table.weight, chunk.place, None, again=again))
             return
         with as_captured(0):
             if table.weight is None:
                 numbers = np.array(chunk.indices).reshape(-1, *chunk.spec.row_shape)
-                self._put(chunk.place, mx.nd.array(numbers, ctx=context, dtype=chunk.spec.dtype), None, None)
+                self._put(chunk.place, mx.nd.array(numbers, ctx=context, dtype=chunk.spec.dtype))
                 return
-        with as_captured(2 if learned else 0):
             try:
                 rows = again()
             except mx.base.MXNetError as error:
                 user = self.provenance.first_use(chunk.place.arena, chunk.place.begin)
                 text = f"A look-up in a table of shape {table.weight.shape} failed, for the {user}: {reason_of(error)}."
                 raise failures.both(FlushError, mx.base.MXNetError, text) from error
-        self._put(chunk.place, rows, RecordedInput(rows, chunk.place, None, again=again) if learned else None, None)
+        self._put(chunk.place, rows)
 
     def _copied(self, chunk: LookupChunk) -> bool:
         """Copies entries of a table in the host's memory, where MXNet's engine takes longer; False elsewhere."""
@@ -117,7 +115,7 @@ class Session(SteppedSession):
             if weight is None or weight.dtype != into.dtype or numbers.min() < 0 or numbers.max() >= len(weight):
                 return False
             weight.take(numbers, axis=0, out=into, mode="clip")  # in another mode it would be copied once more
-        self._put(chunk.place, room, None, room)
+        self._put(chunk.place, room, room)
         return True
 
     def _copied_few(self, chunk: LookupChunk) -> bool:
@@ -138,31 +136,27 @@ class Session(SteppedSession):
 
     def put_leaves(self, chunk: LeafChunk) -> None:
         """Concatenates arrays that were there before the batch; gradients go on from them."""
-        taped = self.tape is not None
-        own = [not isinstance(leaf.payload, Imported) for leaf in chunk.leaves]
-        learned = [taped and plain and is_learned(leaf.payload) for leaf, plain in zip(chunk.leaves, own)]
-        learns = any(learned)
-        parts: list[tuple[NDArray, Place]] = []
         if self.tape is not None:
-            for (leaf, part), plain, learning in zip(self.parts(chunk), own, learned):
-                if learning:
-                    parts.append((leaf.payload, part))
-                elif plain:
-                    self.tape.read[id(leaf.payload)] = leaf.payload, part
-                elif leaf.payload.tape is not None:
-                    self.tape.sources.append(RecordedInput(leaf.payload.array, part, leaf.payload.value))
-                    leaf.payload.tape.later.add(self.tape)
-        if not learns and self._copied_leaves(chunk):
-            return
-        room = None if learns or self.plan.arenas[chunk.place.arena].sole else self.at(chunk.place)
-        with as_captured(2 if learns else 0):
-            rows = _joined(chunk.leaves, learned, room)
-        self._put(chunk.place, rows, RecordedInput(rows, chunk.place, None, tuple(parts)) if parts else None, room)
+            for leaf, place in self.parts(chunk):
+                array = leaf.payload
+                if isinstance(array, Imported):
+                    if array.tape is not None:
+                        self.tape.sources.append(RecordedInput(place, None, array.value))
+                        array.tape.later.add(self.tape)
+                elif is_learned(array):
+                    self.tape.sources.append(RecordedInput(place, array))
+                else:
+                    self.tape.read[id(array)] = array, place
+        if not self._copied_leaves(chunk):
+            room = None if self.plan.arenas[chunk.place.arena].sole else self.at(chunk.place)
+            with as_captured(0):
+                rows = _joined(chunk.leaves, room)
+            self._put(chunk.place, rows, room)
 
     def _copied_leaves(self, chunk: LeafChunk) -> bool:
         """Copies small arrays of the host's for steps in C, which wait for them; False elsewhere."""
         place, spec = chunk.place, chunk.leaves[0].spec
-        if self.finite is not None or not _is_plain(spec) or not (self.fused and 0 in self.fused.steps):
+        if self.finite is not None or not _is_plain(spec) or 0 not in self.fused.steps:
             return False
         if not 0 < (place.end - place.begin) * row_bytes(spec) <= _SMALL:
             return False
@@ -176,19 +170,13 @@ class Session(SteppedSession):
                 to += leaf.spec.bytes
         return True
 
-    def _put(self, place: Place, rows: NDArray, source: RecordedInput | None, room: NDArray | None) -> None:
+    def _put(self, place: Place, rows: NDArray, room: NDArray | None = None) -> None:
         """Puts rows of an input into their place, if they have not been computed in its `room`."""
-        if source is not None and self.tape is not None:
-            self.tape.sources.append(source)
         self.written([place.arena])
         if room is None or rows is not room:
-            self.put(place, rows, source is None)
+            self.put(place, rows)
         elif self.finite is not None:
             self.finite.inputs(place.arena, place.begin, rows)
-
-    def as_arena(self, rows: NDArray, own: bool) -> NDArray:
-        """Detaches rows from their history: steps must not go back into it by themselves."""
-        return rows if own else rows.detach()
 
     def room(self, arena: Arena) -> NDArray:
         """Makes an array for the rows of an arena."""
@@ -205,16 +193,9 @@ class Session(SteppedSession):
             advice = "hybridize(dynamic_batch=False) runs the same code eagerly."
             return failures.failed(self.check, number, error, reason_of, advice, partial(self._again, number))
 
-    def run_rows(self, begin: int, end: int) -> StepStretch | None:
-        """Runs steps in C."""
-        if any([is_recorded(step.mode) for step in self.plan.steps[begin:end]]):
-            self._track()
-        return super().run_rows(begin, end)
-
     def written(self, arenas: Sequence[int]) -> None:
         """MXNet writes to these arenas."""
-        if self.fused is not None:
-            self.fused.steps.forget(arenas)
+        self.fused.steps.forget(arenas)
 
     def _again(self, number: int) -> None:
         """Runs a step once more, and waits for it."""
@@ -226,8 +207,6 @@ class Session(SteppedSession):
     def as_captured(self, number: int) -> Iterator[None]:
         """A region with a step's modes."""
         step = self.plan.steps[number]
-        if is_recorded(step.mode):
-            self._track()
         with as_captured(step.mode), shapes(program_of(step.kind).numpy):
             yield
 
@@ -252,11 +231,11 @@ class Session(SteppedSession):
             tape.note(number, results)
         return results
 
-    def _track(self) -> None:
-        """Lets the tape decide which arenas get gradients, once all inputs are in place."""
-        if self.tape is not None and not self._tracked:
-            self._tracked = True
+    def ready(self) -> None:
+        """Ends the inputs: the tape decides which arenas get gradients."""
+        if self.tape is not None:
             self.tape.track(self.arrays)
+        super().ready()
 
     def operand(self, gather: Gather, index: Any, tape: Tape | None) -> NDArray:
         """Gathers rows, of a variable where they learn."""
@@ -286,7 +265,7 @@ class Session(SteppedSession):
         if arena.sole:
             return array
         size, rows = row_bytes(arena.spec), place.end - place.begin
-        if 0 < rows * size <= _SMALL and _is_plain(arena.spec) and self.fused and self.fused.steps.all:
+        if 0 < rows * size <= _SMALL and _is_plain(arena.spec) and self.fused.steps.all:
             copy = room_for(arena.spec, rows)  # MXNet's engine takes longer, and has nothing to do
             memmove(address_of(copy), address_of(array) + place.begin * size, rows * size)
             return copy
@@ -308,7 +287,6 @@ class Session(SteppedSession):
 
     def finish(self) -> None:
         """Forgets what only the run needed."""
-        self._track()
         self._copies = {}
         super().finish()
 
@@ -329,18 +307,16 @@ def _has_taped_inputs(plan: Plan) -> bool:
     """Tells whether there are look-ups or arrays met under recording, or results of an earlier flush with history."""
     for chunk in plan.inputs:
         if isinstance(chunk, LookupChunk):
-            if chunk.table.weight is not None and chunk.table.taped:
+            if chunk.table.taped:
                 return True
         elif any(leaf.taped for leaf in chunk.leaves):
             return True
     return False
 
 
-def _joined(leaves: Sequence[Leaf], learned: Sequence[bool], out: NDArray | None) -> NDArray:
+def _joined(leaves: Sequence[Leaf], out: NDArray | None) -> NDArray:
     arrays = [leaf.payload.array if isinstance(leaf.payload, Imported) else leaf.payload for leaf in leaves]
     arrays = [classic(array) for array in arrays]
-    if any(learned):  # what is joined with learned arrays gets an entry in a history, which others may free
-        arrays = [array if learns else array.detach() for array, learns in zip(arrays, learned)]
     if len(leaves) == 1 and leaves[0].spec.mode == "rows":
         # The program may write to its own array later, which what has been captured must not show.
         return arrays[0] if isinstance(leaves[0].payload, Imported) else mx.nd.identity(arrays[0], out=out)

@@ -19,10 +19,10 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis.plan import Gather, Place, Step, row_bytes
 from gluonjit.engines.mxnet.arrays import address_of, context_of, host_view, room_for, sent, view_at
 from gluonjit.engines.mxnet.filling import fill_zero, zeros
-from gluonjit.engines.mxnet.history import History, RecordedInput, Seed, Target, has_history
+from gluonjit.engines.mxnet.history import History, Seed, Target, has_history
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
 from gluonjit.engines.mxnet.modes import as_captured
-from gluonjit.engines.mxnet.program import Program, program_of
+from gluonjit.engines.mxnet.program import program_of
 from gluonjit.engines.mxnet.reach import Reach
 from gluonjit.engines.mxnet.semantics import as_shape, classic, learned_rows, shapes
 from gluonjit.engines.mxnet.statistics import Statistics
@@ -36,10 +36,9 @@ from gluonjit.rows.ways import Learning
 
 
 class RecordedStep(NamedTuple):
-    """A step that was recorded, whether gradients go through it, and its results."""
+    """A step that was recorded, as gradients go through it, and its results."""
 
     number: int
-    learns: bool
     results: Sequence[NDArray]
 
 
@@ -64,7 +63,6 @@ class Tape(tape.Tape, History):
         self.laps: Sequence[tuple[int, float, float]] = ()  # when profiling, of the last backward: step, begin, end
         self._lock = threading.Lock()  # MXNet calls bridges back in threads of its own
         self.done: set[tuple[int, int]] = set()
-        self._fused: Any = None  # the steps that run in C, where backward goes through some
         self._addresses: dict[int | tuple[str, int], int] = {}  # of gradients that MXNet is not writing to
         self._variables: list[NDArray | None] = [None] * len(plan.arenas)
         self._gradients: list[NDArray | None] = [None] * len(plan.arenas)
@@ -78,8 +76,7 @@ class Tape(tape.Tape, History):
         self.arrays = arrays
         wanted = {source.place.arena for source in self.sources}
         for source in self.sources:
-            for place in [place for _, place in source.parts] or [source.place]:
-                self.learn(place)
+            self.learn(source.place)
         wanted.update(place.arena for step in self.plan.steps if is_recorded(step.mode) for place in step.places)
         for number in wanted:
             arena = self.plan.arenas[number]
@@ -166,18 +163,11 @@ class Tape(tape.Tape, History):
         """Remembers a step that was recorded; one without anything learned before it was not."""
         step = self.plan.steps[number]
         program = program_of(step.kind)
-        learned = any(used and self.gathers(gather) for gather, used in zip(step.gathers, program.used))
-        learned = learned or self._learns_weights(program, len(step.gathers))
-        if learned:
-            self.entries.append(RecordedStep(number, learned, results))
+        sources = [*map(self.gathers, step.gathers), *[self.gradient_of(array) is not None for array in program.consts]]
+        if any([used and source for used, source in zip(program.used, sources)]):
+            self.entries.append(RecordedStep(number, results))
             for place in step.places:
                 self.learn(place)
-
-    def _learns_weights(self, program: Program, operands: int) -> bool:
-        return any(
-            used and self._constants[id(array)][1] is not None
-            for array, used in zip(program.consts, program.used[operands:])
-        )
 
     def weights(self, kind: Kind) -> tuple[bool, ...]:
         """Returns for each constant of steps that are to run in C True if it learns."""
@@ -191,12 +181,6 @@ class Tape(tape.Tape, History):
         learns = learns or any([used and learned for used, learned in zip(program.used[len(kind.groups) :], weights)])
         results = range(len(kind.outputs))  # all of them are of float32
         return Learning([k for k, learned in enumerate(weights) if learned], results, results if learns else (), learns)
-
-    def note_fused(self, ran: StepStretch) -> None:
-        """Remembers steps that ran in C, where rows learn by them."""
-        super().note_fused(ran)
-        if ran in self.entries[-1:]:
-            self._fused = self.fused
 
     def learned_at(self, arena: int, rows: Any) -> bool:
         """Tells whether gradients go through all of these rows."""
@@ -224,9 +208,8 @@ class Tape(tape.Tape, History):
         _, entry, place = entry_of(self.entries, number)
         step = self.plan.steps[number]
         if isinstance(entry, StepStretch):
-            assert self._fused is not None
-            self._fused.begin_backward()
-            self._fused.backward([(number, entry.ways[place])])
+            self.fused.begin_backward()
+            self.fused.backward([(number, entry.ways[place])])
         else:
             results, gradients = zip(*self._with_gradients(step, entry.results))
             with shapes(program_of(step.kind).numpy):
@@ -241,7 +224,7 @@ class Tape(tape.Tape, History):
             operands = [self._gathered(gather) for gather in step.gathers]
             consts = [self.constant(array, False) for array in program_of(step.kind).consts]
             runner.compute(step, operands, consts, results)
-        replace_step(self.entries, number, [RecordedStep(number, True, results)])
+        replace_step(self.entries, number, [RecordedStep(number, results)])
 
     def _gathered(self, gather: Gather) -> NDArray:
         """The rows of a gather, recorded."""
@@ -262,12 +245,8 @@ class Tape(tape.Tape, History):
         if not self.bridges:
             return self._backward(seeds, retain, train_mode, hold)
         with self._lock:
-            return [self._copied(target) for target in self._backward(seeds, retain, train_mode, True)]
-
-    @staticmethod
-    def _copied(target: Target) -> Target:
-        parts = tuple([(array, gradient.copy()) for array, gradient in target.parts])
-        return target._replace(gradient=target.gradient.copy(), parts=parts)
+            found = self._backward(seeds, retain, train_mode, True)
+            return [target._replace(gradient=target.gradient.copy()) for target in found]
 
     def _backward(self, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool) -> list[Target]:
         if self.check is not None:
@@ -285,16 +264,14 @@ class Tape(tape.Tape, History):
                 self._add_seed(seed)
                 if self.finite is not None:
                     self.finite.head(seed.gradient)
-        if self._fused is not None:
-            self._fused.begin_backward()
+        self.fused.begin_backward()
         if not train_mode:
             self.statistics.lend()
         laps, begin = [], self._now()
         for number, results, going in steps:
             step = self.plan.steps[number]
             if going:
-                assert self._fused is not None
-                self.report.row_ms += self._fused.backward(going)
+                self.report.row_ms += self.fused.backward(going)
             else:
                 heads, head_gradients = zip(*self._with_gradients(step, results))
                 with shapes(program_of(step.kind).numpy):
@@ -318,7 +295,7 @@ class Tape(tape.Tape, History):
     def _add_seed(self, seed: Seed) -> None:
         """Adds a given gradient to that of its rows, in the host's memory where a step in C comes to them next."""
         spec, address = self.plan.arenas[seed.arena].spec, self._addresses.get(seed.arena)
-        if self._fused is not None and address is not None and spec.dtype == "float32":
+        if self.fused.steps.begun and address is not None and spec.dtype == "float32":
             size, count = row_bytes(spec), seed.gradient.shape[0]
             given = host_view(seed.gradient)
             if given is not None and given.dtype == np.float32:
@@ -352,20 +329,18 @@ class Tape(tape.Tape, History):
 
     def _targets(self, reach: Reach) -> list[Target]:
         weights = [
-            Target(array, None, gradient, id(array) in reach.constants)
+            Target(gradient, id(array) in reach.constants, array)
             for array, gradient in self._constants.values()
             if gradient is not None
         ]
         sources = [source for source in self.sources if self._gradients[source.place.arena] is not None]
-        return weights + [self._target(source, reach) for source in sources]
+        return weights + [self._target(*source, reach.reaches(source.place)) for source in sources]
 
-    def _target(self, source: RecordedInput, reach: Reach) -> Target:
-        rows = self._rows(source.place)
-        if not source.parts:
-            return Target(source.array, source.value, rows, reach.reaches(source.place), again=source.again)
-        reached = [(array, place) for array, place in source.parts if reach.reaches(place)]
-        parts = tuple([(array, self._rows(place).reshape(array.shape)) for array, place in reached])
-        return Target(source.array, None, rows, bool(parts), parts)
+    def _target(self, place: Place, array: Any, value: Any, again: Any, reached: bool) -> Target:
+        rows = self._rows(place)
+        return Target(
+            rows.reshape(array.shape) if reached and array is not None else rows, reached, array, value, again
+        )
 
     def _reached(self, places: Sequence[Place]) -> tuple[Reach, list[_Way]]:
         """Finds what these rows depend on, and the steps to go backward through, the last one first."""
@@ -376,25 +351,13 @@ class Tape(tape.Tape, History):
         found: list[_Way] = []
         for entry in reversed(self.entries):
             if isinstance(entry, StepStretch):
-                found += self._reached_in_c(reach, entry)
+                going = self.fused.reach(entry, reach)
+                found += [(going[0][0], (), going)] if going else []
                 continue
             step = self.plan.steps[entry.number]
-            if not entry.learns:  # nothing but weights that meet zeros alone
-                reach.through(step)
-            elif any([self._gradients[place.arena] is not None for place in step.places]) and reach.through(step):
+            if any([self._gradients[place.arena] is not None for place in step.places]) and reach.through(step):
                 found.append((entry.number, entry.results, ()))
         return reach, found
-
-    def _reached_in_c(self, reach: Reach, stretch: StepStretch) -> list[_Way]:
-        assert self._fused is not None
-        steps = self.plan.steps
-        going = self._fused.reach(
-            stretch,
-            reach.flags,
-            lambda number, result: reach.operands(steps[number], result),
-            lambda number: reach.through(steps[number]),
-        )
-        return [(going[0][0], (), going)] if going else []
 
     def _with_gradients(self, step: Step, results: Sequence[NDArray]) -> list[tuple[NDArray, NDArray]]:
         """Results of a step with their gradients, for those that can have one."""
@@ -414,7 +377,7 @@ class Tape(tape.Tape, History):
 
     def _gradients_of(self, step: Step) -> list[NDArray | None]:
         """The gradients of the weights of a step."""
-        return [self._constants[id(array)][1] for array in program_of(step.kind).consts]
+        return [self.gradient_of(array) for array in program_of(step.kind).consts]
 
     def _rows(self, place: Place) -> NDArray:
         gradient = self._gradients[place.arena]
@@ -425,7 +388,6 @@ class Tape(tape.Tape, History):
         """Forgets the history, and with it the arenas."""
         super().free()
         self.arrays = ()
-        self._fused = None
         self._variables = []
         self._gradients = []
         self._constants = {}

@@ -12,20 +12,17 @@ from gluonjit.engines.torch.held import Held
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.lengths.program import Ragged
-from gluonjit.engines.torch.lookups import Integers
 from gluonjit.engines.torch.operands import current
 from gluonjit.engines.torch.program import Batched, Lone, as_rows, joined
 from gluonjit.graph import Kind, Leaf
 from gluonjit.hybrid.capture.structure import map_structure
-from gluonjit.hybrid.run.decided import KEY, DecidedValues, NeedsMore
-from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.hybrid.run.decided import KEY, DecidedValues, NeedsMore, batch_to_ask
 
 
 def decided(lazy: Any) -> Any:
     """The numbers of a pending tensor, if they follow from inputs by a few calls, for who reads them; else None."""
-    state = LOCAL.state
-    batch = state.batch
-    if batch is None or not state.inside or state.paused or state.trace is not None or state.recorded is not None:
+    batch = batch_to_ask()
+    if batch is None:
         return None
     value = current(lazy)
     if value.graph is not batch.graph or value.spec.device != "cpu":
@@ -76,6 +73,6 @@ class _Values(DecidedValues):
 
     def entry_rows(self, table: Any, entries: Sequence[Any]) -> Any:
         """The rows of integers, each by its value."""
-        if table.__class__ is not Integers:
+        if table.weight is not None:
             raise NeedsMore
         return torch.tensor(entries, dtype=dtype_named(table.dtype))

@@ -18,6 +18,7 @@ from gluonjit.rows import fused_steps
 from gluonjit.rows.lowering import lowered
 from gluonjit.rows.program import NotFusable, RowProgram
 from gluonjit.rows.stretches import StepStretch
+from gluonjit.rows.ways import sources
 
 
 def row_program(kind: Kind) -> RowProgram:
@@ -55,7 +56,7 @@ class FusedSteps(fused_steps.FusedSteps):
             versions[way] = [(tensor, version_of(tensor)) for tensor in again]
         return ran._replace(noted=versions)
 
-    def backward(self, ran: StepStretch, given: Any) -> tuple[list[int], float]:
+    def backward(self, ran: StepStretch, made: Any) -> tuple[list[int], float]:
         """Adds to the gradients of arenas and weights that a pass has; returns its steps, and the milliseconds in C.
 
         Raises RuntimeError, as PyTorch does, where a weight that it reads has been written to.
@@ -64,18 +65,21 @@ class FusedSteps(fused_steps.FusedSteps):
         learn = [self.steps.ways[way].learning.learns for way in ways]
         steps, ways = [*compress(steps, learn)], [*compress(ways, learn)]
 
-        def form(number: int, way: int, results: tuple[int, ...]) -> Any:
+        def through(number: int, way: int, given: bytes) -> Any:
             for tensor, version in ran.noted[way]:
                 if version_of(tensor) != version:
                     raise modified("a weight", tensor)
-            consts = program_of(self.plan.steps[number].kind).consts
-            self._sources = {id(consts[k]) for k in self.steps.sources(number, results)[1]}
-            return self.steps.backward_form(number, way, self, results)
+            kind = self.plan.steps[number].kind
+            results = (*compress(range(len(given)), given),)
+            operands, weights = sources(kind, results)
+            self._sources = {id(program_of(kind).consts[k]) for k in weights}
+            form = self.steps.backward_form(number, way, self, results)
+            return ((results, tuple(self.steps.ways[way].reached & operands)),), form
 
-        passed = None if given.way is None else frozenset(ran.steps) - given.way.steps
-        self._pass = given
+        passed = None if made.way is None else frozenset(ran.steps) - made.way.steps
+        self._pass = made
         try:
-            going = self.steps.reach(steps, ways, given.flags, passed, form)
+            going = self.steps.reach(steps, ways, made.flags, passed, through)
             took = self.steps.backward(going, self)
         finally:
             self._pass, self._sources = None, ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import prod
 from typing import Any
 
@@ -22,13 +21,11 @@ class Table:
     An entry is what the first `dims` dimensions tell apart, in order.
     """
 
-    __slots__ = ("attrs", "dims", "row", "size", "taped", "weight")
+    __slots__ = ("attrs", "dims", "key", "row", "size", "taped", "weight")
 
-    def __init__(self, weight: Any, attrs: Mapping[str, Any], taped: bool, dims: int) -> None:
-        self.weight = weight
-        self.attrs = attrs
-        self.taped = taped
-        self.dims = dims
+    def __init__(self, weight: Any, attrs: tuple[tuple[str, Any], ...], taped: bool, dims: int) -> None:
+        self.key = weight, attrs, taped, dims
+        self.weight, self.attrs, self.taped, self.dims = weight, dict(attrs), taped, dims
         self.size = prod(weight.shape[:dims])
         device = name_of_device(weight.device)
         self.row = intern_spec(tuple(weight.shape[dims:]), name_of_dtype(weight.dtype), device, "stack")
@@ -48,24 +45,12 @@ class Table:
         return looked_up(flat, numbers, self.attrs).reshape(-1, *self.row.shape)
 
 
-class Integers:
-    """The numbers of the host's integer tensors, as a table of themselves."""
-
-    __slots__ = ("device", "dtype")
-    weight = None
-    taped = False
-
-    def __init__(self, dtype: str, device: str) -> None:
-        self.dtype = dtype
-        self.device = device
-
-
 def table_of(batch: Batch, weight: Any, attrs: tuple[tuple[str, Any], ...], taped: bool, dims: int = 1) -> Table:
     """The batch's table for a weight."""
     key = (id(weight), attrs, taped, dims)
     table: Table | None = batch.tables.get(key)
     if table is None:
-        table = batch.tables[key] = Table(weight, dict(attrs), taped, dims)
+        table = batch.tables[key] = Table(weight, attrs, taped, dims)
         note_versions(batch, (weight,))
     return table
 
@@ -101,7 +86,7 @@ def host_rows(batch: Batch, tensor: Any, row: Spec) -> Value:
     """An integer, or a one-dimensional tensor of them, as rows numbered by value, each of which looks like `row`."""
     listed = tensor.tolist()
     single = listed.__class__ is not list
-    table = integers_of(batch, row.dtype, row.device)
+    table = batch.host_table(row.dtype, row.device)
     return entries(batch, table, row, [listed] if single else listed, single, False, tensor)
 
 
@@ -115,16 +100,7 @@ def begin_wholes(batch: Batch) -> None:
     """Lets the batch's graph have integers of the host as rows, if it has none yet."""
     if batch.graph.wholes is None:
         row = intern_spec((), "int64", "cpu", "stack")
-        batch.graph.wholes = batch.graph.entries(integers_of(batch, "int64", "cpu"), row), row
-
-
-def integers_of(batch: Batch, dtype: str, device: str) -> Integers:
-    """The batch's table of the host's integers of this dtype."""
-    key = ("host", dtype, device)
-    table: Integers | None = batch.tables.get(key)
-    if table is None:
-        table = batch.tables[key] = Integers(dtype, device)
-    return table
+        batch.graph.wholes = batch.graph.entries(batch.host_table("int64", "cpu"), row), row
 
 
 def entries(

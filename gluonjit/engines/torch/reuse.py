@@ -21,7 +21,7 @@ from gluonjit.engines.torch.cells import casts
 from gluonjit.engines.torch.hooked import REQUIRES_GRAD, autocast
 from gluonjit.engines.torch.known import is_whole
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
-from gluonjit.engines.torch.lookups import integers_of, table_of
+from gluonjit.engines.torch.lookups import table_of
 from gluonjit.engines.torch.operands import current, leaf
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.records import found_again, signature_of
@@ -87,7 +87,7 @@ class _PyTorch(Reusing):
     """Calls of modules. What they are made of is looked at once a batch, and when something has changed."""
 
     array, lazy = torch.Tensor, LazyTensor
-    host_table, weight_table = staticmethod(integers_of), staticmethod(table_of)
+    weight_table = staticmethod(table_of)
     learns = staticmethod(REQUIRES_GRAD.__get__)
 
     def modes(self) -> Any:
@@ -162,12 +162,6 @@ class _PyTorch(Reusing):
         wanted, owner = known.signature
         cell: Cell = wanted[2]
         return None if cell.laid is not None else found_again(batch, wanted, owner)
-
-    def table(self, table: Any) -> tuple[Any, ...]:
-        """A weight, and how it is looked up; or the dtype and device of the host's integers."""
-        if table.weight is None:
-            return None, table.dtype, table.device
-        return table.weight, tuple(table.attrs.items()), table.taped, table.dims
 
     def source(self, batch: Batch, payload: Any) -> ArraySource:
         """The tensor itself, as it will be then."""

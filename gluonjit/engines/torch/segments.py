@@ -173,19 +173,18 @@ def _given(args: Args, kwargs: Kwargs, *names: str) -> list[Any] | None:
     return [*args, *[kwargs.get(name) for name in names[len(args) :]]]
 
 
-def index_add(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
-    """`tensor.index_add(0, index, source)`."""
-    given = _given(args, kwargs, "self", "dim", "index", "source", "alpha")
-    if given is None or given[1] != 0:
-        return None
-    base, _, index, source, alpha = given
-    return put(batch, "index_add", base, index, source, 1 if alpha is None else alpha)
+def _along(names: str, way: str, settings: Callable[..., tuple[Any, ...] | None]) -> Callable[..., Any]:
+    """A function that is given a tensor, 0, these arguments and others, of which the way has settings, or None."""
 
+    def put_along(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
+        given = _given(args, kwargs, "self", "dim", *names.split())
+        if given is None or given[1] != 0:
+            return None
+        index = given[2] if "source" in names else _of_rows(given)
+        more = settings(*given[4:])
+        return None if index is None or more is None else put(batch, way, given[0], index, given[3], *more)
 
-def index_copy(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
-    """`tensor.index_copy(0, index, source)`."""
-    given = _given(args, kwargs, "self", "dim", "index", "source")
-    return put(batch, "index_copy", given[0], *given[2:]) if given is not None and given[1] == 0 else None
+    return put_along
 
 
 def index_put(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
@@ -196,25 +195,9 @@ def index_put(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
     return put(batch, "index_put", given[0], given[1][0], given[2], bool(given[3]))
 
 
-def scatter_add(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
-    """`tensor.scatter_add(0, index, src)` by an index that is one number a row."""
-    given = _given(args, kwargs, "self", "dim", "index", "src")
-    index = _of_rows(given)
-    return None if given is None or index is None else put(batch, "index_add", given[0], index, given[3], 1)
-
-
-def scatter_reduce(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
-    """`tensor.scatter_reduce(0, index, src, reduce)` by an index that is one number a row."""
-    given = _given(args, kwargs, "self", "dim", "index", "src", "reduce", "include_self")
-    index = _of_rows(given)
-    if given is None or index is None or given[4] not in ("sum", "prod", "mean", "amax", "amin"):
-        return None
-    return put(batch, "scatter_reduce", given[0], index, given[3], given[4], given[5] is not False)
-
-
-def _of_rows(given: list[Any] | None) -> Any:
+def _of_rows(given: list[Any]) -> Any:
     """The number of each row of an index by elements, where it is the same in all of it."""
-    if given is None or given[1] != 0 or not isinstance(given[3], torch.Tensor):
+    if not isinstance(given[3], torch.Tensor):
         return None
     index = known(given[2])
     if index is None or not index.dim() or index.shape != given[3].shape:
@@ -225,12 +208,16 @@ def _of_rows(given: list[Any] | None) -> Any:
     return first
 
 
+def _reducing(how: Any, include_self: Any) -> tuple[Any, ...] | None:
+    return (how, include_self is not False) if how in ("sum", "prod", "mean", "amax", "amin") else None
+
+
 INTO_ROWS: dict[str, Callable[..., Any]] = {
-    "index_add": index_add,
-    "index_copy": index_copy,
+    "index_add": _along("index source alpha", "index_add", lambda alpha: (1 if alpha is None else alpha,)),
+    "index_copy": _along("index source", "index_copy", lambda: ()),
     "index_put": index_put,
-    "scatter_add": scatter_add,
-    "scatter_reduce": scatter_reduce,
+    "scatter_add": _along("index src", "index_add", lambda: (1,)),
+    "scatter_reduce": _along("index src reduce include_self", "scatter_reduce", _reducing),
 }
 """Functions and methods of PyTorch's by name."""
 

@@ -421,8 +421,7 @@ class Tape(tape.Tape):
 
     def _backward_fused(self, ran: StepStretch, made: BackwardPass) -> list[int]:
         """Goes backward through steps that ran in C; returns those that anything depends on."""
-        fused: Any = self.fused
-        went, took = fused.backward(ran, made)
+        went, took = self.fused.backward(ran, made)
         self.report.row_ms += took
         if self.finite is not None:
             for number in went:

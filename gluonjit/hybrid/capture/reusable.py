@@ -53,12 +53,11 @@ class Reusing:
 
     array: the class of the framework's arrays; lazy: that of captured ones, which have a value `_v`, what they are
     views of as `_b`, which view as `_k`, and what they were computed to as `_c`, each None if there is none.
-    host_table, weight_table: the batch's tables of the host's numbers and of a weight; learns: whether an array does.
+    weight_table: the batch's table of a weight; learns: whether an array does.
     """
 
     array: type
     lazy: type
-    host_table: Callable[..., Any]
     weight_table: Callable[..., Any]
     learns: Callable[..., bool]
 
@@ -107,14 +106,10 @@ class Reusing:
         """The record of such a signature; None if it is stale."""
         raise NotImplementedError
 
-    def table(self, table: Any) -> tuple[Any, ...]:
-        """The key by which a table of look-ups is found in any batch: a weight, or None, and more."""
-        raise NotImplementedError
-
     def found_table(self, batch: Batch, known: tuple[Any, ...]) -> Any:
         """The batch's table."""
         weight, *rest = known
-        return self.host_table(batch, *rest) if weight is None else self.weight_table(batch, weight, *rest)
+        return batch.host_table(*rest) if weight is None else self.weight_table(batch, weight, *rest)
 
     def source(self, batch: Batch, payload: Any) -> ArraySource:
         """Returns the source of a leaf, argument or not. Raises NotReusable if later calls could not find it."""

@@ -106,7 +106,7 @@ class TemplateMaker:
                 arrays[source.base] = source
                 continue
             table, index = source
-            weight, *rest = known = self.reusing.table(table)
+            weight, *rest = known = table.key
             number = tables.number((id(weight), *rest), (known, batch.graph.lookup_specs[table]))
             found.setdefault(number, {})[row] = index
         lookups = tuple([(number, tuple(entries.values())) for number, entries in found.items()])

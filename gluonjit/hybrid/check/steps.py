@@ -58,18 +58,13 @@ class _Differentiated(NamedTuple):
 
 
 class StepCheck:
-    """Comparisons of the steps of one flush; `arrays` has their rows, by arena."""
+    """Comparisons of the steps of one flush, of which a session has the plan and the rows, by arena."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        arrays: Sequence[Any],
-        report: Counts,
-        provenance: Provenance,
-        option: str,
-        runner: NodeRunner,
-    ) -> None:
-        self.plan, self.arrays, self._report, self.provenance = plan, arrays, report, provenance
+    def __init__(self, session: Any, option: str, runner: NodeRunner) -> None:
+        self.plan: Plan = session.plan
+        self.arrays: Sequence[Any] = session.arrays
+        self._report: Counts = session.report
+        self.provenance: Provenance = session.provenance
         self.runner = runner
         self._always = option == ALWAYS
         self._never = option == NEVER

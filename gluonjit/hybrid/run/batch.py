@@ -40,6 +40,16 @@ def _outside_flushes() -> float:
     return perf_counter() - _FLUSHED.seconds
 
 
+class HostNumbers:
+    """The host's numbers as a table of themselves, each an array of this many axes. `key` finds it in any batch."""
+
+    weight, taped = None, False
+
+    def __init__(self, *key: Any) -> None:
+        self.key = None, *key
+        self.dtype, self.device, self.axes = key
+
+
 class Batch(BatchRoom):
     """Captured calls that wait to run together. One is open per thread; `batching` opens one explicitly.
 
@@ -106,6 +116,14 @@ class Batch(BatchRoom):
     def empty(self) -> bool:
         """Tells whether nothing waits to run."""
         return not self.records
+
+    def host_table(self, dtype: str, device: str, axes: int = 0) -> HostNumbers:
+        """Returns the table of the host's numbers of this dtype."""
+        key = dtype, device, axes
+        found = self.tables.get(key)
+        if found is None:
+            found = self.tables[key] = HostNumbers(*key)
+        return found
 
     def begin_sample(self) -> None:
         """Begins the next sample: what is captured from here on belongs to it."""

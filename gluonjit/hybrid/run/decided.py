@@ -12,6 +12,8 @@ from typing import Any
 
 from gluonjit.graph import Leaf
 from gluonjit.graph.reading import node_at
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL
 
 MOST = 64
 """Calls that run for one value."""
@@ -21,6 +23,13 @@ KEY = "decided"
 
 class NeedsMore(Exception):
     """It depends on weights, draws or other samples' results, or on more calls than are worth running twice."""
+
+
+def batch_to_ask() -> Batch | None:
+    """Returns the open batch, if a sample that is captured may ask for the numbers of its values."""
+    state = LOCAL.state
+    asks = state.inside and not state.paused and state.trace is None and state.recorded is None
+    return state.batch if asks else None
 
 
 class DecidedValues:

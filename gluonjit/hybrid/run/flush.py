@@ -204,7 +204,7 @@ class FlushingBatch(Batch):
                 session.put_lookup(chunk)
             else:
                 session.put_leaves(chunk)
-        session.wait()
+        session.ready()
         times["inputs"] = self._took("inputs", "gather", begin)
         number = 0
         while number < len(plan.steps):

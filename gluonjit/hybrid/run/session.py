@@ -22,22 +22,28 @@ from gluonjit.rows.stretches import StepStretch
 
 
 class Session:
-    """The arrays of one flush: an arena for each shape of rows, which inputs and steps write to.
+    """The arrays of one flush: an arena for each shape of rows, which inputs and steps write to. Defaults are numpy's.
 
-    The core calls `put_lookup` and `put_leaves` for all inputs of the plan, `run_from` until all steps have run,
-    `result` for each value that can be read, and `finish`; `wait` after the inputs, and after the results. A later read
-    of a reference, such as a slice, asks for its `rows`, so a session lives as long as its values.
+    The core calls `put_lookup` and `put_leaves` for all inputs of the plan, `ready`, `run_from` until all steps have
+    run, `result` for each value that can be read, `wait` and `finish`. A later read of a reference, such as a slice,
+    asks for its `rows`, so a session lives as long as its values.
 
-    tape: the tape that differentiates its results, as long as somebody holds it, or None.
+    An engine says how to make `room`, to `cut` rows out of an array and `take` them by an index, to `copy` rows, and to
+    `launch` a step; one that does more than that runs steps by itself.
+
+    tape: the tape that differentiates its results, as long as somebody holds it, or None; finite: what looks at
+    numbers, where the option `check_finite` asks for that.
     """
 
     tape: Any = None
+    finite: Any = None
 
     def __init__(self, plan: Plan, report: Counts, options: Options, provenance: Provenance) -> None:
         self.plan = plan
         self.report = report
         self.provenance = provenance
         self.profile = options.profile
+        self.arrays: list[Any] = [None] * len(plan.arenas)
 
     def place_of(self, arena: int, position: int) -> Place:
         """Returns the place of the input, or of the step's result, that a row of an arena belongs to."""
@@ -77,44 +83,20 @@ class Session:
         """Puts arrays into their place."""
         raise NotImplementedError
 
-    def run(self, number: int) -> None:
-        """Runs a step of the plan: gather its operands, runs its program, puts the results into their places."""
-        raise NotImplementedError
-
     def run_from(self, number: int) -> int:
         """Runs a step, or several from it on if the engine runs them together, and returns the number of the next."""
         self.run(number)
         return number + 1
 
-    def result(self, arena: int, position: int) -> Any:
-        """Returns what a value whose rows begin there needs to be materialized: its `result` from then on."""
-        raise NotImplementedError
-
-    def rows(self, arena: int, positions: Sequence[int]) -> Any:
-        """Returns rows of an arena, for values that refer to rows of others."""
-        raise NotImplementedError
+    def ready(self) -> None:
+        """Ends the inputs: steps run from here on."""
+        self.wait()
 
     def wait(self) -> None:
         """Waits for all work that was handed over, if `options.profile` has it timed."""
 
     def finish(self) -> None:
         """Ends the flush, after every result has been requested."""
-
-
-class ArraySession(Session):
-    """A session whose rows of inputs and steps lie in `arrays`, by arena. Defaults here are those of numpy.
-
-    An engine says how to make `room`, to `cut` rows out of an array and `take` them by an index, to `copy` rows, and to
-    `launch` a step; one that does more than that runs steps by itself.
-
-    finite: what looks at numbers, where the option `check_finite` asks for that.
-    """
-
-    finite: Any = None
-
-    def __init__(self, plan: Plan, report: Counts, options: Options, provenance: Provenance) -> None:
-        super().__init__(plan, report, options, provenance)
-        self.arrays: list[Any] = [None] * len(plan.arenas)
 
     def room(self, arena: Arena) -> Any:
         """Makes an array for the rows of an arena."""
@@ -196,7 +178,7 @@ class ArraySession(Session):
         self.copy(rows, there)
 
     def result(self, arena: int, position: int) -> Any:
-        """The rows of an arena from there on."""
+        """Returns what a value whose rows begin there needs to be materialized, its `result`: rows from there on."""
         array = self.arrays[arena]
         return self.slice_rows(array, position, self.plan.arenas[arena].rows)
 

@@ -17,7 +17,7 @@ from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.finite import FiniteCheck
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
-from gluonjit.hybrid.run.session import ArraySession
+from gluonjit.hybrid.run.session import Session
 from gluonjit.rows.fused_steps import FusedSteps
 from gluonjit.rows.steps import Steps
 from gluonjit.rows.stretches import StepStretch
@@ -62,14 +62,14 @@ class Indices:
         raise NotImplementedError
 
 
-class SteppedSession(ArraySession):
+class SteppedSession(Session):
     """A session that runs steps in C where it can. An engine says how these run, and how others do.
 
     check: what compares steps with their traces; fused: the steps that run in C, or None; indices: those of others.
     """
 
     check: StepCheck
-    fused: FusedSteps | None = None
+    fused: Any = None
     fused_steps: type[FusedSteps]
     indices: Indices
 
@@ -89,8 +89,8 @@ class SteppedSession(ArraySession):
     def set_up(self, options: Options, samples: int) -> None:
         """Finds out how each step runs; a stretch in C ends where a step is to be compared."""
         self.tape = self.tape_of(samples)
-        self.check = StepCheck(self.plan, self.arrays, self.report, self.provenance, options.check, self.runner)
-        fused = self.fused = self.fused_steps(self.plan, self.arrays, self.tape, options.without, self.report.unfused)
+        self.check = StepCheck(self, options.check, self.runner)
+        fused = self.fused = self.fused_steps(self, options.without)
         fused.steps.stops = self.check.stops(fused.steps.begun)
         if self.tape is not None:
             self.tape.fused, self.tape.check = fused, self.check
@@ -141,8 +141,7 @@ class SteppedSession(ArraySession):
 
     def run_rows(self, begin: int, end: int) -> StepStretch | None:
         """Runs steps in C up to one for which that cannot be; None if it is the first."""
-        assert self.fused is not None
-        return self.fused.run(begin, end)
+        return self.fused.run(begin, end)  # type: ignore[no-any-return]
 
     def prepare(self, steps: Sequence[int]) -> None:
         """Prepares for steps that do not run in C."""

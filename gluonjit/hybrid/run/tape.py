@@ -11,7 +11,6 @@ from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
 from gluonjit.hybrid.run.reach import rows_at
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.hybrid.run.stepping import SteppedSession
-from gluonjit.rows.fused_steps import FusedSteps
 from gluonjit.rows.running import row_flags
 from gluonjit.rows.stretches import StepStretch
 
@@ -33,7 +32,7 @@ class Tape:
         self.backwards = 0
         self.gone = self.freed = False
         self.entries: list[Any] = []
-        self.fused: FusedSteps | None = None
+        self.fused: Any = None
         self.check: StepCheck | None = None
         self.learned_rows, self._learned = row_flags(plan)
         self.read_rows, self._read = row_flags(plan)
@@ -52,7 +51,7 @@ class Tape:
 
     def note_fused(self, ran: StepStretch) -> None:
         """Remembers steps that ran in C, where rows learn by them."""
-        if self.fused is not None and self.fused.marks(ran):
+        if self.fused.marks(ran):
             self.entries.append(ran)
 
     def drop(self, number: int) -> None:

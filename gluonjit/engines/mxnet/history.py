@@ -14,32 +14,24 @@ from mxnet.symbol import Symbol
 from gluonjit.analysis.plan import Place, Plan
 from gluonjit.engines.mxnet.reach import Reach, entered
 from gluonjit.engines.mxnet.semantics import same_elements
-from gluonjit.graph import Value
+from gluonjit.graph import Spec, Value
 
 
 class RecordedInput(NamedTuple):
-    """Rows that were there before the flush and from which gradients go on.
+    """Rows that were there before the flush, of an array like `spec`, and from which gradients go on.
 
     They go into an array of the program, into a value of an earlier flush, or into what is made once `again`.
     """
 
     place: Place
+    spec: Spec
     array: NDArray | None = None
     value: Value | None = None
     again: Callable[[], NDArray] | None = None
 
 
-class Seed(NamedTuple):
-    """The gradient of rows from `position` on in an arena."""
-
-    arena: int
-    position: int
-    gradient: NDArray
-
-    @property
-    def place(self) -> Place:
-        """These rows."""
-        return Place(self.arena, self.position, self.position + len(self.gradient))
+Seed = tuple[Place, NDArray]
+"""Rows, and their gradient, that a pass begins with."""
 
 
 class Target(NamedTuple):

@@ -14,18 +14,16 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.operands import base_rows, rows_read
-from gluonjit.analysis.plan import LookupChunk
-from gluonjit.engines.mxnet.arrays import context_of, sent
-from gluonjit.engines.mxnet.history import has_history
+from gluonjit.engines.mxnet.history import RecordedInput
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operators.attributes import read
 from gluonjit.engines.mxnet.operators.traits import draws
 from gluonjit.engines.mxnet.program import interpret, join, program_of
-from gluonjit.engines.mxnet.results import Imported, numbers_of, spent, tape_of
+from gluonjit.engines.mxnet.results import numbers_of, spent, tape_of
 from gluonjit.engines.mxnet.semantics import as_shape, classic, learned_rows, shapes
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.errors import CaptureError
-from gluonjit.graph import Leaf, Spec, Value
+from gluonjit.graph import Spec, Value
 from gluonjit.graph.modes import is_recorded, is_training
 from gluonjit.program.trace import Trace
 
@@ -93,10 +91,12 @@ class _Again:
         order = np.argsort(bases)
         self._bases = bases[order]  # of all nodes, in the order of their calls
         self._nodes = np.stack([np.concatenate([[], *owners]), np.concatenate([[], *nodes])], 1).astype(int)[order]
-        self._inputs = self._learned_inputs()
+        places = zip(tape.plan.arena.tolist(), tape.plan.position.tolist())
+        self._rows = {at: row for row, at in enumerate(places)}
+        self._inputs = {row: source for source in tape.sources if _goes_on(source) for row in self._rows_at(source)}
         self._pending: list[int] = []
         self._calls: set[int] = set()
-        self._given: dict[int, Leaf | LookupChunk] = {}  # inputs that are used, by their addresses
+        self._given: dict[int, RecordedInput] = {}  # inputs that are used, by their addresses
         self._parts: dict[int, tuple[NDArray, Spec, int]] = {}  # by row: a row of which array
 
     def want(self, rows: Iterable[int]) -> None:
@@ -121,8 +121,8 @@ class _Again:
                 given = self._inputs[row]
                 if id(given) not in self._given:
                     self._given[id(given)] = given
-                    if isinstance(given, Leaf) and isinstance(given.payload, Imported):
-                        earlier.append(given.payload.value)
+                    if given.value is not None:
+                        earlier.append(given.value)
                 continue
             whole = self._plan.arenas[arena]
             self._parts[row] = self._arrays[arena], whole.spec.with_rows(whole.rows), int(self._plan.position[row])
@@ -131,35 +131,15 @@ class _Again:
     def _record(self, number: int) -> Any:
         return self._records[self._nodes[number][0]]
 
-    def _learned_inputs(self) -> dict[int, Leaf | LookupChunk]:
-        """Returns by row the inputs that gradients go on to."""
-        found: dict[int, Leaf | LookupChunk] = {}
-        for chunk in self._plan.inputs:
-            if isinstance(chunk, LookupChunk):
-                if chunk.table.taped and has_history(classic(chunk.table.weight)):
-                    found.update(dict.fromkeys(self._rows_of(chunk), chunk))
-                continue
-            for leaf in chunk.leaves:
-                payload = leaf.payload
-                if _goes_on(payload) if isinstance(payload, Imported) else leaf.taped and has_history(classic(payload)):
-                    found.update(dict.fromkeys(range(leaf.base, leaf.base + leaf.spec.rows), leaf))
-        return found
-
-    def _rows_of(self, chunk: LookupChunk) -> list[int]:
-        """The rows of entries, in their order."""
-        place, position = chunk.place, self._plan.position
-        inside = (self._plan.arena == place.arena) & (position >= place.begin) & (position < place.end)
-        rows = np.flatnonzero(inside)
-        return rows[np.argsort(position[rows])].tolist()  # type: ignore[no-any-return]
+    def _rows_at(self, source: RecordedInput) -> list[int]:
+        """The rows of an input, in the order of their places."""
+        arena, begin, end = source.place
+        return [self._rows[arena, position] for position in range(begin, end)]
 
     def run(self, others: dict[Tape, _Again]) -> None:
         """Runs the calls, in their order, as they were captured."""
         for given in self._given.values():
-            if isinstance(given, Leaf):
-                self._note(range(given.base, given.base + given.spec.rows), _leaf(given, others), given.spec)
-            else:
-                rows = self._rows_of(given)
-                self._note(rows, _looked_up(given), given.spec.with_rows(len(rows)))
+            self._note(self._rows_at(given), _begun(given, others), given.spec)
         for number in sorted(self._calls):
             record, node = self._record(number), int(self._nodes[number][1])
             kind = record.kind
@@ -202,26 +182,17 @@ class _Again:
         return other is array and found == position
 
 
-def _goes_on(payload: Imported) -> bool:
-    """Tells whether gradients go back into the flush that a leaf is a result of."""
-    return payload.tape is not None and not spent(payload.value, payload.tape)
+def _goes_on(source: RecordedInput) -> bool:
+    """Tells whether gradients go on from an input: not into a value whose history is gone."""
+    return source.value is None or not spent(source.value, tape_of(source.value))
 
 
-def _leaf(leaf: Leaf, others: dict[Tape, _Again]) -> NDArray:
-    """An array that was there before, with its history."""
-    if not isinstance(leaf.payload, Imported):
-        return classic(leaf.payload)
+def _begun(source: RecordedInput, others: dict[Tape, _Again]) -> NDArray:
+    """An input, with its history."""
     with as_captured(2):
-        return others[_tape(leaf.payload.value)].value(leaf.payload.value)
-
-
-def _looked_up(chunk: LookupChunk) -> NDArray:
-    """Entries of a table that learns."""
-    with as_captured(0):
-        index = sent(np.array(chunk.indices, dtype=np.int32), context_of(chunk.spec.device))
-    with as_captured(2):
-        found: NDArray = chunk.table.entries(index)
-    return found
+        if source.value is not None:
+            return others[_tape(source.value)].value(source.value)
+        return classic(source.array) if source.again is None else source.again()
 
 
 def _refuse_drawn(call: Trace, training: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import inf
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from gluonjit.engines.mxnet.history import LIVING, History, Seed
 from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.semantics import as_shape, piece
 from gluonjit.graph import Value
-from gluonjit.hybrid.run.session import Results, placed, results_of, rows_of
+from gluonjit.hybrid.run.session import has_run, placed, results_of, rows_of
 
 
 class Imported(NamedTuple):
@@ -34,19 +33,27 @@ def numbers_of(value: Value) -> NDArray:
 
 def tape_of(value: Value) -> Any:
     """The `Tape` of a flushed value, if it was captured under recording."""
-    if not value.taped:
-        return None
+    return _history(value) if value.taped else None
+
+
+def _history(value: Value) -> Any:
     return value.result.tape if value.result is not None else results_of(value).session.tape
+
+
+def _placed(value: Value) -> tuple[int, list[int]]:
+    """The arena of a flushed value's rows, and their positions there."""
+    if value.result is None:
+        return placed(value, results_of(value))
+    begin = value.result.position
+    return value.result.arena, list(range(begin, begin + value.spec.rows))
 
 
 def places_of(value: Value) -> list[Place]:
     """The places of a flushed value's rows in its batch: one for all, or one for each row."""
-    if value.result is not None:
-        begin = value.result.position
-        return [Place(value.result.arena, begin, begin + value.spec.rows)]
-    arena, positions = placed(value, results_of(value))
-    if positions == list(range(positions[0], positions[0] + len(positions))):
-        return [Place(arena, positions[0], positions[0] + len(positions))]
+    arena, positions = _placed(value)
+    begin, end = positions[0], positions[0] + len(positions)
+    if positions == list(range(begin, end)):
+        return [Place(arena, begin, end)]
     return [Place(arena, position, position + 1) for position in positions]
 
 
@@ -60,35 +67,23 @@ def is_entered(value: Value, before: float = inf) -> bool:
 
     `before` leaves out batches from this number on.
     """
-    positions: Sequence[int]
-    if value.result is not None:
-        result = value.result
-        tape, arena = result.tape, result.arena
-        positions = range(result.position, result.position + value.spec.rows)
-    elif value.graph is not None and isinstance(value.graph.owner, Results):
-        results = results_of(value)
-        tape = results.session.tape
-        arena, positions = placed(value, results)
-    else:
+    if not has_run(value):
         return False
+    tape = _history(value)
     if tape is None or spent(value, tape):
         return False
-    return tape.has_entered(arena, list(positions), is_entered) or _entered_later(tape, arena, positions, before)
+    arena, positions = _placed(value)
+    return tape.has_entered(arena, positions, is_entered) or _entered_later(tape, arena, positions, before)
 
 
-def _entered_later(tape: History, arena: int, positions: Sequence[int], before: float) -> bool:
+def _entered_later(tape: History, arena: int, positions: list[int], before: float) -> bool:
     """Tells whether these rows of a batch have entered a graph with calls of a later one, which have read them."""
     for later in [found for found in list(tape.later) if found.number < before]:
         for source in later.sources:
             if source.value is None or tape_of(source.value) is not tape or later.spent.reaches(source.place):
                 continue
-            rows = [
-                row
-                for place in places_of(source.value)
-                if place.arena == arena
-                for row in range(place.begin, place.end)
-            ]
-            if set(positions) <= set(rows):
+            there, rows = _placed(source.value)
+            if there == arena and set(positions) <= set(rows):
                 at = [source.place.begin + rows.index(position) for position in positions]
                 if later.has_entered(source.place.arena, at, is_entered):
                     return True
@@ -110,5 +105,5 @@ def seed_of(value: Value, gradient: NDArray) -> list[Seed]:
         gradient = gradient.reshape((spec.rows, *spec.row_shape))
     places = places_of(value)
     if len(places) == 1:
-        return [Seed(places[0].arena, places[0].begin, gradient)]
-    return [Seed(place.arena, place.begin, slice_rows(gradient, k, k + 1)) for k, place in enumerate(places)]
+        return [(places[0], gradient)]
+    return [(place, slice_rows(gradient, k, k + 1)) for k, place in enumerate(places)]

@@ -29,9 +29,6 @@ from gluonjit.errors import FlushError
 from gluonjit.graph import Leaf, Spec
 from gluonjit.graph.modes import TRAINING, is_recorded
 from gluonjit.hybrid.check.entries import GRAPH
-from gluonjit.hybrid.explain.counts import Counts
-from gluonjit.hybrid.explain.provenance import Provenance
-from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run import failures, stepping
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.hybrid.run.stepping import SteppedSession
@@ -60,10 +57,10 @@ class Session(SteppedSession):
     runner, fused_steps = NODES, FusedSteps
     slice_rows = staticmethod(slice_rows)
 
-    def __init__(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> None:
+    def begin(self) -> None:
+        """Makes room for copies."""
         self._copies: dict[Place, NDArray] = {}
         self.indices = Indices()
-        super().__init__(plan, report, options, samples, provenance)
 
     def tape_of(self, samples: int) -> Tape | None:
         """A new tape, where gradients may come here."""
@@ -82,7 +79,7 @@ class Session(SteppedSession):
         context = context_of(chunk.spec.device)
         again = partial(_entries, table, chunk.indices, context)
         if learned and self.tape is not None:  # gradients go on to what a pass looks up again
-            self.tape.sources.append(RecordedInput(chunk.place, again=again))
+            self.tape.sources.append(RecordedInput(chunk.place, chunk.spec.with_rows(len(chunk.indices)), again=again))
         if self._copied(chunk):
             return
         with as_captured(0):
@@ -141,10 +138,10 @@ class Session(SteppedSession):
                 array = leaf.payload
                 if isinstance(array, Imported):
                     if array.tape is not None:
-                        self.tape.sources.append(RecordedInput(place, None, array.value))
+                        self.tape.sources.append(RecordedInput(place, leaf.spec, None, array.value))
                         array.tape.later.add(self.tape)
                 elif is_learned(array):
-                    self.tape.sources.append(RecordedInput(place, array))
+                    self.tape.sources.append(RecordedInput(place, leaf.spec, array))
                 else:
                     self.tape.read[id(array)] = array, place
         if not self._copied_leaves(chunk):
@@ -241,7 +238,7 @@ class Session(SteppedSession):
         """Gathers rows, of a variable where they learn."""
         place = gather.place
         learned = tape is not None and tape.gathers(gather)
-        source = tape.variable(place.arena, self.arrays) if tape is not None and learned else self.arrays[place.arena]
+        source = tape.variable(place.arena) if tape is not None and learned else self.arrays[place.arena]
         if index is not None:
             return mx.nd.take(source, index)
         return (learned_rows if learned else slice_rows)(source, place.begin, place.end)

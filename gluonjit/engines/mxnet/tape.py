@@ -19,7 +19,7 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis.plan import Gather, Place, Step, row_bytes
 from gluonjit.engines.mxnet.arrays import address_of, context_of, host_view, room_for, sent, view_at
 from gluonjit.engines.mxnet.filling import fill_zero, zeros
-from gluonjit.engines.mxnet.history import History, Seed, Target, has_history
+from gluonjit.engines.mxnet.history import History, RecordedInput, Seed, Target, has_history
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.program import program_of
@@ -90,11 +90,11 @@ class Tape(tape.Tape, History):
                 self._begun[begin : begin + arena.rows] = True
             begin += arena.rows
 
-    def variable(self, number: int, arrays: Sequence[Any]) -> NDArray:
+    def variable(self, number: int) -> NDArray:
         """An arena as a variable of the steps' own recording."""
         found = self._variables[number]
         if found is None:
-            found = arrays[number]
+            found = self.arrays[number]
             gradient = self._gradients[number]
             if gradient is not None:
                 found = found.detach()
@@ -229,7 +229,7 @@ class Tape(tape.Tape, History):
     def _gathered(self, gather: Gather) -> NDArray:
         """The rows of a gather, recorded."""
         place = gather.place
-        source = self.variable(place.arena, self.arrays) if self.gathers(gather) else self.arrays[place.arena]
+        source = self.variable(place.arena) if self.gathers(gather) else self.arrays[place.arena]
         if gather.index is None:
             return (learned_rows if self.gathers(gather) else slice_rows)(source, place.begin, place.end)
         return mx.nd.take(source, sent(gather.index.astype(np.int32), source.context))
@@ -252,18 +252,18 @@ class Tape(tape.Tape, History):
         if self.check is not None:
             self.check.backward(self)
             self.check = None
-        reach, steps = self._reached([seed.place for seed in seeds])
+        reach, steps = self._reached([place for place, _ in seeds])
         if not retain:
             self.spent.add(reach)
         keep = retain or hold or self.bridges > 0 or self._awaited() or not self._all_spent()
         if not self._fresh:
             self._fill_zero([*self._gradients, *[gradient for _, gradient in self._constants.values()]])
         self._fresh = False
-        for seed in seeds:
-            if self._gradients[seed.arena] is not None:  # else numbers without gradients, such as integers
-                self._add_seed(seed)
+        for place, given in seeds:
+            if self._gradients[place.arena] is not None:  # else numbers without gradients, such as integers
+                self._add_seed(place, given)
                 if self.finite is not None:
-                    self.finite.head(seed.gradient)
+                    self.finite.head(given)
         self.fused.begin_backward()
         if not train_mode:
             self.statistics.lend()
@@ -292,19 +292,18 @@ class Tape(tape.Tape, History):
             self.free()
         return targets
 
-    def _add_seed(self, seed: Seed) -> None:
+    def _add_seed(self, place: Place, given: NDArray) -> None:
         """Adds a given gradient to that of its rows, in the host's memory where a step in C comes to them next."""
-        spec, address = self.plan.arenas[seed.arena].spec, self._addresses.get(seed.arena)
+        spec, address = self.plan.arenas[place.arena].spec, self._addresses.get(place.arena)
         if self.fused.steps.begun and address is not None and spec.dtype == "float32":
-            size, count = row_bytes(spec), seed.gradient.shape[0]
-            given = host_view(seed.gradient)
-            if given is not None and given.dtype == np.float32:
-                rows = view_at(address + seed.position * size, count * size)
-                rows += given.reshape(-1)
+            size, view = row_bytes(spec), host_view(given)
+            if view is not None and view.dtype == np.float32:
+                rows = view_at(address + place.begin * size, len(given) * size)
+                rows += view.reshape(-1)
                 return
-        rows = self._rows(seed.place)
-        mx.nd.elemwise_add(rows, seed.gradient, out=rows)
-        self._addresses.pop(seed.arena, None)
+        rows = self._rows(place)
+        mx.nd.elemwise_add(rows, given, out=rows)
+        self._addresses.pop(place.arena, None)
 
     def _fill_zero(self, arrays: Iterable[NDArray | None]) -> None:
         for array in arrays:
@@ -334,13 +333,14 @@ class Tape(tape.Tape, History):
             if gradient is not None
         ]
         sources = [source for source in self.sources if self._gradients[source.place.arena] is not None]
-        return weights + [self._target(*source, reach.reaches(source.place)) for source in sources]
+        return weights + [self._target(source, reach.reaches(source.place)) for source in sources]
 
-    def _target(self, place: Place, array: Any, value: Any, again: Any, reached: bool) -> Target:
+    def _target(self, source: RecordedInput, reached: bool) -> Target:
+        place, spec, array, value, again = source
         rows = self._rows(place)
-        return Target(
-            rows.reshape(array.shape) if reached and array is not None else rows, reached, array, value, again
-        )
+        if reached and array is not None:
+            rows = rows.reshape(spec.shape)
+        return Target(rows, reached, array, value, again)
 
     def _reached(self, places: Sequence[Place]) -> tuple[Reach, list[_Way]]:
         """Finds what these rows depend on, and the steps to go backward through, the last one first."""

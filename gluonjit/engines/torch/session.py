@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place, Plan, row_bytes
+from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place, row_bytes
 from gluonjit.engines.torch.arrays import device_named, dtype_named, host_numbers, of_bytes, room_for, sent
 from gluonjit.engines.torch.buffers import as_captured
 from gluonjit.engines.torch.chunks import Chunk, ChunkRows
@@ -27,9 +27,6 @@ from gluonjit.engines.torch.program import as_rows, join, pieces, program_of
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Leaf, Spec
-from gluonjit.hybrid.explain.counts import Counts
-from gluonjit.hybrid.explain.provenance import Provenance
-from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run import failures
 from gluonjit.hybrid.run.stepping import SteppedSession
 
@@ -61,12 +58,12 @@ class Session(SteppedSession):
     _read: set[int] | None = None  # arenas that steps read
     _unread: list[LookupChunk] | None = None
 
-    def __init__(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> None:
+    def begin(self) -> None:
+        """Makes room for inputs and chunks."""
         self._inputs: dict[Place, list[VersionedInput]] = {}
         self._chunks: dict[Place, Chunk] = {}
         self._arenas: dict[int, Chunk] = {}  # the small ones, as chunks
         self.indices = Indices()
-        super().__init__(plan, report, options, samples, provenance)
 
     def tape_of(self, samples: int) -> Tape | None:
         """A new tape, if anything is recorded."""

@@ -80,7 +80,12 @@ class SteppedSession(Session):
         if options.check_finite:
             self.finite = FiniteCheck(provenance, self.numbers)
         self.make_room()
+        self.begin()
         self.set_up(options, samples)
+
+    def begin(self) -> None:
+        """Makes what an engine remembers of a flush."""
+        raise NotImplementedError
 
     def numbers(self, array: Any, /) -> Any:
         """Reads an array's numbers."""

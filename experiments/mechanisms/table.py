@@ -106,7 +106,7 @@ MECHANISMS = (
         (*_torch("replacing"), "engines/mxnet/replacing.py"),
         returns={_T + "writes:replaced": None, _M + "calls:is_replaceable": False},
     ),
-    Mechanism("values that backward needs, written over", _torch("overwrites", "saved", "written")),
+    Mechanism("values that backward needs, written over", _torch("overwrites", "saved")),
     Mechanism("weights announced and exposed", _torch("announced", "exposed")),
     Mechanism(
         "errors that a sample catches",

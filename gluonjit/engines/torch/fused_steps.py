@@ -9,10 +9,9 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.arrays import room_for
-from gluonjit.engines.torch.held import version_of
+from gluonjit.engines.torch.held import modified, version_of
 from gluonjit.engines.torch.operators.table import call_of
 from gluonjit.engines.torch.program import program_of
-from gluonjit.engines.torch.written import modified
 from gluonjit.graph import Kind
 from gluonjit.rows import fused_steps
 from gluonjit.rows.lowering import lowered

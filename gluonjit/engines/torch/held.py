@@ -68,3 +68,13 @@ class Held:
     def rewritten(self) -> bool:
         """Tells whether the program's tensor has other numbers by now."""
         return self.written >= self.users if self.shared else version_of(self.tensor) != self.version
+
+
+def modified(what: str, tensor: Any = None) -> RuntimeError:
+    """The error of a backward pass that needs numbers which have been written over: of a tensor, or as `what` says."""
+    shape = "" if tensor is None else f" of shape {tuple(tensor.shape)}"
+    return RuntimeError(
+        f"one of the variables needed for gradient computation has been modified by an inplace operation: {what}"
+        f"{shape} was written to after calls that need its values for their gradients, and before backward. Call "
+        "backward before the write (optimizer.step, load_state_dict, add_), or write to a copy (tensor.clone())."
+    )

@@ -8,13 +8,12 @@ from typing import Any
 import torch
 
 from gluonjit.analysis.plan import Gather, LookupChunk, Place
-from gluonjit.engines.torch.held import version_of
+from gluonjit.engines.torch.held import modified, version_of
 from gluonjit.engines.torch.hooked import LEARNING, plain, run_backward
 from gluonjit.engines.torch.operators.binding import draws, operator_named
 from gluonjit.engines.torch.program import pieces, program_of
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.tape import Tape
-from gluonjit.engines.torch.written import modified
 from gluonjit.errors import CaptureError
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.choose.pacing import turn_eager

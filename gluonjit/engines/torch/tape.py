@@ -16,14 +16,13 @@ from gluonjit.analysis.costs.model import ObservedBackward
 from gluonjit.analysis.plan import Place
 from gluonjit.engines.torch.arrays import LEARNABLE, VERSIONS, by_one_thread, device_named, dtype_named, with_memory
 from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, current_backward
-from gluonjit.engines.torch.held import Held, version_of
+from gluonjit.engines.torch.held import Held, modified, version_of
 from gluonjit.engines.torch.hooked import data_of, run_backward
 from gluonjit.engines.torch.indices import Indices
 from gluonjit.engines.torch.observed import HookedResult, apart
 from gluonjit.engines.torch.one_by_one import NODES, run_step
 from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces, program_of
-from gluonjit.engines.torch.written import modified
 from gluonjit.graph import Kind
 from gluonjit.graph.kinds import ENOUGH
 from gluonjit.hybrid.check.entries import entry_of, replace_step

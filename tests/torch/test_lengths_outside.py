@@ -105,6 +105,7 @@ def read_in_turn(words: Any, links: Any) -> Any:
 def test_arrays_of_the_program_lie_as_operators_of_any_length_need_them(
     body: Any, shape: Any, name: str, learns: bool
 ) -> None:
+    gluonjit.clear_caches()  # of operators that other programs have called in ways that none are like
     torch.manual_seed(0)
     eager = Words(body)
     eager.forward = lambda tokens, links: body(eager.embed(tokens), links)
@@ -128,3 +129,43 @@ def test_arrays_of_the_program_lie_as_operators_of_any_length_need_them(
             assert_close(one, other, "links", 1e-5)
         assert not report.distrusted
     assert report.kinds[name].launches <= 4  # of 30 calls or ten, as kinds are found
+
+
+class Relations(nn.Module):
+    """A weight for each relation, of which each sample takes its own."""
+
+    def __init__(self, count: int, steps: int) -> None:
+        super().__init__()
+        self.embed, self.steps = nn.Embedding(20, C), steps
+        self.weights = nn.ParameterDict({str(k): nn.Parameter(torch.randn(C, C) * 0.4) for k in range(count)})
+
+    def forward(self, word: Any, first: int) -> Any:
+        state = self.embed(word)
+        for step in range(self.steps):
+            state = torch.tanh(state @ self.weights[str((first + step * step) % len(self.weights))])
+            state = torch.tanh(torch.mm(self.weights[str(first)], state.t()).t())
+        return state.sum()
+
+
+@pytest.mark.parametrize("count, steps, most", [(12, 1, 2), (15, 3, 6), (3, 3, 12)])
+def test_weights_that_samples_choose_are_operands(count: int, steps: int, most: int) -> None:
+    torch.manual_seed(0)
+    eager = Relations(count, steps)
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="op", scheduler="depth")
+    rates = [torch.optim.SGD(each.parameters(), 0.1) for each in (net, eager)]
+    for number in range(4):
+        samples = [(torch.tensor([k % 20]), (k * 7 + number) % count) for k in range(16)]
+        for each, rate in zip((net, eager), rates):
+            rate.zero_grad()
+            sum(each(*sample) for sample in samples).backward()
+            rate.step()
+        for own, other in zip(net.parameters(), eager.parameters()):
+            assert_close(own, other, "weights", 1e-4)
+            assert (own.grad is None) == (other.grad is None)
+    kinds = gluonjit.explain().kinds
+    assert sum([row.launches for name, row in kinds.items() if name in ("mm", "__matmul__", "matmul")]) <= most
+    with torch.no_grad():
+        found = [net(*sample) for sample in samples]
+        for weight in net.weights.values():
+            weight.mul_(0.5)  # what waits has the numbers that it had
+        assert_close(torch.stack(found), torch.stack([eager(*sample) for sample in samples]), "before", 1e-4)

@@ -19,7 +19,7 @@ from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operators.symbols import operator_handle
 from gluonjit.graph import Value
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.hybrid.run.places import DifferingNumbers
+from gluonjit.hybrid.run.places import FEW_NUMBERS, vary
 from gluonjit.hybrid.run.state import UNCAPTURED
 
 _NAMED = ("maximum", "minimum", "power")  # alike in all interfaces
@@ -32,7 +32,6 @@ _OF_ARRAYS: dict[str, tuple[str, bool]] = {
     for reverse in ("", "r")
 }
 """By an operator of a number: that which gives the same for an array of it, and whether the number comes first."""
-_seen: dict[str, DifferingNumbers] = {}
 
 
 def with_operand(
@@ -49,7 +48,7 @@ def with_operand(
     spec, number = value.spec, dict(attrs)["scalar"]
     if spec.dtype != "float32" or not float(number):  # `0 + x`, with which `sum` begins, is no node
         return None  # and as float64 MXNet's own reading of a text may differ from Python's in the last bit
-    if not _seen.setdefault(name, DifferingNumbers()).keeps_differing(number, id(batch.graph)):
+    if not vary(None, (name, len(spec.shape)), number, batch, FEW_NUMBERS):
         return None
     operand = wrap(host_number(batch, float(number), spec))
     other, reverse = target
@@ -64,6 +63,5 @@ def array_of(number: str, shape: tuple[int, ...], dtype: str, context: Context) 
 
 
 def clear_numbers() -> None:
-    """Forgets which numbers operators have had, and arrays of numbers."""
-    _seen.clear()
+    """Forgets arrays of numbers."""
     array_of.cache_clear()

@@ -16,7 +16,6 @@ from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.hybrid.run.places import DifferingNumbers
 from gluonjit.program.trace import Trace
 
 ALL_CONSTANT = "it has no tensor operands"
@@ -65,7 +64,6 @@ class Cell(BatchedCell):
         self.patterns: dict[Any, Pattern] = {}  # what calls with arguments of the same classes have come to
         self.plain: dict[Any, Any] = {}  # what calls give that is no tensor: it follows from shapes alone
         self.counts: dict[Any, set[int]] = {}  # of operators in traces, by their signatures but for sizes
-        self.numbers = DifferingNumbers()  # of an operator's calls
         self.asks_mode = False  # whether a call of it has asked whether gradients are recorded
         self.never = ""  # why no call of it is one node, if so
         self.refused: dict[Any, str] = {}  # why none is, by whether gradients are recorded and the module trains

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from math import prod
 from typing import Any
 
-import numpy as np
 import torch
 
 from gluonjit.compiled import FAST
@@ -20,7 +19,7 @@ from gluonjit.engines.torch.hooked import make_subclass, overridden
 from gluonjit.engines.torch.operands import Key, concrete, current, in_memory, leaf, takes_number, write_number
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
-from gluonjit.graph.slices import picked, sliced
+from gluonjit.graph.slices import sliced
 from gluonjit.hybrid.capture.guards.owners import USER, owner_of
 from gluonjit.hybrid.capture.outlining.questions import ANSWERS, is_sought, note_question
 from gluonjit.hybrid.run.batch import Batch
@@ -367,9 +366,6 @@ def item_of(lazy: LazyTensor, key: Any) -> Any:
 
     With one PyTorch would take a tensor for a sequence, and one without axes, in a list, for one that has no length.
     """
-    plain = _plain_key(key)
-    if plain is not key:
-        return lazy[plain]
     value, state = current(lazy), LOCAL.state
     batch = state.batch
     if value.graph is None and (key.__class__ is int or key.__class__ is slice):
@@ -380,10 +376,6 @@ def item_of(lazy: LazyTensor, key: Any) -> Any:
         if torch.is_grad_enabled() or not value.taped:  # else what is sliced has no history
             kind = key.__class__
             try:
-                if kind is list and key and all([number.__class__ is int for number in key]):
-                    found = picked(value, key)
-                    if found is not None:
-                        return wrap(found)
                 found = sliced(value, key)
                 if found is None:
                     found = row(value, key, _SCALAR) if kind is int else indexed(value, key, _SCALAR)
@@ -392,19 +384,6 @@ def item_of(lazy: LazyTensor, key: Any) -> Any:
             if found is not None:
                 return noted(wrap(found), lazy, key if kind is int or kind is slice else Key(key))
     return _engine().call_operator(_ITEM, (lazy, key), {})
-
-
-def _plain_key(key: Any) -> Any:
-    """A key of `[]` with Python's integers in place of numpy's; itself where it has none."""
-    if isinstance(key, np.integer):
-        return int(key)
-    if key.__class__ is slice:
-        ends = [key.start, key.stop, key.step]
-        return slice(*map(_plain_key, ends)) if any([isinstance(end, np.integer) for end in ends]) else key
-    if key.__class__ is not tuple:
-        return key
-    parts = [_plain_key(part) for part in key]
-    return key if all([part is given for part, given in zip(parts, key)]) else tuple(parts)
 
 
 def wrap(value: Value) -> LazyTensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from gluonjit.engines.torch.accumulating import accumulated
 from gluonjit.engines.torch.aliases import DATA, VIEWING, linked
 from gluonjit.engines.torch.arrays import FLOATS
-from gluonjit.engines.torch.buffers import note_written
+from gluonjit.engines.torch.buffers import note_versions, note_written
 from gluonjit.engines.torch.caught import RAISING, caught
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, cell_of, open_batch
@@ -18,11 +19,11 @@ from gluonjit.engines.torch.decided import read_decided
 from gluonjit.engines.torch.doors import SORTS, admit
 from gluonjit.engines.torch.indexing import index, select, select_where
 from gluonjit.engines.torch.known import CHEAP, computed
-from gluonjit.engines.torch.lazy import LazyTensor, take_anew, waits
+from gluonjit.engines.torch.lazy import LazyTensor, take_anew, waits, wrap
 from gluonjit.engines.torch.looks import VIEWED, viewed
 from gluonjit.engines.torch.making import MAKING, cast, enter, made, only_made
 from gluonjit.engines.torch.observing import OBSERVING, observe
-from gluonjit.engines.torch.operands import concrete, is_made, share
+from gluonjit.engines.torch.operands import NotAnOperand, concrete, is_made, share, value_of
 from gluonjit.engines.torch.records import NotOneNode, noting
 from gluonjit.engines.torch.recurrent import WHOLE
 from gluonjit.engines.torch.references import REFERENCES, keep_shown
@@ -31,7 +32,7 @@ from gluonjit.engines.torch.targets import target_of
 from gluonjit.engines.torch.writes import concrete_item, lay_eagerly, lent, opened, write, write_now
 from gluonjit.hybrid.capture.structure import Args, Kwargs, map_structure
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.hybrid.run.places import are_many
+from gluonjit.hybrid.run.places import FEW_NUMBERS, vary
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue
 
@@ -139,6 +140,8 @@ def _found(func: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
         cell = cell_of(func, name)
         if func in _OF_NUMBERS:
             args = _with_operand(cell, args, batch)
+        if func in _PRODUCTS:
+            args = _with_weights(cell, args, batch)
         found = capture(cell, None, WHOLE.get(func, func), args, kwargs, batch)
         if func in SORTS or func not in _OTHER_WAYS:
             admit(func, cell, _besides)
@@ -164,23 +167,17 @@ def _without_empty(args: Args, kwargs: Kwargs) -> tuple[Any, ...] | None:
 
     None where there are none, or where the result would be another without them: of another dtype, or an error.
     """
-    if (
-        not args
-        or args[0].__class__ not in (list, tuple)
-        or not all([isinstance(one, torch.Tensor) for one in args[0]])
-    ):
-        return None
-    given, axis = args[0], args[1] if len(args) > 1 else kwargs.get("dim", 0)
-    kept = [one for one in given if one.numel()]
-    if not kept or len(kept) == len(given) or axis.__class__ is not int or not -kept[0].dim() <= axis < kept[0].dim():
-        return None
-    shape = list(kept[0].shape)
-    shape[axis] = 0
-    for one in given:
-        fits = one.numel() or list(one.shape) in ([0], shape)
-        if one.dtype is not kept[0].dtype or one.device != kept[0].device or not fits:
+    try:
+        kept = [one for one in args[0] if one.numel()]
+        if len(kept) == len(args[0]) or len({one.device for one in args[0]}) > 1:
             return None
-    return (kept, *args[1:])
+        looks = [
+            [torch.empty(one.shape, dtype=one.dtype, device="meta") for one in listed] for listed in (args[0], kept)
+        ]
+        whole, other = [torch.cat(listed, *args[1:], **kwargs) for listed in looks]
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):  # PyTorch itself will say so
+        return None
+    return (kept, *args[1:]) if (whole.shape, whole.dtype) == (other.shape, other.dtype) else None
 
 
 def _of_python(args: Args, kwargs: Kwargs) -> Any:
@@ -206,15 +203,24 @@ def _with_operand(cell: Cell, args: Args, batch: Batch) -> tuple[Any, ...]:
     if number.__class__ not in (int, float) or other.__class__ is not LazyTensor:
         return args
     spec = other._v.spec
-    if spec.device != "cpu" or spec.dtype not in FLOATS:
-        return args
-    if number.__class__ is int:  # one of these comes again in any case
-        if not are_many((cell, spec), number):
-            return args
-    elif not cell.numbers.keeps_differing(number, id(batch.graph)):
+    look = len(spec.shape), number.__class__
+    if spec.device != "cpu" or spec.dtype not in FLOATS or not vary(cell, look, number, batch, FEW_NUMBERS):
         return args
     operand = torch.tensor(number, dtype=other.dtype)
     return (operand, other) if place == 0 else (other, operand)
+
+
+def _with_weights(cell: Cell, args: Args, batch: Batch) -> tuple[Any, ...]:
+    """Arguments with weights as operands, once samples have had many: each would be a kind of its own."""
+    weights = [
+        arg
+        for arg in args
+        if arg.__class__ is torch.nn.Parameter and arg.numel() <= _LARGE and vary(cell, arg.shape, id(arg), batch)
+    ]
+    note_versions(batch, weights)
+    with suppress(NotAnOperand):
+        return tuple([wrap(value_of(batch, arg)) if id(arg) in map(id, weights) else arg for arg in args])
+    return args
 
 
 def _besides(func: Any) -> tuple[Any, ...]:
@@ -289,5 +295,8 @@ _OF_NUMBERS: set[Any] = {
     for name in "add sub mul div __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__".split()
 } | {torch.add, torch.sub, torch.mul, torch.div}
 """Functions that give the same for a number as for a tensor of it."""
+_PRODUCTS: set[Any] = {torch.mm, torch.matmul, torch.Tensor.mm, torch.Tensor.matmul, torch.Tensor.__matmul__}
+"""Products, which do with a weight for each sample what they do with one for all."""
+_LARGE = 1 << 14  # numbers: a copy for each sample of a larger weight takes longer than a launch
 _JOINING: set[Any] = {torch.cat, torch.concat, torch.concatenate}
 _OTHER_WAYS = {*AT_ONCE, *RAISING, *MAKING, *VIEWING, *_DETACHING, *BY_NUMBERS, *REFERENCES, *WHOLE}

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from gluonjit.engines.torch.arrays import FLOATS
@@ -91,14 +92,10 @@ def _numbers(key: Any, shape: tuple[int, ...]) -> tuple[int, list[int]]:
     And how many axes are counted as rows: one, or as many as there are integers.
     """
     if key.__class__ is tuple and len(key) > 1:
-        if len(key) > len(shape) or any(part.__class__ is not int for part in key):
+        front = shape[: len(key)]
+        if len(front) < len(key) or not all([type(at) is int and -size <= at < size for at, size in zip(key, front)]):
             return 1, []
-        number = 0
-        for part, size in zip(key, shape):
-            if not -size <= part < size:
-                return 1, []
-            number = number * size + part % size
-        return len(key), [number]
+        return len(key), [int(np.ravel_multi_index(key, front, "wrap"))]
     if not shape:
         return 1, []
     (part,) = key if key.__class__ is tuple else (key,)

@@ -53,8 +53,7 @@ def _distance(found: Any, wanted: Any) -> Any:
 
 def scale_of(array: Any) -> float:
     """The largest of the finite numbers, by size."""
-    sizes = np.abs(array[np.isfinite(array)])
-    return float(sizes.max(initial=0.0))
+    return float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
 
 
 def near(found: Any, wanted: Any, tolerance: float) -> bool:

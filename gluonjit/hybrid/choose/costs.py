@@ -86,8 +86,7 @@ def _processor() -> str:
 
 def _calibrated(engine: str, versions: Mapping[str, str]) -> Coefficients:
     try:
-        path = calibration_file(engine, versions)
-        return Coefficients.load(path)
+        return Coefficients.load(calibration_file(engine, versions))
     except CoefficientsError as error:
         warnings.warn(
             f"the stored costs of this machine are not used: {error}. Next: python -m gluonjit calibrate",

@@ -1,6 +1,7 @@
-"""Numbers of Python that become operands once a program has had many: a kind for each would be too many.
+"""Numbers of Python, and weights, that become operands once a program has had many: kinds for each would be too many.
 
-These are places in arrays, which programs take entry by entry, and numbers of operators. If a program takes few places,
+These are places in arrays, which programs take entry by entry, numbers of operators, and weights that each sample
+chooses. If a program takes few places,
 such as the last output of a layer, each is a separate kind. If it takes many, such as the scores of a sample's own
 tags, the number becomes an operand, and one kind suffices for all of them.
 """
@@ -9,58 +10,45 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from typing import Any
-from weakref import WeakSet
+
+from gluonjit.graph.values import Spec
 
 _FEW = 4
-_FEW_NUMBERS = 16  # of an operator, each of which is a constant of its kind
+FEW_NUMBERS = 16  # of an operator, each of which is a constant of its kind
 _MOST = 1_000  # specs of which places are known, and numbers
-_seen: dict[Hashable, set[Any]] = {}
-_numbers: WeakSet[DifferingNumbers] = WeakSet()
+_seen: dict[Spec, set[Any]] = {}
+_varied: dict[Hashable, tuple[set[Any], set[tuple[int, int]]]] = {}
 
 
-def are_many(what: Hashable, place: Any) -> bool:
-    """Tells whether so many places of arrays that look so, or integers in their place, were taken that a kind for this
-    one would be too many.
-    """
+def are_many(spec: Spec, place: Any) -> bool:
+    """Tells whether so many places of such arrays were taken that a kind for this one would be too many."""
     if len(_seen) > _MOST:
         _seen.clear()
-    places = _seen.setdefault(what, set())
+    places = _seen.setdefault(spec, set())
     if len(places) < _FEW:
         places.add(place)
     return place not in places
 
 
-class DifferingNumbers:
-    """The numbers that calls of an operator have had: the first ones, and others that come again, are constants."""
+def vary(cell: Any, look: Hashable, item: Hashable, batch: Any, most: int = _MOST) -> bool:
+    """Tells whether what calls that look so are given in this place is to be an operand: a number, or a weight.
 
-    __slots__ = ("__weakref__", "_constants", "_once")
-
-    def __init__(self) -> None:
-        self._constants: set[Hashable] = set()
-        self._once: dict[Hashable, int] = {}  # others, and the batch in which they came
-        _numbers.add(self)
-
-    def clear(self) -> None:
-        """Forgets them."""
-        self._constants.clear()
-        self._once.clear()
-
-    def keeps_differing(self, number: Hashable, batch: int) -> bool:
-        """Tells whether a number is to be an operand: no earlier batch than this one has had it."""
-        if number in self._constants:
-            return False
-        again = self._once.pop(number, batch) != batch and len(self._constants) < _MOST
-        if again or len(self._constants) < _FEW_NUMBERS:
-            self._constants.add(number)
-            return False
-        if len(self._once) >= _MOST:
-            del self._once[next(iter(self._once))]
-        self._once[number] = batch
-        return True
+    It is where they have had many different ones, or new ones in many samples of a batch. Calls of the cell with those
+    that they have had are other calls then, too.
+    """
+    if len(_varied) > _MOST:
+        _varied.clear()
+    met, samples = _varied.setdefault((cell, look), (set(), set()))
+    if item not in met and len(samples) <= _FEW and len(met) <= most:
+        met.add(item)
+        samples.intersection_update([place for place in samples if place[0] == id(batch.graph)])
+        samples.add((id(batch.graph), batch.sample))
+        if cell is not None and (len(samples) > _FEW or len(met) > most):
+            cell.keys = None
+    return len(samples) > _FEW or len(met) > most
 
 
 def clear_places() -> None:
-    """Forgets which places were taken, and which numbers operators had."""
+    """Forgets which places were taken, and which numbers and weights operators had."""
     _seen.clear()
-    for numbers in list(_numbers):
-        numbers.clear()
+    _varied.clear()

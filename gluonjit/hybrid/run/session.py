@@ -179,8 +179,7 @@ class Session:
 
     def result(self, arena: int, position: int) -> Any:
         """Returns what a value whose rows begin there needs to be materialized, its `result`: rows from there on."""
-        array = self.arrays[arena]
-        return self.slice_rows(array, position, self.plan.arenas[arena].rows)
+        return self.slice_rows(self.arrays[arena], position, self.plan.arenas[arena].rows)
 
     def rows(self, arena: int, positions: Sequence[int]) -> Any:
         """Rows of an arena, for values that are references to them."""

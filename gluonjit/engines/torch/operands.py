@@ -173,7 +173,7 @@ def run_readers(tensor: Any) -> None:
 
 def is_number(item: Any) -> bool:
     """Tells whether an argument is a number of Python's."""
-    return item.__class__ is int or item.__class__ is float or item.__class__ is bool
+    return item.__class__ in (int, float, bool)
 
 
 def takes_number(lazy: Any, key: Any, number: Any) -> bool:

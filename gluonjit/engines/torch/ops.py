@@ -171,11 +171,11 @@ def _without_empty(args: Args, kwargs: Kwargs) -> tuple[Any, ...] | None:
         kept = [one for one in args[0] if one.numel()]
         if len(kept) == len(args[0]) or len({one.device for one in args[0]}) > 1:
             return None
-        looks = [
-            [torch.empty(one.shape, dtype=one.dtype, device="meta") for one in listed] for listed in (args[0], kept)
+        whole, other = [
+            torch.cat([torch.empty(one.shape, dtype=one.dtype, device="meta") for one in listed], *args[1:], **kwargs)
+            for listed in (args[0], kept)
         ]
-        whole, other = [torch.cat(listed, *args[1:], **kwargs) for listed in looks]
-    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):  # PyTorch itself will say so
+    except (AttributeError, IndexError, RuntimeError, TypeError):  # PyTorch itself will say so
         return None
     return (kept, *args[1:]) if (whole.shape, whole.dtype) == (other.shape, other.dtype) else None
 
@@ -207,19 +207,23 @@ def _with_operand(cell: Cell, args: Args, batch: Batch) -> tuple[Any, ...]:
     if spec.device != "cpu" or spec.dtype not in FLOATS or not vary(cell, look, number, batch, FEW_NUMBERS):
         return args
     operand = torch.tensor(number, dtype=other.dtype)
-    return (operand, other) if place == 0 else (other, operand)
+    return (other, operand) if place else (operand, other)
 
 
 def _with_weights(cell: Cell, args: Args, batch: Batch) -> tuple[Any, ...]:
     """Arguments with weights as operands, once samples have had many: each would be a kind of its own."""
-    weights = [
-        arg
-        for arg in args
-        if arg.__class__ is torch.nn.Parameter and arg.numel() <= _LARGE and vary(cell, arg.shape, id(arg), batch)
-    ]
-    note_versions(batch, weights)
+
+    def opened(arg: Any) -> Any:
+        if arg.__class__ is not torch.nn.Parameter or arg.numel() > 16384:
+            return arg  # a copy for each sample would take longer than a launch
+        place = cell, id(arg), arg.requires_grad
+        if place not in batch.created and vary(cell, arg.shape, id(arg), batch):
+            note_versions(batch, [arg])  # what waits runs before it is written to
+            batch.created[place] = wrap(value_of(batch, arg))
+        return batch.created.get(place, arg)
+
     with suppress(NotAnOperand):
-        return tuple([wrap(value_of(batch, arg)) if id(arg) in map(id, weights) else arg for arg in args])
+        args = tuple(map(opened, args))
     return args
 
 
@@ -297,6 +301,5 @@ _OF_NUMBERS: set[Any] = {
 """Functions that give the same for a number as for a tensor of it."""
 _PRODUCTS: set[Any] = {torch.mm, torch.matmul, torch.Tensor.mm, torch.Tensor.matmul, torch.Tensor.__matmul__}
 """Products, which do with a weight for each sample what they do with one for all."""
-_LARGE = 1 << 14  # numbers: a copy for each sample of a larger weight takes longer than a launch
 _JOINING: set[Any] = {torch.cat, torch.concat, torch.concatenate}
 _OTHER_WAYS = {*AT_ONCE, *RAISING, *MAKING, *VIEWING, *_DETACHING, *BY_NUMBERS, *REFERENCES, *WHOLE}

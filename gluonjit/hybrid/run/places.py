@@ -41,9 +41,10 @@ def vary(cell: Any, look: Hashable, item: Hashable, batch: Any, most: int = _MOS
     met, samples = _varied.setdefault((cell, look), (set(), set()))
     if item not in met and len(samples) <= _FEW and len(met) <= most:
         met.add(item)
-        samples.intersection_update([place for place in samples if place[0] == id(batch.graph)])
-        samples.add((id(batch.graph), batch.sample))
-        if cell is not None and (len(samples) > _FEW or len(met) > most):
+        graph = id(batch.graph)
+        samples.intersection_update([place for place in samples if place[0] == graph])
+        samples.add((graph, batch.sample))
+        if cell and (len(samples) > _FEW or len(met) > most):
             cell.keys = None
     return len(samples) > _FEW or len(met) > most
 

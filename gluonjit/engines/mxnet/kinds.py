@@ -16,7 +16,7 @@ from gluonjit.engines.mxnet.constants import INSTEAD
 from gluonjit.engines.mxnet.following import followed
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
-from gluonjit.engines.mxnet.lengths.program import JOINER, typed
+from gluonjit.engines.mxnet.lengths.program import JOINER, SizedTrace, typed
 from gluonjit.engines.mxnet.operators.attributes import read
 from gluonjit.engines.mxnet.operators.symbols import canonical
 from gluonjit.engines.mxnet.operators.table import KNOWN, OPERATORS, work_of
@@ -73,19 +73,12 @@ def make_kind(call: CellCall, owner: Any, run: Callable[..., Any], args: tuple[A
     if noted.steady(gluon.Block):
         _note_lookup(cell, owner, trace)
     acting = any([acts(canonical(op.name), read(op.attrs), trace.training) for op in trace.ops])
-    sized = _SizedTrace(typed(trace), acting)
+    sized = SizedTrace(typed(trace), acting)
     known = JOINER.of_other_lengths(call, sized, _flat(structure, trace))
     if known is not None:
         return known
     made = _kind_of(cell, owner, batch, args, trace, structure, leaves)
     return made if isinstance(made, str) else JOINER.join(call, made, sized)
-
-
-class _SizedTrace(NamedTuple):
-    """The trace of such a call; draws: whether it draws random numbers, or does more than to give results."""
-
-    trace: Trace
-    draws: bool
 
 
 def _traced(

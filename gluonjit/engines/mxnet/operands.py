@@ -114,18 +114,27 @@ def _is_numbers(spec: Spec, array: NDArray, taped: bool) -> bool:
 
 def is_plain(value: Value) -> bool:
     """True if a value is an array of the program that gets no gradient."""
-    array = value.base
+    array = _source(value)
     return isinstance(array, NDArray) and not value.depth and not has_history(classic(array))
 
 
+def _source(value: Value) -> Any:
+    """The array that a value is, if it is one of the program's."""
+    return value.base.array if isinstance(value.base, Owned) else value.base
+
+
 def laid(batch: Batch, value: Value, spec: Spec) -> Value | None:
-    """A value as one of this spec, which has its shape, with a row for each number; None if it is no plain array."""
-    if value.spec is spec:
-        return value
-    numbers: Any = value.base.asnumpy() if is_plain(value) else None
-    if numbers is None or bool((np.signbit(numbers) & (numbers == 0)).any()):  # equal numbers are one row
+    """A value as one of this spec, which has its shape; None if it is no plain array."""
+    if value.spec is spec or not is_plain(value):
+        return value if value.spec is spec else None
+    array = _source(value)
+    if len(spec.shape) > 1:
+        leaf_rows = batch.graph.add_leaf((spec.mode, id(array)), array, spec)
+        return Value(leaf_rows.base, 0, spec, batch.graph, False, array)
+    numbers: Any = array.asnumpy()
+    if bool((np.signbit(numbers) & (numbers == 0)).any()):  # equal numbers are one row
         return None
-    return host_numbers(batch, numbers.tolist(), spec.dtype, spec.device, value.base)
+    return host_numbers(batch, numbers.tolist(), spec.dtype, spec.device, array)
 
 
 def _copied(batch: Batch, array: NDArray, spec: Spec) -> Value:

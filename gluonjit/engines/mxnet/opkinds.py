@@ -5,29 +5,63 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import mxnet as mx
 
 from gluonjit.engines.mxnet.hooked import Attrs
+from gluonjit.engines.mxnet.lengths.program import JOINER, SizedTrace, typed
 from gluonjit.engines.mxnet.operators.attributes import Attributes, listed, read
 from gluonjit.engines.mxnet.operators.binding import OWNERS, SEGMENTS, segment_sum
-from gluonjit.engines.mxnet.operators.symbols import apply
+from gluonjit.engines.mxnet.operators.symbols import apply, canonical
 from gluonjit.engines.mxnet.operators.table import KNOWN, work_of
 from gluonjit.engines.mxnet.operators.traits import ALONE, AT_ONCE, NO_GRADIENT, STATEFUL, WITH_STATISTICS, acts, fails
 from gluonjit.engines.mxnet.program import Batched, Lone, build, lay_out
 from gluonjit.engines.mxnet.recorder import trace_op
-from gluonjit.graph import Kind, Spec, Work, family_key, intern_spec, natural_mode
+from gluonjit.graph import Kind, Spec, Value, Work, family_key, intern_spec, natural_mode
+from gluonjit.hybrid.capture.guards.variants import Noted
+from gluonjit.hybrid.capture.lengths.joining import without_sizes
 from gluonjit.hybrid.choose.pacing import TRACE
 from gluonjit.hybrid.run.batch import RUNNING, Batch
 from gluonjit.hybrid.run.failures import refused
 from gluonjit.hybrid.run.state import LOCAL
-from gluonjit.program.trace import NotBatchable, TraceBuilder
+from gluonjit.program.trace import NotBatchable, Trace, TraceBuilder
 
 ADDITIONS = {"elemwise_add", "broadcast_add", "add_n", "_npi_add"}
 _kinds: dict[Any, Kind] = {}
 _families: dict[Any, Kind] = {}
+_cells: dict[Any, OperatorCell] = {}
 _MOST_KINDS = 4096
+
+
+class OperatorCell:
+    """An operator, calls of which may differ in lengths alone."""
+
+    operator = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.joints: dict[Any, Any] = {}
+        self.by_number = ""
+        self.laid = self.keys = None
+
+    @property
+    def kinds(self) -> dict[Any, Kind]:
+        """Those of all operators."""
+        return _kinds
+
+    @kinds.setter
+    def kinds(self, kinds: dict[Any, Kind]) -> None:
+        _kinds.update(kinds)
+
+
+class OperatorCall(NamedTuple):
+    """A call of an operator, and the values of its operands."""
+
+    cell: OperatorCell
+    values: Sequence[Value]
+    batch: Batch
+    noted: Noted
 
 
 def sum_kind(spec: Spec, count: int) -> Kind:
@@ -44,10 +78,10 @@ def sum_kind(spec: Spec, count: int) -> Kind:
 
 
 def _make_sum(spec: Spec, stacked: Spec, count: int) -> Kind:
-    inner = (count, *((spec.rows,) if spec.mode == "rows" else ()), *spec.row_shape)
+    inner = (count, *((spec.rows,) if spec.mode != "stack" else ()), *spec.row_shape)
     data = apply("Reshape", [mx.sym.var("group0")], {"shape": (-1, *inner)})
     total = apply("sum", [data], {"axis": 1})
-    if spec.mode == "rows":
+    if spec.mode != "stack":
         total = apply("Reshape", [total], {"shape": (-1, *spec.row_shape)})
     program = Batched([total], ["group0"], [])
     outputs, rows = lay_out([(spec.shape, spec.dtype, spec.mode)], spec.device)
@@ -66,6 +100,7 @@ def operator_kind(
     name: str,
     attrs: Attrs,
     sources: Sequence[Any],
+    values: Sequence[Value],
     mode: int,
 ) -> Kind | None:
     """The kind of an operator call: batched, or alone with the reason."""
@@ -86,7 +121,7 @@ def operator_kind(
         )
         raise refused(mx.base.MXNetError, text)
     with RUNNING, TRACE:
-        kind = _make_kind(handle, name, attrs, sources, mode, without)
+        kind = _of_any_length(batch, handle, name, attrs, sources, values, mode)
     if kind is not None:
         if len(_kinds) >= _MOST_KINDS:
             clear_kinds()
@@ -99,12 +134,32 @@ def known_kind(batch: Batch, signature: Any) -> Kind | None:
     return _kinds.get((batch.options.without, signature))
 
 
-def _make_kind(
-    handle: int, name: str, attrs: Attrs, sources: Sequence[Any], mode: int, without: tuple[str, ...]
+def _of_any_length(
+    batch: Batch, handle: int, name: str, attrs: Attrs, sources: Sequence[Any], values: Sequence[Value], mode: int
 ) -> Kind | None:
+    """The kind of a new call, which may be that of calls with other lengths."""
     if name in AT_ONCE:
         return None
+    without = batch.options.without
+    own = [source if isinstance(source, Spec) else id(source) for source in sources]
+    cell = _cells.setdefault(without_sizes((without, handle, mode, LOCAL.state.numpy, *own)), OperatorCell(name))
+    call = OperatorCall(cell, values, batch, Noted())
+    call.noted.signature = attrs
+    kind = JOINER.derived(call)
+    if kind is not None:
+        return kind
     trace = trace_op(name, attrs, sources, mode)
+    sized = SizedTrace(typed(trace), acts(canonical(name), read(attrs), trace.training))
+    kind = JOINER.of_other_lengths(call, sized, None)
+    if kind is not None:
+        return kind
+    kind = _make_kind(trace, handle, name, attrs, sources, without)
+    return kind if kind is None or kind.lone or kind.sum_of else JOINER.join(call, kind, sized)
+
+
+def _make_kind(
+    trace: Trace, handle: int, name: str, attrs: Attrs, sources: Sequence[Any], without: tuple[str, ...]
+) -> Kind | None:
     if any(0 in shape for shape, _ in trace.shaped_results()):  # arrays without elements run at once
         return None
     if name in STATEFUL and name in ALONE and not trace.operands:
@@ -187,6 +242,7 @@ def clear_kinds() -> int:
     count = len(_kinds)
     _kinds.clear()
     _families.clear()
+    _cells.clear()
     return count
 
 

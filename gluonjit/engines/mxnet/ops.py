@@ -195,7 +195,7 @@ def _results(
     )
     record = batch.records.get(signature)
     if record is None:
-        kind = operator_kind(batch, signature, handle, name, attrs, sources, mode)
+        kind = operator_kind(batch, signature, handle, name, attrs, sources, operands, mode)
         if kind is None:
             return None, None
         record = batch.records[signature] = Record(kind, mode, room_of(kind, batch.options))

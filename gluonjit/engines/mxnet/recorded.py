@@ -168,7 +168,8 @@ class _Again:
             end = begin + 1
             while end < len(rows) and self._follows(rows[end], array, first + end - begin):
                 end += 1
-            if whole.mode == "rows":
+            if whole.mode != "stack":
+                array = as_shape(array, (whole.rows, *whole.row_shape)) if whole.mode != "rows" else array
                 part = array if end - begin == whole.rows else learned_rows(array, first, first + end - begin)
             else:
                 part = array if len(rows) == 1 else as_shape(array, (1, *array.shape))

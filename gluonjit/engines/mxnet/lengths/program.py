@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import mxnet as mx
 import numpy as np
@@ -26,6 +26,7 @@ from gluonjit.engines.mxnet.program import Program, build, current, in_rows, lay
 from gluonjit.engines.mxnet.reach import let_in
 from gluonjit.engines.mxnet.semantics import as_shape, classic
 from gluonjit.graph import Kind, Output, Spec, natural_mode
+from gluonjit.graph.values import mode_of
 from gluonjit.hybrid.capture.lengths.joining import Joiner
 from gluonjit.program.axes.values import Shape, Values
 from gluonjit.program.axes.writer import compiled
@@ -53,8 +54,6 @@ class Ragged(SizedMember, Program):
 
     def __init__(self, stages: Stages, trace: Trace, lengths: Sequence[int]) -> None:
         super().__init__(stages.form.weights(trace))
-        if max(stages.wide, default=0) > 1:
-            raise NotBatchable("a result of which another axis than the first differs")
         self.stages, self.trace, self.lengths = stages, trace, tuple(lengths)
         self.checks = stages.checks
         self.operators = stages.rows + len(stages.stages)
@@ -154,8 +153,9 @@ class _MXNet:
         return apply("slice", [array], {"begin": (0,) * len(shape), "end": shape})
 
     def fixed(self, call: Any) -> Sequence[Spec | None]:
-        """Those of all but arrays of the program that get no gradient: their numbers are rows then."""
-        return [None if is_plain(value) else value.spec for value in call.values]
+        """Those of all but arrays of the program that get no gradient and go to a cell: their numbers are rows then."""
+        own = call.cell.operator
+        return [None if not own and is_plain(value) else value.spec for value in call.values]
 
     def equal(self, one: Any, other: Any) -> bool:
         """True if constants have the same numbers. Raises OtherForm if they learn."""
@@ -167,21 +167,25 @@ class _MXNet:
 
     def member(self, like: Kind, stages: Stages, trace: Trace, lengths: Sequence[int]) -> Ragged:
         """The program of nodes of these lengths, and of all others, for a kind like this. Raises NotBatchable."""
-        laid = stages.form.laid(trace)
-        if any([new is not old and new.mode != "rows" for new, old in zip(laid.operands, trace.operands)]):
-            raise NotBatchable("an operand of which another axis than the first differs")
-        found = Ragged(stages, laid, lengths)
+        found = Ragged(stages, stages.form.laid(trace), lengths)
         found.numpy, found.parameters = program_of(like).numpy, program_of(like).parameters
         return found
 
     def lay_out(self, trace: Trace, wide: Sequence[int]) -> tuple[tuple[Output, ...], int]:
         """The outputs of a node, of each so many axes as rows if any differ, and how many rows they take."""
         shaped = zip(trace.shaped_results(), wide)
-        modes = [(*each, "rows" if axes else natural_mode(each[0])) for each, axes in shaped]
+        modes = [(*each, mode_of(axes) if axes else natural_mode(each[0])) for each, axes in shaped]
         return lay_out(modes, trace.device)
 
 
 JOINER = Joiner(_MXNet())
+
+
+class SizedTrace(NamedTuple):
+    """A trace that `typed` gave; draws: whether it draws random numbers, or does more than to give results."""
+
+    trace: Trace
+    draws: bool
 
 
 def typed(trace: Trace) -> Trace:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import mxnet as mx
 
 from gluonjit.engines.mxnet.operators.symbols import apply
+from gluonjit.graph.values import MODES
 from gluonjit.program.axes import writer
 from gluonjit.program.axes.row import SUM
 from gluonjit.program.axes.values import ROWS, Instruction, Shape, Values
@@ -30,12 +31,14 @@ class Writer(writer.Writer):
         self.symbols: dict[int, mx.sym.Symbol] = {}
 
     def value(self, symbol: mx.sym.Symbol, shape: Shape, dtype: str, mode: str, any_rows: bool = False) -> Values:
-        """Notes a symbol of the nodes' values, which lie as `mode` says: rows, stack or shared."""
+        """Notes a symbol of the nodes' values, which lie as `mode` says: that of a spec, or shared."""
         slot, self.slots = self.slots, self.slots + 1
         self.symbols[slot] = symbol
-        if mode == "rows":
-            return Values(slot, shape, dtype, ROWS if any_rows else shape[0], shape[1:])
-        return Values(slot, shape, dtype, None if mode == "shared" else 1, shape)
+        if mode == "shared":
+            return Values(slot, shape, dtype, None, shape)
+        axes = MODES.index(mode)
+        lead = ROWS if any_rows and axes == 1 else prod(shape[:axes])
+        return Values(slot, shape, dtype, lead, shape[axes:])
 
     def symbol(self, val: Values) -> mx.sym.Symbol:
         """The symbol of a value."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
+from gluonjit.engines.mxnet.operators.attributes import listed
 from gluonjit.engines.mxnet.operators.binding import Writer
 from gluonjit.engines.mxnet.operators.linear import MAP, added
 from gluonjit.program.axes.along import Along
@@ -144,10 +145,15 @@ class Pooling(Samples):
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call."""
-        val, each = call.vals[0], self.whole.get(call.get("pool_type", "max"))
-        if each is None or not call.get("global_pool") or not (call.writer.sized and is_sized(val.shape)):
+        val, adaptive = call.vals[0], "Adaptive" in call.name
+        kind = call.get("pool_type", "avg" if adaptive else "max")
+        whole = set(listed(call.attrs.get("output_size"))) <= {1} if adaptive else call.get("global_pool")
+        each = self.whole.get(kind) if whole else None
+        if not (call.writer.sized and is_sized(val.shape)) or (each is None and not adaptive):
             return super().lift(call)
-        name = {"avg": "mean"}.get(call.attrs["pool_type"], call.get("pool_type", "max"))
+        if each is None:
+            raise call.refuse("windows of several sizes")
+        name = {"avg": "mean"}.get(kind, kind)
         attrs = {"axis": tuple(range(2, val.rank)), "keepdims": True}
         return each.lift(call.on(name, attrs, call.vals, call.outs))
 

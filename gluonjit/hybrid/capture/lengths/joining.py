@@ -15,7 +15,7 @@ from gluonjit.hybrid.capture.lengths.deriving import JoiningEngine, Recipe, Size
 from gluonjit.hybrid.capture.structure import without_constants
 from gluonjit.program.axes.shapes import Reshape
 from gluonjit.program.lengths.form import Form
-from gluonjit.program.lengths.stages import Stages
+from gluonjit.program.lengths.stages import ALONE, Stages
 from gluonjit.program.sizes import NotDerivable, OtherForm
 from gluonjit.program.trace import NotBatchable, Trace
 
@@ -203,6 +203,8 @@ class Joiner:
                     return None
                 lengths = [form.lengths_of(trace) for trace in (before, now)]
                 stages = Stages(form, engine, [*lengths, lengths[0]])
+                if call.cell.operator and any([stage.way == ALONE for stage in stages.stages]):
+                    raise NotBatchable("it would run for each length all the same")
                 first = self._member(other.kind, before, stages, lengths[0])
                 own = self._member(new.kind, now, stages, lengths[1], first)
         except OtherForm:

@@ -54,6 +54,7 @@ class NamedSizes:
                 raise OtherForm("a value has rows of no numbers")  # which do not tell how many rows there are
         self.lengths = len(numbers)
         self.numbers = {leaf: numbers.get(pair) for leaf, pair in differing.items()}
+        self._first = {leaf: value for leaf, (value, _) in differing.items()}
         made = {position for position, *_ in differing}
         self.numbered = {place for place, op in enumerate(trace.ops) if made.intersection(op.outputs)}
 
@@ -109,9 +110,9 @@ class NamedSizes:
                     raise OtherForm("sizes differ that were equal")
                 else:
                     found[number] = now
-        for leaf, (_, value) in differing.items():
-            number = self.numbers[leaf]
-            if number is not None and found[number] != value:
+        given = {**self._first, **{leaf: value for leaf, (_, value) in differing.items()}}
+        for leaf, number in self.numbers.items():
+            if number is not None and found[number] != given[leaf]:
                 raise OtherForm("a number differs that was a length")
         return tuple(found)
 

@@ -60,10 +60,11 @@ def test_a_third_trace_has_lengths_of_the_form() -> None:
     assert found.lengths_of(sliced(20)) == (20, 19)
     with pytest.raises(OtherForm, match="a size differs that was the same"):
         found.lengths_of(sliced(20, wide=4))
-    with pytest.raises(OtherForm, match=r"other numbers differ|a number differs"):
-        end = sliced(20)
-        attrs = tuple([(name, 3 if name == "end" else value) for name, value in end.ops[0].attrs])
-        found.lengths_of(replace(end, ops=(end.ops[0]._replace(attrs=attrs), end.ops[1])))
+    for number in (3, 4):  # the second one is that of the first trace
+        with pytest.raises(OtherForm, match="a number differs that was a length"):
+            end = sliced(20)
+            attrs = tuple([(name, number if name == "end" else value) for name, value in end.ops[0].attrs])
+            found.lengths_of(replace(end, ops=(end.ops[0]._replace(attrs=attrs), end.ops[1])))
 
 
 def test_traces_that_differ_in_more_than_sizes_have_no_form() -> None:

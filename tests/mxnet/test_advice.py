@@ -284,7 +284,7 @@ def test_a_loss_made_for_each_sample(make: Any) -> None:
 def test_batches_that_do_not_pay() -> None:
     def forward(net: Any, x: Any) -> Any:
         for _ in range(4 * len(x)):
-            x = net.dense(x).softmax(axis=0)
+            x = net.dense(x).sort(axis=0)
         return x
 
     net = Forwards(forward)

@@ -143,7 +143,7 @@ def test_straight_line_code_is_one_call() -> None:
 
 
 class Mixing(Net):
-    """What is done to rows mixes them, so that each number of rows is a kind of its own."""
+    """What is done to rows mixes them: each number of rows is a kind of its own where lengths are not joined."""
 
     def forward(self, tokens: Any, root: Any) -> Any:
         self.log.append(root)
@@ -153,11 +153,20 @@ class Mixing(Net):
         return nd.softmax(nd.dot(self.child(x), x, transpose_b=True))
 
 
-@pytest.mark.parametrize(("numbers", "given_up"), [((2, 3, 4, 5, 6, 7), True), ((2, 3, 2, 3, 4, 5, 2, 3, 2), False)])
-def test_a_cell_is_given_up_whose_calls_have_other_shapes_in_each_sample(numbers: Any, given_up: bool) -> None:
+@pytest.mark.parametrize(
+    ("numbers", "without", "given_up"),
+    [
+        ((2, 3, 4, 5, 6, 7), ("arity",), True),
+        ((2, 3, 4, 5, 6, 7), (), False),
+        ((2, 3, 2, 3, 4, 5, 2, 3, 2), ("arity",), False),
+    ],
+)
+def test_a_cell_is_given_up_whose_calls_have_other_shapes_in_each_sample(
+    numbers: Any, without: tuple[str, ...], given_up: bool
+) -> None:
     eager, net = made(Mixing)
     given = [(nd.arange(n), None) for n in numbers]
-    with gluonjit.batching(**BATCHED) as batch:
+    with gluonjit.batching(**BATCHED, without=without) as batch:
         outputs = [net(*sample) for sample in given]
     (reason,) = batch.report.outlined.values()
     assert (reason == outlines.VARIED) is given_up

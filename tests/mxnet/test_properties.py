@@ -215,9 +215,10 @@ QUIET = sorted(set(OPS) - {"call_reader", "copies", "read", "unread"})
 def test_an_equal_minibatch_misses_no_cache(
     net: Interpreter, bodies: list[list[Step]], seeds: list[int], granularity: str
 ) -> None:
-    """New arrays of known shapes need nothing to be traced or built."""
+    """New arrays of known shapes need nothing to be traced or built, once operators of all lengths have their kinds."""
     way = Way({"granularity": granularity, "scheduler": "depth", "sharing": True})
-    made = [[sample(bodies[k % len(bodies)], seed) for k, seed in enumerate(seeds)] for _ in range(3)]
+    most = 3 + max(map(len, bodies))  # what an operator gives may lie otherwise from the next minibatch on
+    made = [[sample(bodies[k % len(bodies)], seed) for k, seed in enumerate(seeds)] for _ in range(most)]
     net.hybridize(dynamic_batch=False)
     expected = [play(net, samples, Way()) for samples in made]
     net.hybridize(dynamic_batch=True, **way.options)
@@ -226,10 +227,10 @@ def test_an_equal_minibatch_misses_no_cache(
         for number, samples in enumerate(made):
             compare(play(net, samples, way), expected[number])
             report = gluonjit.explain()
-            assert number == 0 or report.cache["misses"] == 0
+            assert number < most - 2 or report.cache["misses"] == 0
             assert report.flushes == 1
             launches.append((report.launches, report.lower_bound, report.calls))
-        assert launches[0] == launches[1] == launches[2]
+        assert launches[-3] == launches[-2] == launches[-1]
     finally:
         net.hybridize(dynamic_batch=False)
 

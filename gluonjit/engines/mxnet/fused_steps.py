@@ -30,7 +30,7 @@ class FusedSteps(fused_steps.FusedSteps):
         self._constants: dict[int, int] = {}
 
     def make(self, kind: Kind) -> RowProgram:
-        return _program(kind)
+        return row_program(kind)
 
     def threads(self) -> int:
         return threads()
@@ -80,7 +80,8 @@ class FusedSteps(fused_steps.FusedSteps):
         return self.tape.learned_address(array)  # type: ignore[no-any-return]
 
 
-def _program(kind: Kind) -> RowProgram:
+def row_program(kind: Kind) -> RowProgram:
+    """The program of the nodes of a kind. Raises NotFusable."""
     if program_of(kind).may_fail:
         raise NotFusable("it may fail")
     return lowered(kind, call_of)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
 import mxnet as mx
 
+from gluonjit.engines.mxnet.fused_steps import row_program
 from gluonjit.engines.mxnet.hooked import Attrs
 from gluonjit.engines.mxnet.lengths.program import JOINER, SizedTrace, typed
 from gluonjit.engines.mxnet.operators.attributes import Attributes, listed, read
@@ -26,6 +28,7 @@ from gluonjit.hybrid.run.batch import RUNNING, Batch
 from gluonjit.hybrid.run.failures import refused
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NotBatchable, Trace, TraceBuilder
+from gluonjit.rows.program import NotFusable
 
 ADDITIONS = {"elemwise_add", "broadcast_add", "add_n", "_npi_add"}
 _kinds: dict[Any, Kind] = {}
@@ -154,7 +157,10 @@ def _of_any_length(
     if kind is not None:
         return kind
     kind = _make_kind(trace, handle, name, attrs, sources, without)
-    return kind if kind is None or kind.lone or kind.sum_of else JOINER.join(call, kind, sized)
+    with suppress(NotFusable):
+        if kind is None or kind.lone or kind.sum_of or row_program(kind):
+            return kind  # a step in C for each length takes less than one for all
+    return JOINER.join(call, kind, sized)
 
 
 def _make_kind(

@@ -203,7 +203,7 @@ class Joiner:
                     return None
                 lengths = [form.lengths_of(trace) for trace in (before, now)]
                 stages = Stages(form, engine, [*lengths, lengths[0]])
-                if call.cell.operator and any([stage.way == ALONE for stage in stages.stages]):
+                if other.kind.operator and any([stage.way == ALONE for stage in stages.stages]):
                     raise NotBatchable("it would run for each length all the same")
                 first = self._member(other.kind, before, stages, lengths[0])
                 own = self._member(new.kind, now, stages, lengths[1], first)

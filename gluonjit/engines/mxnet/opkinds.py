@@ -157,9 +157,11 @@ def _of_any_length(
     if kind is not None:
         return kind
     kind = _make_kind(trace, handle, name, attrs, sources, without)
+    if kind is None or kind.lone or kind.sum_of:
+        return kind
     with suppress(NotFusable):
-        if kind is None or kind.lone or kind.sum_of or row_program(kind):
-            return kind  # a step in C for each length takes less than one for all
+        row_program(kind)
+        return kind  # a step in C for each length takes less than one for all
     return JOINER.join(call, kind, sized)
 
 

@@ -33,7 +33,7 @@ class as_captured:
     A class, as `contextmanager` takes as long as the calls of MXNet's.
     """
 
-    __slots__ = ("_before", "_mode", "_recording", "_training")
+    __slots__ = ("_before", "_mode", "_paused", "_recording", "_training")
 
     def __init__(self, mode: int) -> None:
         self._mode = mode
@@ -45,11 +45,12 @@ class as_captured:
             original_set_recording(is_recorded(mode)),
             original_set_training(is_training(mode)),
         )
-        state.paused += 1  # as UNCAPTURED, which would cost a twentieth more here
+        self._paused = state.paused  # to which it goes back, as an interrupt may come where an inner region is left
+        state.paused = self._paused + 1  # as UNCAPTURED, which would cost a twentieth more here
 
     def __exit__(self, *error: object) -> None:
         state = LOCAL.state
-        state.paused -= 1
+        state.paused = self._paused
         state.mode = self._before
         original_set_recording(self._recording)
         original_set_training(self._training)

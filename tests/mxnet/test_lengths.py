@@ -15,6 +15,8 @@ from support import assert_close, flat
 
 import gluonjit
 from gluonjit.engines.mxnet import kinds
+from gluonjit.engines.mxnet.lengths.program import Ragged
+from gluonjit.errors import RuleWarning
 
 C = 8
 
@@ -235,6 +237,41 @@ def test_operators_outside_of_cells_run_for_all_lengths_at_once(name: str) -> No
         samples = [(each,) for each in words(*lengths, seed=len(lengths))]
         report = assert_as_alone(nets, samples, granularity="op") if samples else None
     assert report.launches < report.nodes / 2
+
+
+@gluonjit.cell
+def _both_turned(one: Any, other: Any) -> tuple[Any, Any]:
+    return nd.expand_dims(one, axis=0), nd.expand_dims(other, axis=0)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_result_of_an_operand_that_does_not_learn(wrong: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no history of its own; and results of two axes that differ run one by one, too, if that has to be."""
+    nets = both(lambda net, F, t, x: F.sum(net.q(x), axis=1))
+    numbers = [nd.array(np.linspace(-1, 1, n)) for n in (4, 6, 3, 5)]
+
+    def losses(net: Model) -> Any:
+        with autograd.record():
+            pairs = [_both_turned(net(each), number) for each, number in zip(words(4, 6, 3, 5), numbers)]
+            return nd.add_n(*[(one * other).sum(axis=1) for one, other in pairs])
+
+    if wrong:
+        monkeypatch.setattr(Ragged, "__call__", broken)
+    with pytest.warns(RuleWarning, match="no launch") if wrong else nullcontext():
+        for _ in range(2):
+            found = []
+            for net in nets:
+                net.collect_params().zero_grad()
+                with gluonjit.batching(granularity="cell") if net is nets[1] else nullcontext():
+                    total = losses(net)
+                    total.backward()
+                found.append([total.asnumpy(), net.q.weight.grad().asnumpy()])
+            for one, other in zip(*found):
+                assert_close(one, other, "a loss and its gradient")
+
+
+def broken(*_: Any, **__: Any) -> None:
+    raise ValueError("no launch")
 
 
 def test_parts_by_numbers_that_are_the_length_of_other_samples() -> None:

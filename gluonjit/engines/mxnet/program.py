@@ -187,7 +187,9 @@ def interpret(trace: Trace, operands: Sequence[NDArray]) -> list[NDArray]:
 
 def join(spec: Spec, arrays: Sequence[Any], out: Any) -> Any:
     """Arrays of this spec as one chunk, in `out` if that is not None."""
-    name, axis = joining(spec.dtype) if spec.mode == "rows" else ("stack", "axis")
+    if spec.mode not in ("rows", "stack"):
+        arrays = [as_shape(array, (-1, *spec.row_shape)) for array in arrays]
+    name, axis = ("stack", "axis") if spec.mode == "stack" else joining(spec.dtype)
     attrs = ("num_args", str(len(arrays))), (axis, "0")
     if out is None:
         return run_operator(operator_handle(name), arrays, attrs)[0]

@@ -23,7 +23,7 @@ from gluonjit.engines.mxnet.one_by_one import NODES
 from gluonjit.engines.mxnet.program import join, program_of
 from gluonjit.engines.mxnet.results import Imported
 from gluonjit.engines.mxnet.segments import Segments
-from gluonjit.engines.mxnet.semantics import SHAPES, as_shape, classic, learned_rows, shapes
+from gluonjit.engines.mxnet.semantics import SHAPES, classic, learned_rows, shapes
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.errors import FlushError
 from gluonjit.graph import Leaf, Spec
@@ -319,9 +319,6 @@ def _joined(leaves: Sequence[Leaf], out: NDArray | None) -> NDArray:
         return arrays[0] if isinstance(leaves[0].payload, Imported) else mx.nd.identity(arrays[0], out=out)
     spec = leaves[0].spec
     with shapes(bool(LOCAL.state.numpy & SHAPES) or not spec.shape):
-        if spec.mode not in ("rows", "stack"):
-            arrays = [as_shape(array, (-1, *spec.row_shape)) for array in arrays]
-            spec = spec.with_rows(spec.rows)
         return join(spec, arrays, out)
 
 

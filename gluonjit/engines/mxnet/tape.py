@@ -361,10 +361,11 @@ class Tape(tape.Tape, History):
 
     def _with_gradients(self, step: Step, results: Sequence[NDArray]) -> list[tuple[NDArray, NDArray]]:
         """Results of a step with their gradients, for those that can have one."""
+        program = program_of(step.kind)
         return [
             (result, self._rows(place))
-            for result, place, depends in zip(results, step.places, program_of(step.kind).depends)
-            if depends and self._gradients[place.arena] is not None
+            for result, place, depends in zip(results, step.places, program.depends)
+            if depends and self._gradients[place.arena] is not None and (not program.by_length or has_history(result))
         ]
 
     def _awaited(self) -> bool:

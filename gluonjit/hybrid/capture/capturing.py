@@ -75,7 +75,6 @@ def sampled(batch: Batch, run: Callable[..., Any], *args: Any) -> Any:
     state = LOCAL.state
     begin = perf_counter()
     batch.begin_sample()
-    paused = state.paused
     state.inside += 1
     try:
         return run(*args)
@@ -83,6 +82,5 @@ def sampled(batch: Batch, run: Callable[..., Any], *args: Any) -> Any:
         raise of_sample(error, batch)  # noqa: B904 - which says what it comes of
     finally:
         state.inside -= 1
-        state.paused = paused  # an interrupt may have come while a region was entered or left
         batch.end_sample()
         batch.report.note(batch.sample - 1, "capture", begin, perf_counter())

@@ -276,7 +276,7 @@ def broken(*_: Any, **__: Any) -> None:
 
 def test_parts_by_numbers_that_are_the_length_of_other_samples() -> None:
     """The first part of all that there is, of two words and of three, is of one form; the second of four is not."""
-    net = Each(lambda x: [x[k : k + 1] * 2 for k in range(len(x))])
+    net = nn.Lambda(lambda x: [x[k : k + 1] * 2 for k in range(len(x))])
     net.hybridize(dynamic_batch=True)
     given = words(1, 2, 3, 4, 1, 2)
     for _ in range(3):
@@ -285,17 +285,6 @@ def test_parts_by_numbers_that_are_the_length_of_other_samples() -> None:
         found = [net(each) for each in given]  # parts of what was captured with a history are nodes
         for parts, each in zip(found, given):
             assert_close(np.concatenate([part.asnumpy() for part in parts]), 2 * each.asnumpy(), "parts")
-
-
-class Each(gluon.Block):
-    """A program without parameters."""
-
-    def __init__(self, body: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self.body = body
-
-    def forward(self, x: Any) -> Any:
-        return self.body(x)
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,9 @@ from gluonjit.engines.mxnet.constants import INSTEAD
 from gluonjit.engines.mxnet.following import followed
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
-from gluonjit.engines.mxnet.lengths.program import JOINER, SizedTrace, typed
-from gluonjit.engines.mxnet.operators.attributes import read
-from gluonjit.engines.mxnet.operators.symbols import canonical
+from gluonjit.engines.mxnet.lengths.program import JOINER, typed
 from gluonjit.engines.mxnet.operators.table import KNOWN, OPERATORS, work_of
-from gluonjit.engines.mxnet.operators.traits import STATEFUL, acts
+from gluonjit.engines.mxnet.operators.traits import STATEFUL
 from gluonjit.engines.mxnet.program import Built, build, build_for_children, current, program_of
 from gluonjit.engines.mxnet.recorder import Recorder, recording
 from gluonjit.engines.mxnet.references import Copied
@@ -72,8 +70,7 @@ def make_kind(call: CellCall, owner: Any, run: Callable[..., Any], args: tuple[A
     leaves = [not value.depth and isinstance(value.base, (Value, Copied)) for value in values]
     if noted.steady(gluon.Block):
         _note_lookup(cell, owner, trace)
-    acting = any([acts(canonical(op.name), read(op.attrs), trace.training) for op in trace.ops])
-    sized = SizedTrace(typed(trace), acting)
+    sized = typed(trace)
     known = JOINER.of_other_lengths(call, sized, _flat(structure, trace))
     if known is not None:
         return known

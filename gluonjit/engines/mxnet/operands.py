@@ -125,8 +125,10 @@ def _source(value: Value) -> Any:
 
 def laid(batch: Batch, value: Value, spec: Spec) -> Value | None:
     """A value as one of this spec, which has its shape; None if it is no plain array."""
-    if value.spec is spec or not is_plain(value):
-        return value if value.spec is spec else None
+    if value.spec is spec:
+        return value
+    if not is_plain(value):
+        return None
     array = _source(value)
     if len(spec.shape) > 1:
         leaf_rows = batch.graph.add_leaf((spec.mode, id(array)), array, spec)

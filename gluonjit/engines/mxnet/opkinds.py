@@ -12,10 +12,10 @@ import mxnet as mx
 
 from gluonjit.engines.mxnet.fused_steps import row_program
 from gluonjit.engines.mxnet.hooked import Attrs
-from gluonjit.engines.mxnet.lengths.program import JOINER, SizedTrace, typed
+from gluonjit.engines.mxnet.lengths.program import JOINER, typed
 from gluonjit.engines.mxnet.operators.attributes import Attributes, listed, read
 from gluonjit.engines.mxnet.operators.binding import OWNERS, SEGMENTS, segment_sum
-from gluonjit.engines.mxnet.operators.symbols import apply, canonical
+from gluonjit.engines.mxnet.operators.symbols import apply
 from gluonjit.engines.mxnet.operators.table import KNOWN, work_of
 from gluonjit.engines.mxnet.operators.traits import ALONE, AT_ONCE, NO_GRADIENT, STATEFUL, WITH_STATISTICS, acts, fails
 from gluonjit.engines.mxnet.program import Batched, Lone, build, lay_out
@@ -152,7 +152,7 @@ def _of_any_length(
     if kind is not None:
         return kind
     trace = trace_op(name, attrs, sources, mode)
-    sized = SizedTrace(typed(trace), acts(canonical(name), read(attrs), trace.training))
+    sized = typed(trace)
     kind = JOINER.of_other_lengths(call, sized, None)
     if kind is not None:
         return kind

@@ -1,9 +1,8 @@
 """Numbers of Python, and weights, that become operands once a program has had many: kinds for each would be too many.
 
 These are places in arrays, which programs take entry by entry, numbers of operators, and weights that each sample
-chooses. If a program takes few places,
-such as the last output of a layer, each is a separate kind. If it takes many, such as the scores of a sample's own
-tags, the number becomes an operand, and one kind suffices for all of them.
+chooses. If a program takes few places, such as the last output of a layer, each is a separate kind. If it takes many,
+such as the scores of a sample's own tags, the number becomes an operand, and one kind suffices for all of them.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from gluonjit.engines.mxnet.operands import is_plain
 from gluonjit.engines.mxnet.operators.attributes import read, written
 from gluonjit.engines.mxnet.operators.symbols import apply, canonical
 from gluonjit.engines.mxnet.operators.table import ROWS_OF, work_of
-from gluonjit.engines.mxnet.operators.traits import FLAT, fails
+from gluonjit.engines.mxnet.operators.traits import FLAT, acts, fails
 from gluonjit.engines.mxnet.program import Program, build, current, in_rows, lay_out, program_of, write
 from gluonjit.engines.mxnet.reach import let_in
 from gluonjit.engines.mxnet.semantics import as_shape, classic
@@ -188,7 +188,9 @@ class SizedTrace(NamedTuple):
     draws: bool
 
 
-def typed(trace: Trace) -> Trace:
+def typed(trace: Trace) -> SizedTrace:
     """A trace whose operators have arguments as Python's values, which may be sizes."""
-    ops = [op._replace(attrs=tuple(read(op.attrs).items())) for op in trace.ops]
-    return replace(trace, ops=tuple(ops), built={})
+    arguments = [read(op.attrs) for op in trace.ops]
+    draws = any([acts(canonical(op.name), each, trace.training) for op, each in zip(trace.ops, arguments)])
+    ops = [op._replace(attrs=tuple(each.items())) for op, each in zip(trace.ops, arguments)]
+    return SizedTrace(replace(trace, ops=tuple(ops), built={}), draws)

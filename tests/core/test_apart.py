@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 import gluonjit  # noqa: E402
 
 GENERATOR = torch.Generator().manual_seed(0)
-WEIGHTS = [torch.nn.Parameter(torch.randn(3, 3, generator=GENERATOR)) for _ in range(5)]
+WEIGHTS = [torch.nn.Parameter(torch.randn(3, 6000, generator=GENERATOR)) for _ in range(5)]  # small ones: operands
 
 
 class Net(torch.nn.Module):

@@ -64,6 +64,32 @@ def test_operators_run_for_all_lengths_at_once(name: str) -> None:
     assert [report.kinds[kind].launches for kind in once] == [1] * len(once)
 
 
+BROADCAST: dict[str, Callable[..., Any]] = {
+    "difference": lambda x, part: x - part,
+    "larger one": torch.maximum,
+    "choice": lambda x, part: torch.where(x > 0, x, part),
+    "like another": lambda x, part: x * part.expand_as(x),
+}
+
+
+@pytest.mark.parametrize("name", BROADCAST)
+@pytest.mark.parametrize("granularity", ["op", "cell"])
+def test_an_axis_that_is_broadcast_in_some_calls_alone_is_no_length(name: str, granularity: str) -> None:
+    torch.manual_seed(0)
+    eager = Words(lambda x: BROADCAST[name](x[0].tanh(), x[0].tanh()[: (1, C)[len(x) % 2]]))
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity=granularity)
+    for first in (0, 1, 0):
+        samples = [torch.randint(0, 20, (2 + (k + first) % 2,)) for k in range(6)]
+        totals = []
+        for each in (net, eager):
+            each.zero_grad()
+            found = [each(tokens) for tokens in samples]
+            sum((one**2).sum() for one in found).backward()
+            totals.append([*found, each.embed.weight.grad])
+        for one, other in zip(*totals):
+            assert_close(one, other, name, 1e-5)
+
+
 def test_a_step_that_fails_when_it_has_been_recorded_is_recorded_once() -> None:
     torch.manual_seed(0)
     eager = Words(lambda x: torch.softmax(x, 0).square().sum(0))

@@ -179,3 +179,26 @@ def test_a_result_of_an_earlier_batch_is_not_reused(net: Any) -> None:
     use(net, reuse=lambda x: "three")
     assert_close(net(x).detach(), net(x).detach(), "value")
     assert not gluonjit.explain().reuse.misses
+
+
+class Pages(nn.Module):
+    """Operators on arguments of any length along an axis that is not their first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Linear(1, 1)
+
+    def forward(self, x: Any) -> Any:
+        return torch.tanh(x * x.sum(0)[None] * self.scale.weight).sum(1)
+
+
+def test_an_argument_whose_rows_lie_otherwise_is_reused_as_it_lies() -> None:
+    net, values = Pages(), torch.randn(4, 4, 4)
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="op")
+    for lengths in ((2, 5), (3, 4), (2, 6)):  # operators on (n, n) that are met so are of any length from here on
+        sum(net(torch.randn(n, n)).sum() for n in lengths).backward()
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="op", reuse=lambda x: "one")
+    found = [net(x) for x in values]
+    for x, out in zip(values, found):
+        assert_close(out, torch.tanh(x * x.sum(0)[None] * net.scale.weight).sum(1), "value")
+    assert gluonjit.explain().reuse.hits == len(values) - 1

@@ -65,8 +65,8 @@ class _MXNetReusing(Reusing):
             raise NotReusable("it uses a result of an earlier batch")
         for key, created in batch.created.items():
             if created is payload:
-                return ArraySource("made", key)
-        return ArraySource("array", payload)
+                return ArraySource(key, "made")
+        return ArraySource(payload, "array")
 
     def leaf(self, batch: Batch, source: ArraySource) -> Value:
         """The value of an array, or of what an operator gives."""

@@ -206,7 +206,6 @@ def _new_leaf(batch: Batch, tensor: Any, version: int, mode: str) -> tuple[Value
         raise NotAnOperand(f"an argument of shape {spec.shape} and dtype {spec.dtype} has no rows of numbers")
     if mode:
         spec = intern_spec(spec.shape, spec.dtype, spec.device, mode)
-        refuse("it takes an operand whose length is not that of its first axis")
     elif look.number is not None:
         if spec.device == "cpu":
             return host_rows(batch, tensor, look.number), Held(tensor, version, None)

@@ -16,7 +16,6 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from gluonjit.engines.torch.arrays import bytes_of, look_of
-from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import casts
 from gluonjit.engines.torch.hooked import REQUIRES_GRAD, autocast
 from gluonjit.engines.torch.known import is_whole
@@ -158,18 +157,16 @@ class _PyTorch(Reusing):
         return signature_of(batch, record)
 
     def record(self, batch: Batch, known: Any) -> Record | None:
-        """The record of such a signature, in calls of which operands lie as they are."""
-        wanted, owner = known.signature
-        cell: Cell = wanted[2]
-        return None if cell.laid is not None else found_again(batch, wanted, owner)
+        """The record of such a signature."""
+        return found_again(batch, *known.signature)
 
     def source(self, batch: Batch, payload: Any) -> ArraySource:
         """The tensor itself, as it will be then."""
-        return ArraySource("array", payload.tensor)
+        return ArraySource(payload.tensor, "array")
 
     def leaf(self, batch: Batch, source: ArraySource) -> Value:
         """The value of a tensor."""
-        return leaf(batch, source.what)
+        return leaf(batch, source.what, source.mode)
 
     def alike(self, one: Any, other: Any) -> bool:
         """Tells whether two tensors have the same numbers: they may be made anew for each call."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from gluonjit.graph import Leaf
 from gluonjit.graph.replay import ARRAY, LAZY, LISTED, NAMED, OTHER, Replay, gather
-from gluonjit.hybrid.capture.reusable import ArraySource, PlainResult, Returned, Reusing, layout_of
+from gluonjit.hybrid.capture.reusable import PlainResult, Returned, Reusing, layout_of
 from gluonjit.hybrid.capture.reuse import CaptureTemplate, NotReusable, Recordings, made
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.run.batch import Batch
@@ -54,13 +54,11 @@ class Here:
 
     def capture(self, batch: Batch, template: CaptureTemplate, arrays: list[Any]) -> None:
         """Captures a template, for a call with these arrays among its arguments. Raises NotReusable."""
-        replay, kinds, lookups = self._replay, template.kinds, template.lookups
-        place = replay.begin(kinds, lookups)
-        if place >= 0:
-            self._find(batch, kinds, lookups, place)
+        replay = self._replay
+        self.find(batch, template)
         for source in template.leaves:
             if source.way == "argument":
-                source = ArraySource("array", arrays[source.what])
+                source = source._replace(way="array", what=arrays[source.what])
             value = self.reusing.leaf(batch, source)
             assert isinstance(value.rows, int)
             replay.add(value.rows, value.spec.rows)
@@ -95,16 +93,17 @@ class Here:
             self.reusing.link(arrays[number], arrays[base], key)
         return found
 
-    def _find(self, batch: Batch, kinds: Any, lookups: Any, place: int) -> None:
-        """Finds the records of kinds and the tables in this graph, from a position on. Raises NotReusable."""
-        for _ in range(len(kinds) + len(lookups)):
+    def find(self, batch: Batch, template: CaptureTemplate) -> None:
+        """Finds the records of a template's kinds, and its tables, in this graph. Raises NotReusable."""
+        kinds, lookups = template.kinds, template.lookups
+        for _ in range(1 + len(kinds) + len(lookups)):
+            place = self._replay.begin(kinds, lookups)
+            if place < 0:
+                return
             if place < len(kinds):
                 self._find_record(batch, kinds[place])
             else:
                 self._find_table(batch, lookups[place - len(kinds)][0])
-            place = self._replay.begin(kinds, lookups)
-            if place < 0:
-                return
         raise NotReusable("its inputs change while it is captured")
 
     def _find_record(self, batch: Batch, number: int) -> None:

@@ -27,11 +27,12 @@ class Returned:
 
 
 class ArraySource(NamedTuple):
-    """The source of an array that a call reads: the arguments (by place), an operator without operands (by what
-    it was called with), or itself."""
+    """The source of an array that a call reads, as it lies: the arguments (by place), an operator without operands (by
+    what it was called with), or itself."""
 
-    way: str
     what: Any
+    way: str
+    mode: str = ""
 
 
 class TemplateSignature(NamedTuple):

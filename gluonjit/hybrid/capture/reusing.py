@@ -125,6 +125,7 @@ class _Call:
             maker = TemplateMaker(self.reusing, self.batch, self.here, self.arrays)
             structure = map_structure(out, lambda item: maker.described(item, lazies))
             new = maker.template(apart, structure, lazies)
+            self.here.find(self.batch, new)  # while what was captured can be kept
         except NotReusable as unfit:
             apart.keep()
             if self.batch.reason != FULL or not apart.ran:

@@ -9,6 +9,7 @@ from sys import getrefcount
 from typing import Any
 
 from gluonjit.graph import Leaf, Value
+from gluonjit.graph.values import natural_mode
 from gluonjit.hybrid.capture.here import Here
 from gluonjit.hybrid.capture.replaying import Node, packed, relocated, rows_in, unpacked
 from gluonjit.hybrid.capture.reusable import ArraySource, PlainResult, Returned, Reusing, TemplateSignature, layout_of
@@ -111,17 +112,19 @@ class TemplateMaker:
             found.setdefault(number, {})[row] = index
         lookups = tuple([(number, tuple(entries.values())) for number, entries in found.items()])
         order = [row for entries in found.values() for row in entries]
-        leaves = [self._source(leaf.payload) for leaf in arrays.values()]
+        leaves = [self._source(leaf) for leaf in arrays.values()]
         order += [row for leaf in arrays.values() for row in range(leaf.base, leaf.base + leaf.spec.rows)]
         held = sum(leaf.spec.bytes for leaf, source in zip(arrays.values(), leaves) if source.way == "array")
         return lookups, tuple(leaves), order, held
 
-    def _source(self, payload: Any) -> ArraySource:
-        """Returns the source where later calls find an array that this one has read."""
-        source = self.reusing.source(self.batch, payload)
+    def _source(self, leaf: Leaf) -> ArraySource:
+        """Returns the source where later calls find an array that this one has read, and how its rows lie."""
+        source, spec = self.reusing.source(self.batch, leaf.payload), leaf.spec
+        if spec.mode != natural_mode(spec.shape):
+            source = source._replace(mode=spec.mode)
         for place, given in enumerate(self.arrays):
             if given is source.what:
-                return ArraySource("argument", place)
+                return source._replace(way="argument", what=place)
         if source.way == "array":
             self.reusing.keeps(self.batch, source.what)
         return source
@@ -202,7 +205,7 @@ def equal(one: CaptureTemplate, other: CaptureTemplate, reusing: Reusing) -> boo
     if first_difference(one, other) is not None:
         return False
     alike = [
-        way == other_way and (what is known or (reusing.alike(what, known) if way == "array" else what == known))
-        for (way, what), (other_way, known) in zip(one.leaves, other.leaves)
+        look == other_look and (what is known or (reusing.alike(what, known) if look[0] == "array" else what == known))
+        for (what, *look), (known, *other_look) in zip(one.leaves, other.leaves)
     ]
     return len(one.leaves) == len(other.leaves) and all(alike)

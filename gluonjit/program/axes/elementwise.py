@@ -38,6 +38,7 @@ class Map(Row):
         if any([out != call.shape for out, _ in call.outs]):
             raise call.refuse("results of different shapes")
         if call.writer.sized:
+            self.check_sizes(call)
             call = self.with_numbers(call)
         call.vals = self.of_one_dtype(call)
         mine = call.mine
@@ -58,6 +59,12 @@ class Map(Row):
         lead, rest = form
         slots = call.again([val if val.shared else call.writer.form(val, lead, rest) for val in call.vals])
         return call.lying(slots, lead, rest)
+
+    def check_sizes(self, call: Application) -> None:
+        """Raises NotBatchable if an operand has a length where its result has another size: 1 in some calls only."""
+        for val in call.vals:
+            if any([size != wanted and is_sized(size) for size, wanted in zip(val.shape[::-1], call.shape[::-1])]):
+                raise call.refuse("an axis is broadcast for some lengths alone")
 
     def harmless(self, call: Application, val: Values) -> Values:
         """A value with a number as padding at which functions and their derivatives are finite."""

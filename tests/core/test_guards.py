@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import gc
 import math
+import signal
 import sys
+import traceback
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -353,83 +355,69 @@ def test_variants_are_found_by_what_holds_and_bounded() -> None:
     assert too_many(known).startswith("self.a had 16 values")
 
 
-class Notes:
-    """A callback of the collector's that is an object."""
+class Rings:
+    """A handler of a signal that is an object, and calls another function."""
 
     def __init__(self, seen: list[str]) -> None:
         self.seen = seen
 
-    def __call__(self, phase: str, info: dict[str, int]) -> None:
-        self.seen.append(phase)
+    def __call__(self, number: int, frame: Any) -> None:
+        self.note("rang")
+
+    def note(self, what: str) -> None:
+        self.seen.append(what)
 
 
+def grown(x: float) -> float:
+    return sum([x, 1.0])
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers that send signals")
 @pytest.mark.parametrize("as_object", [False, True])
 def test_what_python_itself_calls_ends_no_trace(as_object: bool) -> None:
-    """The collector's callbacks run in the middle of whatever the program does."""
-    seen: list[str] = []
-    note: Callable[..., Any] = Notes(seen)
-    if not as_object:
+    """Handlers of signals run in the middle of whatever the program does."""
+    rings = Rings([])
 
-        def note(phase: str, info: dict[str, int]) -> None:
-            seen.append(phase)
-
-    def collects(x: float) -> float:
-        return x + 1
-
-    gc.callbacks.append(note)
-    try:
-        follower = Follower(Known(), ())
-        before = len(seen)
-
-        def run(x: float) -> float:
-            for _ in range(3):
-                x = collects(x)
-            return x
-
-        threshold = gc.get_threshold()
-        gc.set_threshold(1)
-        try:
-            assert follower.run(run, (1.0,), {}) == 4.0
-        finally:
-            gc.set_threshold(*threshold)
-    finally:
-        gc.callbacks.remove(note)
-    assert len(seen) > before and not follower.refusal
-
-
-def test_what_the_collector_calls_may_call_other_functions() -> None:
-    """As a progress bar's `__del__`, which closes it."""
-    seen: list[str] = []
-
-    def note(name: str) -> None:
-        seen.append(name)
-
-    class Bar:
-        def __del__(self) -> None:
-            note("closed")
-
-    bars = [Bar(), Bar()]
-
-    def collected(phase: str, info: dict[str, int]) -> None:
-        note(phase)
-        if bars:
-            bars.pop()
-
-    def doubled(x: float) -> float:
-        return x * 2
+    def rang(number: int, frame: Any) -> None:
+        rings.note("rang")
 
     def run(x: float) -> float:
-        return doubled(doubled(doubled(x)))
+        for _ in range(20_000):
+            x = grown(x)
+        return x
+
+    follower = Follower(Known(), ())  # type: ignore[arg-type]
+    before = signal.signal(signal.SIGALRM, rings if as_object else rang)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+        assert follower.run(run, (1.0,), {}) == 20_001.0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert rings.seen and not follower.refusal
+
+
+def test_nothing_is_collected_while_a_call_is_followed() -> None:
+    """The end of a generator that is garbage is code of the program, which would run in the middle of the call."""
+    seen: list[bool] = []
+
+    def collected(phase: str, info: dict[str, int]) -> None:
+        seen.append(any(frame.f_code.co_name == "grown" for frame, _ in traceback.walk_stack(None)))
+
+    def run(x: float) -> float:
+        for _ in range(100):
+            x = grown(max([x, 1.0]))
+        return x
 
     threshold = gc.get_threshold()
-    gc.callbacks.append(collected)
     gc.set_threshold(1)
+    gc.callbacks.append(collected)
     try:
-        assert Follower(Known(), ()).run(run, (1.0,), {}) == 8.0  # type: ignore[arg-type]
+        assert Follower(Known(), ()).run(run, (1.0,), {}) == 101.0  # type: ignore[arg-type]
     finally:
-        gc.set_threshold(*threshold)
         gc.callbacks.remove(collected)
-    assert {"closed", "start"} <= set(seen)
+        gc.set_threshold(*threshold)
+    assert gc.isenabled() and seen and not any(seen)
 
 
 def with_parts(depth: int = 2) -> Any:

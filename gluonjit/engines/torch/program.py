@@ -38,9 +38,9 @@ from gluonjit.program.trace import Trace, TraceOp, for_any_rows, placed
 class Program(BatchedProgram):
     """A program that runs the nodes of a step: gives the results of so many, of the operands that `pieces` gives.
 
-    trace: what it was made from; results: of that, none where it is for any number of children; text: what it does:
-    programs of one text and the same constants are one; learns: whether gradients can come to its results; wide: which
-    results have any number of rows a node, none where empty; kept: what it saves for backward.
+    trace: what it was made from; text: what it does: programs of one text and the same constants are one; learns:
+    whether gradients can come to its results; wide: which results have any number of rows a node, none where empty;
+    kept: what it saves for backward.
     """
 
     text: Any = None
@@ -48,7 +48,6 @@ class Program(BatchedProgram):
 
     def __init__(self, trace: Trace, operators: int) -> None:
         self.trace = trace
-        self.results = trace.results
         self.consts = list(trace.consts)
         self.operators = operators
         self.learns = _learns(trace)
@@ -174,7 +173,7 @@ def build(trace: Trace, of_any_rows: bool = True) -> Built:
 def build_for_children(of: ForChildren) -> Built:
     """The program of nodes with any number of children, which is given whose each is, too. Raises NotBatchable."""
     found = _build(of.trace, False, of)
-    found.program.trace, found.program.results = of.call, ()
+    found.program.trace = of.call
     return found
 
 

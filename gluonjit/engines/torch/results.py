@@ -77,11 +77,11 @@ def is_used_inside(value: Value) -> bool:
     place, plan = value.result.chunk.place, value.result.chunk.plan
     for step in plan.steps:
         if place in step.places:
-            program = program_of(step.kind)
-            own = program.results[step.places.index(place)]
+            trace = program_of(step.kind).trace
+            own = trace.results[step.places.index(place)]
             through = {own}
-            for op in program.trace.ops:
+            for op in trace.ops:
                 if not through.isdisjoint(op.inputs):
                     through.update(op.outputs)
-            return not through.isdisjoint({*program.results} - {own})
+            return not through.isdisjoint({*trace.results} - {own})
     return False

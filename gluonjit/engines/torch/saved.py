@@ -40,7 +40,7 @@ def _saved_values(program: Any, learned: tuple[bool, ...]) -> tuple[frozenset[in
             return frozenset(), frozenset()
     return (
         frozenset([k for k in range(len(trace.operands)) if _memory(tensors[k]) in saved]),
-        frozenset([k for k, position in enumerate(program.results) if _memory(tensors[position]) in saved]),
+        frozenset([k for k, position in enumerate(trace.results) if _memory(tensors[position]) in saved]),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import operator
 import sys
 from collections import deque
@@ -131,11 +132,15 @@ class Follower(Reader):
         deep = sys.getrecursionlimit()
         sys.setrecursionlimit(_FRAMES * deep)
         notice = self._notice  # held until the end: Python may be about to call it where it lets go of it
+        collects = gc.isenabled()
         try:
+            gc.disable()  # what it frees may run code of the program, such as the end of a generator
             watch(notice)
             result = self.call(function, *args, **kwargs)
         finally:
             sys.setprofile(None)
+            if collects:
+                gc.enable()
             sys.setrecursionlimit(deep)
             profile_again(before)
             if self.refusal:

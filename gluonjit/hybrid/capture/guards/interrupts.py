@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 import sys
 from typing import Any
@@ -30,11 +29,8 @@ def pass_over(code: Any) -> None:
 
 
 def interrupts(code: Any) -> bool:
-    """Tells whether Python itself calls this at any point of the program: the garbage collector, or a signal."""
-    handlers: list[Any] = [
-        *gc.callbacks,
-        *map(signal.getsignal, signal.valid_signals()),
-    ]
+    """Tells whether Python itself calls this at any point of the program, on a signal."""
+    handlers: list[Any] = [*map(signal.getsignal, signal.valid_signals())]
     functions = [
         handler if hasattr(handler, "__code__") else handler.__call__ for handler in handlers if callable(handler)
     ]

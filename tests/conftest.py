@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from frameworks_support import FRAMEWORKS, INSTALLED
 
+import gluonjit
 from gluonjit.hybrid.capture.outlining.outlines import AS_WRITTEN
 from gluonjit.hybrid.choose import pacing
-from gluonjit.hybrid.run.places import clear_places
 
 pacing.PINNED.append(True)
 
@@ -53,9 +53,13 @@ def fresh_stretch() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def few_numbers() -> None:
-    """No file finds numbers to be operands because of what operators had in others."""
-    clear_places()
+def fresh_caches() -> None:
+    """No file's programs depend on what operators were called with in other files, unless GLUONJIT_TOGETHER is set.
+
+    Those that fail together alone show state that is kept where it should not be.
+    """
+    if not os.environ.get("GLUONJIT_TOGETHER"):
+        gluonjit.clear_caches()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ PARTS = (
     *[f"graph/{name}" for name in GRAPH],
     *[f"hybrid/capture/{name}" for name in ("guards/facts", "outlining/entering", "arguments")],
 )
-TORCH = ("modes", "torch", "doors", "signs", "modules")
+TORCH = ("modes", "torch", "doors", "modules")
 SOURCES = ("module", "names", *CAPTURE, *TORCH, "cells", "operators", "hooks", "functions")
 KERNELS = ("generic", "avx2", "avx512")
 ROWS = ("module", "stretch", "check", "pack", "interpreter", "shared", "scratch", "crew", *KERNELS)

@@ -227,7 +227,6 @@ PyObject *quick_numpy_verify(PyObject *const *args, Py_ssize_t count);
 
 /* doors.c: calls of PyTorch's functions */
 
-extern PyTypeObject DoorType;
 
 PyObject *main_door(PyObject *module, PyObject *ignored);
 PyObject *forget_doors(PyObject *module, PyObject *ignored);
@@ -236,11 +235,7 @@ PyObject *forget_doors(PyObject *module, PyObject *ignored);
    of `func`, with which PyTorch would call __torch_function__, or else what the method says. */
 PyObject *operate(PyObject *func, PyObject *method, PyObject *const *args, Py_ssize_t count);
 
-/* signs.c: signs of lazy tensors */
-
-extern PyTypeObject SignsType;
-
-PyObject *set_sign(PyObject *module, PyObject *args);
+extern PyTypeObject ItemsType; /* of slices.c */
 
 /* cells.c: functions and methods that are cells */
 

@@ -1,16 +1,20 @@
-/* Hook: what stands in the place of a Python function in a class, and calls it where the fast path does not apply. */
+/* Hook: what stands in the place of a function in a class, and calls it where the fast path does not apply. */
 
 #include "fast.h"
 
-typedef struct Hook Hook;
 typedef PyObject *(*Quick)(PyObject *const *args, Py_ssize_t count);
 
-struct Hook {
+typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    PyObject *function;
-    Quick quick;
-};
+    Quick quick; /* NULL: it is a door */
+#define FIELDS(X) \
+    X(function) /* what it stands for */ \
+    X(func)     /* of a method of lazy tensors, what PyTorch calls __torch_function__ with */ \
+    X(left)     /* of a reflected sign, where both are tensors: what PyTorch calls it with, and PyTorch's method */ \
+    X(method)
+    FIELDS(OBJECT_FIELD)
+} Hook;
 
 /* Tells whether a block has no hooks of either kind in its __dict__. */
 int unhooked(PyObject *dict, PyObject *name) {
@@ -144,6 +148,15 @@ static PyObject *quick_numpy_item(PyObject *const *args, Py_ssize_t count) {
     return count == 2 ? slice_of(&names.mxnet, 1, args[0], args[1]) : NULL;
 }
 
+/* A method of lazy tensors, which goes by PyTorch's parser of arguments. */
+static PyObject *door(Hook *hook, PyObject *const *args, Py_ssize_t count) {
+    if (hook->left != Py_None && count == 2 && Py_TYPE(args[1]) == names.torch.plain[0]) {
+        PyObject *turned[2] = {args[1], args[0]}; /* Python asks the right one first, as its class is the other's and more */
+        return operate(hook->left, hook->method, turned, 2);
+    }
+    return operate(hook->func, hook->function, args, count);
+}
+
 static struct {
     const char *name;
     Quick quick;
@@ -154,6 +167,7 @@ static struct {
     {"operator", quick_operator},
     {"verify", quick_verify},
     {"numpy_verify", quick_numpy_verify},
+    {"door", NULL},
 };
 
 static PyObject *hook_call(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
@@ -161,7 +175,7 @@ static PyObject *hook_call(PyObject *self, PyObject *const *args, size_t flags, 
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     PyObject *result = NULL;
     if (keywords == NULL && count > 0 && names.local != NULL) {
-        result = hook->quick(args, count);
+        result = hook->quick == NULL ? door(hook, args, count) : hook->quick(args, count);
         if (result != NULL || PyErr_Occurred()) return result;
     }
     if (Py_EnterRecursiveCall(" in a hook")) return NULL; /* of a hook of a hook */
@@ -172,16 +186,17 @@ static PyObject *hook_call(PyObject *self, PyObject *const *args, size_t flags, 
 
 static PyObject *hook_make(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     const char *name;
-    PyObject *function;
+    PyObject *function, *func = Py_None, *left = Py_None, *method = Py_None;
     size_t k;
-    if (!PyArg_ParseTuple(args, "sO:Hook", &name, &function)) return NULL;
+    if (!PyArg_ParseTuple(args, "sO|OOO:Hook", &name, &function, &func, &left, &method)) return NULL;
     for (k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
         if (strcmp(kinds[k].name, name) == 0) {
             Hook *self = (Hook *)type->tp_alloc(type, 0);
             if (self == NULL) return NULL;
             self->vectorcall = hook_call;
-            self->function = Py_NewRef(function);
             self->quick = kinds[k].quick;
+#define FILLED(name) self->name = Py_NewRef(name);
+            FIELDS(FILLED)
             return (PyObject *)self;
         }
     }
@@ -214,19 +229,22 @@ static PyObject *hook_doc(PyObject *self, void *ignored) {
 }
 
 static int hook_traverse(Hook *self, visitproc visit, void *arg) {
-    Py_VISIT(self->function);
+#define VISITED(name) Py_VISIT(self->name);
+    FIELDS(VISITED)
     return 0;
 }
 
 static int hook_clear(Hook *self) {
-    Py_XSETREF(self->function, Py_NewRef(Py_None)); /* which may still be called */
+#define EMPTIED(name) Py_XSETREF(self->name, Py_NewRef(Py_None)); /* which may still be called */
+    FIELDS(EMPTIED)
     return 0;
 }
 
 static void hook_dealloc(Hook *self) {
     PyObject_GC_UnTrack(self);
     Py_TRASHCAN_BEGIN(self, hook_dealloc)
-    Py_XDECREF(self->function);
+#define ENDED(name) Py_XDECREF(self->name);
+    FIELDS(ENDED)
     Py_TYPE(self)->tp_free(self);
     Py_TRASHCAN_END
 }

@@ -26,8 +26,6 @@ static PyMethodDef methods[] = {
     {"tensor", tensor, METH_O, "A lazy tensor of PyTorch's of a value."},
     {"keep_bodies", keep_bodies, METH_O, "Keep tensors of the class of lazy ones when they end, to use them again."},
     {"spare_bodies", spare_bodies, METH_NOARGS, "How many tensors lie ready to be lazy ones."},
-    {"set_sign", set_sign, METH_VARARGS,
-     "set_sign(name, func, method, reflected, turned): lets a sign capture func, or do what method does."},
     {"quick_cells", quick_cells, METH_O,
      "Lets calls of what is of this class, which derives from Celled, try the fast path first."},
     {"quicken", quicken, METH_VARARGS,
@@ -49,8 +47,8 @@ static int is_alike(PyObject *type, size_t size) {
 }
 
 int fill_module(PyObject *module, PyObject *value, PyObject *record, PyObject *graph, PyObject *batch, PyObject *state) {
-    PyTypeObject *types[] = {&SignaturesType, &HookType, &SilentType, &DoorType, &SignsType, &CelledType};
-    const char *named[] = {"Signatures", "Hook", "Silent", "Door", "Signs", "Celled"};
+    PyTypeObject *types[] = {&SignaturesType, &HookType, &SilentType, &ItemsType, &CelledType};
+    const char *named[] = {"Signatures", "Hook", "Silent", "Items", "Celled"};
     size_t k;
     if (!is_alike(value, sizeof(Value)) || !is_alike(record, sizeof(Record)) || !is_alike(graph, sizeof(GraphRows)) ||
         !is_alike(batch, sizeof(BatchRoom)) ||

@@ -106,3 +106,27 @@ PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject
     Py_DECREF(state);
     return result;
 }
+
+/* lazy[key]: rows, or by other constants a node. */
+static PyObject *item(PyObject *lazy, PyObject *key) {
+    PyObject *args[2] = {lazy, key}, *result = NULL;
+    if (names.local != NULL && Py_TYPE(lazy) == names.torch.lazy[0]) {
+        result = slice_of(&names.torch, 0, lazy, key);
+        if (result == NULL && !PyErr_Occurred() && !is_overridden()) /* by what has to see the call first */
+            result = through(names.getitem, args, 2, NULL);
+        if (result != NULL || PyErr_Occurred()) return result;
+    }
+    if (names.item == NULL) return PyErr_Format(PyExc_TypeError, "%.100s has no items", Py_TYPE(lazy)->tp_name);
+    return PyObject_Vectorcall(names.item, args, 2, NULL);
+}
+
+static PyMappingMethods items = {.mp_subscript = item};
+
+/* A base of lazy tensors: an `__getitem__` of Python's would make them sequences to C. */
+PyTypeObject ItemsType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "gluonjit._fast.Items",
+    .tp_basicsize = sizeof(PyObject),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .tp_doc = "The items of lazy tensors.",
+    .tp_as_mapping = &items,
+};

@@ -120,7 +120,7 @@ def in_hooks(path: str, use: Callable[[Any], Any]) -> Chained:
 
 def in_doors(use: Callable[[Any], Any]) -> Chained:
     """What is asked of very many doors, each before the next."""
-    return Chained(lambda door: fast.Door(door, door or len), use)
+    return Chained(lambda door: fast.Hook("door", door or len, door), use)
 
 
 def of_values() -> Iterator[Case]:
@@ -161,7 +161,15 @@ def watched(notice: Any, *passed: Any) -> None:
 
 
 def of_hooks() -> Iterator[Case]:
-    for given in ((), ("call",), ("call", 1, 2), (None, print), ("none", print), (b"call", print), ("call\0", print)):
+    for given in (
+        (),
+        ("call",),
+        ("call", 1, 2, 3, 4, 5),
+        (None, print),
+        ("none", print),
+        (b"call", print),
+        ("call\0", print),
+    ):
         yield Case(f"Hook{given}", lambda given=given: fast.Hook(*given), (TypeError, ValueError))  # type: ignore[misc]
     for path in ("call", "item", "numpy_item", "operator", "verify", "numpy_verify"):
         for k, thing in enumerate(THINGS):
@@ -201,22 +209,15 @@ def of_hooks() -> Iterator[Case]:
         yield Case(f"an attribute of {mine}", lambda f=quick, module=module: f(module, "x"), None)  # type: ignore[misc]
 
 
-class Signed(fast.Signs, SimpleNamespace):
-    """What has the signs of lazy tensors, and is none."""
+class Itemized(fast.Items, SimpleNamespace):
+    """What has the items of lazy tensors, and is none."""
 
 
-def of_signs() -> Iterator[Case]:
-    signed: Any = Signed()
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "matmul"):
-        for k, thing in enumerate(THINGS):
-            yield Case(f"{name} of thing {k}", lambda n=name, t=thing: getattr(signed, f"__{n}__")(t), None)  # type: ignore[misc]
-            yield Case(f"r{name} of thing {k}", lambda n=name, t=thing: getattr(signed, f"__r{n}__")(t), None)  # type: ignore[misc]
+def of_items() -> Iterator[Case]:
+    itemized: Any = Itemized()
     for k, thing in enumerate(THINGS):
-        yield Case(f"what is at thing {k}", lambda thing=thing: signed[thing], (TypeError, KeyError))  # type: ignore[misc]
-    for given in ((), ("add",), ("add", 1, 2, 3), ("none", 1, 2, 3, 4), (b"add", 1, 2, 3, 4), (None, 1, 2, 3, 4)):
-        yield Case(f"set_sign{given}", lambda given=given: fast.set_sign(*given), (TypeError, ValueError))  # type: ignore[misc]
-    yield Case("a sign of nothing", lambda: signed + signed, TypeError)
-    yield Case("an instance of Signs", lambda: fast.Signs(), TypeError)
+        yield Case(f"what is at thing {k}", lambda thing=thing: itemized[thing], (TypeError, KeyError))  # type: ignore[misc]
+    yield Case("an instance of Items", lambda: fast.Items(), TypeError)
 
 
 def of_cells() -> Iterator[Case]:
@@ -238,8 +239,8 @@ def recursive(x: Any) -> Any:
 
 
 def of_doors() -> Iterator[Case]:
-    for given in ((), (print,), (print, print, 1, 2, 3)):
-        yield Case(f"Door{given}", lambda given=given: fast.Door(*given), TypeError)  # type: ignore[misc]
+    for given in ((), (print,), ("door",), ("door", print, print, 1, 2, 3)):
+        yield Case(f"Hook{given}", lambda given=given: fast.Hook(*given), TypeError)  # type: ignore[misc]
     for given in (
         (),
         (1,),
@@ -258,10 +259,10 @@ def of_doors() -> Iterator[Case]:
     yield Case("modes of no library", lambda: fast.find_modes("none.so", "none.so", 2**70), None)
     yield Case("modes of nothing", lambda: fast.modes(), TypeError)
     for k, thing in enumerate(THINGS):
-        yield Case(f"a door of thing {k}", lambda thing=thing: fast.Door(thing, len, thing, thing)([]), None)  # type: ignore[misc]
-        behind = lambda thing=thing: fast.Door(len, thing)(thing, thing)  # type: ignore[misc]  # noqa: E731
+        yield Case(f"a door of thing {k}", lambda thing=thing: fast.Hook("door", len, *[thing] * 3)([]), None)  # type: ignore[misc]
+        behind = lambda thing=thing: fast.Hook("door", thing, len)(thing, thing)  # type: ignore[misc]  # noqa: E731
         yield Case(f"a door before thing {k}", behind, None if thing is print else ANY)
-    yield Case("a door by name", lambda: fast.Door(len, len)(x=1), TypeError)
+    yield Case("a door by name", lambda: fast.Hook("door", len, len)(x=1), TypeError)
     yield Case("a chain of doors", in_doors(lambda door: door([])), RecursionError)
     for name in ("__doc__", "__name__", "nothing"):
         yield Case(f"{name} of doors", in_doors(attrgetter(name)), RecursionError)
@@ -512,7 +513,7 @@ def of_guards() -> Iterator[Case]:
     yield Case("guards of themselves", lambda: own_circle(100), None)
 
 
-CASES = [*of_values(), *of_hooks(), *of_doors(), *of_signs(), *of_cells(), *of_functions(), *of_replays(), *of_guards()]
+CASES = [*of_values(), *of_hooks(), *of_doors(), *of_items(), *of_cells(), *of_functions(), *of_replays(), *of_guards()]
 
 if __name__ == "__main__":
     run(CASES)

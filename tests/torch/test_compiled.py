@@ -30,7 +30,7 @@ def test_both_ways_capture_the_same_graphs() -> None:
 def test_hooks_look_like_the_functions_they_stand_for() -> None:
     lazy = type(doubled(1)[0])
     assert "__getitem__" not in vars(lazy)  # with one of Python's it would be a sequence to C
-    assert lazy.__getitem__.__objclass__ is FAST.Signs
+    assert lazy.__getitem__.__objclass__ is FAST.Items
     call: Any = nn.Module.__call__
     assert inspect.isfunction(call) and call.__doc__.startswith("torch.nn.Module.__call__")
     assert nn.Linear(2, 3)(input=torch.ones(2)).shape == (3,)

@@ -343,15 +343,15 @@ def test_modes_are_read_as_pytorch_says_them() -> None:
 @compiled
 def test_doors_look_like_the_methods_they_stand_for() -> None:
     lazy = agree(operator.add)
-    assert isinstance(type(lazy).tanh, FAST.Door)
+    assert isinstance(type(lazy).tanh, FAST.Hook)
     assert type(lazy).tanh.__name__ == "tanh" and type(lazy).tanh.__doc__ == torch.Tensor.tanh.__doc__
     assert type(lazy).tanh.__wrapped__ is torch.Tensor.tanh
     assert torch.equal(lazy.add(other=SAMPLE), lazy + SAMPLE)
     with pytest.raises(TypeError):
-        FAST.Door(1)
+        FAST.Hook("door")
     nested: Any = torch.Tensor.tanh
     for _ in range(100_000):
-        nested = FAST.Door(nested, nested)
+        nested = FAST.Hook("door", nested, nested)
     with pytest.raises(RecursionError):
         nested(SAMPLE)
     del nested  # without a crash

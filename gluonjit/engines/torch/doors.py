@@ -42,7 +42,7 @@ SORTS: dict[Any, int] = {
     torch.mean: MEAN,
 }
 _WITHOUT_A_SAY = frozenset({LazyTensor, torch.Tensor, torch.nn.Parameter, type(None), bool, int, float, str})
-_SIGNS = "add sub mul truediv floordiv mod matmul".split()
+_SIGNS = "add sub mul truediv floordiv mod matmul pow".split()
 _COMPARED = "lt le gt ge eq ne".split()
 _METHODS = (
     "tanh sigmoid relu exp log sqrt sum matmul mm mv dot add sub mul div pow neg softmax log_softmax "
@@ -84,19 +84,16 @@ def build() -> None:
     plain, equal = torch.empty(1), LazyTensor.__eq__
     probe = hooked.make_subclass(_Probe, plain)
     for name in _SIGNS:
-        method, turned = getattr(torch.Tensor, f"__{name}__"), getattr(torch.Tensor, f"__r{name}__")
-        func, left = _asked(method, probe, (probe,)), _asked(method, plain, (probe,))
-        FAST.set_sign(name, func if func is left else None, method, _asked(turned, probe, (1.0,)), turned)
-    power = torch.Tensor.__pow__
-    _put("__pow__", probe, (probe,))
-    _put("__rpow__", probe, (1.0,), _asked(power, plain, (probe,)), power)
+        method = getattr(torch.Tensor, f"__{name}__")
+        _put(f"__{name}__", probe, (probe,))
+        _put(f"__r{name}__", probe, (1.0,), _asked(method, plain, (probe,)), method)
     for name in (*_COMPARED, "neg", "abs"):
         _put(f"__{name}__", probe, (probe,) if name in _COMPARED else ())
     LazyTensor._equal, LazyTensor.__eq__ = LazyTensor.__eq__, equal  # type: ignore[method-assign]
     for name in _METHODS:
         method = getattr(torch.Tensor, name)
         if isinstance(method, MethodDescriptorType):  # PyTorch's own, which is what it calls __torch_function__ with
-            setattr(LazyTensor, name, FAST.Door(method, method))
+            setattr(LazyTensor, name, FAST.Hook("door", method, method))
 
 
 def _asked(method: Callable[..., Any], first: Any, rest: tuple[Any, ...]) -> Any:
@@ -110,7 +107,7 @@ def _put(name: str, probe: Any, rest: tuple[Any, ...], left: Any = None, method:
     original = getattr(torch.Tensor, name)
     func = _asked(original, probe, rest)
     if func is not None and (method is None or left is not None):
-        setattr(LazyTensor, name, FAST.Door(func, original, left, method))
+        setattr(LazyTensor, name, FAST.Hook("door", original, func, left, method))
 
 
 def find_modes() -> None:

@@ -64,16 +64,16 @@ def _note_asked(lazy: LazyTensor, question: str) -> None:
         note_question(f"{question} of a tensor")
 
 
-class _NoSigns:
-    """A base of lazy tensors without operators; its counterpart in C has them."""
+class _NoItems:
+    """A base of lazy tensors without `[]`; its counterpart in C has that."""
 
     __slots__ = ()
 
 
-_Signs: Any = _NoSigns if FAST is None else FAST.Signs
+_Items: Any = _NoItems if FAST is None else FAST.Items
 
 
-class LazyTensor(_Signs, torch.Tensor):  # type: ignore[misc]
+class LazyTensor(_Items, torch.Tensor):  # type: ignore[misc]
     """A tensor of a captured call. `_v` is its value in a graph, `_c` the computed tensor once it was read.
 
     Of a view `_b` is the tensor that it is a view of, itself no view, `_k` which view (see `aliases`), and `_n` how

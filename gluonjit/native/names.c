@@ -190,14 +190,18 @@ static PyObject *given(PyObject *kwargs, const char *name) {
     return found;
 }
 
-/* Checks that all that a section needs is there and of its kind, before any of it counts: 0, or -1 and an exception. */
-static int check_section(int section, PyObject *kwargs) {
+/* Looks at all that a section needs, and with `put` lets it count: 0, or -1 and an exception where something is missing or
+   of another kind. */
+static int fill_section(int section, PyObject *kwargs, int put) {
     PyObject *found;
     int k;
     for (k = 0; slots[k].type != NULL; k++) {
+        Py_ssize_t offset;
         if (slots[k].section != section) continue;
         found = given(kwargs, slots[k].type);
-        if (found == NULL || offset_of(found, slots[k].slot) < 0) return -1;
+        offset = found == NULL ? -1 : offset_of(found, slots[k].slot);
+        if (offset < 0) return -1;
+        if (put) *slots[k].offset = offset;
     }
     for (k = 0; types[k].name != NULL; k++) {
         if (types[k].section != section) continue;
@@ -207,6 +211,7 @@ static int check_section(int section, PyObject *kwargs) {
             PyErr_Format(PyExc_TypeError, "%s is no class", types[k].name);
             return -1;
         }
+        if (put) Py_XSETREF(*types[k].type, (PyTypeObject *)Py_NewRef(found));
     }
     if (section == PACKAGE && !(PyType_IsSubtype((PyTypeObject *)given(kwargs, "Graph"), core.graph_type) &&
                                 given(kwargs, "Spec") == core.spec_type &&
@@ -216,36 +221,33 @@ static int check_section(int section, PyObject *kwargs) {
         return -1;
     }
     for (k = 0; section == MXNET && addresses[k].name != NULL; k++) {
+        void *address;
         found = given(kwargs, addresses[k].name);
         if (found == NULL) return -1;
-        if (PyLong_AsVoidPtr(found) == NULL) {
+        address = PyLong_AsVoidPtr(found);
+        if (address == NULL) {
             if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "%s is no address", addresses[k].name);
             return -1;
         }
+        if (put) *addresses[k].address = address;
     }
-    for (k = 0; objects[k].name != NULL; k++)
-        if (objects[k].section == section && given(kwargs, objects[k].name) == NULL) return -1;
+    for (k = 0; objects[k].name != NULL; k++) {
+        if (objects[k].section != section) continue;
+        found = given(kwargs, objects[k].name);
+        if (found == NULL) return -1;
+        if (put) Py_XSETREF(*objects[k].object, Py_NewRef(found));
+    }
     return 0;
 }
 
 /* configure(section, **named): the classes and functions of a section of the tables above, by name. */
 PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
     const char *asked;
-    int section = 0, k;
+    int section = 0;
     if (!PyArg_ParseTuple(args, "s:configure", &asked)) return NULL;
     while (section < SECTIONS && strcmp(sections[section], asked) != 0) section++;
     if (section == SECTIONS || kwargs == NULL)
         return PyErr_Format(PyExc_TypeError, "configure() has no section %s, or was given nothing for it", asked);
-    if (check_section(section, kwargs) < 0) return NULL;
-    for (k = 0; slots[k].type != NULL; k++)
-        if (slots[k].section == section) *slots[k].offset = offset_of(given(kwargs, slots[k].type), slots[k].slot);
-    for (k = 0; types[k].name != NULL; k++)
-        if (types[k].section == section)
-            Py_XSETREF(*types[k].type, (PyTypeObject *)Py_NewRef(given(kwargs, types[k].name)));
-    for (k = 0; section == MXNET && addresses[k].name != NULL; k++)
-        *addresses[k].address = PyLong_AsVoidPtr(given(kwargs, addresses[k].name));
-    for (k = 0; objects[k].name != NULL; k++)
-        if (objects[k].section == section)
-            Py_XSETREF(*objects[k].object, Py_NewRef(given(kwargs, objects[k].name)));
+    if (fill_section(section, kwargs, 0) < 0 || fill_section(section, kwargs, 1) < 0) return NULL; /* all of it counts, or nothing */
     Py_RETURN_NONE;
 }

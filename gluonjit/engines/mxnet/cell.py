@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 from gluonjit.engines.mxnet.computing import waits
@@ -21,6 +19,8 @@ class Cell(BatchedCell):
     """A cell of MXNet's."""
 
     __slots__ = ("is_node",)
+
+    copied = "active", "is_node"
 
     def __init__(self, name: str, options: Options, paces: Paces = NO_CHOICE) -> None:
         super().__init__(name, options, paces)
@@ -40,19 +40,6 @@ class Cell(BatchedCell):
         """Forgets what was traced, and what calls have captured."""
         super().clear()
         self.recordings.clear()
-
-    def __reduce__(self) -> Any:
-        options = replace(self.options, reuse=None)  # a function need not have a name to be found by
-        return _copied, (self.name, options, self.active, self.is_node, self.paces)
-
-    def __deepcopy__(self, memo: Any) -> Cell:
-        return _copied(self.name, self.options, self.active, self.is_node, deepcopy(self.paces, memo))
-
-
-def _copied(name: str, options: Options, active: bool | None, is_node: bool, paces: Paces) -> Cell:
-    cell = Cell(name, options, paces)
-    cell.active, cell.is_node = active, is_node
-    return cell
 
 
 def any_lazy(items: Any) -> bool:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from copy import deepcopy
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -102,13 +100,6 @@ class Cell(BatchedCell):
         self.clear()
         if times == _CHANGES:
             self.never = "its module changes from sample to sample: the calls inside it are captured instead"
-
-    def __reduce__(self) -> Any:
-        options = replace(self.options, reuse=None)  # a function need not have a name to be found by
-        return Cell, (self.name, options, self.operator, self.stateless, self.paces)
-
-    def __deepcopy__(self, memo: Any) -> Cell:
-        return Cell(self.name, self.options, self.operator, self.stateless, deepcopy(self.paces, memo))
 
 
 class TraceFindings(NamedTuple):

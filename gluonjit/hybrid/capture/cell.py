@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -32,6 +34,7 @@ class BatchedCell:
     __slots__ = ("__dict__", "__weakref__", "chooses", "keys", "lookup", "paces")
 
     operator = False  # whether each call of it is one operator
+    copied: tuple[str, ...] = ()  # attributes of the engine's that a copy has, too
     enters: Any = None  # the engine's OutermostCalls.entered, which knows of cells
 
     def __init__(self, name: str, options: Options, paces: Paces) -> None:
@@ -105,6 +108,22 @@ class BatchedCell:
         self.laid = None
         self.expanded.clear()
         self.lookup = self.keys = None
+
+    def __reduce__(self) -> Any:
+        options = replace(self.options, reuse=None)  # a function need not have a name to be found by
+        own = [getattr(self, name) for name in self.copied]
+        return _copied, (type(self), self.name, options, self.paces, own)
+
+    def __deepcopy__(self, memo: Any) -> BatchedCell:
+        own = [getattr(self, name) for name in self.copied]
+        return _copied(type(self), self.name, self.options, deepcopy(self.paces, memo), own)
+
+
+def _copied(kind: type[BatchedCell], name: str, options: Options, paces: Paces, own: Sequence[Any]) -> BatchedCell:
+    cell = kind(name, options, paces=paces)
+    for each, value in zip(kind.copied, own):
+        setattr(cell, each, value)
+    return cell
 
 
 def product_kind(cell: BatchedCell, trace: Trace, key: tuple[Any, ...], build: Any, work_of: Any) -> Kind:

@@ -7,7 +7,7 @@ import copy
 from typing import Any
 
 from gluonjit.hybrid.capture.outlining.expressions import Expressions
-from gluonjit.hybrid.capture.outlining.known import PREFIX, loads, stores
+from gluonjit.hybrid.capture.outlining.known import loads, stores
 from gluonjit.hybrid.capture.outlining.syntax import weight_of
 
 
@@ -87,21 +87,8 @@ class Outliner(Expressions):
             new = part if isinstance(part, kept) else self.pure(part)
             if weight_of(new):
                 self.gather(each, new)
-            elif isinstance(new, ast.Name) and new.id.startswith(PREFIX) and self._renamed(new, each):
-                pass
             else:
                 self.opaque(new, each)
-
-    def _renamed(self, new: Any, target: Any) -> bool:
-        """Binds the last evaluated expression directly to its name."""
-        last = self.out[-1] if self.out else None
-        if not isinstance(last, ast.Assign) or stores(last.targets[0]) != [new.id]:
-            return False
-        bound = set(stores(target))
-        if not bound.isdisjoint([*self.block.writes, *loads(*self.block.body)]):
-            return False
-        last.targets = [target]
-        return True
 
     def _compound(self, statement: ast.stmt) -> None:
         s = copy.copy(statement)

@@ -175,14 +175,18 @@ class Lone(Program):
         return consts
 
 
-def interpret(trace: Trace, operands: Sequence[NDArray]) -> list[NDArray]:
-    """Runs a trace, operator by operator, on one sample's arrays."""
-    found: list[NDArray] = trace.run(
-        lambda op, inputs: run_operator(operator_handle(op.name), inputs, written(op.attrs)),
-        operands,
-        map(classic, trace.consts),
-    )
+def interpret(trace: Trace, operands: Sequence[NDArray], consts: Sequence[NDArray] | None = None) -> list[NDArray]:
+    """Runs a trace, operator by operator, on one sample's arrays; consts: what stands for its own."""
+    found: list[NDArray] = trace.run(_run_one, operands, map(classic, trace.consts if consts is None else consts))
     return found
+
+
+def _run_one(op: TraceOp, inputs: list[NDArray]) -> list[NDArray]:
+    for blocked in NO_GRADIENT.get(op.name, ()):
+        if blocked < len(inputs):
+            inputs[blocked] = inputs[blocked].detach()
+    with in_training(op.name in POOLING):
+        return run_operator(operator_handle(op.name), inputs, written(op.attrs))
 
 
 def join(spec: Spec, arrays: Sequence[Any], out: Any) -> Any:

@@ -19,7 +19,7 @@ from gluonjit.engines.mxnet.history import RecordedInput, is_learned
 from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.inference import reason_of
 from gluonjit.engines.mxnet.modes import as_captured
-from gluonjit.engines.mxnet.one_by_one import NODES
+from gluonjit.engines.mxnet.one_by_one import NODES, compute_alone
 from gluonjit.engines.mxnet.program import join, program_of
 from gluonjit.engines.mxnet.results import Imported
 from gluonjit.engines.mxnet.segments import Segments
@@ -217,7 +217,7 @@ class Session(SteppedSession):
             consts = tape.statistics.apart(number, consts)
         self.written([place.arena for place in step.places])
         if program.checks is not None and program.checks.distrusted:
-            NODES.compute(step, operands, consts, results)
+            compute_alone(step, operands, consts, results)
         else:
             sizes = tuple([gather.rows for gather in step.gathers])
             program(operands, consts, step.count, results, self.indices.besides.get(number, ()), sizes)

@@ -20,7 +20,7 @@ from gluonjit.engines.torch.held import Held, modified, version_of
 from gluonjit.engines.torch.hooked import data_of, run_backward
 from gluonjit.engines.torch.indices import Indices
 from gluonjit.engines.torch.observed import HookedResult, apart
-from gluonjit.engines.torch.one_by_one import NODES, run_step
+from gluonjit.engines.torch.one_by_one import NODES, compute_alone, run_step
 from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces, program_of
 from gluonjit.graph import Kind
@@ -200,7 +200,7 @@ class Tape(tape.Tape):
         ):
             return results
         checks.compared["history"] = ENOUGH
-        alone: list[Any] = NODES.compute(step, given, consts)
+        alone = compute_alone(step, given, consts)
         if not any([alone[k].requires_grad for k in lost]):
             return results
         names = ", ".join(dict.fromkeys([op.name for op in step.kind.call.ops]))

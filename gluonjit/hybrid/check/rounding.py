@@ -10,6 +10,7 @@ import numpy as np
 
 EPS = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1.2e-7, "float64": 2.2e-16}
 EPS.update(complex32=1e-3, complex64=1.2e-7, complex128=2.2e-16)
+WIDE = dict.fromkeys(("float16", "bfloat16", "float32"), "float64") | {"complex64": "complex128"}
 _TIMES = 80.0  # rounding errors, above which numbers are looked at closely
 _CLOSELY = 16.0  # times what rounding changes in the trace itself, above which a difference is none of rounding
 TRIES = 4  # traces on operands that differ by rounding

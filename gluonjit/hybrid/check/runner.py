@@ -1,13 +1,17 @@
-"""The engine's part of comparisons: it runs the operators of one node."""
+"""Runs nodes of a step one by one, from their traces: to compare a program with them, and in its place."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from gluonjit.analysis.plan import Step
-from gluonjit.graph import Kind
-from gluonjit.hybrid.check.rounding import Manner
+import numpy as np
+
+from gluonjit.analysis.plan import Step, node_operands
+from gluonjit.graph import Kind, Spec
+from gluonjit.hybrid.check.rounding import EPS, PLAINLY, WIDE, Manner
 from gluonjit.program.trace import Trace
 
 
@@ -19,19 +23,36 @@ class NodeRun(NamedTuple):
     weights: dict[int, Any] = {}
 
 
-class NodeRunner(Protocol):
-    """The engine's part of comparisons. Numbers are arrays of numpy.
+class NodeRunner:
+    """Runs single nodes. An engine derives from it, and says how. Numbers are arrays of numpy.
 
-    once: operators whose backward pass overwrites what their forward pass has saved: a second one is wrong.
+    once: operators whose backward pass overwrites what their forward pass has saved: a second one is wrong; piece: cuts
+    an array of a spec out of rows; numbers: reads rows of an array; numbers_of: reads an array, into one of its own;
+    array_of: makes an array of numbers, a dtype and a device; spec_of: looks at one; detached: an array without its
+    history, a copy if asked to; learns: whether gradients go to a constant; track: lets them go to an array; gradients:
+    numbers of those of sources, given results with theirs; region: where operators of a kind run, in a mode, and
+    recorded if asked to; build: makes a batched program of a trace, as `program`, `outputs`, `rows` and `poly`, or
+    raises an error; interpret: runs the operators of a trace; together: runs the program of a kind for so many nodes.
     """
 
-    once: frozenset[str]
+    once: frozenset[str] = frozenset()
+    piece: Callable[..., Any]
+    numbers: Callable[..., Any]
+    numbers_of: Callable[..., Any]
+    array_of: Callable[..., Any]
+    spec_of: Callable[..., Spec]
+    detached: Callable[..., Any]
+    learns: Callable[..., bool]
+    track: Callable[..., Any]
+    gradients: Callable[..., Sequence[Any]]
+    region: Callable[..., AbstractContextManager[Any]]
+    build: Callable[..., Any]
+    interpret: Callable[..., Sequence[Any]]
+    together: Callable[..., Sequence[Any]]
 
-    def numbers(self, array: Any, rows: list[int]) -> Any:
-        """Reads rows of an array."""
-
-    def build(self, trace: Trace) -> Any:
-        """Makes a batched program, as `program`, `outputs`, `rows` and `poly`. Raises an error if there is none."""
+    def wide(self, value: Any) -> Any:
+        """Returns an attribute of an operator, with float64 in place of other floats."""
+        return WIDE.get(value, value)
 
     def alone(
         self,
@@ -47,6 +68,58 @@ class NodeRunner(Protocol):
         heads: gradients of the results, None for those that have none.
         together: where not 0, the kind's program runs for so many nodes, whose rows come one after the other.
         """
+        trace: Trace = kind.call
+        with self.region(kind, mode, bool(heads)):
+            given = [self._array(array, spec, manner) for array, spec in zip(operands, kind.operands)]
+            consts = [self._copied(array, manner) for array in trace.consts]
+            learned = [array for array, spec in zip(given, kind.operands) if heads and spec.dtype in EPS]
+            weights = {id(own): leaf for own, leaf in zip(trace.consts, consts) if heads and self.learns(own)}
+            sources = [*learned, *weights.values()]
+            for array in sources:
+                self.track(array)
+            if together:
+                groups = [[given[position] for (position,) in group] for group in kind.groups]
+                found = self.together(kind, groups, consts, together)
+            else:
+                found = self.interpret(self._widened(trace) if manner.exact else trace, given, consts)
+            pairs = [
+                (result, self._array(np.reshape(head, result.shape), self.spec_of(result), PLAINLY))
+                for result, head in zip(found, heads or ())
+                if head is not None
+            ]
+            gradients = dict(zip(map(id, sources), self.gradients(pairs, sources))) if pairs and sources else {}
+            by_weight = {key: gradients.get(id(leaf)) for key, leaf in weights.items()}
+            return NodeRun(
+                [self.numbers_of(array) for array in found],
+                [gradients.get(id(array)) for array in given],
+                {key: gradient for key, gradient in by_weight.items() if gradient is not None},
+            )
 
-    def compute(self, step: Step, operands: Sequence[Any], consts: Sequence[Any], results: Sequence[Any]) -> Any:
-        """Computes all nodes of a step one by one, in place of its program."""
+    def _array(self, array: Any, spec: Spec, manner: Manner) -> Any:
+        return self.array_of(
+            manner.of(array), WIDE.get(spec.dtype, spec.dtype) if manner.exact else spec.dtype, spec.device
+        )
+
+    def _copied(self, array: Any, manner: Manner) -> Any:
+        """A constant that the run may write to, as to running statistics."""
+        if manner == PLAINLY:
+            return self.detached(array, len(array.shape) <= 1)
+        return self._array(self.numbers_of(array), self.spec_of(array), manner)
+
+    def _widened(self, trace: Trace) -> Trace:
+        """The trace with its floats, where operators name them, in float64."""
+        ops = [op._replace(attrs=tuple([(name, self.wide(value)) for name, value in op.attrs])) for op in trace.ops]
+        return replace(trace, ops=tuple(ops))
+
+    def compute(self, step: Step, roles: Sequence[Any], consts: Sequence[Any]) -> list[list[Any]]:
+        """Returns each result of all nodes of a step, run one by one in place of its program.
+
+        roles: the rows of all nodes' operands, by role.
+        """
+        leaves = {id(own): leaf for own, leaf in zip(step.kind.program.consts, consts)}
+        parts: list[list[Any]] = [[] for _ in step.kind.outputs]
+        for kind, given in node_operands(step, roles, self.piece):
+            own = [leaves.get(id(array), array) for array in kind.call.consts]
+            for listed, array in zip(parts, self.interpret(kind.call, given, own)):
+                listed.append(array)
+        return parts

@@ -7,7 +7,7 @@ import pytest
 
 from gluonjit.analysis import make_plan
 from gluonjit.analysis.captured import Captured
-from gluonjit.analysis.operands import operand_matrices
+from gluonjit.analysis.operands import rows_read
 from gluonjit.analysis.plan import Step
 from gluonjit.graph import Graph, Kind, Output, Record, intern_spec, split_kind
 
@@ -42,6 +42,11 @@ def nodes(graph: Graph, sharing: bool = True) -> Captured:
 
 def leaves(graph: Graph, count: int) -> list[int]:
     return [graph.add_leaf(("leaf", number), None, ROW).base for number in range(count)]
+
+
+def operand_matrices(record: Record) -> list[np.ndarray]:
+    """The rows of each operand, as arrays (nodes, rows)."""
+    return [np.array(rows) for rows in zip(*[rows_read(record, node) for node in range(len(record))])]
 
 
 CALLS = [(0, -1), (1, 0), (0, 1), (1, -1), (0, -1)]

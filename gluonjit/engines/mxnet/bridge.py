@@ -12,7 +12,8 @@ from mxnet.ndarray import NDArray
 from gluonjit.engines.mxnet.function import differentiable
 from gluonjit.engines.mxnet.history import Target
 from gluonjit.engines.mxnet.modes import as_captured
-from gluonjit.engines.mxnet.results import is_entered, numbers_of, places_of, seed_of, spent, tape_of
+from gluonjit.engines.mxnet.refusals import is_entered
+from gluonjit.engines.mxnet.results import numbers_of, places_of, seed_of, spent, tape_of
 from gluonjit.engines.mxnet.semantics import as_shape, classic
 from gluonjit.graph import Value
 

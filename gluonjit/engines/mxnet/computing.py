@@ -12,7 +12,8 @@ from gluonjit.engines.mxnet.decided import decided
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import seen_through
 from gluonjit.engines.mxnet.recorder import Recorder
-from gluonjit.engines.mxnet.refusals import has_history, refuse_recorded, refuse_waiting
+from gluonjit.engines.mxnet.refusals import refuse_recorded, refuse_waiting
+from gluonjit.engines.mxnet.results import has_history
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING, is_recorded
 from gluonjit.graph.references import keys_of

@@ -10,7 +10,7 @@ from mxnet.ndarray import NDArray
 from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.aliases import Owned, is_stale, renew
 from gluonjit.engines.mxnet.arrays import spec_of
-from gluonjit.engines.mxnet.history import History, has_history, is_learned_integer
+from gluonjit.engines.mxnet.history import has_history, is_learned_integer
 from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, slice_rows
 from gluonjit.engines.mxnet.lookups import host_numbers, host_rows
 from gluonjit.engines.mxnet.modes import as_captured
@@ -191,7 +191,7 @@ def _one_row(value: Value, row: int) -> Value:
     return Value(row, 0, value.spec.with_rows(1), value.graph, value.taped, value)
 
 
-def _leaf_of(batch: Batch, value: Value, tape: History | None) -> int:
+def _leaf_of(batch: Batch, value: Value, tape: Any) -> int:
     """The first row of an earlier flush's result as a leaf; gradients go back to its history `tape`, if any."""
     key = ("result", tape, id(value.result) if value.result is not None else (id(value.graph), value.rows, value.spec))
     known = batch.graph.leaves.get(key)

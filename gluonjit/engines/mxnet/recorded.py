@@ -19,7 +19,7 @@ from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operators.attributes import read
 from gluonjit.engines.mxnet.operators.traits import draws
 from gluonjit.engines.mxnet.program import interpret, join, program_of
-from gluonjit.engines.mxnet.results import numbers_of, spent, tape_of
+from gluonjit.engines.mxnet.results import has_history, numbers_of, spent, tape_of
 from gluonjit.engines.mxnet.semantics import as_shape, classic, learned_rows, shapes
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.errors import CaptureError
@@ -91,9 +91,8 @@ class _Again:
         order = np.argsort(bases)
         self._bases = bases[order]  # of all nodes, in the order of their calls
         self._nodes = np.stack([np.concatenate([[], *owners]), np.concatenate([[], *nodes])], 1).astype(int)[order]
-        places = zip(tape.plan.arena.tolist(), tape.plan.position.tolist())
-        self._rows = {at: row for row, at in enumerate(places)}
-        self._inputs = {row: source for source in tape.sources if _goes_on(source) for row in self._rows_at(source)}
+        self._rows_at = tape.rows_at
+        self._inputs = {row: each for each in tape.sources if _goes_on(each) for row in tape.rows_at(each.place)}
         self._pending: list[int] = []
         self._calls: set[int] = set()
         self._given: dict[int, RecordedInput] = {}  # inputs that are used, by their addresses
@@ -131,15 +130,10 @@ class _Again:
     def _record(self, number: int) -> Any:
         return self._records[self._nodes[number][0]]
 
-    def _rows_at(self, source: RecordedInput) -> list[int]:
-        """The rows of an input, in the order of their places."""
-        arena, begin, end = source.place
-        return [self._rows[arena, position] for position in range(begin, end)]
-
     def run(self, others: dict[Tape, _Again]) -> None:
         """Runs the calls, in their order, as they were captured."""
         for given in self._given.values():
-            self._note(self._rows_at(given), _begun(given, others), given.spec)
+            self._note(self._rows_at(given.place), _begun(given, others), given.spec)
         for number in sorted(self._calls):
             record, node = self._record(number), int(self._nodes[number][1])
             kind = record.kind
@@ -185,7 +179,7 @@ class _Again:
 
 def _goes_on(source: RecordedInput) -> bool:
     """Tells whether gradients go on from an input: not into a value whose history is gone."""
-    return source.value is None or not spent(source.value, tape_of(source.value))
+    return source.value is None or has_history(source.value)
 
 
 def _begun(source: RecordedInput, others: dict[Tape, _Again]) -> NDArray:

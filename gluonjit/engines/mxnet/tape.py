@@ -7,9 +7,11 @@ cost no zero-filled gradient of a whole arena, and each weight gets one gradient
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from time import perf_counter
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import mxnet as mx
 import numpy as np
@@ -19,7 +21,7 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis.plan import Gather, Place, Step, row_bytes
 from gluonjit.engines.mxnet.arrays import address_of, context_of, host_view, room_for, sent, view_at
 from gluonjit.engines.mxnet.filling import fill_zero, zeros
-from gluonjit.engines.mxnet.history import History, RecordedInput, Seed, Target, has_history
+from gluonjit.engines.mxnet.history import LIVING, RecordedInput, Seed, Target, has_history
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
 from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.one_by_one import compute_alone
@@ -47,8 +49,15 @@ _Way = tuple[int, Sequence[NDArray], Sequence[tuple[int, int]]]
 """The last step of what backward goes through at once, its results, or steps that ran in C, each with its way."""
 
 
-class Tape(tape.Tape, History):
-    """Backward through one flush. `done` are results where it has begun."""
+_count = iter(range(1 << 62))
+
+
+class Tape(tape.Tape):
+    """Backward through one flush. `done` are results where it has begun.
+
+    `spent` is what backward went through without `retain_graph`: as with MXNet's own history that is no part of what
+    follows. `entered`: the rows that MXNet would have in a graph (see `refusals`).
+    """
 
     advice = (
         "Capture the losses of a minibatch first, then call backward once for their sum: "
@@ -58,7 +67,13 @@ class Tape(tape.Tape, History):
     def __init__(self, session: SteppedSession, samples: int) -> None:
         super().__init__(session, samples)
         plan = self.plan
-        History.__init__(self, plan)
+        self.number = next(_count)  # later flushes are differentiated first
+        self.spent = Reach(plan)
+        self.later: WeakSet[Tape] = WeakSet()  # those of flushes that have gone on from results of this one
+        self.sources: list[RecordedInput] = []
+        self.read: dict[int, tuple[NDArray, Place]] = {}  # by their address, arrays of the program that learn nothing
+        self._constants: dict[int, tuple[NDArray, NDArray | None]] = {}  # weights, with their gradients
+        self.entered: Any = None
         self.bridges = 0  # values that MXNet's own history comes from: backward may come through them at any time
         self.arrays: Sequence[Any] = ()  # the rows of all arenas
         self.laps: Sequence[tuple[int, float, float]] = ()  # when profiling, of the last backward: step, begin, end
@@ -71,6 +86,14 @@ class Tape(tape.Tape, History):
         self._fresh = True  # gradients are zeros yet
         self.statistics = Statistics(plan)
         self._begun = self.learned_rows  # rows that no step computes, or without gradients
+        LIVING.add(self)
+
+    @cached_property
+    def rows_at(self) -> Callable[[Place], list[int]]:
+        """A function that finds the graph's rows at a place, in the order in which they lie there."""
+        places = zip(self.plan.arena.tolist(), self.plan.position.tolist())
+        rows = {at: row for row, at in enumerate(places)}
+        return lambda place: [rows[place.arena, position] for position in range(place.begin, place.end)]
 
     def track(self, arrays: Sequence[Any]) -> None:
         """Decides which arenas get gradients: those that steps write to under recording, and those of sources."""

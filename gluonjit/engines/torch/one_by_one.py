@@ -62,7 +62,7 @@ class TorchNodes(NodeRunner):
             return build(trace, False)
 
     def together(self, kind: Kind, groups: list[list[Any]], consts: Sequence[Any], count: int) -> Sequence[Any]:
-        return program_of(kind)(sum(groups, []), consts, count)  # type: ignore[no-any-return]
+        return program_of(kind)([array for group in groups for array in group], consts, count)  # type: ignore[no-any-return]
 
 
 NODES = TorchNodes()

@@ -53,11 +53,11 @@ def _sevens(array: Any) -> Any:
 
 def _missed_write() -> list[Patch]:
     """Arrays in a computational graph may be written to under recording, and gradients before that are lost."""
-    return [(refusals, "is_entered", lambda value: False), (refusals, "entered_waiting", _never_entered)]
+    return [(refusals, "is_entered", lambda value: False), (refusals, "_entering", _never_entered)]
 
 
-def _never_entered(graph: Any, begun: Any, known: Any) -> Any:
-    return np.full(graph.rows, np.inf)
+def _never_entered(captured: Any, *others: Any) -> Any:
+    return np.full(captured.rows, np.inf)
 
 
 def _unnoticed(inputs: bool) -> list[Patch]:

@@ -208,6 +208,8 @@ PyObject *rows_seen_as(PyObject *value, PyObject *spec);  /* with its own memory
 
 /* slices.c */
 
+extern PyTypeObject ItemsType;
+
 PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject *key);
 /* The numbers of a lazy tensor of one axis of them, which is known: a list, or NULL and maybe an exception. */
 PyObject *known_numbers(PyObject *key);
@@ -227,15 +229,12 @@ PyObject *quick_numpy_verify(PyObject *const *args, Py_ssize_t count);
 
 /* doors.c: calls of PyTorch's functions */
 
-
 PyObject *main_door(PyObject *module, PyObject *ignored);
 PyObject *forget_doors(PyObject *module, PyObject *ignored);
 
 /* Calls a method of PyTorch's whose first argument is a lazy tensor, or a plain one before a lazy one: a node
    of `func`, with which PyTorch would call __torch_function__, or else what the method says. */
 PyObject *operate(PyObject *func, PyObject *method, PyObject *const *args, Py_ssize_t count);
-
-extern PyTypeObject ItemsType; /* of slices.c */
 
 /* cells.c: functions and methods that are cells */
 

@@ -355,14 +355,29 @@ def test_variants_are_found_by_what_holds_and_bounded() -> None:
     assert too_many(known).startswith("self.a had 16 values")
 
 
-class Rings:
-    """A handler of a signal that is an object, and calls another function."""
+class Bar:
+    """As a progress bar, which its `__del__` closes."""
 
     def __init__(self, seen: list[str]) -> None:
         self.seen = seen
 
+    def __del__(self) -> None:
+        self.note("closed")
+
+    def note(self, what: str) -> None:
+        self.seen.append(what)
+
+
+class Rings:
+    """A handler of a signal that is an object, calls another function, and lets go of bars."""
+
+    def __init__(self, seen: list[str]) -> None:
+        self.seen, self.bars = seen, [Bar(seen), Bar(seen)]
+
     def __call__(self, number: int, frame: Any) -> None:
         self.note("rang")
+        if self.bars:
+            self.bars.pop()
 
     def note(self, what: str) -> None:
         self.seen.append(what)
@@ -379,7 +394,7 @@ def test_what_python_itself_calls_ends_no_trace(as_object: bool) -> None:
     rings = Rings([])
 
     def rang(number: int, frame: Any) -> None:
-        rings.note("rang")
+        rings(number, frame)
 
     def run(x: float) -> float:
         for _ in range(20_000):
@@ -394,7 +409,7 @@ def test_what_python_itself_calls_ends_no_trace(as_object: bool) -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    assert rings.seen and not follower.refusal
+    assert {"closed", "rang"} <= set(rings.seen) and not follower.refusal
 
 
 def test_nothing_is_collected_while_a_call_is_followed() -> None:

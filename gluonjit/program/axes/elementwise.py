@@ -61,9 +61,9 @@ class Map(Row):
         return call.lying(slots, lead, rest)
 
     def check_sizes(self, call: Application) -> None:
-        """Raises NotBatchable if an operand has a length where its result has another size: 1 in some calls only."""
+        """Raises NotBatchable if the size of an operand is neither 1 nor that of the result in all calls."""
         for val in call.vals:
-            if any([size != wanted and is_sized(size) for size, wanted in zip(val.shape[::-1], call.shape[::-1])]):
+            if any([size not in (1, wanted) for size, wanted in zip(val.shape[::-1], call.shape[::-1])]):
                 raise call.refuse("an axis is broadcast for some lengths alone")
 
     def harmless(self, call: Application, val: Values) -> Values:

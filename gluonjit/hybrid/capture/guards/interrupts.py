@@ -30,7 +30,7 @@ def pass_over(code: Any) -> None:
 
 def interrupts(code: Any) -> bool:
     """Tells whether Python itself calls this at any point of the program, on a signal."""
-    handlers: list[Any] = [*map(signal.getsignal, signal.valid_signals())]
+    handlers: Any = map(signal.getsignal, signal.valid_signals())
     functions = [
         handler if hasattr(handler, "__code__") else handler.__call__ for handler in handlers if callable(handler)
     ]

@@ -43,6 +43,12 @@ cdef class StateNumbers:
     cdef public Py_ssize_t spare_mode
 
 
+cdef class Uncaptured:
+    cdef public object local
+    cdef public tuple back
+    cdef Py_ssize_t mode
+
+
 @cython.final
 cdef class Value:
     cdef public object rows

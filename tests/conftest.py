@@ -7,6 +7,7 @@ import os
 import random
 import sys
 from collections.abc import Iterator
+from math import inf
 from operator import attrgetter
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from frameworks_support import FRAMEWORKS, INSTALLED
 
 import gluonjit
+from gluonjit.hybrid.capture.guards.again import AGAIN
 from gluonjit.hybrid.capture.outlining.outlines import AS_WRITTEN
 from gluonjit.hybrid.choose import pacing
 
@@ -67,6 +69,12 @@ def as_written() -> Iterator[None]:
     """Models run as they are written, no cells are made from source: for tests that count or name operators."""
     with AS_WRITTEN:
         yield
+
+
+@pytest.fixture
+def traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No call that was found is traced again to see that it is the same, as one in a thousand is."""
+    monkeypatch.setattr(AGAIN, "resting", inf)
 
 
 @pytest.fixture

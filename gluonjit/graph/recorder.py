@@ -54,6 +54,36 @@ class StateNumbers:
     __slots__ = ("eagerly", "inside", "mode", "numpy", "paused", "spare", "spare_mode")
 
 
+class Uncaptured:
+    """A region for `with` in which the thread that enters it captures nothing; `local.state` is the thread's.
+
+    An engine's has more: `ways()` returns what is called when it is entered, and what when it is left. Compiled, no
+    signal comes between these and what is counted: an exception of its handler, as Ctrl-C's, would leave them for good.
+    """
+
+    __slots__ = ("back", "local", "mode")
+
+    def __init__(self, local):
+        self.local = local
+
+    def __enter__(self):
+        state: StateNumbers = self.local.state
+        if self.__class__ is not Uncaptured:
+            self.mode = state.mode  # functions of the framework that are called inside may set it
+            there, self.back = self.ways()
+            for set_flag in there:
+                set_flag()
+        state.paused += 1
+
+    def __exit__(self, *error):
+        state: StateNumbers = self.local.state
+        state.paused -= 1
+        if self.__class__ is not Uncaptured:
+            state.mode = self.mode
+            for set_flag in self.back:
+                set_flag()
+
+
 @cython.freelist(32768)
 @cython.trashcan(True)
 @cython.cclass

@@ -27,6 +27,14 @@ class StateNumbers:
     spare: int
     spare_mode: int
 
+class Uncaptured:
+    local: Any
+    back: tuple[Callable[[], object], ...]
+
+    def __init__(self, local: Any) -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
+
 class Value:
     rows: Rows
     depth: int

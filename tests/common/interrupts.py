@@ -1,4 +1,4 @@
-"""Ctrl-C at a line of the library: as a signal may come at any of them, each is tried, and the same one each time."""
+"""Ctrl-C at a line of the library, or as one of its functions is entered: each is tried, the same one each time."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import gluonjit
 _ROOT = Path(gluonjit.__file__).parent
 _PARTS = tuple([str(_ROOT / part) for part in ("rows", "analysis", "hybrid/run")])
 _REGIONS = ("__enter__", "__exit__", "__del__")  # an interrupt there is lost, or leaves any program's regions open
+
+_FLAGS = ("set_recording", "set_training")  # MXNet's record() calls two, and an interrupt between them is as without us
 
 
 class _Lines:
@@ -36,6 +38,18 @@ class _Lines:
         return self._line
 
 
+class _Calls(_Lines):
+    """Counts calls of all functions of the library in Python, as above: a region's end is one, if it is in Python."""
+
+    def called(self, frame: Any, event: str, arg: Any) -> Any:
+        """Looks at a call."""
+        if frame.f_code.co_filename.startswith(str(_ROOT)) and not _is_within(frame, "__del__", *_FLAGS):
+            self.count += 1
+            if self.count == self._number:
+                raise KeyboardInterrupt
+        return None
+
+
 def _is_passed(frame: Any) -> bool:
     """Tells whether Python sees to no signal at a line: where a region ends, and where its end is guarded."""
     file, number = frame.f_code.co_filename, frame.f_lineno
@@ -45,14 +59,17 @@ def _is_passed(frame: Any) -> bool:
 
 def _is_deleted(frame: Any) -> bool:
     """Tells whether something is being deleted: Python prints what is raised there, and goes on."""
-    while frame is not None and frame.f_code.co_name != "__del__":
+    return _is_within(frame, "__del__")
+
+
+def _is_within(frame: Any, *names: str) -> bool:
+    while frame is not None and frame.f_code.co_name not in names:
         frame = frame.f_back
     return frame is not None
 
 
-def _run(number: int, run: Callable[[], object]) -> int:
-    """Runs something up to a line of the library; returns the number of lines."""
-    lines = _Lines(number)
+def _run(lines: _Lines, run: Callable[[], object]) -> int:
+    """Runs something up to a line or call of the library; returns their number."""
     before = sys.gettrace()
     sys.settrace(lines.called)
     try:
@@ -62,10 +79,11 @@ def _run(number: int, run: Callable[[], object]) -> int:
     return lines.count
 
 
-def interrupted(run: Callable[[], object], every: int) -> Iterator[int]:
-    """Runs something again and again, each time up to another line of the library, `every` so many; yields these."""
-    for number in range(1, _run(0, run) + 1, every):
+def interrupted(run: Callable[[], object], every: int, calls: bool = False) -> Iterator[int]:
+    """Runs something again and again, each time up to another line (or call), `every` so many; yields these."""
+    kind = _Calls if calls else _Lines
+    for number in range(1, _run(kind(0), run) + 1, every):
         try:
-            _run(number, run)
+            _run(kind(number), run)
         except KeyboardInterrupt:
             yield number

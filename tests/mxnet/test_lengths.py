@@ -355,7 +355,7 @@ def test_weights_that_are_other_arrays() -> None:
 
 
 @pytest.fixture
-def traces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def traces(monkeypatch: pytest.MonkeyPatch, traced_once: None) -> list[int]:
     """The lengths of the samples of models that are traced."""
     found: list[int] = []
     trace = kinds._traced

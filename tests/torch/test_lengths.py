@@ -152,7 +152,7 @@ def model_kinds(net: Any) -> list[Any]:
 
 
 @pytest.fixture
-def traces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def traces(monkeypatch: pytest.MonkeyPatch, traced_once: None) -> list[int]:
     """The lengths of the samples of models that are traced, each once."""
     found: list[int] = []
     trace = kinds._traced

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import math
 import weakref
 from typing import Any, Callable
 
@@ -15,7 +14,6 @@ from torch.nn import functional as F
 
 import gluonjit
 from gluonjit.engines.torch import kinds
-from gluonjit.hybrid.capture.guards.again import AGAIN
 from tests.common.torch_support import assert_minibatch_as_eagerly
 
 SIZE = 4
@@ -82,11 +80,10 @@ class Net(nn.Module):
 
 
 @pytest.fixture
-def traced(monkeypatch: pytest.MonkeyPatch) -> Any:
+def traced(monkeypatch: pytest.MonkeyPatch, traced_once: None) -> Any:
     found: list[Any] = []
     original = kinds._trace
     monkeypatch.setattr(kinds, "_trace", lambda call, *given: found.append(call.cell.name) or original(call, *given))
-    monkeypatch.setattr(AGAIN, "resting", math.inf)  # no call of a thousand is traced again
     gluonjit.clear_caches()
     yield found
     SCALES.clear()

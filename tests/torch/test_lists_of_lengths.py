@@ -77,7 +77,7 @@ def in_a_dict(word: Any) -> Any:
 
 
 @pytest.mark.parametrize("given", [alone, with_flag, in_a_dict])
-def test_a_list_of_words_is_traced_twice(monkeypatch: pytest.MonkeyPatch, given: Any) -> None:
+def test_a_list_of_words_is_traced_twice(monkeypatch: pytest.MonkeyPatch, given: Any, traced_once: None) -> None:
     torch.manual_seed(0)
     eager = Words()
     net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True)

@@ -137,7 +137,9 @@ def test_a_part_in_evaluation_counts() -> None:
             _compare(eager, net, _samples(2, 3), True)
 
 
-def test_calls_without_gradients_need_no_traces_after_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_without_gradients_need_no_traces_after_training(
+    monkeypatch: pytest.MonkeyPatch, traced_once: None
+) -> None:
     eager, net = _both(Mixing)
     assert _compare(eager, net, _samples(2, 3, 4, 5), True)
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ctypes import byref, c_bool, c_int
+from functools import partial
+from typing import Any
 
-from gluonjit.engines.mxnet.hooked import original_set_recording, original_set_training
+from mxnet.base import _LIB
+
+from gluonjit.engines.mxnet.hooked import original_set_training
 from gluonjit.graph.modes import is_recorded, is_training
+from gluonjit.graph.recorder import Uncaptured
 from gluonjit.hybrid.run.state import LOCAL
 
 
@@ -25,32 +31,29 @@ def in_training(wanted: bool) -> Iterator[None]:
 
 
 POOLING = {"Pooling"}
+_BEFORE = byref(c_int())
+_SET_RECORDING = tuple([partial(_LIB.MXAutogradSetIsRecording, c_int(flag), _BEFORE) for flag in (0, 1)])
+_SET_TRAINING = tuple([partial(_LIB.MXAutogradSetIsTraining, c_int(flag), _BEFORE) for flag in (0, 1)])
 
 
-class as_captured:
+class as_captured(Uncaptured):
     """A region for `with` that runs under the flags under which something was captured, and captures nothing.
 
     A class, as `contextmanager` takes as long as the calls of MXNet's.
     """
 
-    __slots__ = ("_before", "_mode", "_paused", "_recording", "_training")
+    __slots__ = ("_mode",)
 
     def __init__(self, mode: int) -> None:
+        self.local = LOCAL
         self._mode = mode
 
-    def __enter__(self) -> None:
-        state, mode = LOCAL.state, self._mode
-        self._before = state.mode  # which MXNet's functions of autograd, called in here, set
-        self._recording, self._training = (
-            original_set_recording(is_recorded(mode)),
-            original_set_training(is_training(mode)),
+    def ways(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Returns what sets the flags, and what sets them as they are."""
+        recording, training = c_bool(), c_bool()
+        _LIB.MXAutogradIsRecording(byref(recording))
+        _LIB.MXAutogradIsTraining(byref(training))
+        return (
+            (_SET_RECORDING[is_recorded(self._mode)], _SET_TRAINING[is_training(self._mode)]),
+            (_SET_RECORDING[recording.value], _SET_TRAINING[training.value]),
         )
-        self._paused = state.paused  # to which it goes back, as an interrupt may come where an inner region is left
-        state.paused = self._paused + 1  # as UNCAPTURED, which would cost a twentieth more here
-
-    def __exit__(self, *error: object) -> None:
-        state = LOCAL.state
-        state.paused = self._paused
-        state.mode = self._before
-        original_set_recording(self._recording)
-        original_set_training(self._training)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch.nn.parallel import distributed
 from torch.nn.utils import stateless
 
 from gluonjit.graph.modes import RECORDING
+from gluonjit.graph.recorder import Uncaptured
 from gluonjit.hybrid.run.state import LOCAL
 
 original_call = torch.nn.Module.__call__
@@ -92,34 +93,33 @@ class _Learning:
 LEARNING = _Learning()
 
 
-class plain:
+_SET_GRAD = tuple([partial(torch._C._set_grad_enabled, enabled) for enabled in (False, True)])
+
+
+class plain(Uncaptured):
     """Context in which operators run at once, are not part of the program, and are recorded if `learning`.
 
     Nothing is cast: what was captured under torch.autocast has its casts in it.
     """
 
-    __slots__ = ("_grad", "_learning", "_left")
+    __slots__ = ("_learning",)
 
     def __init__(self, learning: bool = False) -> None:
+        self.local = LOCAL
         self._learning = learning
 
-    def __enter__(self) -> None:
-        LOCAL.state.paused += 1
-        self._left: list[Any] = []  # each costs as much as all the rest here
+    def ways(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Returns what leaves the modes of the program, and what goes back to them."""
+        there, back = (_SET_GRAD[self._learning],), (_SET_GRAD[torch.is_grad_enabled()],)
+        if autocast():  # each costs as much as all the rest here
+            there, back = _around(without_autocast(), there, back)
         if torch.is_inference_mode_enabled():  # what is made in it could not be used to learn later
-            self._left.append(torch.inference_mode(False))
-        if autocast():
-            self._left.append(without_autocast())
-        for region in self._left:
-            region.__enter__()
-        self._grad = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(self._learning)
+            there, back = _around(torch.inference_mode(False), there, back)
+        return there, back
 
-    def __exit__(self, *error: object) -> None:
-        torch._C._set_grad_enabled(self._grad)
-        for region in reversed(self._left):
-            region.__exit__(*error)
-        LOCAL.state.paused -= 1
+
+def _around(region: Any, there: tuple[Any, ...], back: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    return (region.__enter__, *there), (*back, partial(region.__exit__, None, None, None))
 
 
 def overridden() -> bool:

@@ -63,11 +63,13 @@ def run_eagerly(cell: Any, reason: str, run: Callable[..., Any], *args: Any, **k
     cell.asked[:] = [reason]
     if state.batch is not None:
         state.batch.report.unbatched[cell.name] = reason
-    state.run_eagerly(1)
+    state.paused += 1
+    state.eagerly += 1
     try:
         return run(*args, **kwargs)
     finally:
-        state.run_eagerly(-1)
+        state.paused -= 1
+        state.eagerly -= 1
 
 
 def sampled(batch: Batch, run: Callable[..., Any], *args: Any) -> Any:

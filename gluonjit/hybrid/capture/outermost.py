@@ -13,7 +13,7 @@ from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.choose.pacing import begin, note_order
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
-from gluonjit.hybrid.run.state import LOCAL, left_call
+from gluonjit.hybrid.run.state import LOCAL
 
 _PLAIN = (int, float, bool, str, type(None))
 _MOST = 64  # items of arguments that are looked at
@@ -107,7 +107,8 @@ class OutermostCalls:
         eager = stretch.eager
         if stretch.timed and stretch.pace.decided is None:
             stretch.pace.shapes.append(shape_of((*args, *kwargs.values()), self.look))
-        state.run_eagerly(eager)
+        state.paused += eager
+        state.eagerly += eager
         try:
             before = self.versions(owner) if eager and stretch.watched else None
             found = eagerly(owner, *args, **kwargs) if eager else captured(owner, cell, args, kwargs)
@@ -115,5 +116,9 @@ class OutermostCalls:
                 note_order()
             return found
         finally:
-            state.run_eagerly(-eager)
-            left_call(stretch)
+            pauses = eager + stretch.pauses
+            state.paused -= pauses
+            state.eagerly -= pauses
+            stretch.pauses = False
+            if stretch.timed:
+                stretch.leave()

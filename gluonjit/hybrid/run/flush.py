@@ -31,7 +31,7 @@ from gluonjit.hybrid.run.batch import RUNNING, Batch, release
 from gluonjit.hybrid.run.failures import of_library
 from gluonjit.hybrid.run.protocol import Adapter
 from gluonjit.hybrid.run.session import Results
-from gluonjit.hybrid.run.state import LOCAL, State
+from gluonjit.hybrid.run.state import State
 
 
 class _Held(NamedTuple):
@@ -79,7 +79,7 @@ class FlushingBatch(Batch):
 
     def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None) -> None:
         report, times, planner = self.report, {"capture": capture}, None
-        paused, held = LOCAL.state.paused, None
+        held = None
         try:
             held = self._start_over(graph)
             with RUNNING:
@@ -95,8 +95,7 @@ class FlushingBatch(Batch):
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
             self.sample = 0  # the minibatch is lost
-            LOCAL.state.paused = paused  # an interrupt may have come while a region was entered or left
-            if held is None:  # or while the new graph was made
+            if held is None:  # an interrupt came while the new graph was made
                 self.reset()
                 self.samples = 0
             MINIBATCH.ran(self, bool(held and held.carried), None)

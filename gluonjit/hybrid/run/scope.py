@@ -45,7 +45,8 @@ def batching(**options: Any) -> Iterator[FlushingBatch]:
     state.batch = batch
     MINIBATCH.end()
     eager = chosen.granularity == EAGER
-    state.run_eagerly(eager)
+    state.paused += eager
+    state.eagerly += eager
     try:
         yield batch
     except BaseException as error:
@@ -63,7 +64,8 @@ def batching(**options: Any) -> Iterator[FlushingBatch]:
         else:  # a fork has come between
             batch.flush("the end of batching()")
     finally:
-        state.run_eagerly(-eager)
+        state.paused -= eager
+        state.eagerly -= eager
         if batch in state.explicit:
             state.explicit.remove(batch)
         if state.batch is batch:

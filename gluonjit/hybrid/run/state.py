@@ -9,8 +9,8 @@ from functools import wraps
 from sys import is_finalizing
 from typing import Any, ClassVar
 
-from gluonjit.graph.recorder import StateNumbers, Value
-from gluonjit.hybrid.choose.pacing import HERE, SPENT, CallStretch, Paces
+from gluonjit.graph.recorder import StateNumbers, Uncaptured, Value
+from gluonjit.hybrid.choose.pacing import HERE, SPENT, Paces
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import RUNNING, Batch
 from gluonjit.hybrid.run.engine import Engine
@@ -71,11 +71,6 @@ class State(StateNumbers):
             return self.singles == 2
         return False
 
-    def run_eagerly(self, by: int) -> None:
-        """Runs what the program calls eagerly from here on (1), or as before (-1)."""
-        self.paused += by
-        self.eagerly += by
-
     def __del__(self) -> None:
         """Releases what an ended thread has captured and not run."""
         for batch in [*self.explicit, self.batch]:
@@ -120,19 +115,7 @@ class _Local(threading.local):
 LOCAL = _Local()
 
 
-class _Uncaptured:
-    """A region in which the thread that enters it captures nothing. A class: it is entered often."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        LOCAL.state.paused += 1
-
-    def __exit__(self, *error: object) -> None:
-        LOCAL.state.paused -= 1
-
-
-UNCAPTURED = _Uncaptured()
+UNCAPTURED = Uncaptured(LOCAL)
 """For `with`: what runs inside is no part of the program. It holds nothing, so that any number may be open at once."""
 
 
@@ -147,17 +130,9 @@ def abandoned_trial() -> bool:
     state.batch.flush(SPENT)
     stretch.abandon()
     stretch.pauses = True
-    state.run_eagerly(1)
+    state.paused += 1
+    state.eagerly += 1
     return True
-
-
-def left_call(stretch: CallStretch) -> None:
-    """Notes that an outermost call has ended."""
-    if stretch.timed:
-        stretch.leave()
-    if stretch.pauses:
-        stretch.pauses = False
-        LOCAL.state.run_eagerly(-1)
 
 
 def settle(value: Value, backward: bool = False) -> None:

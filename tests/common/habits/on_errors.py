@@ -6,6 +6,7 @@ from typing import Any
 
 from interrupts import interrupted
 
+from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.rows.running import SPARE
 
 from . import FORMS, habit
@@ -80,6 +81,26 @@ def an_interrupt_at_any_line_of_the_library(t: Any) -> None:
         if twice or differences(minibatch(), first, "it"):
             wrong.append(number)
     t.see("wrong after an interrupt at line", wrong)
+    t.minibatch(net, label="after")
+
+
+@habit()
+def an_interrupt_as_any_function_of_the_library_is_entered(t: Any) -> None:
+    net = t.net()
+
+    def minibatch() -> Any:
+        t.zero(net)
+        with t.record():
+            total = sum([t.loss(net, x) for x in t.inputs(3)])
+        t.backward(total)
+        return plain(t.gradients(net))
+
+    first, wrong = minibatch(), []
+    for number in interrupted(minibatch, 1, calls=True):
+        state = LOCAL.state
+        if state.paused or state.eagerly or state.inside or differences(minibatch(), first, "it"):
+            wrong.append(number)
+    t.see("wrong after an interrupt at call", wrong)
     t.minibatch(net, label="after")
 
 

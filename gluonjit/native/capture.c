@@ -438,7 +438,7 @@ static PyObject *laid_out(Call *call, PyObject *state, Value *value, Spec *spec)
     PyObject *found = NULL;
     Entry *entry;
     Call own;
-    if (value->depth == 0 || !PyUnicode_CHECK_INTERNED(spec->mode)) return NULL;
+    if (call->of == &names.mxnet || value->depth == 0 || !PyUnicode_CHECK_INTERNED(spec->mode)) return NULL;
     switch (PyObject_RichCompareBool(((Spec *)value->spec)->row_shape, spec->row_shape, Py_EQ)) {
         case -1:
         case 1: return NULL;
@@ -468,7 +468,7 @@ static int lay(Call *call, PyObject *state, PyObject *operands, PyObject **given
         }
         given[k] = laid_out(call, state, call->values[k], (Spec *)spec);
         if (given[k] == NULL && !PyErr_Occurred())
-            given[k] = PyObject_CallFunctionObjArgs(names.lay, call->batch, call->values[k], spec, NULL);
+            given[k] = PyObject_CallFunctionObjArgs(call->of->lay, call->batch, call->values[k], spec, NULL);
         if (given[k] != NULL && Py_TYPE(given[k]) != core.value_type) Py_CLEAR(given[k]);
         if (given[k] == NULL) break;
     }
@@ -496,7 +496,7 @@ static PyObject *node_laid(Call *call, PyObject *state, Entry *entry, int sharin
 }
 
 static PyObject *captured(Call *call, PyObject *state, Entry *entry, int sharing) {
-    if (call->of == &names.torch && (entry->apart || call->laid != NULL)) return node_laid(call, state, entry, sharing);
+    if (entry->apart || call->laid != NULL) return node_laid(call, state, entry, sharing);
     return node_on(call, entry, (PyObject **)call->values, sharing);
 }
 

@@ -86,6 +86,7 @@ extern Core core;
     X(original) /* the call of a block or module as it was */ \
     X(look_up)  /* (cell, batch, indices, mode) -> a Value; in PyTorch (cell, batch, indices, learning) -> a lazy
                    tensor; None where that is no look-up */ \
+    X(lay)      /* (batch, value, spec) -> the value with rows that lie as this spec has them; in MXNet, or None */ \
     X(again)    /* (batch, cell, owner, key of another batch) -> (Record, key), or None */ \
     X(rebuild)  /* (structure, values) -> what the call returns; in PyTorch (structure, values, arguments) */
 
@@ -110,7 +111,6 @@ extern Core core;
     X(steps_of)     /* (func, args, kwargs, how many results): the ways to the views that a call gives, or None */ \
     X(getitem)      /* torch.Tensor.__getitem__ */ \
     X(laid_out)     /* the cell of nodes that lay the rows of a value otherwise */ \
-    X(lay)          /* (batch, value, spec) -> the value with rows that lie as this spec has them */ \
     X(leaf_laid)    /* (batch, tensor, modes, place) -> its value, in the mode for that place, and its natural spec */ \
     X(item)         /* (lazy tensor, key): what lazy[key] gives, of any key */ \
     X(int64)        /* torch.int64 */ \

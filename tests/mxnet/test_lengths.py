@@ -14,7 +14,8 @@ from mxnet.gluon import nn
 from support import assert_close, flat
 
 import gluonjit
-from gluonjit.engines.mxnet import kinds
+from gluonjit.compiled import FAST
+from gluonjit.engines.mxnet import cells, kinds
 from gluonjit.engines.mxnet.lengths.program import Ragged
 from gluonjit.errors import RuleWarning
 
@@ -428,3 +429,21 @@ def test_numbers_of_any_length(given: str) -> None:
     assert not batch.report.distrusted
     if given == "plain":
         assert batch.report.kinds["model"].launches == 1
+
+
+@pytest.mark.skipif(FAST is None, reason="there is no compiled code")
+def test_calls_are_captured_in_c_with_rows_that_lie_as_their_kind_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone, net = both(emphasized)
+    called: list[Any] = []
+    as_node = cells.as_node
+    monkeypatch.setattr(cells, "as_node", lambda *given: called.append(given) or as_node(*given))
+    for lengths in ((5, 3), (4, 6, 1), (3, 5, 4, 6, 1), (1, 6, 6, 5, 3)):
+        called.clear()
+        rows = [each[:, 0].copy() for each in words(*lengths)]
+        with gluonjit.batching(granularity="cell") as batch:
+            found = [net(row) for row in rows]
+            records = [record for record in batch.records.values() if record.kind.apart]
+        for row, one in zip(rows, found):
+            assert_close(one.asnumpy(), alone(row).asnumpy(), "result")
+    assert records
+    assert not called

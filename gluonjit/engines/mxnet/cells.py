@@ -93,13 +93,13 @@ def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: Args) 
     elif AGAIN.due():
         compare = partial(difference, owner, run or owner.forward, args, values, batch)
         retrace(cell, (batch.options.without, *key), record, batch, compare)
-    if record.kind.apart and cell.laid is not None:
+    if FAST is not None:
+        FAST.keep(cell, owner, args, {}, key, record)
+    if record.kind.apart:
         placed = [laid(batch, value, spec) for value, spec in zip(values, record.kind.operands)]
         if None in placed:
             return "it is given numbers that are computed or learned, of any length: give them a second axis"
         values = [value for value in placed if value is not None]
-    elif FAST is not None:
-        FAST.keep(cell, owner, args, {}, key, record)
     found = _lazy_results(record.kind.structure, captured(batch, record, values))
     if begin:
         batch.end_call(cell, begin)
@@ -217,8 +217,6 @@ def recorded(batch: Batch, key: tuple[Any, ...], mode: int) -> Record | None:
     kind: Kind | None
     variant = None
     if isinstance(key[0], Cell):
-        if key[0].laid is not None:
-            return None
         variant = holding(key[0].variants.get((batch.options.without, *key), ()))
         kind = None if variant is None else key[0].kinds.get(variant.key)
         if key[0].by_number:

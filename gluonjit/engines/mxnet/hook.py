@@ -28,7 +28,7 @@ from gluonjit.engines.mxnet.dynamic import automatic_cell
 from gluonjit.engines.mxnet.engine import ENGINE
 from gluonjit.engines.mxnet.lazy import LazyArray
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy
-from gluonjit.engines.mxnet.operands import Empty, value_of
+from gluonjit.engines.mxnet.operands import Empty, laid, value_of
 from gluonjit.engines.mxnet.semantics import note_semantics
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.fast import configure
@@ -54,6 +54,7 @@ def block_call() -> Any:
         value_of=value_of,
         empty=Empty,
         rebuild=rebuild,
+        lay=laid,
         again=record_again,
         NDArrayBase=NDArrayBase,
         HybridBlock=gluon.HybridBlock,

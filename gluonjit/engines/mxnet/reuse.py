@@ -10,6 +10,7 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import spec_of
 from gluonjit.engines.mxnet.blocks import blocks_of
+from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import recorded
 from gluonjit.engines.mxnet.history import is_learned
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
@@ -17,7 +18,7 @@ from gluonjit.engines.mxnet.lazy_np import wrap_np
 from gluonjit.engines.mxnet.lookups import table_of
 from gluonjit.engines.mxnet.operands import leaf, made_from_nothing
 from gluonjit.engines.mxnet.results import Imported
-from gluonjit.graph import Record, Value
+from gluonjit.graph import Record, Spec, Value
 from gluonjit.hybrid.capture.reusable import ArraySource, Reusing
 from gluonjit.hybrid.capture.reuse import NotReusable
 from gluonjit.hybrid.run.batch import Batch
@@ -56,8 +57,11 @@ class _MXNetReusing(Reusing):
         view._b, view._k = base, key
 
     def record(self, batch: Batch, known: Any) -> Record | None:
-        """The record of a signature that was met before."""
-        return recorded(batch, known.signature, known.mode)
+        """The record of a signature that was met before; None where its kind has other rows than these operands."""
+        found = recorded(batch, known.signature, known.mode)
+        if found is None or not found.kind.apart or not isinstance(known.signature[0], Cell):
+            return found
+        return found if [each for each in known.signature if isinstance(each, Spec)] == [*found.kind.operands] else None
 
     def source(self, batch: Batch, payload: Any) -> ArraySource:
         """The arguments of an operator without operands, or the array itself."""

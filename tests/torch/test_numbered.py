@@ -116,6 +116,34 @@ def test_what_has_other_numbers_of_rows_runs_in_one_launch(monkeypatch: pytest.M
     assert report.kinds["index_add"].launches == report.kinds["divided"].launches == 1
 
 
+class Relations(nn.Module):
+    """Rows by known numbers of a matrix for each relation, which is computed of weights alone, at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bases, self.shares = nn.Parameter(torch.randn(2, SIZE, SIZE)), nn.Parameter(torch.randn(4, 2))
+
+    def forward(self, kinds: Any, x: Any) -> Any:
+        matrices = torch.einsum("rb,bij->rij", self.shares, self.bases)
+        return torch.tanh(matrices[kinds].sum(0) @ x) + matrices[kinds, 0].sum(0)
+
+
+@pytest.mark.parametrize("learning", [True, False])
+def test_rows_of_what_is_computed_of_weights(learning: bool) -> None:
+    torch.manual_seed(0)
+    net = Relations()
+    own = gluonjit.hybridize(copy.deepcopy(net), dynamic_batch=True, granularity="cell", expand=("Relations",))
+    for count in (3, 5):
+        samples = [(torch.arange(k + 1) * 3 % 4, torch.randn(SIZE)) for k in range(count)]
+        with torch.set_grad_enabled(learning):
+            if learning:
+                report = assert_minibatch_as_eagerly(net, own, samples, lambda model, sample: model(*sample))
+                assert report.kinds["sum"].launches <= 4
+            else:
+                for sample in samples:
+                    assert torch.allclose(net(*sample), own(*sample), atol=1e-5)
+
+
 @pytest.mark.parametrize("wrong", [-1, 3, 2**40])
 @pytest.mark.parametrize("way", ["index_add", "index_select"])
 def test_numbers_of_no_row_are_refused(wrong: int, way: str, monkeypatch: pytest.MonkeyPatch) -> None:

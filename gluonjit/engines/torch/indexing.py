@@ -94,12 +94,15 @@ def index(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
     key = opened(given, tensor.shape)
     if key is None:
         return None
+    by_arrays = any(part.__class__ is torch.Tensor for part in key)
     if tensor.__class__ is not LazyTensor:
-        return _of_weight(batch, tensor, key)
+        found = _of_weight(batch, tensor, key)
+        if found is not None or tensor.is_leaf or not by_arrays:
+            return found
     value = value_to_slice(batch, tensor)
     if value is None:
         return None
-    if not any(part.__class__ is torch.Tensor for part in key):
+    if not by_arrays:
         return _view(batch, tensor, value, key, _has_tensor(given))
     found = _rows(batch, value, key)
     return captured_operator(torch.Tensor.__getitem__, (tensor, key)) if found is None else found

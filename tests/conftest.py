@@ -15,7 +15,7 @@ import pytest
 from frameworks_support import FRAMEWORKS, INSTALLED
 
 import gluonjit
-from gluonjit.hybrid.capture.guards.again import AGAIN
+from gluonjit.hybrid.capture.guards.variants import AGAIN
 from gluonjit.hybrid.capture.outlining.outlines import AS_WRITTEN
 from gluonjit.hybrid.choose import pacing
 

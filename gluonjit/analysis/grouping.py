@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from gluonjit.analysis.indices import Index
+Index = npt.NDArray[np.int64]
 
 
 class Lists(NamedTuple):

@@ -14,11 +14,36 @@ import numpy as np
 
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.flat import Gather, Laid, Part, Place, Step
-from gluonjit.analysis.indices import Index
+from gluonjit.analysis.forms import form_of
+from gluonjit.analysis.grouping import Index
 from gluonjit.graph.graph import Leaf
 from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.recorder import Record
-from gluonjit.graph.values import Spec
+from gluonjit.graph.values import Rows, Spec
+
+
+def rows_read(record: Record, node: int) -> list[list[int]]:
+    """Returns the row numbers of each operand of a node."""
+    if record.rows_read is not None:
+        form = form_of(record.kind)
+        read, columns = record.rows_read[node * form.width : (node + 1) * form.width].tolist(), form.columns
+        return [read[begin:end] for begin, end in zip(columns, columns[1:])]
+    operands = zip(record.operands_of(node), record.kind.operands)
+    return [list(_row_numbers(rows, spec.rows)) for rows, spec in operands]
+
+
+def base_rows(record: Record) -> Index:
+    """The first result row of each node, as an array that is made once."""
+    known: Index | None = record.base_rows
+    if known is None or len(known) != len(record):
+        known = record.base_rows = np.array(record.bases, dtype=np.int64)
+    return known
+
+
+def _row_numbers(rows: Rows, count: int) -> Sequence[int]:
+    """The numbers of `count` rows."""
+    return rows if isinstance(rows, tuple) else range(rows, rows + count)
+
 
 __all__ = ["Arena", "Common", "Gather", "LeafChunk", "Live", "LookupChunk", "Part", "Place", "Plan", "Step"]
 

@@ -1,6 +1,7 @@
 """The operators of one call: an engine records them, and everything that makes programs of calls reads them.
 
 Values have positions: operands come first, then constants, then the results of operators, one after the other.
+Arguments say which of them are operands.
 """
 
 from __future__ import annotations
@@ -12,13 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from gluonjit.graph.modes import is_training
 from gluonjit.graph.values import Spec, intern_spec, natural_mode
-from gluonjit.program.arguments import NotBatchable as NotBatchable
-from gluonjit.program.arguments import Operand as Operand
-from gluonjit.program.arguments import placed as placed
+from gluonjit.program.axes.values import NotBatchable, Shaped
 
 Attrs = tuple[tuple[str, Any], ...]
-Shaped = tuple[tuple[int, ...], str]
-"""Shape and dtype of a value."""
 Built = TypeVar("Built")
 
 

@@ -7,10 +7,9 @@ from math import prod
 from typing import Any
 
 from gluonjit.graph.kinds import Work
-from gluonjit.program.arguments import NotBatchable
 from gluonjit.program.axes.products import Contract
 from gluonjit.program.axes.row import Application, Row
-from gluonjit.program.axes.values import Shaped, Values
+from gluonjit.program.axes.values import NotBatchable, Shaped, Values
 from gluonjit.program.trace import Trace, TraceOp
 
 CallOf = Callable[[TraceOp, Sequence[Any], Sequence[Shaped]], "tuple[Row | None, Application]"]

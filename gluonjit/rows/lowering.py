@@ -19,10 +19,10 @@ from gluonjit.program.axes.elementwise import Loss, Make, Map
 from gluonjit.program.axes.products import Contract
 from gluonjit.program.axes.row import SUM, Application, Row
 from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Reshape
+from gluonjit.program.axes.values import NotBatchable, Operand, Shaped
 from gluonjit.program.axes.writer import Writer
-from gluonjit.program.children.table import GATHER, RATIO, SPREAD, TOTAL
-from gluonjit.program.children.writing import RULES, VIEWS
-from gluonjit.program.trace import NotBatchable, Operand, Shaped, Trace, TraceOp
+from gluonjit.program.children.table import GATHER, RATIO, RULES, SPREAD, TOTAL, VIEWS
+from gluonjit.program.trace import Trace, TraceOp
 from gluonjit.rows.program import CHILD, NODE, Builder, Instr, NotFusable, RowProgram, Weight
 from gluonjit.rows.values import BY_NUMBER, Const, Rows, alike, pair, rows_in
 

@@ -15,8 +15,7 @@ from gluonjit.engines.torch.operators.binding import Writer, operator_named
 from gluonjit.engines.torch.operators.examples import Examples
 from gluonjit.engines.torch.operators.table import batch_op
 from gluonjit.engines.torch.program import stored
-from gluonjit.program.axes.values import ROWS, Values
-from gluonjit.program.trace import NotBatchable
+from gluonjit.program.axes.values import ROWS, NotBatchable, Values
 
 seed = torch.default_generator.manual_seed
 """What `torch.manual_seed` does on the host; for devices that are not there yet it keeps a traceback, a millisecond."""

@@ -19,12 +19,19 @@ from gluonjit.errors import CaptureError
 from gluonjit.graph import BatchedProgram, Kind, Spec, Value, Work, intern_spec, natural_mode, outputs_of
 from gluonjit.graph.references import indexed, table_rows
 from gluonjit.hybrid import LOCAL, Adapter, Batch, Options, Report, Session, register
-from gluonjit.hybrid.capture.capturing import captured, open_batch, outermost_batch, sampled
+from gluonjit.hybrid.capture.capturing import (
+    Same,
+    Signatures,
+    captured,
+    open_batch,
+    outermost_batch,
+    sampled,
+    signature_of,
+)
 from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.capture.guards.follower import Follower, follow
 from gluonjit.hybrid.capture.guards.objects import FrameworkObjects, Refused
 from gluonjit.hybrid.capture.guards.variants import Noted
-from gluonjit.hybrid.capture.signatures import Same, Signatures, signature_of
 from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.hybrid.run.session import rows_of
 from gluonjit.hybrid.run.state import settle

@@ -10,8 +10,7 @@ import pytest
 from gluonjit.analysis import again
 from gluonjit.analysis.bound import critical_path, lower_bound
 from gluonjit.analysis.costs.features import results
-from gluonjit.analysis.operands import rows_read
-from gluonjit.analysis.plan import Plan
+from gluonjit.analysis.plan import Plan, rows_read
 from gluonjit.analysis.planner import Planner
 from gluonjit.graph import Graph
 from tests.common.plain_plans import described, random_graph

@@ -9,7 +9,7 @@ import pytest
 from plain_plans import random_graph
 
 from gluonjit.analysis import Plan, Planner, Step
-from gluonjit.analysis.operands import rows_read
+from gluonjit.analysis.plan import rows_read
 from gluonjit.hybrid.run.reach import Reach, roles_of, route
 
 Rows = set[tuple[int, int]]  # arena and position

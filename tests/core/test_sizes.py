@@ -10,6 +10,7 @@ import pytest
 
 from gluonjit.graph import intern_spec
 from gluonjit.hybrid.capture.guards.sizes import traced
+from gluonjit.program.axes.values import Operand
 from gluonjit.program.sizes import (
     Bounds,
     Comparison,
@@ -20,7 +21,7 @@ from gluonjit.program.sizes import (
     at_lengths,
     line_through,
 )
-from gluonjit.program.trace import Operand, Trace, TraceBuilder
+from gluonjit.program.trace import Trace, TraceBuilder
 
 WIDTH = 3
 

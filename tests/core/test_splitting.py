@@ -7,8 +7,7 @@ import pytest
 
 from gluonjit.analysis import make_plan
 from gluonjit.analysis.captured import Captured
-from gluonjit.analysis.operands import rows_read
-from gluonjit.analysis.plan import Step
+from gluonjit.analysis.plan import Step, rows_read
 from gluonjit.graph import Graph, Kind, Output, Record, intern_spec, split_kind
 
 ROW = intern_spec((4,), "float32", "cpu(0)", "stack")

@@ -12,7 +12,8 @@ import pytest
 
 from gluonjit.graph import Spec, intern_spec
 from gluonjit.graph.modes import TRAINING
-from gluonjit.program.trace import MalformedTrace, Operand, Trace, TraceBuilder, TraceOp, placed
+from gluonjit.program.axes.values import Operand, placed
+from gluonjit.program.trace import MalformedTrace, Trace, TraceBuilder, TraceOp
 
 PAIR = (("self", Operand(0)), ("other", Operand(1)))
 OPERATORS = {"mul": operator.mul, "add": operator.add, "split": lambda x: np.split(x, 2), "neg": operator.neg}

@@ -8,7 +8,6 @@ import mxnet as mx
 import pytest
 
 from gluonjit.__main__ import main
-from gluonjit.engines.mxnet.operators.attributes import read
 from gluonjit.engines.mxnet.operators.listing import (
     HOW,
     KINDS,
@@ -16,7 +15,7 @@ from gluonjit.engines.mxnet.operators.listing import (
     registered,
     unruled,
 )
-from gluonjit.engines.mxnet.operators.symbols import canonical
+from gluonjit.engines.mxnet.operators.symbols import canonical, read
 from gluonjit.engines.mxnet.operators.table import KNOWN
 from gluonjit.engines.mxnet.operators.traits import ALONE, MAY_FAIL, NO_RULE, fails
 from gluonjit.engines.mxnet.program import Batched, Lone, build

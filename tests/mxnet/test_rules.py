@@ -16,13 +16,11 @@ import pytest
 from rule_runs import built, check, draw, layouts_of, one_by_one, run_one
 
 from experiments.conformance.rule_cases import CASES, Case
-from gluonjit.engines.mxnet.operators.attributes import read
 from gluonjit.engines.mxnet.operators.binding import Writer
-from gluonjit.engines.mxnet.operators.symbols import canonical
+from gluonjit.engines.mxnet.operators.symbols import canonical, read
 from gluonjit.engines.mxnet.operators.table import ROWS_OF, batch_op
 from gluonjit.engines.mxnet.operators.traits import ALONE, draws
-from gluonjit.program.axes.values import Values
-from gluonjit.program.trace import NotBatchable
+from gluonjit.program.axes.values import NotBatchable, Values
 
 
 def by_operator(cases: list[Case]) -> list[list[Case]]:

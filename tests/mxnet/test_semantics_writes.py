@@ -14,7 +14,7 @@ from mxnet.gluon import nn
 from support import Recurrent, assert_close, gradients, rows
 
 import gluonjit
-from gluonjit.engines.mxnet import writes
+from gluonjit.engines.mxnet import replacing
 
 SIZE = 4
 
@@ -145,7 +145,7 @@ def test_addresses_are_of_computed_arrays(monkeypatch: pytest.MonkeyPatch) -> No
     net.initialize(mx.init.Uniform(0.7))
     net.hybridize(dynamic_batch=True)
     waited: set[int] = set()
-    wait, address = nd.NDArray.wait_to_read, writes._address
+    wait, address = nd.NDArray.wait_to_read, replacing._address
     asked = []
 
     def wait_to_read(array: Any) -> None:
@@ -157,7 +157,7 @@ def test_addresses_are_of_computed_arrays(monkeypatch: pytest.MonkeyPatch) -> No
         return address(array)
 
     monkeypatch.setattr(nd.NDArray, "wait_to_read", wait_to_read)
-    monkeypatch.setattr(writes, "_address", of_computed)
+    monkeypatch.setattr(replacing, "_address", of_computed)
     x, other = rows(2, SIZE) * 2, rows(2, SIZE) * 3
     with gluonjit.batching():
         kept = net(x)

@@ -54,9 +54,9 @@ def test_clearing_empties_every_cache() -> None:
 
 
 def test_calls_that_are_not_one_node_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gluonjit.hybrid.capture import signatures
+    from gluonjit.hybrid.capture import capturing
 
-    monkeypatch.setattr(signatures, "MOST_KINDS", 8)
+    monkeypatch.setattr(capturing, "MOST_KINDS", 8)
 
     @gluonjit.cell
     def reads(x: object, number: float) -> object:

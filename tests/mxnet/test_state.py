@@ -14,8 +14,7 @@ from state_cases import restore as restore_cases
 
 import gluonjit
 from gluonjit.errors import StateError
-from gluonjit.hybrid.capture.guards.again import AGAIN
-from gluonjit.hybrid.capture.guards.variants import Noted
+from gluonjit.hybrid.capture.guards.variants import AGAIN, Noted
 
 
 def ones(count: int) -> Any:

@@ -16,8 +16,8 @@ from torch_training import VECTORS, assert_alike
 import gluonjit
 from gluonjit.engines.torch import saved
 from gluonjit.engines.torch.cell import Cell
-from gluonjit.hybrid.capture.guards.again import Again
 from gluonjit.hybrid.capture.guards.facts import SLOT
+from gluonjit.hybrid.capture.guards.variants import Again
 
 CELL: dict[str, Any] = {"granularity": "cell"}
 

@@ -21,7 +21,7 @@ from torch_support import TreeModel, assert_close
 import gluonjit
 from experiments.bench.engines import engine_of
 from experiments.zoo.models import NAMES
-from gluonjit.program.trace import NotBatchable
+from gluonjit.program.axes.values import NotBatchable
 from tests.torch.test_minibatches import check, minibatches_of, tree_loss
 from tests.torch.test_rule_cases import BATCHED, by_operator, first
 

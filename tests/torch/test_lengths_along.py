@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import gluonjit
-from gluonjit.engines.torch.lengths.framework import LengthPart
+from gluonjit.engines.torch.lengths.program import LengthPart
 from tests.torch.test_lengths import C, Model, assert_as_eagerly, both, tokens
 
 MINIBATCHES = ((6, 4), (5, 7, 6, 8), (4, 9, 9, 5, 12, 6), (11, 30, 7, 9, 10))

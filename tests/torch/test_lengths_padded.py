@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional as F
 
 import gluonjit
-from gluonjit.engines.torch.lengths.framework import LengthPart
+from gluonjit.engines.torch.lengths.program import LengthPart
 from gluonjit.engines.torch.operators import moving
 from gluonjit.program.axes.values import Size
 from gluonjit.program.lengths import buckets, running

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 import gluonjit
 from gluonjit.engines.torch import records
-from gluonjit.hybrid.capture.guards.again import AGAIN
+from gluonjit.hybrid.capture.guards.variants import AGAIN
 from gluonjit.hybrid.capture.outlining import outlines
 
 SIZE = 6

@@ -17,8 +17,7 @@ from torch_rule_runs import arguments, check, draw, layouts_of, refused, run_one
 import gluonjit
 from gluonjit.engines.torch.operators.table import ROWS_OF
 from gluonjit.program.axes.row import Application, By
-from gluonjit.program.axes.values import Values
-from gluonjit.program.trace import NotBatchable
+from gluonjit.program.axes.values import NotBatchable, Values
 
 BATCHED = [test for test in CASES if not test.alone]
 

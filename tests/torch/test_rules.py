@@ -14,7 +14,8 @@ from gluonjit.engines.torch.arrays import spec_of
 from gluonjit.engines.torch.program import build, join, pieces
 from gluonjit.engines.torch.recorder import recording
 from gluonjit.graph import operand_groups
-from gluonjit.program.trace import NotBatchable, TraceBuilder
+from gluonjit.program.axes.values import NotBatchable
+from gluonjit.program.trace import TraceBuilder
 
 SAMPLES = 4
 VECTOR, ROW, ROWS = (4,), (1, 4), (3, 4)

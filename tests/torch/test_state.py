@@ -22,8 +22,7 @@ from torch_support import assert_near
 
 import gluonjit
 from gluonjit.errors import CaptureError, StateError
-from gluonjit.hybrid.capture.guards.again import AGAIN, Again
-from gluonjit.hybrid.capture.guards.variants import Noted
+from gluonjit.hybrid.capture.guards.variants import AGAIN, Again, Noted
 
 TABLE: dict[str, float] = {"scale": 1.0}
 

@@ -15,13 +15,13 @@ from gluonjit.engines.mxnet import (
     calls,
     changes,
     fused_steps,
-    modes,
     ops,
     program,
     refusals,
+    replacing,
+    semantics,
     session,
     tape,
-    writes,
 )
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture import capturing
@@ -46,7 +46,7 @@ def _wrong_share() -> list[Patch]:
 
 
 def _sevens(array: Any) -> Any:
-    with modes.as_captured(0):
+    with semantics.as_captured(0):
         array[:] = 7
     return array
 
@@ -62,7 +62,7 @@ def _never_entered(captured: Any, *others: Any) -> Any:
 
 def _unnoticed(inputs: bool) -> list[Patch]:
     """Captured calls do not run before a write to its inputs, or to other arrays that it reads, which weights are."""
-    original = writes.before_write
+    original = replacing.before_write
 
     def before_write(array: Any) -> None:
         batch = LOCAL.state.batch

@@ -6,8 +6,7 @@ taken over the remaining nodes, not once over all nodes; their text leaves this 
 
 from __future__ import annotations
 
-from gluonjit.analysis.nodes import Nodes, Schedule
-from gluonjit.analysis.ready import Ready
+from gluonjit.analysis.nodes import Nodes, Ready, Schedule
 
 
 def schedule(nodes: Nodes) -> Schedule:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gluonjit.analysis.nodes import Nodes, Schedule
-from gluonjit.analysis.ready import Ready
+from gluonjit.analysis.nodes import Nodes, Ready, Schedule
 
 
 def schedule(nodes: Nodes) -> Schedule:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gluonjit.analysis.grouping import Lists, by_key, grouped, released, sorting
-from gluonjit.analysis.indices import Index
-from gluonjit.analysis.nodes import Nodes, Schedule
-from gluonjit.analysis.ready import Ready
+from gluonjit.analysis.grouping import Index, Lists, by_key, grouped, released, sorting
+from gluonjit.analysis.nodes import Nodes, Ready, Schedule
 
 _AT_ONCE = 1024  # nodes, sets of which are rows of 128 bytes
 

@@ -12,9 +12,9 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import spec_of
-from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
-from gluonjit.engines.mxnet.modes import as_captured
+from gluonjit.engines.mxnet.results import has_history
+from gluonjit.engines.mxnet.semantics import as_captured
 from gluonjit.graph import Spec, Value
 from gluonjit.graph.references import keys_of
 from gluonjit.hybrid.run.batch import Batch

@@ -10,11 +10,9 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.function import differentiable
-from gluonjit.engines.mxnet.history import Target
-from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.refusals import is_entered
-from gluonjit.engines.mxnet.results import numbers_of, places_of, seed_of, spent, tape_of
-from gluonjit.engines.mxnet.semantics import as_shape, classic
+from gluonjit.engines.mxnet.results import Target, numbers_of, places_of, seed_of, spent, tape_of
+from gluonjit.engines.mxnet.semantics import as_captured, as_shape, classic
 from gluonjit.graph import Value
 
 _living: WeakSet[Bridge] = WeakSet()

@@ -26,10 +26,9 @@ from gluonjit.engines.mxnet.lazy_np import wrap_np
 from gluonjit.engines.mxnet.operands import Empty, leaf, owned
 from gluonjit.engines.mxnet.ops import capture_op, is_pending
 from gluonjit.engines.mxnet.outlining import KNOWN
-from gluonjit.engines.mxnet.replacing import becomes, is_replaceable
+from gluonjit.engines.mxnet.replacing import becomes, before_write, is_replaceable
 from gluonjit.engines.mxnet.reuse import REUSING
 from gluonjit.engines.mxnet.unrolling import whole
-from gluonjit.engines.mxnet.writes import before_write
 from gluonjit.hybrid.capture.arguments import returned
 from gluonjit.hybrid.capture.capturing import outermost_batch, sampled
 from gluonjit.hybrid.capture.cell import KEY

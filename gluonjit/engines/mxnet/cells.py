@@ -28,14 +28,12 @@ from gluonjit.engines.mxnet.program import current
 from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.graph import Kind, Record, Value, is_own
 from gluonjit.graph.modes import is_recorded
-from gluonjit.hybrid.capture.capturing import captured, open_batch, room_of, run_eagerly
-from gluonjit.hybrid.capture.guards.again import AGAIN, retrace
+from gluonjit.hybrid.capture.capturing import captured, new_record, open_batch, room_of, run_eagerly
 from gluonjit.hybrid.capture.guards.objects import OWN_ARRAY, Eagerly
 from gluonjit.hybrid.capture.guards.owners import is_user_class
-from gluonjit.hybrid.capture.guards.variants import Noted, holding, put_record
+from gluonjit.hybrid.capture.guards.variants import AGAIN, Noted, holding, put_record, retrace
 from gluonjit.hybrid.capture.lengths.joining import without_sizes
 from gluonjit.hybrid.capture.outlining.free_functions import note_operator
-from gluonjit.hybrid.capture.signatures import new_record
 from gluonjit.hybrid.capture.structure import Args, Repeated, ResultPlace, map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of

@@ -17,8 +17,8 @@ from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.computing import concrete, own, plain
 from gluonjit.engines.mxnet.dynamic import disable, enable, restructured
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray
+from gluonjit.engines.mxnet.replacing import before_variable, before_write
 from gluonjit.engines.mxnet.semantics import note_semantics
-from gluonjit.engines.mxnet.writes import before_variable, before_write
 from gluonjit.errors import OptionError
 from gluonjit.graph.modes import is_recorded, is_training, mode_of
 from gluonjit.hybrid.capture.cell import KEY

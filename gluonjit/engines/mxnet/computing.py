@@ -8,12 +8,12 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.aliases import DETACHED, Owned, in_memory, is_stale, renew
 from gluonjit.engines.mxnet.bridge import bridged
-from gluonjit.engines.mxnet.decided import decided
-from gluonjit.engines.mxnet.modes import as_captured
+from gluonjit.engines.mxnet.one_by_one import decided
 from gluonjit.engines.mxnet.operands import seen_through
 from gluonjit.engines.mxnet.recorder import Recorder
 from gluonjit.engines.mxnet.refusals import refuse_recorded, refuse_waiting
-from gluonjit.engines.mxnet.results import has_history
+from gluonjit.engines.mxnet.results import goes_back
+from gluonjit.engines.mxnet.semantics import as_captured
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING, is_recorded
 from gluonjit.graph.references import keys_of
@@ -177,7 +177,7 @@ def _copied(array: Any, by_view: bool) -> NDArray:
     """
     state, value = LOCAL.state, array._v
     refused = state.paused != state.eagerly or (is_recorded(state.mode) and not by_view)
-    if refused or not unlinked(array) or not has_history(value):
+    if refused or not unlinked(array) or not goes_back(value):
         return concrete(array).copy()
     with as_captured(2):
         copy: NDArray = array._in_kind(bridged(value).copy())

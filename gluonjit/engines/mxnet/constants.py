@@ -13,7 +13,7 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import spec_of
 from gluonjit.engines.mxnet.lazy import wrap
-from gluonjit.engines.mxnet.modes import as_captured
+from gluonjit.engines.mxnet.semantics import as_captured
 from gluonjit.graph import Spec
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 from gluonjit.program.trace import NeedsValue

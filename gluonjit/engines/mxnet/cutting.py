@@ -13,8 +13,7 @@ import numpy as np
 
 from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.indices import Cuts
-from gluonjit.engines.mxnet.numbers import array_of
-from gluonjit.engines.mxnet.operands import value_of
+from gluonjit.engines.mxnet.operands import array_of, value_of
 from gluonjit.engines.mxnet.recorder import Recorder
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING

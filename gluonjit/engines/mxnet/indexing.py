@@ -14,12 +14,11 @@ import numpy as np
 from mxnet.ndarray import NDArray, array, register
 
 from gluonjit.engines.mxnet.arrays import context_of, spec_of
-from gluonjit.engines.mxnet.decided import as_decided
 from gluonjit.engines.mxnet.known import known, note_read, numbers_within, whole_numbers
 from gluonjit.engines.mxnet.lookups import host_numbers
+from gluonjit.engines.mxnet.one_by_one import as_decided
 from gluonjit.engines.mxnet.operands import Empty, leaf, made_from_nothing, value_of
-from gluonjit.engines.mxnet.operators.attributes import Attributes, listed, read
-from gluonjit.engines.mxnet.operators.symbols import operator_handle
+from gluonjit.engines.mxnet.operators.symbols import Attributes, listed, operator_handle, read
 from gluonjit.engines.mxnet.recorder import Recorder
 from gluonjit.graph import Spec, Value
 from gluonjit.graph.joining import Copied

@@ -23,7 +23,7 @@ from gluonjit.errors import CaptureError
 from gluonjit.hybrid.capture.guards.sizes import plain
 from gluonjit.hybrid.run.failures import refused
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
-from gluonjit.program.trace import Shaped
+from gluonjit.program.axes.values import Shaped
 
 
 class SizeError(mx.base.MXNetError, ValueError):  # type: ignore[misc]

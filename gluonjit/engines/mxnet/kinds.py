@@ -26,14 +26,14 @@ from gluonjit.engines.mxnet.semantics import ARRAYS
 from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid.capture.cell import product_kind
 from gluonjit.hybrid.capture.children import Maker, TracedKind, join
-from gluonjit.hybrid.capture.guards.again import first_difference
 from gluonjit.hybrid.capture.guards.objects import Refused
-from gluonjit.hybrid.capture.guards.variants import Noted
+from gluonjit.hybrid.capture.guards.variants import Noted, first_difference
 from gluonjit.hybrid.capture.structure import Repeated, ResultPlace, map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.program.axes.values import NotBatchable
 from gluonjit.program.hoist import cut
-from gluonjit.program.trace import NeedsValue, NotBatchable, Trace, TraceOp
+from gluonjit.program.trace import NeedsValue, Trace, TraceOp
 
 
 def _adopt(built: Built, kinds: Sequence[Kind]) -> None:

@@ -20,12 +20,11 @@ from gluonjit.engines.mxnet.aliases import DETACHED, Owned, ViewCall, is_view, n
 from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.computing import concrete, is_there, own, plain, read, waits
 from gluonjit.engines.mxnet.cutting import cut_out, referred
-from gluonjit.engines.mxnet.decided import as_decided
 from gluonjit.engines.mxnet.indexing import coordinates, rows_at
 from gluonjit.engines.mxnet.indices import basic_index, expanded, is_basic
-from gluonjit.engines.mxnet.modes import as_captured
-from gluonjit.engines.mxnet.replacing import replaces
-from gluonjit.engines.mxnet.writes import before_variable
+from gluonjit.engines.mxnet.one_by_one import as_decided
+from gluonjit.engines.mxnet.replacing import before_variable, replaces
+from gluonjit.engines.mxnet.semantics import as_captured
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
 from gluonjit.graph.slices import sliced

@@ -13,9 +13,8 @@ import mxnet as mx
 from gluonjit.engines.mxnet.fused_steps import row_program
 from gluonjit.engines.mxnet.hooked import Attrs
 from gluonjit.engines.mxnet.lengths.program import JOINER, typed
-from gluonjit.engines.mxnet.operators.attributes import Attributes, listed, read
 from gluonjit.engines.mxnet.operators.binding import OWNERS, SEGMENTS, segment_sum
-from gluonjit.engines.mxnet.operators.symbols import apply
+from gluonjit.engines.mxnet.operators.symbols import Attributes, apply, listed, read
 from gluonjit.engines.mxnet.operators.table import KNOWN, work_of
 from gluonjit.engines.mxnet.operators.traits import ALONE, AT_ONCE, NO_GRADIENT, STATEFUL, WITH_STATISTICS, acts, fails
 from gluonjit.engines.mxnet.program import Batched, Lone, build, lay_out
@@ -27,7 +26,8 @@ from gluonjit.hybrid.choose.pacing import TRACE
 from gluonjit.hybrid.run.batch import RUNNING, Batch
 from gluonjit.hybrid.run.failures import refused
 from gluonjit.hybrid.run.state import LOCAL
-from gluonjit.program.trace import NotBatchable, Trace, TraceBuilder
+from gluonjit.program.axes.values import NotBatchable
+from gluonjit.program.trace import Trace, TraceBuilder
 from gluonjit.rows.program import NotFusable
 
 ADDITIONS = {"elemwise_add", "broadcast_add", "add_n", "_npi_add"}

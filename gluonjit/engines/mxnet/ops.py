@@ -10,16 +10,15 @@ from mxnet.ndarray.sparse import BaseSparseNDArray
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.computing import concrete, created, own, waits
-from gluonjit.engines.mxnet.decided import as_decided
 from gluonjit.engines.mxnet.hooked import Attrs, invoke_original, original_invoke
 from gluonjit.engines.mxnet.indexing import by_numbers
 from gluonjit.engines.mxnet.inference import infer, operator_call
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.lookups import look_up, table_of
-from gluonjit.engines.mxnet.numbers import with_operand
-from gluonjit.engines.mxnet.operands import Empty, leaf, made_from_nothing, unzipped, value_of
-from gluonjit.engines.mxnet.operators.attributes import read
+from gluonjit.engines.mxnet.one_by_one import as_decided
+from gluonjit.engines.mxnet.operands import Empty, leaf, made_from_nothing, unzipped, value_of, with_operand
+from gluonjit.engines.mxnet.operators.symbols import read
 from gluonjit.engines.mxnet.operators.table import CONSTANT, ROWS_OF
 from gluonjit.engines.mxnet.operators.traits import WRITES
 from gluonjit.engines.mxnet.opkinds import ADDITIONS, operator_kind, sum_kind

@@ -9,23 +9,20 @@ import mxnet as mx
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, run_operator, slice_rows
-from gluonjit.engines.mxnet.modes import POOLING, in_training
-from gluonjit.engines.mxnet.operators.attributes import read, written
 from gluonjit.engines.mxnet.operators.binding import OWNERS, SEGMENTS, Writer
 from gluonjit.engines.mxnet.operators.shapes import joining
-from gluonjit.engines.mxnet.operators.symbols import apply, canonical, operator_handle
+from gluonjit.engines.mxnet.operators.symbols import apply, canonical, operator_handle, read, written
 from gluonjit.engines.mxnet.operators.table import batch_op
 from gluonjit.engines.mxnet.operators.traits import NO_GRADIENT, acts, fails
 from gluonjit.engines.mxnet.reach import let_in
-from gluonjit.engines.mxnet.semantics import SHAPES, as_shape, classic, piece
+from gluonjit.engines.mxnet.semantics import POOLING, SHAPES, as_shape, classic, in_training, piece
 from gluonjit.engines.mxnet.sized import Sized, Sizes
 from gluonjit.graph import BatchedProgram, Checks, Kind, Output, Spec, intern_spec, operand_groups, outputs_of
 from gluonjit.hybrid.run.state import LOCAL
-from gluonjit.program.axes.values import Shaped, Values
-from gluonjit.program.children.table import ForChildren
-from gluonjit.program.children.writing import RULES
-from gluonjit.program.children.writing import write as write_for_children
-from gluonjit.program.trace import NotBatchable, Trace, TraceOp, for_any_rows
+from gluonjit.program.axes.values import NotBatchable, Shaped, Values
+from gluonjit.program.children.table import RULES, ForChildren
+from gluonjit.program.children.table import write as write_for_children
+from gluonjit.program.trace import Trace, TraceOp, for_any_rows
 
 
 class Program(BatchedProgram):

@@ -13,14 +13,12 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from gluonjit.analysis.operands import base_rows, rows_read
-from gluonjit.engines.mxnet.history import RecordedInput
-from gluonjit.engines.mxnet.modes import as_captured
-from gluonjit.engines.mxnet.operators.attributes import read
+from gluonjit.analysis.plan import base_rows, rows_read
+from gluonjit.engines.mxnet.operators.symbols import read
 from gluonjit.engines.mxnet.operators.traits import draws
 from gluonjit.engines.mxnet.program import interpret, join, program_of
-from gluonjit.engines.mxnet.results import has_history, numbers_of, spent, tape_of
-from gluonjit.engines.mxnet.semantics import as_shape, classic, learned_rows, shapes
+from gluonjit.engines.mxnet.results import RecordedInput, goes_back, numbers_of, spent, tape_of
+from gluonjit.engines.mxnet.semantics import as_captured, as_shape, classic, learned_rows, shapes
 from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, Value
@@ -179,7 +177,7 @@ class _Again:
 
 def _goes_on(source: RecordedInput) -> bool:
     """Tells whether gradients go on from an input: not into a value whose history is gone."""
-    return source.value is None or has_history(source.value)
+    return source.value is None or goes_back(source.value)
 
 
 def _begun(source: RecordedInput, others: dict[Tape, _Again]) -> NDArray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Optional
 
-from gluonjit.engines.mxnet.operators.attributes import Attributes
+from gluonjit.engines.mxnet.operators.symbols import Attributes
 from gluonjit.graph import Value
 from gluonjit.graph.joining import Copied, joined
 from gluonjit.graph.references import (

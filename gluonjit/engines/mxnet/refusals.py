@@ -11,10 +11,8 @@ from mxnet.base import MXNetError
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.captured import Captured
-from gluonjit.analysis.operands import base_rows
-from gluonjit.analysis.plan import LeafChunk
-from gluonjit.engines.mxnet.history import LIVING, has_history, is_learned
-from gluonjit.engines.mxnet.results import Imported, history_of, spent
+from gluonjit.analysis.plan import LeafChunk, base_rows
+from gluonjit.engines.mxnet.results import LIVING, Imported, has_history, history_of, is_learned, spent
 from gluonjit.graph import Graph, Kind, Leaf, Record, Value
 from gluonjit.graph.modes import RECORDING, is_recorded
 from gluonjit.hybrid.run.failures import refused

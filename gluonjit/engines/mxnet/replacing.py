@@ -1,30 +1,39 @@
-"""Writes to lazy arrays that run nothing: rows in the place of others, all of an array, and sums or products in place.
+"""Writes to lazy arrays that run nothing, and writes to arrays that captured calls have read.
 
-Where MXNet does not record, such a write gives an array without views another value, of rows or of a node. Others, and
-what MXNet refuses, go by `computing.own`.
+The former put rows in the place of others, all of an array, and sums or products in place. Where MXNet does not record,
+such a write gives an array without views another value, of rows or of a node. Others, and what MXNet refuses, go by
+`computing.own`. For the latter, including writes to another view of the same memory, the memory of an open batch's
+arrays is kept as intervals that do not overlap, so that a write to an unrelated array (most come from `nd.array`) costs
+one look-up by address.
 """
 
 from __future__ import annotations
 
-from itertools import dropwhile
+import ctypes
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from itertools import dropwhile, islice
 from typing import Any
+from weakref import ref
 
+import numpy as np
+from mxnet.base import _LIB, check_call
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.sparse import BaseSparseNDArray
 
 from gluonjit.engines.mxnet.aliases import Owned
 from gluonjit.engines.mxnet.arrays import context_of
-from gluonjit.engines.mxnet.history import has_history
-from gluonjit.engines.mxnet.numbers import array_of
-from gluonjit.engines.mxnet.operands import Empty, value_of
-from gluonjit.engines.mxnet.refusals import refuse_recorded, refuse_waiting
+from gluonjit.engines.mxnet.operands import Empty, array_of, value_of
+from gluonjit.engines.mxnet.refusals import refuse_recorded, refuse_variable, refuse_waiting
+from gluonjit.engines.mxnet.results import LEARNED_INTEGERS, has_history
 from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.joining import Copied
-from gluonjit.graph.modes import RECORDING
+from gluonjit.graph.modes import RECORDING, is_recorded
 from gluonjit.graph.references import chosen, placed, same_rows
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.run.batch import FULL, Batch
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.program.trace import NeedsValue
 
 _SIGNS = ("add", "sub", "mul", "div", "plus", "minus", "subtract", "multiply", "true_divide")
 IN_PLACE = {
@@ -133,3 +142,103 @@ def _open(array: Any) -> Batch | None:
     if batch.room < 0:
         batch.flush(FULL)
     return batch
+
+
+class AddressRanges:
+    """Disjoint intervals of addresses of the arrays that a batch's graph has read so far."""
+
+    def __init__(self) -> None:
+        self._begins: list[int] = []
+        self._ends: list[int] = []
+        self._seen = [0, 0, 0, 0]  # imports, parameters, records, tables
+        self._graph: Callable[[], Any] = lambda: None  # not kept: a batch that has run lets go of its graph
+
+    def note(self, batch: Batch) -> None:
+        """Takes in what has come since the last time; all of it for a new graph."""
+        if self._graph() is not batch.graph:
+            self.__init__()  # type: ignore[misc]
+            self._graph = ref(batch.graph)
+        for number, known in enumerate((batch.imports, batch.parameters, batch.records, batch.tables)):
+            new = len(known) - self._seen[number]
+            self._seen[number] += new
+            for entry in islice(reversed(known.values()), new) if new else ():
+                for array in _arrays_of(entry):
+                    self._add(*_interval(array))
+
+    def meets(self, array: NDArray) -> bool:
+        """Tells whether the memory of this array has been read."""
+        begin, end = _interval(array)
+        first = bisect_right(self._ends, begin)
+        return first < len(self._begins) and self._begins[first] < end
+
+    def _add(self, begin: int, end: int) -> None:
+        first, last = bisect_left(self._ends, begin), bisect_right(self._begins, end)
+        if first < last:
+            begin, end = min(begin, self._begins[first]), max(end, self._ends[last - 1])
+        self._begins[first:last], self._ends[first:last] = [begin], [end]
+
+
+def _arrays_of(entry: Any) -> Iterator[NDArray]:
+    """The arrays in an entry of a batch's imports, parameters, records or tables."""
+    kind = getattr(entry, "kind", None)
+    candidates = entry[:1] if isinstance(entry, tuple) else kind.program.consts if kind is not None else (entry,)
+    for candidate in candidates:
+        array = getattr(candidate, "weight", candidate)
+        if isinstance(array, NDArray) and not isinstance(array, BaseSparseNDArray):
+            yield array
+
+
+def _interval(array: NDArray) -> tuple[int, int]:
+    # Asking for the address of an array that is being computed allocates it a second time in MXNet 1.9.1, and now and
+    # then what is computed goes into the memory that is dropped.
+    array.wait_to_read()
+    address = _address(array)
+    return address, address + array.size * np.dtype(array.dtype).itemsize
+
+
+def _address(array: NDArray) -> int:
+    found = ctypes.c_void_p()
+    check_call(_LIB.MXNDArrayGetData(array.handle, ctypes.byref(found)))
+    return found.value or 0
+
+
+def before_variable(array: NDArray) -> None:
+    """Runs the recorded calls that have read an array before it becomes a variable: they give it no gradient."""
+    dtype = np.dtype(array.dtype)
+    if dtype.kind in "iu":
+        LEARNED_INTEGERS.add(dtype.name)
+    state = LOCAL.state
+    if (
+        state.batch is not None
+        and is_recorded(state.mode)
+        and (hasattr(array, "_v") or id(array) in state.batch.imports)
+    ):
+        state.flush("an array that captured calls have read became a variable")
+
+
+def before_write(array: Any) -> None:
+    """Runs what waits on this thread if it has read this array or one that shares its memory."""
+    state = LOCAL.state
+    if state.batch is None or state.paused != state.eagerly:
+        return
+    for batch in {state.batch, *state.explicit}:
+        if batch.engine.name != "mxnet" or (batch.empty and not batch.imports and not batch.tables):
+            continue
+        if id(array) in batch.imports or id(array) in batch.parameters or _shares(batch, array):
+            if state.trace is not None:  # a cell that writes to what others have read is no node
+                raise NeedsValue()
+            refuse_variable(array)
+            known = [batch.imports.get(key) for key in (id(array), ("index", id(array)))]
+            state.flush("an array that captured calls use was written to")
+            for entry in known:
+                if entry is not None:
+                    refuse_recorded(entry[1], array.shape)
+            return
+
+
+def _shares(batch: Batch, array: Any) -> bool:
+    if isinstance(array, BaseSparseNDArray) or not isinstance(array, NDArray):
+        return False
+    memory: AddressRanges = batch.own
+    memory.note(batch)
+    return memory.meets(array)

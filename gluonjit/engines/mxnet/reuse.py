@@ -12,12 +12,11 @@ from gluonjit.engines.mxnet.arrays import spec_of
 from gluonjit.engines.mxnet.blocks import blocks_of
 from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import recorded
-from gluonjit.engines.mxnet.history import is_learned
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
 from gluonjit.engines.mxnet.lazy_np import wrap_np
 from gluonjit.engines.mxnet.lookups import table_of
 from gluonjit.engines.mxnet.operands import leaf, made_from_nothing
-from gluonjit.engines.mxnet.results import Imported
+from gluonjit.engines.mxnet.results import Imported, is_learned
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.hybrid.capture.reusable import ArraySource, Reusing
 from gluonjit.hybrid.capture.reuse import NotReusable

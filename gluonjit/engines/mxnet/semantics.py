@@ -1,14 +1,15 @@
-"""MXNet's two array semantics: classic, and that of `mx.npx.set_np()`, which allows arrays without axes or elements.
+"""MXNet's flags, all of which belong to the thread: recording and training, and those of its two array semantics.
 
-Both flags belong to the thread. Captured calls run under the semantics they were captured under, whatever the flags are
-by then.
+Classic semantics, and that of `mx.npx.set_np()`, which allows arrays without axes or elements. Captured calls run under
+the flags that they were captured under, whatever these are by then.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ctypes import byref, c_bool, c_int, c_int64
+from functools import partial
 from typing import Any
 
 from mxnet.base import _LIB, NDArrayHandle, check_call
@@ -16,9 +17,55 @@ from mxnet.ndarray import NDArray
 from mxnet.numpy import ndarray
 from mxnet.util import is_np_array, is_np_shape
 
-from gluonjit.engines.mxnet.hooked import slice_rows
+from gluonjit.engines.mxnet.hooked import original_set_training, slice_rows
+from gluonjit.graph.modes import is_recorded, is_training
+from gluonjit.graph.recorder import Uncaptured
 from gluonjit.graph.values import Spec
 from gluonjit.hybrid.run.state import LOCAL
+
+
+@contextmanager
+def in_training(wanted: bool) -> Iterator[None]:
+    """Computes as in training, if wanted.
+
+    Max pooling gives the same then, but its gradients are wrong where MXNet has recorded it outside of training.
+    """
+    before = original_set_training(True) if wanted else None
+    try:
+        yield
+    finally:
+        if wanted:
+            original_set_training(before)
+
+
+POOLING = {"Pooling"}
+_BEFORE = byref(c_int())
+_SET_RECORDING = tuple([partial(_LIB.MXAutogradSetIsRecording, c_int(flag), _BEFORE) for flag in (0, 1)])
+_SET_TRAINING = tuple([partial(_LIB.MXAutogradSetIsTraining, c_int(flag), _BEFORE) for flag in (0, 1)])
+
+
+class as_captured(Uncaptured):
+    """A region for `with` that runs under the flags under which something was captured, and captures nothing.
+
+    A class, as `contextmanager` takes as long as the calls of MXNet's.
+    """
+
+    __slots__ = ("_mode",)
+
+    def __init__(self, mode: int) -> None:
+        self.local = LOCAL
+        self._mode = mode
+
+    def ways(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Returns what sets the flags, and what sets them as they are."""
+        recording, training = c_bool(), c_bool()
+        _LIB.MXAutogradIsRecording(byref(recording))
+        _LIB.MXAutogradIsTraining(byref(training))
+        return (
+            (_SET_RECORDING[is_recorded(self._mode)], _SET_TRAINING[is_training(self._mode)]),
+            (_SET_RECORDING[recording.value], _SET_TRAINING[training.value]),
+        )
+
 
 SHAPES = 1  # `()` and zeros are shapes, not unknown ones
 ARRAYS = 2  # Gluon's blocks call the operators of mx.np and mx.npx
@@ -48,7 +95,7 @@ def shapes(numpy: bool) -> Iterator[None]:
 
 def _set_shapes(numpy: bool) -> None:
     """Stands in for mxnet.util.set_np_shape, which refuses while arrays are numpy's."""
-    check_call(_LIB.MXSetIsNumpyShape(ctypes.c_int(numpy), ctypes.byref(ctypes.c_int())))
+    check_call(_LIB.MXSetIsNumpyShape(c_int(numpy), byref(c_int())))
 
 
 def is_numpy(array: Any) -> bool:
@@ -70,8 +117,8 @@ def as_shape(array: NDArray, shape: tuple[int, ...]) -> NDArray:
     """A classic array's elements in another shape, which may be that of a scalar."""
     if shape:  # as array.reshape does, in a third of the time
         handle = NDArrayHandle()
-        sizes = (ctypes.c_int64 * len(shape))(*shape)
-        check_call(_LIB.MXNDArrayReshape64(array.handle, len(shape), sizes, False, ctypes.byref(handle)))
+        sizes = (c_int64 * len(shape))(*shape)
+        check_call(_LIB.MXNDArrayReshape64(array.handle, len(shape), sizes, False, byref(handle)))
         return NDArray(handle, array.writable)
     with shapes(True):
         return array.reshape(())

@@ -13,8 +13,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from gluonjit.analysis.operands import base_rows
-from gluonjit.analysis.plan import Plan
+from gluonjit.analysis.plan import Plan, base_rows
 from gluonjit.engines.mxnet.filling import fill_zero, zeros
 from gluonjit.engines.mxnet.reach import Reach
 from gluonjit.engines.mxnet.semantics import classic

@@ -21,13 +21,12 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis.plan import Gather, Place, Step, row_bytes
 from gluonjit.engines.mxnet.arrays import address_of, context_of, host_view, room_for, sent, view_at
 from gluonjit.engines.mxnet.filling import fill_zero, zeros
-from gluonjit.engines.mxnet.history import LIVING, RecordedInput, Seed, Target, has_history
 from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
-from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.one_by_one import compute_alone
 from gluonjit.engines.mxnet.program import program_of
 from gluonjit.engines.mxnet.reach import Reach
-from gluonjit.engines.mxnet.semantics import as_shape, classic, learned_rows, shapes
+from gluonjit.engines.mxnet.results import LIVING, RecordedInput, Seed, Target, has_history
+from gluonjit.engines.mxnet.semantics import as_captured, as_shape, classic, learned_rows, shapes
 from gluonjit.engines.mxnet.statistics import Statistics
 from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded

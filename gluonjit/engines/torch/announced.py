@@ -17,7 +17,7 @@ from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.aliases import VIEWING
 from gluonjit.engines.torch.buffers import Account
 from gluonjit.engines.torch.exposed import between_batches, expose, is_due
-from gluonjit.engines.torch.reading import computed
+from gluonjit.engines.torch.results import computed
 from gluonjit.engines.torch.targets import WRITES, is_writing, may_write
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.run.state import LOCAL

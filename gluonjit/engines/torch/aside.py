@@ -10,8 +10,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.recurrent import PACKED
+from gluonjit.engines.torch.results import computed
 from gluonjit.engines.torch.waiting import write_statistics
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED

@@ -30,10 +30,9 @@ from gluonjit.graph.entries import entries_at
 from gluonjit.hybrid.capture import capturing
 from gluonjit.hybrid.capture.arguments import LentArguments
 from gluonjit.hybrid.capture.capturing import captured
-from gluonjit.hybrid.capture.guards.again import AGAIN, retrace
 from gluonjit.hybrid.capture.guards.objects import OWN_ARRAY, Eagerly
 from gluonjit.hybrid.capture.guards.owners import is_user_class
-from gluonjit.hybrid.capture.guards.variants import Noted
+from gluonjit.hybrid.capture.guards.variants import AGAIN, Noted, retrace
 from gluonjit.hybrid.capture.structure import Args, Constant, Kwargs, Repeated, ResultPlace, map_structure
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch

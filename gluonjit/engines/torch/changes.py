@@ -16,9 +16,8 @@ from gluonjit.engines.torch.chunks import current_backward, telling
 from gluonjit.engines.torch.history import is_needed_again
 from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.operands import current, is_made, share
-from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.records import is_watched
-from gluonjit.engines.torch.results import outside_of_transforms, refuse_used, settle
+from gluonjit.engines.torch.results import computed, outside_of_transforms, refuse_used, settle
 from gluonjit.engines.torch.waiting import write_statistics
 from gluonjit.hybrid.capture.guards.owners import USER, owner_of_module
 from gluonjit.hybrid.choose.pacing import BACKWARD, close, keep_eager

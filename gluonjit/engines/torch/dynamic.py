@@ -22,8 +22,8 @@ from gluonjit.engines.torch.layers import NORM, WHOLE, keeps_statistics
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.normalizing import normalized
 from gluonjit.engines.torch.outlining import KNOWN
-from gluonjit.engines.torch.reading import computed
 from gluonjit.engines.torch.records import ASKED, NotOneNode, refused_at_once
+from gluonjit.engines.torch.results import computed
 from gluonjit.engines.torch.reuse import REUSING
 from gluonjit.engines.torch.unrolling import LOOPS, UNROLLED
 from gluonjit.engines.torch.waiting import write_statistics

@@ -10,7 +10,7 @@ import torch
 from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch import like
-from gluonjit.engines.torch.aliases import DETACHING
+from gluonjit.engines.torch.aliases import DETACHING, base_of
 from gluonjit.engines.torch.arrays import VERSIONS, clear_looks
 from gluonjit.engines.torch.buffers import Account
 from gluonjit.engines.torch.cell import Cell
@@ -20,14 +20,12 @@ from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.failures import unfit
 from gluonjit.engines.torch.hooked import current_mode, plain
 from gluonjit.engines.torch.lazy import waits
-from gluonjit.engines.torch.looks import base_of
 from gluonjit.engines.torch.operands import share
 from gluonjit.engines.torch.opkinds import sum_kind
 from gluonjit.engines.torch.ops import call_operator
-from gluonjit.engines.torch.reading import computed, read_by
 from gluonjit.engines.torch.recorded import gradients_again
 from gluonjit.engines.torch.records import NotOneNode
-from gluonjit.engines.torch.results import numbers_of, settle
+from gluonjit.engines.torch.results import computed, numbers_of, read_by, settle
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.statistics import Statistics
 from gluonjit.engines.torch.unchanged import check_constants, statistics_of

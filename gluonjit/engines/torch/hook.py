@@ -23,8 +23,8 @@ from gluonjit.engines.torch.engine import ENGINE
 from gluonjit.engines.torch.lazy import LazyTensor, item_of, make
 from gluonjit.engines.torch.making import CREATING
 from gluonjit.engines.torch.operands import NotAnOperand, value_of
-from gluonjit.engines.torch.reading import KEEPING, is_inference, of_computed
 from gluonjit.engines.torch.records import record_again
+from gluonjit.engines.torch.results import KEEPING, is_inference, of_computed
 from gluonjit.engines.torch.view_steps import steps_of
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.fast import configure

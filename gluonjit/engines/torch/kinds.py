@@ -23,14 +23,14 @@ from gluonjit.engines.torch.unrolling import LOOPS
 from gluonjit.graph import Kind, Value, family_key, split_kind
 from gluonjit.hybrid.capture.cell import product_kind
 from gluonjit.hybrid.capture.children import Maker, TracedKind, join
-from gluonjit.hybrid.capture.guards.again import first_difference
 from gluonjit.hybrid.capture.guards.objects import Refused
-from gluonjit.hybrid.capture.guards.variants import Noted
+from gluonjit.hybrid.capture.guards.variants import Noted, first_difference
 from gluonjit.hybrid.capture.structure import map_structure
 from gluonjit.hybrid.choose.pacing import captures_whole, note_loop
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.program.axes.values import NotBatchable
 from gluonjit.program.hoist import cut, used_alone
-from gluonjit.program.trace import NeedsValue, NotBatchable, Trace, TraceBuilder
+from gluonjit.program.trace import NeedsValue, Trace, TraceBuilder
 
 _READS = (
     "it reads a tensor's numbers, writes to a tensor from outside, or uses one that is neither an argument nor a "

@@ -14,8 +14,8 @@ from gluonjit.engines.torch.program import Batched
 from gluonjit.graph import Kind, Output, Spec, Value, intern_spec
 from gluonjit.graph.references import same_rows
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.program.axes.values import Values
-from gluonjit.program.trace import Operand, TraceBuilder
+from gluonjit.program.axes.values import Operand, Values
+from gluonjit.program.trace import TraceBuilder
 
 
 def laid(batch: Batch, value: Value, spec: Spec) -> Value | None:

@@ -18,8 +18,7 @@ from gluonjit.engines.torch.hooked import original_register_hook, original_retai
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.observed import HookedResult
 from gluonjit.engines.torch.operands import current
-from gluonjit.engines.torch.reading import computed
-from gluonjit.engines.torch.results import is_used, is_used_inside, refuse_used
+from gluonjit.engines.torch.results import computed, is_used, is_used_inside, refuse_used
 from gluonjit.graph import Value
 from gluonjit.hybrid.choose.pacing import keep_eager
 

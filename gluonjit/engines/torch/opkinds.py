@@ -9,7 +9,8 @@ from typing import Any
 from gluonjit.engines.torch.operators.binding import Writer
 from gluonjit.engines.torch.program import Batched
 from gluonjit.graph import Kind, Spec, Work, intern_spec, outputs_of
-from gluonjit.program.trace import Operand, TraceBuilder
+from gluonjit.program.axes.values import Operand
+from gluonjit.program.trace import TraceBuilder
 
 
 @lru_cache(maxsize=4096)

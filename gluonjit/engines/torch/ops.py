@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from gluonjit.engines.torch.accumulating import accumulated
-from gluonjit.engines.torch.aliases import DATA, VIEWING, linked
+from gluonjit.engines.torch.aliases import DATA, VIEWED, VIEWING, linked, viewed
 from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.buffers import note_versions, note_written
 from gluonjit.engines.torch.caught import RAISING, caught
@@ -20,7 +20,6 @@ from gluonjit.engines.torch.doors import SORTS, admit
 from gluonjit.engines.torch.indexing import index, select, select_where
 from gluonjit.engines.torch.known import CHEAP, computed
 from gluonjit.engines.torch.lazy import LazyTensor, take_anew, waits, wrap
-from gluonjit.engines.torch.looks import VIEWED, viewed
 from gluonjit.engines.torch.making import MAKING, cast, enter, made, only_made
 from gluonjit.engines.torch.observing import OBSERVING, observe
 from gluonjit.engines.torch.operands import NotAnOperand, concrete, is_made, share, value_of

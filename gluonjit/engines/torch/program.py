@@ -27,12 +27,11 @@ from gluonjit.graph import (
     operand_groups,
     outputs_of,
 )
-from gluonjit.program.axes.values import NODES, ROWS, Values
+from gluonjit.program.axes.values import NODES, ROWS, Values, placed
 from gluonjit.program.axes.writer import compiled
-from gluonjit.program.children.table import ForChildren
-from gluonjit.program.children.writing import RULES
-from gluonjit.program.children.writing import write as write_for_children
-from gluonjit.program.trace import Trace, TraceOp, for_any_rows, placed
+from gluonjit.program.children.table import RULES, ForChildren
+from gluonjit.program.children.table import write as write_for_children
+from gluonjit.program.trace import Trace, TraceOp, for_any_rows
 
 
 class Program(BatchedProgram):

@@ -29,13 +29,13 @@ from gluonjit.engines.torch.operators.examples import regular
 from gluonjit.engines.torch.operators.linear import CHECKING, MATRICES
 from gluonjit.engines.torch.operators.table import FILLED, WITHOUT_HISTORY
 from gluonjit.engines.torch.recurrent import kept_whole
-from gluonjit.engines.torch.traced_numbers import KnownNumbers
 from gluonjit.engines.torch.traced_tensors import TraceTensor
-from gluonjit.engines.torch.traced_writes import Writes
+from gluonjit.engines.torch.traced_writes import KnownNumbers, Writes
 from gluonjit.hybrid.capture.guards.interrupts import watch
 from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.hybrid.run.state import LOCAL
-from gluonjit.program.trace import NeedsValue, Operand, TraceBuilder, TraceOp
+from gluonjit.program.axes.values import Operand
+from gluonjit.program.trace import NeedsValue, TraceBuilder, TraceOp
 
 _FEW = 8  # writes to a tensor that are recorded, though all that it holds is known
 

@@ -10,7 +10,8 @@ import torch
 from gluonjit.engines.torch.arrays import LEARNABLE, dtype_named, on_host
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.operators.binding import operator_named
-from gluonjit.program.trace import Trace, TraceBuilder, TraceOp, placed
+from gluonjit.program.axes.values import placed
+from gluonjit.program.trace import Trace, TraceBuilder, TraceOp
 
 Write = tuple[int, int, int, set[int], bool]
 

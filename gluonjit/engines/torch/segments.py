@@ -26,7 +26,8 @@ from gluonjit.graph import Kind, Output, Spec, Value, intern_spec
 from gluonjit.graph.entries import into
 from gluonjit.hybrid.capture.structure import Args, Kwargs
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.program.trace import Operand, Trace, TraceBuilder
+from gluonjit.program.axes.values import Operand
+from gluonjit.program.trace import Trace, TraceBuilder
 
 
 def _spread(index: Any, source: Any) -> Any:

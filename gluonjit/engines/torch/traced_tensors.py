@@ -13,7 +13,8 @@ from gluonjit.engines.torch.hooked import REQUIRES_GRAD, make_wrapper
 from gluonjit.engines.torch.loops import Loops
 from gluonjit.engines.torch.operators.table import DETACH, WITHOUT_HISTORY
 from gluonjit.hybrid.capture.guards.facts import SLOT, Fact
-from gluonjit.program.trace import NeedsValue, Operand, TraceBuilder, TraceOp
+from gluonjit.program.axes.values import Operand
+from gluonjit.program.trace import NeedsValue, TraceBuilder, TraceOp
 
 _NONE: frozenset[int] = frozenset()
 _PLAIN = (torch.Tensor, torch.nn.Parameter)

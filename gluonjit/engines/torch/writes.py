@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from gluonjit.engines.torch.aliases import DATA, dummy
+from gluonjit.engines.torch.aliases import DATA, MOVING, base_of, dummy, moves
 from gluonjit.engines.torch.arrays import spec_of
 from gluonjit.engines.torch.cell import ALL_CONSTANT, Cell
 from gluonjit.engines.torch.cells import capture, open_batch
@@ -21,7 +21,6 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.indexing import opened as opened_key
 from gluonjit.engines.torch.layouts import strides_of
 from gluonjit.engines.torch.lazy import LazyTensor, waits
-from gluonjit.engines.torch.looks import MOVING, base_of, moves
 from gluonjit.engines.torch.making import enter, only_made
 from gluonjit.engines.torch.operands import concrete, current, is_made, is_number, leaf, run_readers
 from gluonjit.engines.torch.overwrites import note_write, note_written_result

@@ -10,9 +10,10 @@ from gluonjit.graph.kinds import Kind
 from gluonjit.graph.values import Spec
 from gluonjit.hybrid.capture.forms import CallForm, forms, forms_of_rows
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.program.axes.values import NotBatchable
 from gluonjit.program.children.reading import Operators, read
 from gluonjit.program.children.table import ForChildren, Read, Roles, ValueTable
-from gluonjit.program.trace import NotBatchable, Trace
+from gluonjit.program.trace import Trace
 
 _MOST_TRIES = 8
 _MOST_MEMBERS = 64

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from gluonjit.analysis.operands import rows_read
-from gluonjit.analysis.plan import Plan, Step
+from gluonjit.analysis.plan import Plan, Step, rows_read
 from gluonjit.graph import Line, Mark, Record, line_of, sample_at
 
 Node = tuple[Record, int]

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from gluonjit.program.arguments import Operand
 from gluonjit.program.axes.row import SUM, Application, Row, RowPooling
-from gluonjit.program.axes.values import COUNT, PREFIX, Labels, Shape, Size, Values, is_sized
+from gluonjit.program.axes.values import COUNT, PREFIX, Labels, Operand, Shape, Size, Values, is_sized
 
 
 class Along(Row):

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from gluonjit.program.arguments import Operand
 from gluonjit.program.axes.row import Application, Row, RowPooling, rows_before
-from gluonjit.program.axes.values import Labels, Number, Shape, Values, is_sized
+from gluonjit.program.axes.values import Labels, Number, Operand, Shape, Values, is_sized
 
 
 class Map(Row):

@@ -7,8 +7,18 @@ from copy import copy
 from math import prod
 from typing import Any, NamedTuple
 
-from gluonjit.program.arguments import NotBatchable, Operand
-from gluonjit.program.axes.values import PREFIX, ROWS, Labels, Shape, Shaped, Size, Values, is_sized
+from gluonjit.program.axes.values import (
+    PREFIX,
+    ROWS,
+    Labels,
+    NotBatchable,
+    Operand,
+    Shape,
+    Shaped,
+    Size,
+    Values,
+    is_sized,
+)
 from gluonjit.program.axes.writer import Writer
 
 

@@ -6,8 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from math import isfinite, prod
 from typing import Any, ClassVar
 
-from gluonjit.program.arguments import NotBatchable
-from gluonjit.program.axes.values import COUNT, NODES, Instruction, Shape, Size, Values, at_sizes, is_sized
+from gluonjit.program.axes.values import (
+    COUNT,
+    NODES,
+    Instruction,
+    NotBatchable,
+    Shape,
+    Size,
+    Values,
+    at_sizes,
+    is_sized,
+)
 
 
 class Writer:

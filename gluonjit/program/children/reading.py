@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple, Union
 
-from gluonjit.program.arguments import NotBatchable, Operand
 from gluonjit.program.axes.along import Section
 from gluonjit.program.axes.row import RATIO, SUM, Application, Row
 from gluonjit.program.axes.shapes import Expand, Join
-from gluonjit.program.axes.values import ROWS, Values
+from gluonjit.program.axes.values import ROWS, NotBatchable, Operand, Shaped, Values
 from gluonjit.program.children import table as core
 from gluonjit.program.children.table import OF_ONE, Read, Roles, ValueTable
-from gluonjit.program.trace import Attrs, Shaped, Trace, TraceOp
+from gluonjit.program.trace import Attrs, Trace, TraceOp
 
 _JOINS = "it joins the values of the children into one array, and does not sum it"
 

@@ -1,14 +1,16 @@
-"""Values of a node and of a child by what they are made of, whatever the number of children."""
+"""Equal values of calls over children, and how they are written down as instructions for all nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from gluonjit.graph.values import Spec
-from gluonjit.program.arguments import Operand
-from gluonjit.program.axes.row import operands
-from gluonjit.program.trace import Attrs, Shaped, Trace, TraceBuilder, TraceOp
+from gluonjit.program.axes.row import Application, Row, operands
+from gluonjit.program.axes.shapes import Expand, Reshape
+from gluonjit.program.axes.values import Operand, Shaped, Values
+from gluonjit.program.axes.writer import Writer
+from gluonjit.program.trace import Attrs, Trace, TraceBuilder, TraceOp
 
 SPREAD, GATHER, TOTAL, RATIO = "spread out", "gather up", "add up", "divide"
 """A node's value for each child; one value for a node of those of its children; sums of several values; quotients."""
@@ -158,3 +160,56 @@ class ValueTable:
                 needed.update(op.inputs)
                 found.append(op)
         return found[::-1]
+
+
+def write(op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped], writer: Writer) -> list[Values]:
+    """The results of an operator of `RULES`. Raises NotBatchable."""
+    return RULES[op.name](Application(op.name, dict(op.attrs), vals, outs, writer))
+
+
+def _spread(call: Application) -> list[Values]:
+    """A node's value for each of its children."""
+    (val,), writer = call.vals, call.writer
+    if val.shared:
+        return [val]
+    one = writer.whole(val)
+    return [one._replace(slot=writer.emit("pick", [one, *writer.owners]))]
+
+
+def _gathered(call: Application) -> list[Values]:
+    """One value for each node of those of its children."""
+    (val,), writer = call.vals, call.writer
+    if val.shared:
+        raise call.refuse("a value that is the same for all children")
+    return [writer.gathered(writer.whole(val), call.attrs["how"])]
+
+
+def _total(call: Application) -> list[Values]:
+    """Values of one shape added up, those that are the same for all nodes once."""
+    writer, mine, shared = call.writer, call.mine, [val for val in call.vals if val.shared]
+    if mine and shared:
+        mine = [writer.stack(val) for val in mine]
+    sums = [
+        _sum(writer, [writer.form(val, vals[0].lead, vals[0].rest) for val in vals]) for vals in (mine, shared) if vals
+    ]
+    return [sums[0] if len(sums) == 1 else sums[0]._replace(slot=writer.emit("add", sums))]
+
+
+def _sum(writer: Writer, vals: Sequence[Values]) -> Values:
+    return vals[0] if len(vals) == 1 else vals[0]._replace(slot=writer.emit("total", vals))
+
+
+def _ratio(call: Application) -> list[Values]:
+    vals = call.stacked(*call.vals)
+    return [vals[0]._replace(slot=call.writer.emit("divide", vals))]
+
+
+VIEWS: dict[str, Row] = {VIEW: Reshape(), WIDEN: Expand(lambda call: True)}
+RULES: dict[str, Callable[[Application], list[Values]]] = {
+    SPREAD: _spread,
+    GATHER: _gathered,
+    TOTAL: _total,
+    RATIO: _ratio,
+    **{name: row.lift for name, row in VIEWS.items()},
+}
+"""By operator: what writes it down."""

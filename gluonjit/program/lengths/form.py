@@ -8,9 +8,9 @@ from typing import Any
 
 from gluonjit.graph.values import intern_spec, mode_of
 from gluonjit.program.axes.row import rows_before
-from gluonjit.program.axes.values import Number, Shaped, Size
+from gluonjit.program.axes.values import Number, Operand, Shaped, Size
 from gluonjit.program.sizes import Leaf, NamedSizes
-from gluonjit.program.trace import Operand, Trace, TraceOp
+from gluonjit.program.trace import Trace, TraceOp
 
 
 class Form(NamedSizes):

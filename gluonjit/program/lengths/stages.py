@@ -13,9 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from gluonjit.graph.kinds import Checks
-from gluonjit.program.arguments import NotBatchable
 from gluonjit.program.axes.row import rows_before
-from gluonjit.program.axes.values import Instruction, Shape, Shaped, Size, Values, at_sizes, is_sized
+from gluonjit.program.axes.values import Instruction, NotBatchable, Shape, Shaped, Size, Values, at_sizes, is_sized
 from gluonjit.program.axes.writer import Writer
 from gluonjit.program.lengths.form import Form
 from gluonjit.program.lengths.nodes import Sent, SizedNodes

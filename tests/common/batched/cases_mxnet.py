@@ -19,7 +19,8 @@ from experiments.conformance.rule_cases import CASES, Case
 from gluonjit.engines.mxnet.program import build
 from gluonjit.graph import intern_spec, natural_mode
 from gluonjit.graph.modes import mode_of
-from gluonjit.program.trace import NotBatchable, Trace, TraceBuilder
+from gluonjit.program.axes.values import NotBatchable
+from gluonjit.program.trace import Trace, TraceBuilder
 
 CPU = "cpu(0)"
 

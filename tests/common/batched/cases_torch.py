@@ -14,7 +14,8 @@ from batched.committed import Rows
 from gluonjit.engines.torch.arrays import name_of_dtype
 from gluonjit.engines.torch.program import build
 from gluonjit.graph import intern_spec, natural_mode
-from gluonjit.program.trace import NotBatchable, Operand, Trace, TraceBuilder
+from gluonjit.program.axes.values import NotBatchable, Operand
+from gluonjit.program.trace import Trace, TraceBuilder
 
 
 def rows() -> Rows:

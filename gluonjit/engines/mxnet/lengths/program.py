@@ -1,40 +1,123 @@
-"""MXNet as programs for nodes of any length need it, and the program of a kind of such nodes."""
+"""MXNet as programs for nodes of any length need it: the program of a kind of such nodes, and operators on arrays.
+
+Operators run at once: a graph would be one of its lengths, which come together only once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import context_of, device_of, dtype_name, room_for, sent
-from gluonjit.engines.mxnet.history import has_history
 from gluonjit.engines.mxnet.inference import infer
-from gluonjit.engines.mxnet.lengths.writing import ArrayWriter, joined
-from gluonjit.engines.mxnet.modes import as_captured
 from gluonjit.engines.mxnet.operands import is_plain
-from gluonjit.engines.mxnet.operators.attributes import read, written
-from gluonjit.engines.mxnet.operators.symbols import apply, canonical
+from gluonjit.engines.mxnet.operators import binding
+from gluonjit.engines.mxnet.operators.symbols import apply, canonical, read, written
 from gluonjit.engines.mxnet.operators.table import ROWS_OF, work_of
 from gluonjit.engines.mxnet.operators.traits import FLAT, acts, fails
-from gluonjit.engines.mxnet.program import Program, build, current, in_rows, lay_out, program_of, write
+from gluonjit.engines.mxnet.program import Program, build, current, in_rows, join, lay_out, program_of, write
 from gluonjit.engines.mxnet.reach import let_in
-from gluonjit.engines.mxnet.semantics import as_shape, classic
-from gluonjit.graph import Kind, Output, Spec, natural_mode
+from gluonjit.engines.mxnet.results import has_history
+from gluonjit.engines.mxnet.semantics import POOLING, as_captured, as_shape, classic, in_training
+from gluonjit.graph import Kind, Output, Spec, intern_spec, natural_mode
 from gluonjit.graph.values import mode_of
 from gluonjit.hybrid.capture.lengths.joining import Joiner
-from gluonjit.program.axes.values import Shape, Values
+from gluonjit.program.axes import writer
+from gluonjit.program.axes.values import Instruction, NotBatchable, Operand, Shape, Values
 from gluonjit.program.axes.writer import compiled
 from gluonjit.program.lengths.members import SizedMember, SizedPart
 from gluonjit.program.lengths.running import StageRun
 from gluonjit.program.lengths.stages import ALONE, Stages
 from gluonjit.program.sizes import OtherForm
-from gluonjit.program.trace import NotBatchable, Trace, TraceOp
+from gluonjit.program.trace import Trace, TraceOp
+
+
+def put(rows: Any, places: Any, clipped: Any, count: int, number: Any) -> Any:
+    """Rows at places among `count`, else a number; or as `clipped` has them. No gradient comes of what is there."""
+    if clipped is None:
+        like = {"dtype": dtype_name(rows), "ctx": rows.context}
+        room = apply("_full", [], {"shape": (count, *rows.shape[1:]), "value": number, **like}, True)
+    else:
+        room = picked(rows.detach(), clipped)
+    return apply("_contrib_index_copy", [room, places.detach(), rows], {})
+
+
+def joined(arrays: Sequence[Any], out: Any = None) -> Any:
+    """Rows one after the other, in `out` if that is not None; what is one piece is not copied else.
+
+    Not by `_copy`, which does nothing for another part of the same array.
+    """
+    if len(arrays) == 1 and out is None:
+        return arrays[0]
+    return join(intern_spec((1,), dtype_name(arrays[0]), "", "rows"), arrays, out)
+
+
+def picked(array: Any, places: Any) -> Any:
+    return apply("take", [array, places.detach()], {"axis": 0, "mode": "clip"})
+
+
+def _number(array: Any, number: Any) -> Any:
+    return sent(np.full(1, number, array.dtype), array.context)
+
+
+_OF_ARRAYS = {
+    f"_{kind}_scalar": f"broadcast_{each}"
+    for kind, each in {"plus": "add", "minus": "sub", "mul": "mul", "div": "div", "maximum": "maximum"}.items()
+}
+
+
+class ArrayWriter(binding.Writer):
+    """Writes functions of arrays."""
+
+    sized = True
+
+    def __init__(self, slots: int, each: Callable[[Instruction], None], trace: Trace) -> None:
+        writer.Writer.__init__(self, slots, each)
+        self.device, self.learning = trace.device, bool(trace.mode)
+
+    def bound(self, name: str, attrs: Mapping[str, Any], outputs: int) -> tuple[Callable[..., Any], str]:
+        """An operator of MXNet as a function of its arrays."""
+        given = {key: value for key, value in attrs.items() if value.__class__ is not Operand}
+
+        def run(*arrays: Any) -> Any:
+            if name in FLAT:
+                arrays = tuple([array.detach() for array in arrays])
+            with in_training(name in POOLING):
+                found = apply(name, arrays, given, True)
+            return found[0] if outputs == 1 and isinstance(found, list) else found
+
+        return run, f"{name}{given!r}"
+
+    def spread(self, val: Values) -> Values:
+        """The value of each node, also where it is the same for all: as a stack then."""
+        return writer.Writer.spread(self, val)
+
+    def of_arrays(self, name: str, key: str) -> str:
+        """The operator of arithmetic that takes an array where this one takes a number. Raises NotBatchable."""
+        return _OF_ARRAYS[name] if name in _OF_ARRAYS else super().of_arrays(name, key)
+
+    prims: ClassVar[Mapping[str, Callable[..., Any]]] = {
+        **binding.Writer.prims,
+        "reshape": lambda array, rest: as_shape(array, (-1, *rest)),
+        "shape": as_shape,
+        "expand": lambda array, count, shape: apply(
+            "broadcast_to", [as_shape(array, (1, *shape))], {"shape": (count, *shape)}
+        ),
+        "take": picked,
+        "spread": lambda array, owners, begins: picked(array, owners),
+        "fill": lambda array, hole, number: apply("_npi_where", [hole, _number(array, number), array], {}),
+        "put": put,
+        "begin": lambda array, axis, size: apply("slice_axis", [array], {"axis": axis, "begin": 0, "end": size}),
+        "rows": lambda *arrays: joined(arrays),
+        "pick": picked,
+    }
 
 
 @cache

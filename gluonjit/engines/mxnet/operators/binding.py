@@ -12,8 +12,7 @@ from gluonjit.engines.mxnet.operators.symbols import apply
 from gluonjit.graph.values import MODES
 from gluonjit.program.axes import writer
 from gluonjit.program.axes.row import SUM
-from gluonjit.program.axes.values import ROWS, Instruction, Shape, Values
-from gluonjit.program.trace import NotBatchable
+from gluonjit.program.axes.values import ROWS, Instruction, NotBatchable, Shape, Values
 
 
 class Writer(writer.Writer):

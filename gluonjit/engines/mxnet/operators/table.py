@@ -9,10 +9,9 @@ from typing import Any
 
 import mxnet as mx
 
-from gluonjit.engines.mxnet.operators import layers, linear, picking, sequences, shapes
-from gluonjit.engines.mxnet.operators.attributes import listed, read
+from gluonjit.engines.mxnet.operators import layers, linear, picking, shapes
 from gluonjit.engines.mxnet.operators.binding import Writer
-from gluonjit.engines.mxnet.operators.symbols import canonical
+from gluonjit.engines.mxnet.operators.symbols import canonical, listed, read
 from gluonjit.engines.mxnet.operators.traits import ALONE, DRAWN, STATEFUL, draws
 from gluonjit.program.axes.along import Along, Indexed, Reduce, Section, Turned
 from gluonjit.program.axes.elementwise import Make, Map
@@ -20,9 +19,9 @@ from gluonjit.program.axes.products import Contract
 from gluonjit.program.axes.row import Application, By, Row, lifted, of_any_rows, rows_by_name
 from gluonjit.program.axes.samples import Last, Pick, Samples
 from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Reshape
-from gluonjit.program.axes.values import PREFIX, ROWS, Shaped, Values, is_sized
+from gluonjit.program.axes.values import PREFIX, ROWS, NotBatchable, Shaped, Values, is_sized
 from gluonjit.program.children.reading import Operators
-from gluonjit.program.trace import NotBatchable, TraceOp
+from gluonjit.program.trace import TraceOp
 from gluonjit.program.work import traced_work
 
 ROWS_OF: dict[str, Row] = {}
@@ -272,16 +271,16 @@ by("UpSampling", layers.upsampled, "layer", f"{Samples.said}; with bilinear the 
 by("softmax_cross_entropy", layers.cross_entropy, "layer", "summed for each sample")
 _SIDE = "the samples' batches side by side"
 for _name, _rule in {
-    "SequenceMask SequenceReverse SequenceLast": sequences.sequence,
-    "CTCLoss": sequences.by_batches((1, 0, 0, 0), 0, 1),
-    "_contrib_interleaved_matmul_selfatt_qk": sequences.by_batches((1,), 0),
-    "_contrib_interleaved_matmul_selfatt_valatt": sequences.by_batches((1, 0), 1),
-    "_contrib_interleaved_matmul_encdec_qk": sequences.by_batches((1, 1), 0),
-    "_contrib_interleaved_matmul_encdec_valatt": sequences.by_batches((1, 0), 1),
+    "SequenceMask SequenceReverse SequenceLast": layers.sequence,
+    "CTCLoss": layers.by_batches((1, 0, 0, 0), 0, 1),
+    "_contrib_interleaved_matmul_selfatt_qk": layers.by_batches((1,), 0),
+    "_contrib_interleaved_matmul_selfatt_valatt": layers.by_batches((1, 0), 1),
+    "_contrib_interleaved_matmul_encdec_qk": layers.by_batches((1, 1), 0),
+    "_contrib_interleaved_matmul_encdec_valatt": layers.by_batches((1, 0), 1),
 }.items():
     by(_name, _rule, "layer", _SIDE)
 
-by("RNN", sequences.recurrent, "layer", _SIDE, work=lambda call: prod((*call.vals[0].shape[:2], *call.vals[1].shape)))
+by("RNN", layers.recurrent, "layer", _SIDE, work=lambda call: prod((*call.vals[0].shape[:2], *call.vals[1].shape)))
 
 # -- draws, densities, and what is made --------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gluonjit.engines.mxnet.operators.attributes import Attributes
+from gluonjit.engines.mxnet.operators.symbols import Attributes
 
 _REASONS = {
     "sets entries by indices, which would have to name the sample too": "_scatter_set_nd fill_element_0index",

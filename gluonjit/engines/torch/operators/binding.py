@@ -12,7 +12,7 @@ from gluonjit.engines.torch.arrays import dtype_named
 from gluonjit.engines.torch.operators import moving
 from gluonjit.program.axes import writer
 from gluonjit.program.axes.row import SUM
-from gluonjit.program.trace import Operand
+from gluonjit.program.axes.values import Operand
 
 RANDOM = torch.Tag.nondeterministic_seeded
 FAST: dict[Any, Callable[..., Any]] = {}

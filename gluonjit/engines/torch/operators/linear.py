@@ -5,9 +5,8 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-from gluonjit.program.arguments import Operand
 from gluonjit.program.axes.row import Application
-from gluonjit.program.axes.values import Values, is_sized
+from gluonjit.program.axes.values import Operand, Values, is_sized
 
 
 def trilinear(call: Application) -> list[Values]:

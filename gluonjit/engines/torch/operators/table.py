@@ -19,9 +19,9 @@ from gluonjit.program.axes.products import Contract
 from gluonjit.program.axes.row import Application, By, Row, lifted, of_any_rows, rows_by_name
 from gluonjit.program.axes.samples import Last, Pick, Samples
 from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Reshape
-from gluonjit.program.axes.values import PREFIX, Shaped, Values, is_sized
+from gluonjit.program.axes.values import PREFIX, NotBatchable, Operand, Shaped, Values, is_sized, placed
 from gluonjit.program.children.reading import Operators
-from gluonjit.program.trace import NotBatchable, Operand, TraceOp, placed
+from gluonjit.program.trace import TraceOp
 from gluonjit.program.work import traced_work
 
 DETACH = "detach.default"

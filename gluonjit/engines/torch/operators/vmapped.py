@@ -15,9 +15,9 @@ from gluonjit.engines.torch.operators.binding import Writer, operator_named
 from gluonjit.engines.torch.operators.examples import regular
 from gluonjit.graph.values import intern_spec
 from gluonjit.program.axes.row import Application
-from gluonjit.program.axes.values import Values
+from gluonjit.program.axes.values import Operand, Values
 from gluonjit.program.sizes import LengthRule, NotDerivable, at_lengths, line_through
-from gluonjit.program.trace import MalformedTrace, Operand, Trace, TraceBuilder, TraceOp
+from gluonjit.program.trace import MalformedTrace, Trace, TraceBuilder, TraceOp
 
 _COUNTS = (5, 7, 11)  # of nodes, of which sizes and numbers that follow from them are told
 _HALF = ("float16", "bfloat16")

@@ -14,10 +14,11 @@ from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.lengths.deriving import JoiningEngine, Recipe, SizedCall
 from gluonjit.hybrid.capture.structure import without_constants
 from gluonjit.program.axes.shapes import Reshape
+from gluonjit.program.axes.values import NotBatchable
 from gluonjit.program.lengths.form import Form
 from gluonjit.program.lengths.stages import ALONE, Stages
 from gluonjit.program.sizes import NotDerivable, OtherForm
-from gluonjit.program.trace import NotBatchable, Trace
+from gluonjit.program.trace import Trace
 
 _KEY = "lengths"
 _MOST = 8  # traces that wait for one like them, forms, and calls of a form by which others are derived

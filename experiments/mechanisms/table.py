@@ -95,7 +95,7 @@ MECHANISMS = (
     Mechanism("whole numbers computed at once", _torch("known"), returns={_T + "ops:computed": None}),
     Mechanism(
         "values that inputs decide",
-        ("hybrid/run/decided.py", *_torch("decided"), "engines/mxnet/decided.py"),
+        ("hybrid/run/decided.py", *_torch("decided")),
         returns={_T + "engine:decided": None, _M + "computing:decided": None},
         passes={_T + "ops:read_decided": 0},
     ),

@@ -1,18 +1,143 @@
-"""From a captured graph to the plan of its flush: fold sums, drop dead nodes, schedule, lay out; or take a kept one."""
+"""From a captured graph to the plan of its flush: fold sums, drop dead nodes, schedule, lay out; or take a kept one.
+
+A plan has one arena for each shape of rows, filled in the order in which rows are made.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
+from typing import Any
 
+from gluonjit.analysis import flat
 from gluonjit.analysis.again import keep, kept_plan, structure_of
 from gluonjit.analysis.captured import Captured
-from gluonjit.analysis.layout import lay_out
-from gluonjit.analysis.nodes import Nodes
-from gluonjit.analysis.plan import Plan
+from gluonjit.analysis.nodes import Nodes, Schedule
+from gluonjit.analysis.plan import Arena, LeafChunk, Live, LookupChunk, Place, Plan
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.analysis.sums import SumKind, fold_sums
-from gluonjit.graph.graph import Graph
+from gluonjit.compiled import filled, numbers, repeated, room
+from gluonjit.graph.graph import Graph, Leaf
 from gluonjit.graph.recorder import Record
+from gluonjit.graph.values import Spec
+
+
+def lay_out(graph: Graph, captured: Captured, schedule: Schedule, dropped: int) -> Plan:
+    """Returns the plan of a schedule of the nodes of a graph, of which `dropped` were dropped."""
+    arenas = _Arenas()
+    inputs, given = _inputs(graph, arenas)
+    results: list[Any] = [None] * len(captured.records)
+    for record, count in flat.first_records(schedule.starts, schedule.order, captured.kinds).items():
+        outputs = captured.records[record].kind.outputs
+        results[record] = tuple([arenas.number(output.spec, count) for output in outputs])
+    arena, position, sizes = repeated(-1, captured.rows), room(captured.rows), room(len(arenas.specs))
+    flat.place_inputs(given, sizes, arena, position)
+    forms, form_at = filled(()), filled(())
+    for form in captured.forms:
+        form_at.append(len(forms) + 1)
+        forms += form.numbers
+    indices, arities = room(captured.width), room(schedule.starts[-1])
+    laid = flat.Laid(captured.records)
+    index: list[Any] = []
+    steps = flat.lay_out(
+        schedule.starts,
+        schedule.order,
+        captured.begins,
+        captured.kinds,
+        captured.bases,
+        captured.firsts,
+        captured.operands,
+        forms,
+        form_at,
+        results,
+        sizes,
+        arena,
+        position,
+        indices,
+        arities,
+        laid,
+        index,
+    )
+    laid.order, laid.arities = numbers(schedule.order), numbers(arities)
+    index.append(numbers(indices))
+    called = captured.called
+    return Plan(
+        arenas=arenas.filled(sizes),
+        inputs=inputs,
+        steps=steps,
+        arena=numbers(arena),
+        position=numbers(position),
+        live=_live(captured, called),
+        nodes=schedule.starts[-1],
+        dropped=dropped,
+        called=called,
+        laid=laid,
+        made=captured,
+    )
+
+
+class _Arenas:
+    """Arenas by the spec of their rows."""
+
+    def __init__(self) -> None:
+        self.specs: list[Spec] = []
+        self._places: list[int] = []
+        self._by_spec: dict[Spec, int] = {}
+        self._by_look: dict[Any, int] = {}
+
+    def number(self, spec: Spec, count: int = 1) -> int:
+        """Returns the number of the arena for rows like those of `spec`, with room for this many more places."""
+        found = self._by_spec.get(spec)
+        if found is None:
+            look = spec.row_shape, spec.dtype, spec.device
+            found = self._by_spec[spec] = self._by_look.setdefault(look, len(self.specs))
+            if found == len(self.specs):
+                self.specs.append(spec)
+                self._places.append(0)
+        self._places[found] += count
+        return found
+
+    def filled(self, sizes: Any) -> tuple[Arena, ...]:
+        """All arenas, with their final sizes."""
+        return tuple([Arena(*of) for of in zip(self.specs, sizes, [places == 1 for places in self._places])])
+
+
+def _inputs(graph: Graph, arenas: _Arenas) -> tuple[tuple[LeafChunk | LookupChunk, ...], list[tuple[int, list[int]]]]:
+    """Groups the inputs: leaves with equal rows, then one group per table; and the rows of each."""
+    alike: dict[Any, list[Leaf]] = {}
+    for leaf in graph.leaves.values():
+        alike.setdefault(leaf.spec, []).append(leaf)
+    groups = alike
+    if len(alike) > 1:
+        groups = {}
+        for spec, leaves in alike.items():
+            groups.setdefault((spec.row_shape, spec.dtype, spec.device, spec.mode), []).extend(leaves)
+    inputs: list[LeafChunk | LookupChunk] = []
+    given: list[tuple[int, list[int]]] = []
+    sizes: dict[int, int] = {}
+
+    def place(spec: Spec, rows: list[int]) -> Place:
+        number = arenas.number(spec)
+        begin = sizes.get(number, 0)
+        sizes[number] = begin + len(rows)
+        given.append((number, rows))
+        return Place(number, begin, sizes[number])
+
+    for leaves in groups.values():
+        rows = list(chain.from_iterable([range(leaf.base, leaf.base + leaf.spec.rows) for leaf in leaves]))
+        inputs.append(LeafChunk(tuple(leaves), place(leaves[0].spec, rows)))
+    for table, entries in graph.lookups.items():
+        spec = graph.lookup_specs[table]
+        inputs.append(LookupChunk(table, spec, tuple(entries), place(spec, list(entries.values()))))
+    return tuple(inputs), given
+
+
+def _live(captured: Captured, called: Sequence[Record]) -> tuple[Live, ...]:
+    """The nodes that run and that can be read."""
+    found = room(captured.count)
+    parts = flat.living(captured.begins, captured.alive, captured.keep, found)
+    nodes = numbers(found)
+    return tuple([Live(record, called[record], nodes[begin:end]) for record, begin, end in parts])
 
 
 def make_plan(graph: Graph, sum_kind: SumKind, scheduler: str = "depth") -> Plan:

@@ -15,9 +15,8 @@ from gluonjit.engines.mxnet.operators.listing import (
     registered,
     unruled,
 )
-from gluonjit.engines.mxnet.operators.symbols import canonical, read
+from gluonjit.engines.mxnet.operators.symbols import ALONE, MAY_FAIL, NO_RULE, canonical, fails, read
 from gluonjit.engines.mxnet.operators.table import KNOWN
-from gluonjit.engines.mxnet.operators.traits import ALONE, MAY_FAIL, NO_RULE, fails
 from gluonjit.engines.mxnet.program import Batched, Lone, build
 from gluonjit.engines.mxnet.recorder import trace_op
 from gluonjit.graph import intern_spec
@@ -28,7 +27,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
 def test_every_registered_operator_has_a_rule_or_a_reason_to_have_none() -> None:
     operators = {canonical(name) for name in registered()}
     unknown = operators - KNOWN - set(NO_RULE)
-    assert not unknown, f"add a row, or a reason in operators/traits.py, for {sorted(unknown)}"
+    assert not unknown, f"add a row, or a reason in operators/symbols.py, for {sorted(unknown)}"
     assert set(NO_RULE) == set(unruled())
 
 

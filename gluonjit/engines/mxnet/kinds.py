@@ -17,8 +17,8 @@ from gluonjit.engines.mxnet.following import followed
 from gluonjit.engines.mxnet.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.lengths.program import JOINER, typed
+from gluonjit.engines.mxnet.operators.symbols import STATEFUL
 from gluonjit.engines.mxnet.operators.table import KNOWN, OPERATORS, work_of
-from gluonjit.engines.mxnet.operators.traits import STATEFUL
 from gluonjit.engines.mxnet.program import Built, build, build_for_children, current, program_of
 from gluonjit.engines.mxnet.recorder import Recorder, recording
 from gluonjit.engines.mxnet.references import Copied

@@ -14,9 +14,20 @@ from gluonjit.engines.mxnet.fused_steps import row_program
 from gluonjit.engines.mxnet.hooked import Attrs
 from gluonjit.engines.mxnet.lengths.program import JOINER, typed
 from gluonjit.engines.mxnet.operators.binding import OWNERS, SEGMENTS, segment_sum
-from gluonjit.engines.mxnet.operators.symbols import Attributes, apply, listed, read
+from gluonjit.engines.mxnet.operators.symbols import (
+    ALONE,
+    AT_ONCE,
+    NO_GRADIENT,
+    STATEFUL,
+    WITH_STATISTICS,
+    Attributes,
+    acts,
+    apply,
+    fails,
+    listed,
+    read,
+)
 from gluonjit.engines.mxnet.operators.table import KNOWN, work_of
-from gluonjit.engines.mxnet.operators.traits import ALONE, AT_ONCE, NO_GRADIENT, STATEFUL, WITH_STATISTICS, acts, fails
 from gluonjit.engines.mxnet.program import Batched, Lone, build, lay_out
 from gluonjit.engines.mxnet.recorder import trace_op
 from gluonjit.graph import Kind, Spec, Value, Work, family_key, intern_spec, natural_mode

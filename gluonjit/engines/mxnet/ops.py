@@ -18,9 +18,8 @@ from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.one_by_one import as_decided
 from gluonjit.engines.mxnet.operands import Empty, leaf, made_from_nothing, unzipped, value_of, with_operand
-from gluonjit.engines.mxnet.operators.symbols import read
+from gluonjit.engines.mxnet.operators.symbols import WRITES, read
 from gluonjit.engines.mxnet.operators.table import CONSTANT, ROWS_OF
-from gluonjit.engines.mxnet.operators.traits import WRITES
 from gluonjit.engines.mxnet.opkinds import ADDITIONS, operator_kind, sum_kind
 from gluonjit.engines.mxnet.references import REFERENCES, Copied
 from gluonjit.graph import Record, Spec, Value

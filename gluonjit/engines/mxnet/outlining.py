@@ -16,9 +16,8 @@ from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.computing import waits
 from gluonjit.engines.mxnet.lazy import LazyArray
-from gluonjit.engines.mxnet.operators.symbols import canonical
+from gluonjit.engines.mxnet.operators.symbols import MAY_FAIL, RANDOM, STATEFUL, canonical
 from gluonjit.engines.mxnet.operators.table import ROWS_OF
-from gluonjit.engines.mxnet.operators.traits import MAY_FAIL, RANDOM, STATEFUL
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.guards.facts import ABSENT, class_attribute
 from gluonjit.hybrid.capture.outlining.entering import MadeCall

@@ -11,9 +11,17 @@ from mxnet.ndarray import NDArray
 from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, run_operator, slice_rows
 from gluonjit.engines.mxnet.operators.binding import OWNERS, SEGMENTS, Writer
 from gluonjit.engines.mxnet.operators.shapes import joining
-from gluonjit.engines.mxnet.operators.symbols import apply, canonical, operator_handle, read, written
+from gluonjit.engines.mxnet.operators.symbols import (
+    NO_GRADIENT,
+    acts,
+    apply,
+    canonical,
+    fails,
+    operator_handle,
+    read,
+    written,
+)
 from gluonjit.engines.mxnet.operators.table import batch_op
-from gluonjit.engines.mxnet.operators.traits import NO_GRADIENT, acts, fails
 from gluonjit.engines.mxnet.reach import let_in
 from gluonjit.engines.mxnet.semantics import POOLING, SHAPES, as_shape, classic, in_training, piece
 from gluonjit.engines.mxnet.sized import Sized, Sizes

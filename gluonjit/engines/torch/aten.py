@@ -14,6 +14,7 @@ from gluonjit.engines.torch.operators.table import row_of
 from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.program.trace import NeedsValue
 
+_ATEN = torch.ops.aten
 _NORMS = {"native_batch_norm.default", "cudnn_batch_norm.default", "miopen_batch_norm.default"}
 _FUNCTIONAL = {"bernoulli_.float": "bernoulli.p", "normal_.default": "normal_functional.default"}
 
@@ -27,10 +28,10 @@ def _full(target: Any, value: Any) -> Any:
 
 
 ASSIGNING: dict[Any, Any] = {
-    torch.ops.aten.copy_.default: _like,
-    torch.ops.aten.fill_.Tensor: _like,
-    torch.ops.aten.fill_.Scalar: _full,
-    torch.ops.aten.zero_.default: lambda target: torch.zeros(target.shape, dtype=target.dtype, device=target.device),
+    _ATEN.copy_.default: _like,
+    _ATEN.fill_.Tensor: _like,
+    _ATEN.fill_.Scalar: _full,
+    _ATEN.zero_.default: lambda target: torch.zeros(target.shape, dtype=target.dtype, device=target.device),
 }
 """By the operator that writes over all of its first argument: what gives the new numbers, of that and the second."""
 
@@ -85,11 +86,11 @@ def _safe_softmax(given: Any, dim: int, dtype: Any = None) -> Any:
 
 
 _SAME: dict[Any, Any] = {
-    torch.ops.aten.unfold.default: _unfold,
-    torch.ops.aten._thnn_fused_lstm_cell.default: _lstm_cell,
-    torch.ops.aten._thnn_fused_gru_cell.default: _gru_cell,
-    torch.ops.aten.native_group_norm.default: _group_norm,
-    torch.ops.aten._safe_softmax.default: _safe_softmax,
+    _ATEN.unfold.default: _unfold,
+    _ATEN._thnn_fused_lstm_cell.default: _lstm_cell,
+    _ATEN._thnn_fused_gru_cell.default: _gru_cell,
+    _ATEN.native_group_norm.default: _group_norm,
+    _ATEN._safe_softmax.default: _safe_softmax,
 }
 """Functions that do the same as an operator by others, where PyTorch has none, or one that looks at memory.
 
@@ -97,33 +98,33 @@ The first two are steps of recurrent layers as accelerators have them. Last resu
 operator's own, which nothing asks for.
 """
 
-_HIDDEN_VIEWS = {torch.ops.aten._unsafe_view.default}
+_HIDDEN_VIEWS = {_ATEN._unsafe_view.default}
 """Operators that give a view, of which their schema says nothing: `kron(out=)` writes through one."""
 
-COPIED = {torch.ops.aten.unfold.default}
+COPIED = {_ATEN.unfold.default}
 """Operators that give a view, by functions that give a copy."""
 
 _APART = {
-    torch.ops.aten.multilabel_margin_loss_forward.default,  # which count what comes after the first -1
-    torch.ops.aten.index_fill.int_Tensor,  # whose value gets the gradients of all that is not filled
-    torch.ops.aten.fill.Tensor,  # into a copy, which has no derivative
-    torch.ops.aten._native_batch_norm_legit.default,  # which go backward through the statistics, too
-    torch.ops.aten._native_batch_norm_legit.no_stats,
+    _ATEN.multilabel_margin_loss_forward.default,  # which count what comes after the first -1
+    _ATEN.index_fill.int_Tensor,  # whose value gets the gradients of all that is not filled
+    _ATEN.fill.Tensor,  # into a copy, which has no derivative
+    _ATEN._native_batch_norm_legit.default,  # which go backward through the statistics, too
+    _ATEN._native_batch_norm_legit.no_stats,
 }
 """Operators that PyTorch takes apart into others that differ."""
 
 
-WITHOUT_DERIVATIVE = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default: "attn_mask"}
+WITHOUT_DERIVATIVE = {_ATEN._scaled_dot_product_flash_attention_for_cpu.default: "attn_mask"}
 """Operators that have no derivative by an argument, by which others have one that they are taken apart into."""
 
 
 NOT_LEARNED = {
-    torch.ops.aten.nll_loss_forward.default: ("weight",),
-    torch.ops.aten.nll_loss2d_forward.default: ("weight",),
-    torch.ops.aten.multi_margin_loss.default: ("weight",),
-    torch.ops.aten.binary_cross_entropy.default: ("weight",),
-    torch.ops.aten.binary_cross_entropy_with_logits.default: ("weight", "pos_weight"),
-    torch.ops.aten.soft_margin_loss.default: ("target",),
+    _ATEN.nll_loss_forward.default: ("weight",),
+    _ATEN.nll_loss2d_forward.default: ("weight",),
+    _ATEN.multi_margin_loss.default: ("weight",),
+    _ATEN.binary_cross_entropy.default: ("weight",),
+    _ATEN.binary_cross_entropy_with_logits.default: ("weight", "pos_weight"),
+    _ATEN.soft_margin_loss.default: ("target",),
 }
 """Arguments that must require no gradient, says PyTorch."""
 _REACHED: dict[tuple[Any, ...], set[int] | None] = {}

@@ -18,10 +18,10 @@ from gluonjit.engines.torch.cell import Call, Cell
 from gluonjit.engines.torch.hooked import autocast
 from gluonjit.engines.torch.kinds import difference
 from gluonjit.engines.torch.known import known, may_be_known
-from gluonjit.engines.torch.laying import laid, laid_out
 from gluonjit.engines.torch.lazy import LazyTensor, as_known, take_anew, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
 from gluonjit.engines.torch.operands import NotAnOperand, current, leaf, value_of
+from gluonjit.engines.torch.opkinds import laid, laid_out
 from gluonjit.engines.torch.records import ASKED, NotOneNode, looks_of, record_of, wanted_by
 from gluonjit.engines.torch.structure import Written
 from gluonjit.engines.torch.waiting import WAITING, Running

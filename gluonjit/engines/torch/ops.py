@@ -262,26 +262,13 @@ BY_NUMBERS: dict[Any, Any] = {
     },
 }
 """Functions that need no computing, or no numbers in their kinds, where the numbers they are given are known."""
-_BY_MEMORY: set[Any] = {
-    torch.as_strided,
-    torch.Tensor.as_strided,
-    torch.as_strided_copy,
-    torch.as_strided_scatter,
-    torch.Tensor.as_strided_scatter,
-    torch.Tensor.storage_offset,
-    torch.Tensor.stride,
-    torch.Tensor.is_contiguous,
+_BY_MEMORY = {getattr(torch, f"as_strided{suffix}") for suffix in ("", "_copy", "_scatter")} | {
+    getattr(torch.Tensor, name) for name in "as_strided as_strided_scatter storage_offset stride is_contiguous".split()
 }
 """Functions that look at how a tensor lies in memory."""
-_LENDING: set[Any] = {
-    torch.Tensor.storage,
-    torch.Tensor.untyped_storage,
-    torch.Tensor.data_ptr,
-    torch.Tensor.share_memory_,
-    torch.Tensor.__dlpack__,
-}
+_LENDING = {getattr(torch.Tensor, name) for name in "storage untyped_storage data_ptr share_memory_ __dlpack__".split()}
 """Functions by which others get a tensor's memory."""
-_READING = {torch.equal, torch.allclose, torch.is_nonzero, torch.nonzero, torch.unique}
+_READING = {getattr(torch, name) for name in "equal allclose is_nonzero nonzero unique".split()}
 """Functions that read numbers, and give others no memory."""
 AT_ONCE: set[Any] = {
     *OBSERVING,

@@ -37,20 +37,21 @@ from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.axes.values import Operand
 from gluonjit.program.trace import NeedsValue, TraceBuilder, TraceOp
 
+_ATEN = torch.ops.aten
 _FEW = 8  # writes to a tensor that are recorded, though all that it holds is known
 
 _BY_MEMORY = {
-    torch.ops.aten.detach_.default,
-    torch.ops.aten.resize_.default,
-    torch.ops.aten.resize_as_.default,
-    torch.ops.aten.set_.source_Tensor,
-    torch.ops.aten.as_strided.default,
-    torch.ops.aten.as_strided_copy.default,
-    torch.ops.aten.as_strided_scatter.default,
+    _ATEN.detach_.default,
+    _ATEN.resize_.default,
+    _ATEN.resize_as_.default,
+    _ATEN.set_.source_Tensor,
+    _ATEN.as_strided.default,
+    _ATEN.as_strided_copy.default,
+    _ATEN.as_strided_scatter.default,
 }
-_WITHOUT_GRADIENT = {torch.ops.aten.randint_like, torch.ops.aten.linspace, torch.ops.aten.logspace}
+_WITHOUT_GRADIENT = {_ATEN.randint_like, _ATEN.linspace, _ATEN.logspace}
 """Operators that torch's functions of their names call without autograd, which has no derivative of them."""
-_WITH_GRADIENT = {torch.ops.aten._embedding_bag_forward_only.default: torch.ops.aten._embedding_bag.default}
+_WITH_GRADIENT = {_ATEN._embedding_bag_forward_only.default: _ATEN._embedding_bag.default}
 """Operators that PyTorch takes where a placeholder, which never learns, stands for what may."""
 
 
@@ -80,7 +81,7 @@ class Tracer(KnownNumbers, Writes):
         named = dict(zip(known.arguments, args), **(kwargs or {}))
         if known.by_numbers and not self._by_whole_numbers(func, args):
             return self._by_known_numbers(func, named)
-        if func is torch.ops.aten._linalg_check_errors.default:
+        if func is _ATEN._linalg_check_errors.default:
             return self._check(self._position(named["info"]))
         written = None
         if func in _BY_MEMORY:

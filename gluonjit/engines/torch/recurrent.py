@@ -15,6 +15,7 @@ from gluonjit.engines.torch.hooked import autocast
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue
 
+_ATEN = torch.ops.aten
 PACKED = (
     "a packed sequence is read by its lengths, for each sample: pass the layer each sequence as it is, as "
     "rows, state = self.lstm(x), which runs together for sequences of all samples, whatever their lengths"
@@ -72,7 +73,7 @@ def _one_hot(input: Any, num_classes: int = -1) -> Any:
     if LOCAL.state.trace is None or num_classes < 0:
         return _ONE_HOT(input, num_classes)
     with torch._C._AutoDispatchBelowAutograd():
-        return torch.ops.aten.one_hot(input, num_classes)
+        return _ATEN.one_hot(input, num_classes)
 
 
 def _packed(*args: Any) -> Any:
@@ -87,10 +88,10 @@ _ARGUMENTS = 9
 WHOLE: dict[Any, Callable[..., Any]] = {
     function: _keeping(function, operator.input)
     for function, operator in (
-        (torch.lstm, torch.ops.aten.lstm),
-        (torch.gru, torch.ops.aten.gru),
-        (torch.rnn_tanh, torch.ops.aten.rnn_tanh),
-        (torch.rnn_relu, torch.ops.aten.rnn_relu),
+        (torch.lstm, _ATEN.lstm),
+        (torch.gru, _ATEN.gru),
+        (torch.rnn_tanh, _ATEN.rnn_tanh),
+        (torch.rnn_relu, _ATEN.rnn_relu),
     )
 }
 RECURRENT = frozenset(WHOLE)

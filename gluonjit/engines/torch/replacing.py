@@ -11,9 +11,9 @@ import torch
 
 from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.known import known
-from gluonjit.engines.torch.laying import laid
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import NotAnOperand, current, value_of
+from gluonjit.engines.torch.opkinds import laid
 from gluonjit.engines.torch.segments import INTO_ROWS
 from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.references import chosen, placed, reshaped

@@ -29,6 +29,8 @@ from gluonjit.hybrid.run.session import results_of, rows_of
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.hybrid.run.state import settle as run
 
+_ATEN = torch.ops.aten
+
 
 def outside_of_transforms() -> Any:
     """Returns a context in which no transform of torch.func is active."""
@@ -99,8 +101,8 @@ def is_used_inside(value: Value) -> bool:
 _SPARSE = [f"sparse_{name}_tensor" for name in ("coo", "csr", "csc", "bsr", "bsc", "compressed")]
 KEEPING = ("as_tensor", "asarray", *_SPARSE)
 """Functions of torch that ask no class of their arguments, and whose results have the history of these."""
-_COPIES = {torch.ops.aten.detach, torch.ops.aten._to_copy, torch.ops.aten.clone, torch.ops.aten.alias}
-_COPIES |= {torch.ops.aten._local_scalar_dense, torch.ops.aten.copy_, torch.ops.aten.lift_fresh}
+_COPIES = {_ATEN.detach, _ATEN._to_copy, _ATEN.clone, _ATEN.alias}
+_COPIES |= {_ATEN._local_scalar_dense, _ATEN.copy_, _ATEN.lift_fresh}
 
 
 def computed(item: Any, lending: bool = False) -> Any:

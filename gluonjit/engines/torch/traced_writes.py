@@ -23,7 +23,8 @@ from gluonjit.engines.torch.views import ViewStep, detaches, through
 from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.program.trace import NeedsValue
 
-_UNFILLED = {torch.ops.aten.empty, torch.ops.aten.empty_strided}
+_ATEN = torch.ops.aten
+_UNFILLED = {_ATEN.empty, _ATEN.empty_strided}
 _MANY = 2  # times as many rows as there are indices
 _MASKS = (torch.bool, torch.uint8)
 
@@ -37,9 +38,9 @@ class KnownNumbers(Positions):
         Not where a module's call takes few rows of many by an argument: outside of one node these are references, and
         a node would have all rows as an operand.
         """
-        if func is torch.ops.aten.one_hot.default:
+        if func is _ATEN.one_hot.default:
             return bool(args[1] >= 0)
-        if func is not torch.ops.aten.index.Tensor:
+        if func is not _ATEN.index.Tensor:
             return False
         if any(item is not None and item.dtype in _MASKS for item in args[1]):
             return False
@@ -52,12 +53,10 @@ class KnownNumbers(Positions):
 
         In calls of other sizes they are others, so these are not derived from this one. Raises NeedsValue.
         """
-        if func is torch.ops.aten.index.Tensor:
+        if func is _ATEN.index.Tensor:
             return self.dispatched(func, (named["self"], self._without_masks(named["self"], named["indices"])), None)
-        if func is torch.ops.aten.masked_select.default and named["mask"].shape == named["self"].shape:
-            return self._by_known_numbers(
-                torch.ops.aten.index.Tensor, {"self": named["self"], "indices": [named["mask"]]}
-            )
+        if func is _ATEN.masked_select.default and named["mask"].shape == named["self"].shape:
+            return self._by_known_numbers(_ATEN.index.Tensor, {"self": named["self"], "indices": [named["mask"]]})
         found = func(**{name: self.numbers(value) for name, value in named.items()})
         self._ask()
         if isinstance(found, (list, tuple)):

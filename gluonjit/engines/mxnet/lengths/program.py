@@ -19,9 +19,8 @@ from gluonjit.engines.mxnet.arrays import context_of, device_of, dtype_name, roo
 from gluonjit.engines.mxnet.inference import infer
 from gluonjit.engines.mxnet.operands import is_plain
 from gluonjit.engines.mxnet.operators import binding
-from gluonjit.engines.mxnet.operators.symbols import apply, canonical, read, written
+from gluonjit.engines.mxnet.operators.symbols import FLAT, acts, apply, canonical, fails, read, written
 from gluonjit.engines.mxnet.operators.table import ROWS_OF, work_of
-from gluonjit.engines.mxnet.operators.traits import FLAT, acts, fails
 from gluonjit.engines.mxnet.program import Program, build, current, in_rows, join, lay_out, program_of, write
 from gluonjit.engines.mxnet.reach import let_in
 from gluonjit.engines.mxnet.results import has_history

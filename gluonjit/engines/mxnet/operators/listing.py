@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import mxnet as mx
 from mxnet.base import _LIB, check_call, mx_uint, py_str
 
-from gluonjit.engines.mxnet.operators.symbols import canonical
+from gluonjit.engines.mxnet.operators.symbols import ALONE, MAY_FAIL, NO_RULE, RANDOM, canonical
 from gluonjit.engines.mxnet.operators.table import CONSTANT, KNOWN, ROWS_OF
-from gluonjit.engines.mxnet.operators.traits import ALONE, MAY_FAIL, NO_RULE, RANDOM
 from gluonjit.hybrid.explain import listing
 from gluonjit.hybrid.explain.listing import ListedRule, Page, of_kind, unknown
 

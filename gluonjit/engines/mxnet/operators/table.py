@@ -11,8 +11,7 @@ import mxnet as mx
 
 from gluonjit.engines.mxnet.operators import layers, linear, picking, shapes
 from gluonjit.engines.mxnet.operators.binding import Writer
-from gluonjit.engines.mxnet.operators.symbols import canonical, listed, read
-from gluonjit.engines.mxnet.operators.traits import ALONE, DRAWN, STATEFUL, draws
+from gluonjit.engines.mxnet.operators.symbols import ALONE, DRAWN, STATEFUL, canonical, draws, listed, read
 from gluonjit.program.axes.along import Along, Indexed, Reduce, Section, Turned
 from gluonjit.program.axes.elementwise import Make, Map
 from gluonjit.program.axes.products import Contract

@@ -15,9 +15,9 @@ enum { FLOAT32 = 0, FLOAT64 = 1, UINT8 = 3, INT32 = 4, INT8 = 5, INT64 = 6 };
 static void *address_of(PyObject *array) {
     PyObject *handle = SLOT(array, names.array_handle), *value;
     void *address = NULL;
-    if (handle == NULL) return NULL;
+    if (!handle) return NULL;
     value = PyObject_GetAttr(handle, str_value);
-    if (value != NULL && PyLong_Check(value)) address = PyLong_AsVoidPtr(value);
+    if (value && PyLong_Check(value)) address = PyLong_AsVoidPtr(value);
     Py_XDECREF(value);
     PyErr_Clear();
     return address;
@@ -29,20 +29,20 @@ static inline int is_plain(PyObject *array) {
 
 /* look(array) -> (shape, code of the dtype, code of the device's type, its number), or None where Python has to. */
 PyObject *look(PyObject *module, PyObject *array) {
-    void *address = names.local != NULL && is_plain(array) ? address_of(array) : NULL;
+    void *address = names.local && is_plain(array) ? address_of(array) : NULL;
     int axes, code, device, number, k;
     const int64_t *sizes;
     PyObject *shape;
-    if (address == NULL || ((GetShape)names.get_shape)(address, &axes, &sizes) != 0 || axes < 0) Py_RETURN_NONE;
+    if (!address || ((GetShape)names.get_shape)(address, &axes, &sizes) != 0 || axes < 0) Py_RETURN_NONE;
     shape = PyTuple_New(axes);
-    for (k = 0; shape != NULL && k < axes; k++) {
+    for (k = 0; shape && k < axes; k++) {
         PyObject *size = PyLong_FromLongLong(sizes[k]);
-        if (size == NULL)
+        if (!size)
             Py_CLEAR(shape);
         else
             PyTuple_SET_ITEM(shape, k, size);
     }
-    if (shape == NULL) return NULL;
+    if (!shape) return NULL;
     if (((GetCode)names.get_dtype)(address, &code) != 0 ||
         ((GetContext)names.get_context)(address, &device, &number) != 0) {
         Py_DECREF(shape);
@@ -54,17 +54,17 @@ PyObject *look(PyObject *module, PyObject *array) {
 /* address(array) -> that of its numbers, when it is computed; None where Python has to ask, and -1 where MXNet says
    what is wrong: it does so once. */
 PyObject *address(PyObject *module, PyObject *array) {
-    void *handle = names.local != NULL && names.mxnet.cell_type != NULL && is_plain(array) ? address_of(array) : NULL;
+    void *handle = names.local && names.mxnet.cell_type && is_plain(array) ? address_of(array) : NULL;
     void *data = NULL;
     int failed;
-    if (handle == NULL) Py_RETURN_NONE;
+    if (!handle) Py_RETURN_NONE;
     Py_INCREF(array);
     Py_BEGIN_ALLOW_THREADS
     failed = ((Wait)names.wait)(handle) != 0 || ((GetData)names.get_data)(handle, &data) != 0;
     Py_END_ALLOW_THREADS
     Py_DECREF(array);
     if (failed) return PyLong_FromLong(-1);
-    if (data == NULL) Py_RETURN_NONE;
+    if (!data) Py_RETURN_NONE;
     return PyLong_FromVoidPtr(data);
 }
 
@@ -98,9 +98,9 @@ static long long whole(const char *data, int code, Py_ssize_t k) {
 static PyObject *listed(const char *data, int code, Py_ssize_t count) {
     PyObject *numbers = PyList_New(count);
     Py_ssize_t k;
-    for (k = 0; numbers != NULL && k < count; k++) {
+    for (k = 0; numbers && k < count; k++) {
         PyObject *number = PyLong_FromLongLong(whole(data, code, k));
-        if (number == NULL)
+        if (!number)
             Py_CLEAR(numbers);
         else
             PyList_SET_ITEM(numbers, k, number);
@@ -110,19 +110,19 @@ static PyObject *listed(const char *data, int code, Py_ssize_t count) {
 
 /* numbers(array) -> the whole numbers of an array of one axis, a list, or None where Python has to look. */
 PyObject *whole_numbers(PyObject *module, PyObject *array) {
-    void *address = names.local != NULL && names.mxnet.cell_type != NULL && is_plain(array) ? address_of(array) : NULL;
+    void *address = names.local && names.mxnet.cell_type && is_plain(array) ? address_of(array) : NULL;
     PyObject *numbers = NULL;
     const int64_t *sizes;
     Py_ssize_t count;
     int axes, code, failed;
     int64_t here[64];
     char *data = (char *)here;
-    if (address == NULL || ((GetShape)names.get_shape)(address, &axes, &sizes) != 0 || axes != 1) Py_RETURN_NONE;
+    if (!address || ((GetShape)names.get_shape)(address, &axes, &sizes) != 0 || axes != 1) Py_RETURN_NONE;
     count = (Py_ssize_t)sizes[0];
     if (count < 1 || ((GetCode)names.get_dtype)(address, &code) != 0 || size_of(code) == 0) Py_RETURN_NONE;
     if (count * size_of(code) > (Py_ssize_t)sizeof(here)) {
         data = PyMem_Malloc((size_t)(count * size_of(code)));
-        if (data == NULL) return PyErr_NoMemory();
+        if (!data) return PyErr_NoMemory();
     }
     Py_INCREF(array);
     Py_BEGIN_ALLOW_THREADS /* it waits until the array is computed */

@@ -12,7 +12,7 @@ static int bodies;            /* that lie ready, of all specs */
 int is_stale(PyObject *tensor) {
     PyObject *base = SLOT(tensor, names.torch.lazy_b[0]);
     if (base == Py_None) return 0;
-    if (base == NULL || Py_TYPE(base) != names.torch.lazy[0]) return 1; /* Python says what is wrong */
+    if (!base || Py_TYPE(base) != names.torch.lazy[0]) return 1; /* Python says what is wrong */
     return SLOT(base, names.torch.lazy_n) != SLOT(tensor, names.torch.lazy_n);
 }
 
@@ -23,11 +23,11 @@ static int is_bare(PyObject *tensor) {
     if (type->tp_weaklistoffset && *(PyObject **)((char *)tensor + type->tp_weaklistoffset) != NULL) return 0;
 #if PY_VERSION_HEX < 0x030D0000
     PyObject **place = _PyObject_GetDictPtr(tensor); /* once asked for it is there for good */
-    if (place != NULL && *place != NULL && Py_REFCNT(*place) > 1) Py_CLEAR(*place); /* that of an input, too */
-    bare = place != NULL && (*place == NULL || (PyDict_GET_SIZE(*place) == 0 && Py_REFCNT(*place) == 1));
+    if (place && *place != NULL && Py_REFCNT(*place) > 1) Py_CLEAR(*place); /* that of an input, too */
+    bare = place && (*place == NULL || (PyDict_GET_SIZE(*place) == 0 && Py_REFCNT(*place) == 1));
 #else
     PyObject *dict = PyObject_GenericGetDict(tensor, NULL);
-    if (dict == NULL) {
+    if (!dict) {
         PyErr_Clear();
         return 0;
     }
@@ -42,12 +42,12 @@ static int keep(PyObject *tensor) {
     PyObject *value = SLOT(tensor, names.torch.lazy_v[0]), *computed = SLOT(tensor, names.torch.lazy_c[0]), *spec, *kept;
     PyObject *base, *key, *count;
     int failed;
-    if (value == NULL || Py_TYPE(value) != core.value_type || computed == NULL || PyErr_Occurred()) return 0;
+    if (!value || Py_TYPE(value) != core.value_type || !computed || PyErr_Occurred()) return 0;
     if (computed != Py_None && computed != ((Value *)value)->base) return 0; /* nor does it stand for an input */
     spec = ((Value *)value)->spec;
-    if (spec == NULL || bodies >= MOST_BODIES || Py_TYPE(spec) != names.spec_type) return 0; /* NULL: in garbage */
+    if (!spec || bodies >= MOST_BODIES || Py_TYPE(spec) != names.spec_type) return 0; /* NULL: in garbage */
     kept = ((Spec *)spec)->bodies;
-    if (kept == NULL || (kept != Py_None && !PyList_CheckExact(kept))) return 0;
+    if (!kept || (kept != Py_None && !PyList_CheckExact(kept))) return 0;
     Py_SET_REFCNT(tensor, 1);
     if (!is_bare(tensor)) {
         Py_SET_REFCNT(tensor, 0);
@@ -55,9 +55,9 @@ static int keep(PyObject *tensor) {
     }
     if (kept == Py_None) {
         kept = PyList_New(0);
-        if (kept != NULL) set_slot(spec, offsetof(Spec, bodies), kept);
+        if (kept) set_slot(spec, offsetof(Spec, bodies), kept);
     }
-    failed = kept == NULL || PyList_Append(kept, tensor) < 0;
+    failed = !kept || PyList_Append(kept, tensor) < 0;
     if (failed) {
         PyErr_Clear();
         Py_SET_REFCNT(tensor, 0);
@@ -99,7 +99,7 @@ static void strip(PyObject *tensor) {
     Py_XDECREF(key);
     Py_XDECREF(count);
     dict = PyObject_GenericGetDict(tensor, NULL);
-    if (dict != NULL && Py_REFCNT(dict) == 2) PyDict_Clear(dict); /* nobody else has it */
+    if (dict && Py_REFCNT(dict) == 2) PyDict_Clear(dict); /* nobody else has it */
     Py_XDECREF(dict);
     Py_SET_REFCNT(tensor, 0);
     PyErr_Restore(type, error, trace);
@@ -124,7 +124,7 @@ PyObject *keep_bodies(PyObject *module, PyObject *lazy) {
         return PyErr_Format(PyExc_TypeError, "keep_bodies() takes the class of lazy tensors, not %R", lazy);
     dealloc = &((PyTypeObject *)lazy)->tp_dealloc;
     if (*dealloc != end) {
-        if (end_tensor != NULL) return PyErr_Format(PyExc_TypeError, "there is a class of lazy tensors already");
+        if (end_tensor) return PyErr_Format(PyExc_TypeError, "there is a class of lazy tensors already");
         end_tensor = *dealloc;
         *dealloc = end;
     }
@@ -143,7 +143,7 @@ PyObject *tensor_of(PyObject *value) {
     Py_ssize_t count;
     if (Py_TYPE(spec) != names.spec_type) return no_such_slot(spec, names.spec_type);
     kept = ((Spec *)spec)->bodies;
-    count = kept == NULL || !PyList_CheckExact(kept) ? 0 : PyList_GET_SIZE(kept);
+    count = !kept || !PyList_CheckExact(kept) ? 0 : PyList_GET_SIZE(kept);
     if (count == 0 || !is_ready(PyList_GET_ITEM(kept, count - 1))) return PyObject_CallOneArg(names.make, value);
     tensor = PyList_GET_ITEM(kept, count - 1); /* with the list's reference */
     Py_SET_SIZE((PyVarObject *)kept, count - 1);
@@ -155,7 +155,7 @@ PyObject *tensor_of(PyObject *value) {
 }
 
 PyObject *tensor(PyObject *module, PyObject *value) {
-    if (names.make == NULL || Py_TYPE(value) != core.value_type || Py_TYPE(((Value *)value)->spec) != names.spec_type)
+    if (!names.make || Py_TYPE(value) != core.value_type || Py_TYPE(((Value *)value)->spec) != names.spec_type)
         return PyErr_Format(PyExc_TypeError, "tensor() takes a Value");
     return tensor_of(value);
 }
@@ -167,7 +167,7 @@ PyObject *wrap(const Framework *of, int interface, PyObject *value) {
     PyObject *array;
     if (of == &names.torch) return tensor_of(value);
     array = type->tp_alloc(type, 0);
-    if (array == NULL) return NULL;
+    if (!array) return NULL;
     PyObject_GC_UnTrack(array); /* nothing refers to a lazy array that it refers to: it is in no circle */
     SLOT(array, of->lazy_c[interface]) = Py_NewRef(Py_None);
     SLOT(array, of->lazy_b[interface]) = Py_NewRef(Py_None);

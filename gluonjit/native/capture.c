@@ -13,11 +13,11 @@ static const char DEVICE;                        /* before the hash of a device,
 
 int call_open(Call *call, const Framework *of, PyObject *state, const void *what) {
     PyObject *batch = SLOT(state, names.state_batch), *graph, *signatures;
-    if (batch == NULL || Py_TYPE(batch) != names.batch_type || !has_room(batch)) return 0;
+    if (!batch || Py_TYPE(batch) != names.batch_type || !has_room(batch)) return 0;
     graph = SLOT(batch, names.batch_graph);
     signatures = SLOT(batch, names.batch_signatures);
-    if (graph == NULL || Py_TYPE(graph) != names.graph_type) return 0;
-    if (signatures == NULL || Py_TYPE(signatures) != &SignaturesType) return 0;
+    if (!graph || Py_TYPE(graph) != names.graph_type) return 0;
+    if (!signatures || Py_TYPE(signatures) != &SignaturesType) return 0;
     call->of = of;
     call->batch = Py_NewRef(batch);
     call->graph = Py_NewRef(graph);
@@ -46,7 +46,7 @@ void call_close(Call *call) {
 static int take_other(Call *call, PyObject *array) {
     PyObject *value = PyObject_CallFunctionObjArgs(call->of->value_of, call->batch, array, NULL);
     int taken;
-    if (value == NULL) {
+    if (!value) {
         if (!PyErr_ExceptionMatches(call->of->empty)) return -1;
         PyErr_Clear();
         return 0;
@@ -61,15 +61,15 @@ static int take_other(Call *call, PyObject *array) {
 static int take_tensor(Call *call, PyObject *tensor) {
     PyObject *place, *found = NULL;
     int taken = 0;
-    if (call->laid == NULL) return take_other(call, tensor);
+    if (!call->laid) return take_other(call, tensor);
     place = PyLong_FromLong(call->arguments);
-    if (place != NULL) found = PyObject_CallFunctionObjArgs(names.leaf_laid, call->batch, tensor, call->laid, place, NULL);
+    if (place) found = PyObject_CallFunctionObjArgs(names.leaf_laid, call->batch, tensor, call->laid, place, NULL);
     Py_XDECREF(place);
-    if (found == NULL && PyErr_ExceptionMatches(call->of->empty)) {
+    if (!found && PyErr_ExceptionMatches(call->of->empty)) {
         PyErr_Clear();
         return 0;
     }
-    if (found == NULL) return -1;
+    if (!found) return -1;
     if (PyTuple_CheckExact(found) && PyTuple_GET_SIZE(found) == 2)
         taken = call_take(call, tensor, PyTuple_GET_ITEM(found, 0), PyTuple_GET_ITEM(found, 1));
     Py_DECREF(found);
@@ -79,7 +79,7 @@ static int take_tensor(Call *call, PyObject *tensor) {
 /* Tells whether an array is a parameter of PyTorch's, which is a constant of its cell: Python sees to it. */
 static int is_parameter(Call *call, PyObject *array) {
     return call->of == &names.torch &&
-           (by_address(dict_at(call->batch, names.batch_parameters), array) != NULL || PyErr_Occurred());
+           (by_address(dict_at(call->batch, names.batch_parameters), array) || PyErr_Occurred());
 }
 
 int append_bits(Call *call, const void *sort, uint64_t bits) {
@@ -169,7 +169,7 @@ static int flatten(Call *call, PyObject *arg) {
 
 PyObject *wrapped(const Framework *of, int interface, PyObject *record, Py_ssize_t node, Py_ssize_t k) {
     PyObject *value = core.value_of(record, node, k), *array;
-    if (value == NULL) return NULL;
+    if (!value) return NULL;
     Py_INCREF(value);
     array = wrap(of, interface, value);
     Py_DECREF(value);
@@ -179,9 +179,9 @@ PyObject *wrapped(const Framework *of, int interface, PyObject *record, Py_ssize
 PyObject *wrapped_all(const Framework *of, int interface, PyObject *record, Py_ssize_t node, int list) {
     Py_ssize_t k, count = ((Record *)record)->results;
     PyObject *found = list ? PyList_New(count) : PyTuple_New(count);
-    for (k = 0; found != NULL && k < count; k++) {
+    for (k = 0; found && k < count; k++) {
         PyObject *array = wrapped(of, interface, record, node, k);
-        if (array == NULL)
+        if (!array)
             Py_CLEAR(found);
         else if (list)
             PyList_SET_ITEM(found, k, array);
@@ -195,9 +195,9 @@ PyObject *wrapped_all(const Framework *of, int interface, PyObject *record, Py_s
 static PyObject *tuple_of(Call *call, PyObject *record, Py_ssize_t node, Py_ssize_t count) {
     PyObject *found = PyTuple_New(count);
     Py_ssize_t k;
-    for (k = 0; found != NULL && k < count; k++) {
-        PyObject *value = record != NULL ? core.value_of(record, node, k) : call->itself ? call->given[k] : (PyObject *)call->values[k];
-        if (value == NULL)
+    for (k = 0; found && k < count; k++) {
+        PyObject *value = record ? core.value_of(record, node, k) : call->itself ? call->given[k] : (PyObject *)call->values[k];
+        if (!value)
             Py_CLEAR(found);
         else
             PyTuple_SET_ITEM(found, k, Py_NewRef(value));
@@ -218,7 +218,7 @@ static PyObject *part_returned(Call *call, PyObject *structure, PyObject *record
         if (place < 0 && PyErr_Occurred()) return NULL;
         if (place >= 0 || call->of == &names.mxnet) { /* others are of mx.np */
             k = place >= 0 ? place : ~place;
-            if (!PyLong_CheckExact(structure)) return k < REPEATS && made[k] != NULL ? Py_NewRef(made[k]) : NULL;
+            if (!PyLong_CheckExact(structure)) return k < REPEATS && made[k] ? Py_NewRef(made[k]) : NULL;
             found = wrapped(call->of, place < 0, record, node, k);
             if (k < REPEATS) made[k] = found;
             return found;
@@ -232,15 +232,15 @@ static PyObject *part_returned(Call *call, PyObject *structure, PyObject *record
     if (!list && !PyTuple_CheckExact(structure)) return NULL;
     count = PySequence_Fast_GET_SIZE(structure);
     found = list ? PyList_New(count) : PyTuple_New(count);
-    if (found == NULL || Py_EnterRecursiveCall(" in the result of a call")) {
+    if (!found || Py_EnterRecursiveCall(" in the result of a call")) {
         Py_XDECREF(found);
         return NULL;
     }
-    for (k = 0; found != NULL && k < count; k++) {
+    for (k = 0; found && k < count; k++) {
         part = k < PySequence_Fast_GET_SIZE(structure)
                    ? part_returned(call, PySequence_Fast_GET_ITEM(structure, k), record, node, made)
                    : NULL;
-        if (part == NULL)
+        if (!part)
             Py_CLEAR(found);
         else if (list)
             PyList_SET_ITEM(found, k, part);
@@ -256,20 +256,20 @@ static PyObject *returned(Call *call, Entry *entry, PyObject *record, Py_ssize_t
     const Framework *of = call->of;
     PyObject *values, *arguments = NULL, *results = NULL, *structure = entry->structure, *made[REPEATS] = {NULL};
     if (structure == Py_None) return wrapped(of, 0, record, node, 0);
-    if (of->lazy[1] != NULL && structure == (PyObject *)of->lazy[1]) return wrapped(of, 1, record, node, 0);
+    if (of->lazy[1] && structure == (PyObject *)of->lazy[1]) return wrapped(of, 1, record, node, 0);
     if (structure == (PyObject *)&PyTuple_Type) return wrapped_all(of, 0, record, node, 0);
     Py_INCREF(structure);
     results = part_returned(call, structure, record, node, made);
-    if (results != NULL || PyErr_Occurred()) {
+    if (results || PyErr_Occurred()) {
         Py_DECREF(structure);
         return results;
     }
     values = tuple_of(call, record, node, ((Record *)record)->results);
-    if (values != NULL && of == &names.mxnet) {
+    if (values && of == &names.mxnet) {
         results = PyObject_CallFunctionObjArgs(of->rebuild, structure, values, NULL);
-    } else if (values != NULL) {
+    } else if (values) {
         arguments = tuple_of(call, NULL, 0, call->arguments);
-        if (arguments != NULL) results = PyObject_CallFunctionObjArgs(of->rebuild, structure, values, arguments, NULL);
+        if (arguments) results = PyObject_CallFunctionObjArgs(of->rebuild, structure, values, arguments, NULL);
     }
     Py_XDECREF(arguments);
     Py_XDECREF(values);
@@ -331,7 +331,7 @@ static int look_at(Call *call, PyObject *state, PyObject *const *args, Py_ssize_
     Py_ssize_t at = 0, k;
     int taken = call_begin(call, state);
     for (k = 0; k < count && taken > 0; k++) taken = flatten(call, args[k]);
-    while (named != NULL && taken > 0 && PyDict_Next(named, &at, &name, &arg)) taken = flatten_named(call, name, arg);
+    while (named && taken > 0 && PyDict_Next(named, &at, &name, &arg)) taken = flatten_named(call, name, arg);
     if (taken > 0) taken = end(call);
     if (PyErr_Occurred()) return -1;
     return taken > 0 && SLOT(call->batch, names.batch_graph) == call->graph; /* what an array was may have run the batch */
@@ -360,12 +360,12 @@ static void note_key(Call *call, PyObject *key) {
     PyObject *cell = cell_of(call), *keys = SLOT(cell, call->of->cell_keys);
     const void *changes = call->parts[CHANGES];
     Py_hash_t hash;
-    if (keys == NULL || Py_TYPE(keys) != &SignaturesType || ((Signatures *)keys)->used >= MOST_KEYS) {
+    if (!keys || Py_TYPE(keys) != &SignaturesType || ((Signatures *)keys)->used >= MOST_KEYS) {
         keys = SignaturesType.tp_alloc(&SignaturesType, 0);
-        if (keys == NULL) return;
+        if (!keys) return;
         set_slot(cell, call->of->cell_keys, keys);
     }
-    if (met_before(call, (Signatures *)keys, &hash) != NULL) return;
+    if (met_before(call, (Signatures *)keys, &hash)) return;
     if (has_changes(call)) call->parts[CHANGES] = NULL;
     signatures_add((Signatures *)keys, NULL, key, call->parts, call->count, hash);
     call->parts[CHANGES] = changes;
@@ -378,11 +378,11 @@ static int find_again(Call *call, PyObject **record, PyObject **key) {
     Entry *entry;
     Py_hash_t hash;
     int is_pair;
-    if (call->of->again == NULL || keys == NULL || Py_TYPE(keys) != &SignaturesType) return 0;
+    if (!call->of->again || !keys || Py_TYPE(keys) != &SignaturesType) return 0;
     entry = met_before(call, (Signatures *)keys, &hash);
-    if (entry == NULL) return 0;
+    if (!entry) return 0;
     found = PyObject_CallFunctionObjArgs(call->of->again, call->batch, cell, call->owner, entry->key, NULL);
-    if (found == NULL) return -1;
+    if (!found) return -1;
     is_pair = PyTuple_CheckExact(found) && PyTuple_GET_SIZE(found) == 2 && Py_TYPE(PyTuple_GET_ITEM(found, 0)) == core.record_type;
     if (is_pair) {
         *record = Py_NewRef(PyTuple_GET_ITEM(found, 0));
@@ -397,9 +397,9 @@ static Entry *entry_of(Call *call) {
     Py_hash_t hash = hash_parts(call->parts, call->count);
     Entry *entry = signatures_find(call->signatures, call->parts, call->count, hash);
     PyObject *record, *key;
-    if (entry != NULL || find_again(call, &record, &key) <= 0) return entry;
+    if (entry || find_again(call, &record, &key) <= 0) return entry;
     entry = signatures_find(call->signatures, call->parts, call->count, hash); /* Python may have added it */
-    if (entry == NULL) entry = signatures_add(call->signatures, record, key, call->parts, call->count, hash);
+    if (!entry) entry = signatures_add(call->signatures, record, key, call->parts, call->count, hash);
     Py_DECREF(record);
     Py_DECREF(key);
     return entry;
@@ -417,13 +417,13 @@ static int link_views(Entry *entry, PyObject *viewing, PyObject *result, PyObjec
     int several = PyTuple_Check(result) || PyList_Check(result), failed = 0;
     Py_ssize_t k;
     if (Py_TYPE(args[0]) != names.torch.lazy[0]) return 0;
-    if (entry->steps == NULL) {
+    if (!entry->steps) {
         PyObject *given = tuple_from(args, count), *parts = PyLong_FromSsize_t(several ? PySequence_Fast_GET_SIZE(result) : -1);
-        if (given != NULL && parts != NULL)
-            entry->steps = PyObject_CallFunctionObjArgs(names.steps_of, viewing, given, named == NULL ? Py_None : named, parts, NULL);
+        if (given && parts)
+            entry->steps = PyObject_CallFunctionObjArgs(names.steps_of, viewing, given, !named ? Py_None : named, parts, NULL);
         Py_XDECREF(given);
         Py_XDECREF(parts);
-        if (entry->steps == NULL) return -1;
+        if (!entry->steps) return -1;
     }
     if (!PyTuple_CheckExact(entry->steps)) return 0;
     if (!several) return PyTuple_GET_SIZE(entry->steps) == 1 ? link_part(args[0], result, PyTuple_GET_ITEM(entry->steps, 0)) : 0;
@@ -445,7 +445,7 @@ static PyObject *laid_out(Call *call, PyObject *state, Value *value, Spec *spec)
     }
     if (!call_open(&own, call->of, state, names.laid_out)) return NULL;
     if (call_begin(&own, state) > 0 && call_take(&own, Py_None, (PyObject *)value, NULL) && flatten(&own, spec->mode) > 0 && end(&own) &&
-        (entry = entry_of(&own)) != NULL && entry->record != NULL) {
+        (entry = entry_of(&own)) != NULL && entry->record) {
         PyObject *record = Py_NewRef(entry->record);
         Py_ssize_t node = core.node_of(own.batch, own.graph, record, (PyObject **)own.values, 1,
                                        entry->pure && ((BatchRoom *)own.batch)->sharing);
@@ -467,10 +467,10 @@ static int lay(Call *call, PyObject *state, PyObject *operands, PyObject **given
             continue;
         }
         given[k] = laid_out(call, state, call->values[k], (Spec *)spec);
-        if (given[k] == NULL && !PyErr_Occurred())
+        if (!given[k] && !PyErr_Occurred())
             given[k] = PyObject_CallFunctionObjArgs(call->of->lay, call->batch, call->values[k], spec, NULL);
-        if (given[k] != NULL && Py_TYPE(given[k]) != core.value_type) Py_CLEAR(given[k]);
-        if (given[k] == NULL) break;
+        if (given[k] && Py_TYPE(given[k]) != core.value_type) Py_CLEAR(given[k]);
+        if (!given[k]) break;
     }
     return k;
 }
@@ -496,7 +496,7 @@ static PyObject *node_laid(Call *call, PyObject *state, Entry *entry, int sharin
 }
 
 static PyObject *captured(Call *call, PyObject *state, Entry *entry, int sharing) {
-    if (entry->apart || call->laid != NULL) return node_laid(call, state, entry, sharing);
+    if (entry->apart || call->laid) return node_laid(call, state, entry, sharing);
     return node_on(call, entry, (PyObject **)call->values, sharing);
 }
 
@@ -506,7 +506,7 @@ static PyObject *given_back(Call *call, PyObject *structure) {
     if ((PyObject *)Py_TYPE(structure) != core.spec_type) return part_returned(call, structure, NULL, 0, made);
     if (call->arguments != 1 || (call->values[0]->taped && is_learning() <= 0)) return NULL;
     found = rows_shown_as((PyObject *)call->values[0], structure);
-    result = found == NULL ? NULL : tensor_of(found);
+    result = !found ? NULL : tensor_of(found);
     Py_XDECREF(found);
     return result;
 }
@@ -518,14 +518,14 @@ static PyObject *capture_call_of(Call *call, PyObject *state, PyObject *viewing,
     Entry *entry;
     if (look_at(call, state, args, count, named) <= 0) return NULL;
     entry = entry_of(call);
-    if (entry == NULL) return NULL;
-    if (entry->record != NULL &&
+    if (!entry) return NULL;
+    if (entry->record &&
         (!(entry->operator || ++found < EVERY) || signatures_current(entry, call->batch) <= 0))
         return NULL;
     entry->busy++; /* what it calls in Python may capture calls of the same signature */
-    result = entry->record == NULL ? given_back(call, entry->structure)
+    result = !entry->record ? given_back(call, entry->structure)
                                    : captured(call, state, entry, ((BatchRoom *)call->batch)->sharing);
-    if (result != NULL && viewing != NULL && link_views(entry, viewing, result, args, count, named) < 0) Py_CLEAR(result);
+    if (result && viewing && link_views(entry, viewing, result, args, count, named) < 0) Py_CLEAR(result);
     entry->busy--;
     return result;
 }
@@ -541,7 +541,7 @@ PyObject *capture(const Framework *of, PyObject *state, PyObject *cell, PyObject
     PyObject *batch = SLOT(state, names.state_batch), *result;
     Call call;
     /* A batch of the other framework runs first, before it knows anything of this call. */
-    if (of == &names.mxnet && names.engine != NULL && batch != NULL && Py_TYPE(batch) == names.batch_type &&
+    if (of == &names.mxnet && names.engine && batch && Py_TYPE(batch) == names.batch_type &&
         SLOT(batch, names.batch_engine) == names.engine)
         return NULL;
     if (of == &names.mxnet && is_fine(state, owner)) return NULL;
@@ -571,7 +571,7 @@ static int is_found(Call *call, PyObject *key, PyObject *record) {
         Py_ssize_t changes = PyTuple_GET_SIZE(key) < 4 ? -1 : PyLong_AsSsize_t(PyTuple_GET_ITEM(key, 3));
         if (changes != ((BatchRoom *)call->batch)->changes) return PyErr_Occurred() ? -1 : 0;
     }
-    if (records == NULL) return -1;
+    if (!records) return -1;
     if (PyDict_GetItemWithError(records, key) != record) return PyErr_Occurred() ? -1 : 0;
     return ((Record *)record)->arity == call->arguments;
 }
@@ -586,12 +586,12 @@ PyObject *keep_call(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     Call call;
     const Framework *of = count == 6 && Py_TYPE(args[0]) == names.mxnet.cell_type ? &names.mxnet : &names.torch;
     if (count != 6 || !PyTuple_CheckExact(args[2]) || !PyDict_CheckExact(args[3]) || !PyTuple_CheckExact(args[4]) ||
-        (Py_TYPE(args[5]) != core.record_type && !given) || of->cell_type == NULL)
+        (Py_TYPE(args[5]) != core.record_type && !given) || !of->cell_type)
         return PyErr_Format(PyExc_TypeError, "keep() takes a cell, an owner, a tuple, a dict, a key and its Record");
     if (placed && (of != &names.torch || PyLong_AsLongAndOverflow(args[5], &over) >= 0 || over))
         return PyErr_Format(PyExc_TypeError, "keep() takes the place of an argument, as ~place");
     state = state_here();
-    if (state == NULL) return NULL;
+    if (!state) return NULL;
     if (is_running(state) && call_open(&call, of, state, args[0])) {
         call.owner = args[1];
         call.laid = laid_of(of, args[0]);
@@ -599,10 +599,10 @@ PyObject *keep_call(PyObject *module, PyObject *const *args, Py_ssize_t count) {
             (given || is_found(&call, args[4], args[5]) > 0)) {
             Py_hash_t hash = hash_parts(call.parts, call.count);
             Entry *entry = signatures_find(call.signatures, call.parts, call.count, hash);
-            if (entry == NULL)
+            if (!entry)
                 entry = signatures_add(call.signatures, given ? NULL : args[5], args[4], call.parts, call.count, hash);
-            if (entry != NULL && given && entry->record == NULL) Py_XSETREF(entry->structure, Py_NewRef(args[5]));
-            if (entry != NULL && !given) note_key(&call, args[4]);
+            if (entry && given && !entry->record) Py_XSETREF(entry->structure, Py_NewRef(args[5]));
+            if (entry && !given) note_key(&call, args[4]);
         }
         call_close(&call);
     }

@@ -14,24 +14,24 @@ static PyObject *behind; /* CellFunction.__call__ */
 /* The block or module of a method's call: borrowed; None of a function's; NULL where Python has to look whose call it is. */
 static PyObject *owner_of(const Framework *of, PyObject *const *args, Py_ssize_t count) {
     PyTypeObject *type = count > 0 ? Py_TYPE(args[0]) : NULL;
-    if (type == NULL) return NULL;
-    if (type == of->lazy[0] || (of->lazy[1] != NULL && type == of->lazy[1])) return Py_None;
+    if (!type) return NULL;
+    if (type == of->lazy[0] || (of->lazy[1] && type == of->lazy[1])) return Py_None;
     return PyType_IsSubtype(type, of->block_type) ? args[0] : NULL;
 }
 
 static PyObject *quick(Celled *self, PyObject *const *args, Py_ssize_t count) {
     PyObject *state, *batch, *owner, *cell = NULL, *result = NULL;
     const Framework *of;
-    if (names.local == NULL || self->caches == NULL || !PyDict_CheckExact(self->caches)) return NULL;
+    if (!names.local || !self->caches || !PyDict_CheckExact(self->caches)) return NULL;
     state = state_here();
-    if (state == NULL) return NULL;
+    if (!state) return NULL;
     batch = SLOT(state, names.state_batch);
     if (!is_running(state) || numbers_of(state)->inside <= 0 || Py_TYPE(batch) != names.batch_type) goto done;
-    of = names.engine != NULL && SLOT(batch, names.batch_engine) == names.engine ? &names.torch : &names.mxnet;
-    if (of->cell_type == NULL) goto done;
+    of = names.engine && SLOT(batch, names.batch_engine) == names.engine ? &names.torch : &names.mxnet;
+    if (!of->cell_type) goto done;
     owner = owner_of(of, args, count);
-    if (owner != NULL) cell = Py_XNewRef(PyDict_GetItemWithError(self->caches, of == &names.torch ? str_torch : str_mxnet));
-    if (cell != NULL && Py_TYPE(cell) == of->cell_type && SLOT(cell, of->cell_lookup) == Py_None)
+    if (owner) cell = Py_XNewRef(PyDict_GetItemWithError(self->caches, of == &names.torch ? str_torch : str_mxnet));
+    if (cell && Py_TYPE(cell) == of->cell_type && SLOT(cell, of->cell_lookup) == Py_None)
         result = capture(of, state, cell, owner, args, count, NULL);
     Py_XDECREF(cell);
 done:
@@ -40,15 +40,15 @@ done:
 }
 
 static PyObject *call(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
-    Py_ssize_t count = PyVectorcall_NARGS(flags), all = count + (keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords)), k;
+    Py_ssize_t count = PyVectorcall_NARGS(flags), all = count + (!keywords ? 0 : PyTuple_GET_SIZE(keywords)), k;
     PyObject *function = _PyType_Lookup(Py_TYPE(self), str_call), *few[8], **given = few, *result = NULL;
-    if (function == NULL) return PyErr_Format(PyExc_TypeError, "%R cannot be called", self);
-    if (keywords == NULL && function == behind) {
+    if (!function) return PyErr_Format(PyExc_TypeError, "%R cannot be called", self);
+    if (!keywords && function == behind) {
         result = quick((Celled *)self, args, count);
-        if (result != NULL || PyErr_Occurred()) return result;
+        if (result || PyErr_Occurred()) return result;
     }
     if (all >= 8) given = PyMem_Malloc(sizeof(PyObject *) * (size_t)(all + 1));
-    if (given == NULL) return PyErr_NoMemory();
+    if (!given) return PyErr_NoMemory();
     given[0] = self;
     for (k = 0; k < all; k++) given[k + 1] = args[k];
     Py_INCREF(function);
@@ -67,7 +67,7 @@ PyObject *quick_cells(PyObject *module, PyObject *type) {
     if (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, &CelledType) || type == (PyObject *)&CelledType)
         return PyErr_Format(PyExc_TypeError, "quick_cells() takes a class that derives from Celled");
     function = _PyType_Lookup((PyTypeObject *)type, str_call);
-    if (function == NULL) return PyErr_Format(PyExc_TypeError, "%R has no __call__", type);
+    if (!function) return PyErr_Format(PyExc_TypeError, "%R has no __call__", type);
     Py_XSETREF(behind, Py_NewRef(function));
     ((PyTypeObject *)type)->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
     PyType_Modified((PyTypeObject *)type);
@@ -76,12 +76,12 @@ PyObject *quick_cells(PyObject *module, PyObject *type) {
 
 static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     Celled *self = (Celled *)type->tp_alloc(type, 0);
-    if (self != NULL) self->vectorcall = call;
+    if (self) self->vectorcall = call;
     return (PyObject *)self;
 }
 
 static PyObject *bind(PyObject *self, PyObject *object, PyObject *type) {
-    if (object == NULL || object == Py_None) return Py_NewRef(self);
+    if (!object || object == Py_None) return Py_NewRef(self);
     return PyMethod_New(self, object);
 }
 

@@ -11,8 +11,8 @@ static Value *value_of(PyObject *arg) { return value_in(arg, &names.torch, 0); }
 /* Whether a lazy tensor's value is there, and holds no whole numbers, which may be known; not one made from nothing. */
 static int is_float(PyObject *arg) {
     Spec *spec = spec_of(value_of(arg));
-    PyObject *dtype = spec == NULL || SLOT(arg, names.torch.lazy_k[0]) == Py_Ellipsis ? NULL : spec->dtype;
-    if (dtype == NULL || !PyUnicode_Check(dtype) || PyUnicode_GET_LENGTH(dtype) < 2) return 0;
+    PyObject *dtype = !spec || SLOT(arg, names.torch.lazy_k[0]) == Py_Ellipsis ? NULL : spec->dtype;
+    if (!dtype || !PyUnicode_Check(dtype) || PyUnicode_GET_LENGTH(dtype) < 2) return 0;
     return PyUnicode_READ_CHAR(dtype, 0) == 'f' ||
            (PyUnicode_READ_CHAR(dtype, 0) == 'b' && PyUnicode_READ_CHAR(dtype, 1) == 'f');
 }
@@ -20,7 +20,7 @@ static int is_float(PyObject *arg) {
 /* Whether a lazy tensor waits for this graph to run. */
 static int is_waiting(PyObject *arg, PyObject *graph) {
     Value *value = value_of(arg);
-    return value != NULL && !is_stale(arg) && SLOT(arg, names.torch.lazy_c[0]) == Py_None && value->graph == graph;
+    return value && !is_stale(arg) && SLOT(arg, names.torch.lazy_c[0]) == Py_None && value->graph == graph;
 }
 
 /* Whether a lazy tensor is a result that has yet to be computed by this graph: whatever it holds, it is not known. */
@@ -47,28 +47,28 @@ static int is_unknown(PyObject *const *args, Py_ssize_t count, PyObject *graph) 
 /* Whether a call writes to nothing: -1 and an exception where that cannot be told. */
 static int writes_nothing(PyObject *kwargs) {
     PyObject *out, *inplace;
-    if (kwargs == NULL) return 1;
+    if (!kwargs) return 1;
     out = PyDict_GetItemWithError(kwargs, str_out);
     inplace = PyErr_Occurred() ? NULL : PyDict_GetItemWithError(kwargs, str_inplace);
     if (PyErr_Occurred()) return -1;
-    return (out == NULL || out == Py_None) && (inplace == NULL || inplace == Py_False);
+    return (!out || out == Py_None) && (!inplace || inplace == Py_False);
 }
 
 /* The value of a lazy tensor of this graph, as an operand: borrowed, or NULL. */
 static Value *operand(PyObject *arg, PyObject *graph) {
     Value *value = value_of(arg);
-    return spec_of(value) != NULL && !is_stale(arg) && value->graph == graph ? value : NULL;
+    return spec_of(value) && !is_stale(arg) && value->graph == graph ? value : NULL;
 }
 
 /* The same of one whose rows may be referred to: NULL where Python has to look. */
 static Value *sliceable(PyObject *arg, PyObject *graph) {
     Value *value = operand(arg, graph);
-    return value != NULL && value->taped && is_learning() <= 0 ? NULL : value;
+    return value && value->taped && is_learning() <= 0 ? NULL : value;
 }
 
 /* A lazy tensor of a new value, the reference to which is taken over; None has none. */
 static PyObject *referring(PyObject *value) {
-    PyObject *tensor = value == NULL || value == Py_None ? NULL : tensor_of(value);
+    PyObject *tensor = !value || value == Py_None ? NULL : tensor_of(value);
     Py_XDECREF(value);
     return tensor;
 }
@@ -76,7 +76,7 @@ static PyObject *referring(PyObject *value) {
 /* `0 + x`, with which the built-in `sum` begins. */
 static PyObject *plus_nothing(PyObject *graph, PyObject *tensor) {
     PyObject *value = Py_XNewRef((PyObject *)sliceable(tensor, graph));
-    PyObject *found = value == NULL ? NULL : referring(copied_rows(value));
+    PyObject *found = !value ? NULL : referring(copied_rows(value));
     Py_XDECREF(value);
     return found;
 }
@@ -85,12 +85,12 @@ static PyObject *plus_nothing(PyObject *graph, PyObject *tensor) {
 static PyObject *joined(PyObject *graph, PyObject *listed) {
     PyObject *values = PyList_New(0), *mode = NULL, *found = NULL;
     Py_ssize_t k;
-    for (k = 0; values != NULL && k < PySequence_Fast_GET_SIZE(listed); k++) {
+    for (k = 0; values && k < PySequence_Fast_GET_SIZE(listed); k++) {
         PyObject *value = (PyObject *)sliceable(PySequence_Fast_GET_ITEM(listed, k), graph);
-        if (value == NULL || PyList_Append(values, value) < 0) Py_CLEAR(values);
-        if (k == 0 && values != NULL) mode = Py_XNewRef(((Spec *)((Value *)value)->spec)->mode);
+        if (!value || PyList_Append(values, value) < 0) Py_CLEAR(values);
+        if (k == 0 && values) mode = Py_XNewRef(((Spec *)((Value *)value)->spec)->mode);
     }
-    if (values != NULL && mode != NULL) found = referring(joined_rows(values, mode));
+    if (values && mode) found = referring(joined_rows(values, mode));
     Py_XDECREF(values);
     Py_XDECREF(mode);
     return found;
@@ -100,12 +100,12 @@ static PyObject *joined(PyObject *graph, PyObject *listed) {
 static int has_axis(PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
     PyObject *axis = count == 2 ? args[1] : NULL;
     Py_ssize_t found;
-    if (kwargs != NULL) {
+    if (kwargs) {
         axis = count == 1 && PyDict_GET_SIZE(kwargs) == 1 ? PyDict_GetItemWithError(kwargs, str_dim) : NULL;
-        if (axis == NULL) return -1;
+        if (!axis) return -1;
     }
     if (count < 1 || count > 2 || !(PyList_CheckExact(args[0]) || PyTuple_CheckExact(args[0]))) return -1;
-    if (axis == NULL) return 0;
+    if (!axis) return 0;
     if (!PyLong_CheckExact(axis)) return -1;
     found = PyLong_AsSsize_t(axis);
     if (found == -1 && PyErr_Occurred()) PyErr_Clear();
@@ -115,7 +115,7 @@ static int has_axis(PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
 /* Whether the first of these is an array of whole rows as this sort of call joins them. */
 static int is_joined(PyObject *listed, int sort) {
     Spec *spec = PySequence_Fast_GET_SIZE(listed) ? spec_of(value_of(PySequence_Fast_GET_ITEM(listed, 0))) : NULL;
-    if (spec == NULL || spec->mode == NULL || !PyUnicode_Check(spec->mode)) return 1;
+    if (!spec || !spec->mode || !PyUnicode_Check(spec->mode)) return 1;
     return is_text(spec->mode, sort == ROWS ? "rows" : "stack");
 }
 
@@ -142,7 +142,7 @@ static int is_view(PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
     Py_ssize_t at = 0, k;
     for (k = 1; k < count; k++)
         if (!is_constant(args[k], 2)) return 0;
-    while (kwargs != NULL && PyDict_Next(kwargs, &at, &name, &arg))
+    while (kwargs && PyDict_Next(kwargs, &at, &name, &arg))
         if (!is_constant(arg, 2)) return 0;
     return count > 0;
 }
@@ -155,7 +155,7 @@ static int is_zero(PyObject *arg) {
 /* What comes of a call without a node: 1 where that is nothing; 0 and maybe a result, or Python has to look. */
 static int refers(PyObject *graph, int sort, PyObject *const *args, Py_ssize_t count, PyObject *kwargs, PyObject **result) {
     if (sort == SUM) {
-        if (count != 2 || kwargs != NULL || !is_zero(args[1])) return 1;
+        if (count != 2 || kwargs || !is_zero(args[1])) return 1;
         *result = plus_nothing(graph, args[0]);
         return 0;
     }
@@ -173,14 +173,14 @@ static int refers(PyObject *graph, int sort, PyObject *const *args, Py_ssize_t c
 /* `x.index_select(0, numbers)` of known numbers, which do not count from the end. */
 static PyObject *picked(PyObject *graph, PyObject *const *args, Py_ssize_t count) {
     PyObject *numbers = count == 3 && is_zero(args[1]) ? known_numbers(args[2]) : NULL, *value, *found = NULL;
-    Py_ssize_t k, size = numbers == NULL ? 0 : PyList_GET_SIZE(numbers);
+    Py_ssize_t k, size = !numbers ? 0 : PyList_GET_SIZE(numbers);
     int over;
     for (k = 0; k < size; k++) {
         PyObject *number = PyList_GET_ITEM(numbers, k);
         if (!PyLong_CheckExact(number) || PyLong_AsLongAndOverflow(number, &over) < 0 || over) size = 0;
     }
     value = size ? Py_XNewRef((PyObject *)sliceable(args[0], graph)) : NULL;
-    if (value != NULL) found = referring(rows_at(value, numbers));
+    if (value) found = referring(rows_at(value, numbers));
     Py_XDECREF(value);
     Py_XDECREF(numbers);
     return found;
@@ -195,14 +195,14 @@ static PyObject *into(PyObject *state, PyObject *graph, PyObject *door, PyObject
     if (count != 4 || !is_zero(args[1]) || more < 0 || OPERANDS + more > ALL) return NULL;
     base = Py_XNewRef((PyObject *)operand(args[0], graph));
     source = Py_XNewRef((PyObject *)operand(args[3], graph));
-    if (base != NULL && source != NULL && is_float(args[0])) numbers = known_numbers(args[2]);
-    if (numbers != NULL) operands = numbers_into(base, source, numbers);
-    if (operands != NULL && PyTuple_CheckExact(operands) && PyTuple_GET_SIZE(operands) == OPERANDS - 2) {
+    if (base && source && is_float(args[0])) numbers = known_numbers(args[2]);
+    if (numbers) operands = numbers_into(base, source, numbers);
+    if (operands && PyTuple_CheckExact(operands) && PyTuple_GET_SIZE(operands) == OPERANDS - 2) {
         given[0] = Py_NewRef(args[0]);
         given[1] = Py_NewRef(args[3]);
-        for (k = 2; k < OPERANDS && given[k - 1] != NULL; k++) given[k] = tensor_of(PyTuple_GET_ITEM(operands, k - 2));
+        for (k = 2; k < OPERANDS && given[k - 1]; k++) given[k] = tensor_of(PyTuple_GET_ITEM(operands, k - 2));
         for (k = 0; k < more; k++) given[OPERANDS + k] = Py_NewRef(PyTuple_GET_ITEM(door, 3 + k));
-        if (given[OPERANDS - 1] != NULL)
+        if (given[OPERANDS - 1])
             result = capture_function(state, PyTuple_GET_ITEM(door, 2), NULL, given, OPERANDS + more, NULL);
     }
     for (k = 0; k < ALL; k++) Py_XDECREF(given[k]);
@@ -217,10 +217,10 @@ static PyObject *into(PyObject *state, PyObject *graph, PyObject *door, PyObject
 static int is_of_rows(PyObject *graph, PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
     PyObject *axis = count == 2 ? args[1] : NULL;
     Spec *spec = spec_of(count ? operand(args[0], graph) : NULL);
-    if (kwargs != NULL)
+    if (kwargs)
         axis = count == 1 && PyDict_GET_SIZE(kwargs) == 1 ? PyDict_GetItemWithError(kwargs, str_dim) : NULL;
-    if (axis == NULL || spec == NULL || !is_zero(axis) || !is_float(args[0])) return 0;
-    return spec->shape != NULL && PyTuple_Check(spec->shape) && PyTuple_GET_SIZE(spec->shape) > 1 &&
+    if (!axis || !spec || !is_zero(axis) || !is_float(args[0])) return 0;
+    return spec->shape && PyTuple_Check(spec->shape) && PyTuple_GET_SIZE(spec->shape) > 1 &&
            is_text(spec->mode, "rows") && is_text(spec->device, "cpu");
 }
 
@@ -228,14 +228,14 @@ static int is_of_rows(PyObject *graph, PyObject *const *args, Py_ssize_t count, 
 static PyObject *mean(PyObject *state, PyObject *graph, PyObject *door, PyObject *tensor) {
     PyObject *value = Py_XNewRef((PyObject *)operand(tensor, graph)), *zero = PyLong_FromLong(0), *count = NULL;
     PyObject *number = NULL, *summed[2], *divided[2] = {NULL, NULL}, *result = NULL;
-    if (value != NULL && zero != NULL && PyTuple_GET_SIZE(door) == 4) {
+    if (value && zero && PyTuple_GET_SIZE(door) == 4) {
         count = PyLong_FromSsize_t(((Spec *)((Value *)value)->spec)->rows);
-        number = count == NULL ? NULL : whole_number(graph, count);
-        divided[1] = number == NULL || number == Py_None ? NULL : tensor_of(number);
+        number = !count ? NULL : whole_number(graph, count);
+        divided[1] = !number || number == Py_None ? NULL : tensor_of(number);
         summed[0] = tensor;
         summed[1] = zero;
-        if (divided[1] != NULL) divided[0] = capture_function(state, PyTuple_GET_ITEM(door, 2), NULL, summed, 2, NULL);
-        if (divided[0] != NULL) result = capture_function(state, PyTuple_GET_ITEM(door, 3), NULL, divided, 2, NULL);
+        if (divided[1]) divided[0] = capture_function(state, PyTuple_GET_ITEM(door, 2), NULL, summed, 2, NULL);
+        if (divided[0]) result = capture_function(state, PyTuple_GET_ITEM(door, 3), NULL, divided, 2, NULL);
     }
     Py_XDECREF(divided[0]);
     Py_XDECREF(divided[1]);
@@ -251,8 +251,8 @@ static int by_numbers(PyObject *state, PyObject *graph, PyObject *door, int sort
                       PyObject *kwargs, PyObject **result) {
     if (sort == MEAN && !is_of_rows(graph, args, count, kwargs)) return !PyErr_Occurred();
     if (sort == MEAN) *result = mean(state, graph, door, args[0]);
-    if (sort == INTO && kwargs == NULL) *result = into(state, graph, door, args, count);
-    if (sort == PICK && kwargs == NULL) *result = picked(graph, args, count);
+    if (sort == INTO && !kwargs) *result = into(state, graph, door, args, count);
+    if (sort == PICK && !kwargs) *result = picked(graph, args, count);
     return 0;
 }
 
@@ -268,11 +268,11 @@ static int waits(PyObject *const *args, Py_ssize_t count, PyObject *graph) {
 static PyObject *outside(PyObject *state, PyObject *batch, PyObject *cell, PyObject *viewing, PyObject *const *args,
                          Py_ssize_t count, PyObject *kwargs) {
     PyObject *begin = PyObject_CallNoArgs(names.clock), *result, *noted;
-    if (begin == NULL) return NULL;
+    if (!begin) return NULL;
     result = capture_function(state, cell, viewing, args, count, kwargs);
-    if (result != NULL) {
+    if (result) {
         noted = PyObject_CallFunctionObjArgs(names.note, batch, cell, begin, NULL);
-        if (noted == NULL) Py_CLEAR(result);
+        if (!noted) Py_CLEAR(result);
         Py_XDECREF(noted);
     }
     Py_DECREF(begin);
@@ -286,7 +286,7 @@ static PyObject *entered(PyObject *state, PyObject *door, PyObject *func, PyObje
     int sort = PyLong_Check(number) ? (int)PyLong_AsLong(number) : -1, inside;
     if (!is_open(state, batch) || !has_room(batch)) goto done;
     graph = Py_XNewRef(SLOT(batch, names.batch_graph));
-    if (graph == NULL || Py_TYPE(graph) != names.graph_type) goto done;
+    if (!graph || Py_TYPE(graph) != names.graph_type) goto done;
     if (!is_unknown(args, count, graph) || writes_nothing(kwargs) <= 0) goto done;
     inside = is_inside(state, batch);
     if (PyErr_Occurred() || (!inside && !waits(args, count, graph))) goto done;
@@ -306,16 +306,16 @@ static void say(PyObject *func, PyObject *const *args, Py_ssize_t count, PyObjec
     PyObject *type, *error, *trace, *given = NULL, *said = NULL, *named = Py_XNewRef(kwargs);
     PyErr_Fetch(&type, &error, &trace);
     PyErr_NormalizeException(&type, &error, &trace);
-    if (trace != NULL) PyException_SetTraceback(error, trace);
+    if (trace) PyException_SetTraceback(error, trace);
     given = tuple_from(args, count);
-    if (named == NULL) named = PyDict_New();
-    if (given != NULL && named != NULL)
+    if (!named) named = PyDict_New();
+    if (given && named)
         said = PyObject_CallFunctionObjArgs(names.error_of, func, given, named, error, NULL);
     Py_XDECREF(given);
     Py_XDECREF(named);
-    if (said != NULL && said != error && PyExceptionInstance_Check(said)) {
+    if (said && said != error && PyExceptionInstance_Check(said)) {
         PyErr_SetObject((PyObject *)Py_TYPE(said), said);
-    } else if (said != NULL) {
+    } else if (said) {
         PyErr_Restore(type, error, trace);
         type = error = trace = NULL;
     }
@@ -343,10 +343,10 @@ PyObject *forget_doors(PyObject *module, PyObject *ignored) {
 static PyObject *door_of(PyObject *func) {
     size_t place = ((size_t)func >> 4) % (sizeof(latest) / sizeof(latest[0]));
     PyObject *door, *old_func, *old_door;
-    if (latest[place].func == func && latest[place].door != NULL) return Py_NewRef(latest[place].door);
-    if (names.doors == NULL || !PyDict_CheckExact(names.doors)) return NULL;
+    if (latest[place].func == func && latest[place].door) return Py_NewRef(latest[place].door);
+    if (!names.doors || !PyDict_CheckExact(names.doors)) return NULL;
     door = PyDict_GetItemWithError(names.doors, func);
-    if (door == NULL) {
+    if (!door) {
         PyErr_Clear(); /* Python says so */
         return NULL;
     }
@@ -364,15 +364,15 @@ static PyObject *door_of(PyObject *func) {
 /* What a call gives, where it has a door: NULL without an exception leaves it to Python. */
 PyObject *through(PyObject *func, PyObject *const *args, Py_ssize_t count, PyObject *kwargs) {
     PyObject *door = door_of(func), *state, *result;
-    if (door == NULL) return NULL;
+    if (!door) return NULL;
     state = state_here();
-    if (state == NULL) {
+    if (!state) {
         Py_DECREF(door);
         return NULL;
     }
-    if (kwargs != NULL && PyDict_GET_SIZE(kwargs) == 0) kwargs = NULL;
+    if (kwargs && PyDict_GET_SIZE(kwargs) == 0) kwargs = NULL;
     result = entered(state, door, func, args, count, kwargs);
-    if (result == NULL && PyErr_Occurred()) say(func, args, count, kwargs);
+    if (!result && PyErr_Occurred()) say(func, args, count, kwargs);
     Py_DECREF(door);
     Py_DECREF(state);
     return result;
@@ -380,14 +380,14 @@ PyObject *through(PyObject *func, PyObject *const *args, Py_ssize_t count, PyObj
 
 /* LazyTensor.__torch_function__(func, types, args=(), kwargs=None) */
 static PyObject *torch_function(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
-    if (keywords == NULL && (count == 3 || count == 4) && PyTuple_CheckExact(args[2])) {
+    if (!keywords && (count == 3 || count == 4) && PyTuple_CheckExact(args[2])) {
         PyObject *kwargs = count == 3 || args[3] == Py_None ? NULL : args[3];
-        if (kwargs == NULL || PyDict_CheckExact(kwargs)) {
+        if (!kwargs || PyDict_CheckExact(kwargs)) {
             PyObject *result = through(args[0], &PyTuple_GET_ITEM(args[2], 0), PyTuple_GET_SIZE(args[2]), kwargs);
-            if (result != NULL || PyErr_Occurred()) return result;
+            if (result || PyErr_Occurred()) return result;
         }
     }
-    if (names.operate == NULL) return PyErr_Format(PyExc_TypeError, "there is no function of Python behind this door");
+    if (!names.operate) return PyErr_Format(PyExc_TypeError, "there is no function of Python behind this door");
     return PyObject_Vectorcall(names.operate, args, (size_t)count, keywords);
 }
 
@@ -400,11 +400,11 @@ PyObject *main_door(PyObject *module, PyObject *ignored) { return PyCFunction_Ne
 PyObject *operate(PyObject *func, PyObject *method, PyObject *const *args, Py_ssize_t count) {
     PyTypeObject *type = Py_TYPE(args[0]);
     PyObject *result;
-    if (names.engine != NULL && (type == names.torch.lazy[0] || (count == 2 && type == names.torch.plain[0]))) {
+    if (names.engine && (type == names.torch.lazy[0] || (count == 2 && type == names.torch.plain[0]))) {
         int overridden = is_overridden(); /* by what has to see the call first */
         if (overridden < 0) return NULL;
         result = overridden ? NULL : through(func, args, count, NULL);
-        if (result != NULL || PyErr_Occurred()) return result;
+        if (result || PyErr_Occurred()) return result;
     }
     if (Py_EnterRecursiveCall(" in a door")) return NULL; /* of a door of a door */
     result = PyObject_Vectorcall(method, args, (size_t)count, NULL);

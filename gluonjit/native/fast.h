@@ -130,11 +130,11 @@ static inline void call_hold(Call *call, PyObject *part) {
 
 /* Append the value of an array, if it is one of this graph, with the spec that the signature has of it, or its own. */
 static inline int call_take(Call *call, PyObject *array, PyObject *value, PyObject *spec) {
-    if (value == NULL || Py_TYPE(value) != core.value_type || ((Value *)value)->graph != call->graph) return 0;
+    if (!value || Py_TYPE(value) != core.value_type || ((Value *)value)->graph != call->graph) return 0;
     Py_INCREF(value);
     call->given[call->arguments] = call->of == &names.torch ? Py_NewRef(array) : NULL;
     call->values[call->arguments++] = (Value *)value;
-    call_hold(call, spec == NULL ? ((Value *)value)->spec : spec);
+    call_hold(call, !spec ? ((Value *)value)->spec : spec);
     return 1;
 }
 
@@ -147,22 +147,22 @@ int append_number(Call *call, PyObject *arg);
 /* The value of a lazy array: borrowed, or NULL where it has none yet, or an argument is something else. */
 static inline Value *value_in(PyObject *array, const Framework *of, int interface) {
     PyObject *value = Py_TYPE(array) == of->lazy[interface] ? SLOT(array, of->lazy_v[interface]) : NULL;
-    return value != NULL && Py_TYPE(value) == core.value_type ? (Value *)value : NULL;
+    return value && Py_TYPE(value) == core.value_type ? (Value *)value : NULL;
 }
 
 /* How such a value looks: borrowed, or NULL. */
 static inline Spec *spec_of(Value *value) {
-    return value != NULL && value->spec != NULL && Py_TYPE(value->spec) == names.spec_type ? (Spec *)value->spec : NULL;
+    return value && value->spec && Py_TYPE(value->spec) == names.spec_type ? (Spec *)value->spec : NULL;
 }
 
 static inline int is_text(PyObject *text, const char *wanted) {
-    return text != NULL && PyUnicode_Check(text) && PyUnicode_CompareWithASCIIString(text, wanted) == 0;
+    return text && PyUnicode_Check(text) && PyUnicode_CompareWithASCIIString(text, wanted) == 0;
 }
 
 /* What a dict has by the address of an object: borrowed, or NULL and maybe an exception. */
 static inline PyObject *by_address(PyObject *known, void *object) {
-    PyObject *place = known == NULL ? NULL : PyLong_FromVoidPtr(object);
-    PyObject *found = place == NULL ? NULL : PyDict_GetItemWithError(known, place);
+    PyObject *place = !known ? NULL : PyLong_FromVoidPtr(object);
+    PyObject *found = !place ? NULL : PyDict_GetItemWithError(known, place);
     Py_XDECREF(place);
     return found;
 }
@@ -171,7 +171,7 @@ static inline PyObject *by_address(PyObject *known, void *object) {
 static inline PyObject *tuple_from(PyObject *const *items, Py_ssize_t count) {
     PyObject *found = PyTuple_New(count);
     Py_ssize_t k;
-    for (k = 0; found != NULL && k < count; k++) PyTuple_SET_ITEM(found, k, Py_NewRef(items[k]));
+    for (k = 0; found && k < count; k++) PyTuple_SET_ITEM(found, k, Py_NewRef(items[k]));
     return found;
 }
 

@@ -7,17 +7,17 @@ static vectorcallfunc as_it_was; /* of all functions of Python, which has no pub
 
 static PyObject *before_call(PyObject *function, PyObject *const *args, size_t flags, PyObject *keywords) {
     Py_ssize_t count = PyVectorcall_NARGS(flags);
-    if (count > 0 && names.local != NULL) {
+    if (count > 0 && names.local) {
         PyObject *result = quick_module(args, count, keywords);
-        if (result != NULL || PyErr_Occurred()) return result;
+        if (result || PyErr_Occurred()) return result;
     }
     return as_it_was(function, args, flags, keywords);
 }
 
 static PyObject *before_attribute(PyObject *function, PyObject *const *args, size_t flags, PyObject *keywords) {
-    if (keywords == NULL) {
+    if (!keywords) {
         PyObject *result = attribute(args, PyVectorcall_NARGS(flags));
-        if (result != NULL || PyErr_Occurred()) return result;
+        if (result || PyErr_Occurred()) return result;
     }
     return as_it_was(function, args, flags, keywords);
 }
@@ -53,7 +53,7 @@ static PyObject *event_call, *passed_over;
 static int is_passed_over(PyFrameObject *frame) {
     PyCodeObject *code = PyFrame_GetCode(frame);
     PyObject *address = PyLong_FromVoidPtr(code);
-    int found = address == NULL ? -1 : PyDict_Contains(passed_over, address);
+    int found = !address ? -1 : PyDict_Contains(passed_over, address);
     Py_XDECREF(address);
     Py_DECREF(code);
     return found;
@@ -70,9 +70,9 @@ static int before_line(PyObject *notice, PyFrameObject *frame, int what, PyObjec
     Py_INCREF(notice); /* which may end its own watch */
     result = PyObject_CallFunctionObjArgs(notice, (PyObject *)frame, event_call, Py_None, NULL);
     Py_DECREF(notice);
-    if (result == NULL) PyEval_SetProfile(NULL, NULL);
+    if (!result) PyEval_SetProfile(NULL, NULL);
     Py_XDECREF(result);
-    return result == NULL ? -1 : 0;
+    return !result ? -1 : 0;
 }
 
 /* watch_calls(notice, known): call notice(frame, "call", None) before the first line of each function of Python whose
@@ -81,7 +81,7 @@ PyObject *watch_calls(PyObject *module, PyObject *args) {
     PyObject *notice, *known;
     if (!PyArg_ParseTuple(args, "OO!:watch_calls", &notice, &PyDict_Type, &known)) return NULL;
     if (!PyCallable_Check(notice)) return PyErr_Format(PyExc_TypeError, "%.100s is not callable", Py_TYPE(notice)->tp_name);
-    if (event_call == NULL && (event_call = PyUnicode_InternFromString("call")) == NULL) return NULL;
+    if (!event_call && (event_call = PyUnicode_InternFromString("call")) == NULL) return NULL;
     Py_XSETREF(passed_over, Py_NewRef(known));
     PyEval_SetProfile(before_line, notice);
     Py_RETURN_NONE;

@@ -19,7 +19,7 @@ typedef struct {
 /* Tells whether a block has no hooks of either kind in its __dict__. */
 int unhooked(PyObject *dict, PyObject *name) {
     PyObject *hooks = PyDict_GetItemWithError(dict, name);
-    return hooks != NULL && PyDict_Check(hooks) && PyDict_GET_SIZE(hooks) == 0;
+    return hooks && PyDict_Check(hooks) && PyDict_GET_SIZE(hooks) == 0;
 }
 
 /* Tells whether no argument is an array that has to become lazy. */
@@ -35,14 +35,14 @@ static PyObject *forward(PyObject *state, PyObject *dict, PyObject *const *args,
     PyObject *result, *rest;
     numbers_of(state)->inside++;
     result = PyObject_VectorcallMethod(str_forward, args, (size_t)count, NULL);
-    if (result != NULL && (!unhooked(dict, str_hooks) || numbers_of(state)->numpy != 0)) {
+    if (result && (!unhooked(dict, str_hooks) || numbers_of(state)->numpy != 0)) {
         rest = tuple_from(args + 1, count - 1); /* forward has registered a hook, or arrays are those of mx.np */
-        if (rest == NULL) {
+        if (!rest) {
             Py_CLEAR(result);
         } else {
             PyObject *done = PyObject_CallFunctionObjArgs(names.after, args[0], rest, result, NULL);
             Py_DECREF(rest);
-            if (done == NULL) Py_CLEAR(result);
+            if (!done) Py_CLEAR(result);
             Py_XDECREF(done);
         }
     }
@@ -53,17 +53,17 @@ static PyObject *forward(PyObject *state, PyObject *dict, PyObject *const *args,
 /* A call outside of all samples, such as that of a loss: the time it took is noted. */
 static PyObject *outside(PyObject *state, PyObject *cell, PyObject *const *args, Py_ssize_t count) {
     PyObject *begin, *batch = SLOT(state, names.state_batch), *result;
-    if (batch == NULL || batch == Py_None) return NULL;
+    if (!batch || batch == Py_None) return NULL;
     Py_INCREF(batch);
     begin = PyObject_CallNoArgs(names.clock);
-    if (begin == NULL) {
+    if (!begin) {
         Py_DECREF(batch);
         return NULL;
     }
     result = capture(&names.mxnet, state, cell, args[0], args + 1, count - 1, NULL);
-    if (result != NULL) {
+    if (result) {
         PyObject *noted = PyObject_CallFunctionObjArgs(names.note, batch, cell, begin, NULL);
-        if (noted == NULL) Py_CLEAR(result);
+        if (!noted) Py_CLEAR(result);
         Py_XDECREF(noted);
     }
     Py_DECREF(batch);
@@ -74,13 +74,13 @@ static PyObject *outside(PyObject *state, PyObject *cell, PyObject *const *args,
 /* A call of a cell that is nothing but a look-up. */
 static PyObject *look_up(PyObject *state, PyObject *cell, PyObject *indices) {
     PyObject *batch = SLOT(state, names.state_batch), *mode, *value, *result = NULL;
-    if (batch == NULL || Py_TYPE(batch) != names.batch_type || !has_room(batch)) return NULL;
-    if (names.engine != NULL && SLOT(batch, names.batch_engine) == names.engine) return NULL; /* of the other framework */
+    if (!batch || Py_TYPE(batch) != names.batch_type || !has_room(batch)) return NULL;
+    if (names.engine && SLOT(batch, names.batch_engine) == names.engine) return NULL; /* of the other framework */
     mode = PyLong_FromSsize_t(numbers_of(state)->mode);
-    if (mode == NULL) return NULL;
+    if (!mode) return NULL;
     value = PyObject_CallFunctionObjArgs(names.mxnet.look_up, cell, batch, indices, mode, NULL);
     Py_DECREF(mode);
-    if (value != NULL && Py_TYPE(value) == core.value_type)
+    if (value && Py_TYPE(value) == core.value_type)
         result = wrap(&names.mxnet, PyObject_TypeCheck(indices, names.mxnet.plain[1]), value);
     Py_XDECREF(value);
     return result;
@@ -89,9 +89,9 @@ static PyObject *look_up(PyObject *state, PyObject *cell, PyObject *indices) {
 /* The cell of a block that nobody hybridized: a new reference, or NULL. */
 static PyObject *automatic(PyObject *state, PyObject *const *args, Py_ssize_t count) {
     PyObject *rest, *cell;
-    if (names.hybrid_type == NULL || SLOT(state, names.state_batch) == Py_None || !PyObject_TypeCheck(args[0], names.hybrid_type)) return NULL;
+    if (!names.hybrid_type || SLOT(state, names.state_batch) == Py_None || !PyObject_TypeCheck(args[0], names.hybrid_type)) return NULL;
     rest = tuple_from(args + 1, count - 1);
-    if (rest == NULL) return NULL;
+    if (!rest) return NULL;
     cell = PyObject_CallFunctionObjArgs(names.automatic, args[0], rest, NULL);
     Py_DECREF(rest);
     return cell;
@@ -101,9 +101,9 @@ static PyObject *automatic(PyObject *state, PyObject *const *args, Py_ssize_t co
 static PyObject *quick_call(PyObject *const *args, Py_ssize_t count) {
     PyObject *state, *dict = NULL, *cell = NULL, *result = NULL;
     int inside;
-    if (names.mxnet.cell_type == NULL) return NULL;
+    if (!names.mxnet.cell_type) return NULL;
     state = state_here();
-    if (state == NULL) return NULL;
+    if (!state) return NULL;
     if (numbers_of(state)->paused > 0 && SLOT(state, names.state_trace) == Py_None) {
         Py_DECREF(state); /* what runs eagerly costs no more than this */
         return PyObject_Vectorcall(names.mxnet.original, args, (size_t)count, NULL);
@@ -111,13 +111,13 @@ static PyObject *quick_call(PyObject *const *args, Py_ssize_t count) {
     if (!is_running(state)) goto done;
     inside = numbers_of(state)->inside > 0;
     dict = PyObject_GenericGetDict(args[0], NULL);
-    if (dict == NULL) {
+    if (!dict) {
         PyErr_Clear();
         goto done;
     }
     cell = Py_XNewRef(PyDict_GetItemWithError(dict, names.key));
-    if (cell == NULL && !PyErr_Occurred()) cell = automatic(state, args, count);
-    if (cell == NULL || Py_TYPE(cell) != names.mxnet.cell_type) goto done;
+    if (!cell && !PyErr_Occurred()) cell = automatic(state, args, count);
+    if (!cell || Py_TYPE(cell) != names.mxnet.cell_type) goto done;
     if (!inside && SLOT(cell, names.cell_chooses) == Py_True) {
         result = spare_call(&names.mxnet, state, cell, (int)(numbers_of(state)->mode & 2), args, count);
         goto done;
@@ -174,9 +174,9 @@ static PyObject *hook_call(PyObject *self, PyObject *const *args, size_t flags, 
     Hook *hook = (Hook *)self;
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     PyObject *result = NULL;
-    if (keywords == NULL && count > 0 && names.local != NULL) {
-        result = hook->quick == NULL ? door(hook, args, count) : hook->quick(args, count);
-        if (result != NULL || PyErr_Occurred()) return result;
+    if (!keywords && count > 0 && names.local) {
+        result = !hook->quick ? door(hook, args, count) : hook->quick(args, count);
+        if (result || PyErr_Occurred()) return result;
     }
     if (Py_EnterRecursiveCall(" in a hook")) return NULL; /* of a hook of a hook */
     result = PyObject_Vectorcall(hook->function, args, flags, keywords);
@@ -192,7 +192,7 @@ static PyObject *hook_make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     for (k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
         if (strcmp(kinds[k].name, name) == 0) {
             Hook *self = (Hook *)type->tp_alloc(type, 0);
-            if (self == NULL) return NULL;
+            if (!self) return NULL;
             self->vectorcall = hook_call;
             self->quick = kinds[k].quick;
 #define FILLED(name) self->name = Py_NewRef(name);
@@ -205,14 +205,14 @@ static PyObject *hook_make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 }
 
 static PyObject *hook_bind(PyObject *self, PyObject *object, PyObject *type) {
-    if (object == NULL || object == Py_None) return Py_NewRef(self);
+    if (!object || object == Py_None) return Py_NewRef(self);
     return PyMethod_New(self, object);
 }
 
 /* Whatever else is asked for is the function's: its name, its documentation, its code. */
 static PyObject *hook_attribute(PyObject *self, PyObject *name) {
     PyObject *found = PyObject_GenericGetAttr(self, name);
-    if (found != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+    if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
     PyErr_Clear();
     if (Py_EnterRecursiveCall(" in an attribute of a hook")) return NULL;
     found = PyObject_GetAttr(((Hook *)self)->function, name);

@@ -16,23 +16,23 @@ static struct {
 
 static int asked(PyObject *function) {
     PyObject *found = PyObject_CallNoArgs(function);
-    int on = found == NULL ? -1 : found == Py_True;
+    int on = !found ? -1 : found == Py_True;
     Py_XDECREF(found);
     return on;
 }
 
-int is_learning(void) { return direct.learning != NULL ? direct.learning() : asked(names.learning); }
+int is_learning(void) { return direct.learning ? direct.learning() : asked(names.learning); }
 
-int is_casting(void) { return direct.learning != NULL ? !direct.excluded(direct.casting) : asked(names.autocast); }
+int is_casting(void) { return direct.learning ? !direct.excluded(direct.casting) : asked(names.autocast); }
 
 int is_overridden(void) {
-    return direct.learning != NULL ? direct.disabled() != 0 || direct.modes() > 0 : asked(names.overridden);
+    return direct.learning ? direct.disabled() != 0 || direct.modes() > 0 : asked(names.overridden);
 }
 
 #ifndef _WIN32
 static void *found_in(const char *library, const char *name) {
-    void *opened = dlopen(library, RTLD_LAZY | RTLD_NOLOAD), *found = opened == NULL ? NULL : dlsym(opened, name);
-    if (opened != NULL) dlclose(opened); /* which stays as long as PyTorch has it open */
+    void *opened = dlopen(library, RTLD_LAZY | RTLD_NOLOAD), *found = !opened ? NULL : dlsym(opened, name);
+    if (opened) dlclose(opened); /* which stays as long as PyTorch has it open */
     return found;
 }
 
@@ -61,7 +61,7 @@ PyObject *find_modes(PyObject *module, PyObject *args) {
 /* modes() -> (whether gradients are recorded, whether something is cast, whether functions are overridden) */
 PyObject *modes(PyObject *module, PyObject *ignored) {
     int learning, casting, overridden;
-    if (names.engine == NULL) return PyErr_Format(PyExc_TypeError, "modes() knows nothing of PyTorch");
+    if (!names.engine) return PyErr_Format(PyExc_TypeError, "modes() knows nothing of PyTorch");
     learning = is_learning();
     casting = learning < 0 ? -1 : is_casting();
     overridden = casting < 0 ? -1 : is_overridden();

@@ -4,7 +4,7 @@
 #include "fast.h"
 
 static int is_dict(PyObject *object) {
-    return object != NULL && (PyDict_CheckExact(object) || Py_IS_TYPE(object, &PyODict_Type));
+    return object && (PyDict_CheckExact(object) || Py_IS_TYPE(object, &PyODict_Type));
 }
 
 /* torch.nn.Module.__getattr__, where the name is that of a parameter, a buffer or a part. */
@@ -14,11 +14,11 @@ PyObject *attribute(PyObject *const *args, Py_ssize_t count) {
     int k;
     if (count != 2 || !PyUnicode_CheckExact(args[1])) return NULL;
     dict = PyObject_GenericGetDict(args[0], NULL);
-    if (dict == NULL) {
+    if (!dict) {
         PyErr_Clear();
         return NULL;
     }
-    for (k = 0; k < 3 && found == NULL && !PyErr_Occurred(); k++) {
+    for (k = 0; k < 3 && !found && !PyErr_Occurred(); k++) {
         PyObject *named = PyDict_GetItemWithError(dict, where[k]);
         if (!is_dict(named)) break;
         found = PyDict_GetItemWithError(named, args[1]);
@@ -50,13 +50,13 @@ static int is_forward(PyObject *module) {
     PyObject *const hooks[] = {str_hooks, str_pre_hooks, str_backward_hooks, str_backward_pre_hooks};
     PyTypeObject *type = Py_TYPE(module);
     PyObject *dict = PyObject_GenericGetDict(module, NULL);
-    int plain = dict != NULL && _PyType_Lookup(type, str_call_impl) == names.call_impl &&
+    int plain = dict && _PyType_Lookup(type, str_call_impl) == names.call_impl &&
                 _PyType_Lookup(type, str_compiled_call_impl) == Py_None;
     size_t k;
     for (k = 0; plain && k < sizeof(hooks) / sizeof(hooks[0]); k++) plain = unhooked(dict, hooks[k]);
     if (plain) {
         PyObject *compiled = PyDict_GetItemWithError(dict, str_compiled_call_impl);
-        plain = (compiled == NULL || compiled == Py_None) && !PyErr_Occurred();
+        plain = (!compiled || compiled == Py_None) && !PyErr_Occurred();
     }
     Py_XDECREF(dict);
     PyErr_Clear();
@@ -72,7 +72,7 @@ PyObject *run_module(PyObject *const *args, size_t flags, PyObject *keywords) {
 #if PY_VERSION_HEX < 0x030C0000
 /* What a class looks up: borrowed, or NULL. */
 static PyObject *of_class(PyTypeObject *type, const char *name) {
-    PyObject *key = PyUnicode_InternFromString(name), *found = key == NULL ? NULL : _PyType_Lookup(type, key);
+    PyObject *key = PyUnicode_InternFromString(name), *found = !key ? NULL : _PyType_Lookup(type, key);
     Py_XDECREF(key);
     return found;
 }
@@ -81,20 +81,20 @@ static PyObject *of_class(PyTypeObject *type, const char *name) {
    Python words an AttributeError for each before it asks Module.__getattr__ for them. From 3.12 on it does not. */
 static PyObject *module_attribute(PyObject *module, PyObject *name) {
     PyObject *args[2] = {module, name}, *found = NULL, *dict, *otherwise, *type, *error, *trace;
-    if (PyUnicode_CheckExact(name) && _PyType_Lookup(Py_TYPE(module), name) == NULL) {
+    if (PyUnicode_CheckExact(name) && !_PyType_Lookup(Py_TYPE(module), name)) {
         dict = PyObject_GenericGetDict(module, NULL);
-        if (dict == NULL) return NULL;
+        if (!dict) return NULL;
         found = Py_XNewRef(PyDict_GetItemWithError(dict, name));
         Py_DECREF(dict);
-        if (found == NULL && !PyErr_Occurred()) found = attribute(args, 2);
-        if (found != NULL || PyErr_Occurred()) return found;
+        if (!found && !PyErr_Occurred()) found = attribute(args, 2);
+        if (found || PyErr_Occurred()) return found;
     }
     found = PyObject_GenericGetAttr(module, name);
-    if (found != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+    if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
     PyErr_Fetch(&type, &error, &trace); /* with an error set, Python finds nothing in a class, and drops it */
     otherwise = Py_XNewRef(of_class(Py_TYPE(module), "__getattr__"));
     PyErr_Restore(type, error, trace);
-    if (otherwise == NULL) return NULL;
+    if (!otherwise) return NULL;
     PyErr_Clear();
     found = PyObject_Vectorcall(otherwise, args, 2, NULL);
     Py_DECREF(otherwise);

@@ -121,7 +121,7 @@ int names_init(void) {
 
 PyObject *no_such_slot(PyObject *content, PyTypeObject *type) {
     return PyErr_Format(PyExc_TypeError, "a slot of an open batch holds %s, not %s; nobody but gluonjit writes to it",
-                        content == NULL ? "nothing" : Py_TYPE(content)->tp_name, type->tp_name);
+                        !content ? "nothing" : Py_TYPE(content)->tp_name, type->tp_name);
 }
 
 /* The thread that asked last, and a weak reference to its state, which ends with it: threading.local is slow. */
@@ -133,12 +133,12 @@ static struct {
 PyObject *state_here(void) {
     uint64_t thread = PyThreadState_GetID(PyThreadState_Get());
     PyObject *state, *old;
-    if (latest.state != NULL && latest.thread == thread && latest.local == names.local) {
+    if (latest.state && latest.thread == thread && latest.local == names.local) {
         state = PyWeakref_GET_OBJECT(latest.state);
         if (state != Py_None) return Py_NewRef(state);
     }
     state = PyObject_GetAttr(names.local, str_state);
-    if (state == NULL) return NULL;
+    if (!state) return NULL;
     if (Py_TYPE(state) != names.state_type) {
         no_such_slot(state, names.state_type);
         Py_DECREF(state);
@@ -149,17 +149,17 @@ PyObject *state_here(void) {
     latest.local = names.local;
     latest.state = PyWeakref_NewRef(state, NULL);
     Py_XDECREF(old);
-    if (latest.state == NULL) Py_CLEAR(state);
+    if (!latest.state) Py_CLEAR(state);
     return state;
 }
 
 PyObject *spare_call(const Framework *of, PyObject *state, PyObject *cell, int mode, PyObject *const *args, Py_ssize_t count) {
     PyObject *scopes, *result, *paces = SLOT(cell, of->cell_paces);
     StateNumbers *numbers = numbers_of(state);
-    if (numbers->spare <= 0 || paces == NULL || paces != SLOT(state, names.state_spare_of)) return NULL;
+    if (numbers->spare <= 0 || !paces || paces != SLOT(state, names.state_spare_of)) return NULL;
     if (numbers->spare_mode != mode) return NULL;
     scopes = list_at(state, names.state_explicit);
-    if (scopes == NULL || PyList_GET_SIZE(scopes) > 0) return NULL;
+    if (!scopes || PyList_GET_SIZE(scopes) > 0) return NULL;
     numbers->spare--;
     numbers->paused++;
     numbers->eagerly++;
@@ -174,7 +174,7 @@ PyObject *spare_call(const Framework *of, PyObject *state, PyObject *cell, int m
 static Py_ssize_t offset_of(PyObject *type, const char *slot) {
     Py_ssize_t offset = -1;
     PyObject *found = PyObject_GetAttrString(type, slot);
-    if (found == NULL) return -1;
+    if (!found) return -1;
     if (Py_IS_TYPE(found, &PyMemberDescr_Type) && ((PyMemberDescrObject *)found)->d_member->type == T_OBJECT_EX)
         offset = ((PyMemberDescrObject *)found)->d_member->offset;
     else
@@ -186,7 +186,7 @@ static Py_ssize_t offset_of(PyObject *type, const char *slot) {
 /* The object that configure() was given by a name: borrowed, or NULL and an exception. */
 static PyObject *given(PyObject *kwargs, const char *name) {
     PyObject *found = PyDict_GetItemString(kwargs, name);
-    if (found == NULL && !PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "configure() has no keyword %s", name);
+    if (!found && !PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "configure() has no keyword %s", name);
     return found;
 }
 
@@ -195,18 +195,18 @@ static PyObject *given(PyObject *kwargs, const char *name) {
 static int fill_section(int section, PyObject *kwargs, int put) {
     PyObject *found;
     int k;
-    for (k = 0; slots[k].type != NULL; k++) {
+    for (k = 0; slots[k].type; k++) {
         Py_ssize_t offset;
         if (slots[k].section != section) continue;
         found = given(kwargs, slots[k].type);
-        offset = found == NULL ? -1 : offset_of(found, slots[k].slot);
+        offset = !found ? -1 : offset_of(found, slots[k].slot);
         if (offset < 0) return -1;
         if (put) *slots[k].offset = offset;
     }
-    for (k = 0; types[k].name != NULL; k++) {
+    for (k = 0; types[k].name; k++) {
         if (types[k].section != section) continue;
         found = given(kwargs, types[k].name);
-        if (found == NULL) return -1;
+        if (!found) return -1;
         if (!PyType_Check(found)) {
             PyErr_Format(PyExc_TypeError, "%s is no class", types[k].name);
             return -1;
@@ -220,21 +220,21 @@ static int fill_section(int section, PyObject *kwargs, int put) {
         PyErr_SetString(PyExc_TypeError, "a graph or a spec has no rows, a batch no room, or a state no numbers");
         return -1;
     }
-    for (k = 0; section == MXNET && addresses[k].name != NULL; k++) {
+    for (k = 0; section == MXNET && addresses[k].name; k++) {
         void *address;
         found = given(kwargs, addresses[k].name);
-        if (found == NULL) return -1;
+        if (!found) return -1;
         address = PyLong_AsVoidPtr(found);
-        if (address == NULL) {
+        if (!address) {
             if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "%s is no address", addresses[k].name);
             return -1;
         }
         if (put) *addresses[k].address = address;
     }
-    for (k = 0; objects[k].name != NULL; k++) {
+    for (k = 0; objects[k].name; k++) {
         if (objects[k].section != section) continue;
         found = given(kwargs, objects[k].name);
-        if (found == NULL) return -1;
+        if (!found) return -1;
         if (put) Py_XSETREF(*objects[k].object, Py_NewRef(found));
     }
     return 0;
@@ -246,7 +246,7 @@ PyObject *configure(PyObject *module, PyObject *args, PyObject *kwargs) {
     int section = 0;
     if (!PyArg_ParseTuple(args, "s:configure", &asked)) return NULL;
     while (section < SECTIONS && strcmp(sections[section], asked) != 0) section++;
-    if (section == SECTIONS || kwargs == NULL)
+    if (section == SECTIONS || !kwargs)
         return PyErr_Format(PyExc_TypeError, "configure() has no section %s, or was given nothing for it", asked);
     if (fill_section(section, kwargs, 0) < 0 || fill_section(section, kwargs, 1) < 0) return NULL; /* all of it counts, or nothing */
     Py_RETURN_NONE;

@@ -175,7 +175,7 @@ PyObject *no_such_slot(PyObject *content, PyTypeObject *type);
 /* The object in a slot, which must be of a class: borrowed, or NULL and an exception. */
 static inline PyObject *held_at(void *object, Py_ssize_t offset, PyTypeObject *type) {
     PyObject *content = SLOT(object, offset);
-    if (content != NULL && PyObject_TypeCheck(content, type)) return content;
+    if (content && PyObject_TypeCheck(content, type)) return content;
     return no_such_slot(content, type);
 }
 
@@ -186,7 +186,7 @@ static inline PyObject *list_at(void *object, Py_ssize_t offset) { return held_a
 /* The whole number in a slot, without a call of Python: -1 may be an exception. */
 static inline Py_ssize_t number_at(void *object, Py_ssize_t offset) {
     PyObject *content = held_at(object, offset, &PyLong_Type);
-    return content == NULL ? -1 : PyLong_AsSsize_t(content);
+    return !content ? -1 : PyLong_AsSsize_t(content);
 }
 
 /* Put an object into a slot; the reference is taken over. */
@@ -213,9 +213,9 @@ static inline int is_running(PyObject *state) {
 /* Tells whether nodes of the open batch are operators, and this block, which is no look-up, runs as it is. */
 static inline int is_fine(PyObject *state, PyObject *block) {
     PyObject *batch = SLOT(state, names.state_batch);
-    if (batch == NULL || Py_TYPE(batch) != names.batch_type || !((BatchRoom *)batch)->fine) return 0;
-    if (names.engine != NULL && SLOT(batch, names.batch_engine) == names.engine) return 0; /* of the other framework */
-    return names.embedding_type != NULL && !PyObject_TypeCheck(block, names.embedding_type);
+    if (!batch || Py_TYPE(batch) != names.batch_type || !((BatchRoom *)batch)->fine) return 0;
+    if (names.engine && SLOT(batch, names.batch_engine) == names.engine) return 0; /* of the other framework */
+    return names.embedding_type && !PyObject_TypeCheck(block, names.embedding_type);
 }
 
 /* modules.c: torch.nn.Module.__call__ as it was. */

@@ -52,7 +52,7 @@ static int append_operand(Call *call, PyObject *array, int *waits) {
         if (SLOT(array, names.mxnet.lazy_c[interface]) == Py_None) *waits = 1;
         return call_take(call, array, SLOT(array, names.mxnet.lazy_v[interface]), NULL);
     }
-    if (by_address(dict_at(call->batch, names.batch_parameters), array) == NULL) return PyErr_Occurred() ? -1 : 0;
+    if (!by_address(dict_at(call->batch, names.batch_parameters), array)) return PyErr_Occurred() ? -1 : 0;
     return append_bits(call, &PARAMETER, (uint64_t)(size_t)array);
 }
 
@@ -86,7 +86,7 @@ static int may_refer(const Call *call, PyObject *state) {
     if (numbers_of(state)->mode >= RECORDING) return 1;
     for (k = 0; k < call->arguments; k++) {
         PyObject *base = call->values[k]->base;
-        if (call->values[k]->taped || (base != NULL && PyObject_TypeCheck(base, names.mxnet.plain[0]))) return 0;
+        if (call->values[k]->taped || (base && PyObject_TypeCheck(base, names.mxnet.plain[0]))) return 0;
     }
     return 1;
 }
@@ -99,18 +99,18 @@ static PyObject *referred(Call *call, PyObject *state, PyObject *way, int numpy,
     if (!may_refer(call, state) || call->arguments == 0) return NULL;
     if (PyUnicode_Check(way)) {
         values = PyList_New(call->arguments);
-        for (k = 0; values != NULL && k < call->arguments; k++)
+        for (k = 0; values && k < call->arguments; k++)
             PyList_SET_ITEM(values, k, Py_NewRef((PyObject *)call->values[k]));
-        found = values == NULL ? NULL : joined_rows(values, way);
+        found = !values ? NULL : joined_rows(values, way);
         Py_XDECREF(values);
     } else {
         found = rows_seen_as((PyObject *)call->values[0], way);
     }
-    if (found != NULL && Py_TYPE(found) == core.value_type) array = wrap(&names.mxnet, numpy, found);
+    if (found && Py_TYPE(found) == core.value_type) array = wrap(&names.mxnet, numpy, found);
     Py_XDECREF(found);
-    if (array == NULL || !listed) return array;
+    if (!array || !listed) return array;
     results = PyList_New(1);
-    if (results == NULL)
+    if (!results)
         Py_DECREF(array);
     else
         PyList_SET_ITEM(results, 0, array);
@@ -126,8 +126,8 @@ static PyObject *captured(Call *call, PyObject *state, PyObject *const *args) {
     if (look_at(call, state, args, &waits) <= 0) return NULL;
     if (PyErr_Occurred() || (!waits && numbers_of(state)->inside <= 0)) return NULL;
     entry = signatures_find(call->signatures, call->parts, call->count, hash_parts(call->parts, call->count));
-    if (entry == NULL) return NULL;
-    if (entry->record == NULL) {
+    if (!entry) return NULL;
+    if (!entry->record) {
         PyObject *way = Py_NewRef(entry->structure);
         result = referred(call, state, way, args[5] == Py_True, args[6] == Py_True);
         Py_DECREF(way);
@@ -146,9 +146,9 @@ PyObject *quick_operator(PyObject *const *args, Py_ssize_t count) {
     PyObject *state, *result = NULL;
     Call call;
     if (count != 7 || args[4] != Py_None || !PyBool_Check(args[5]) || !PyBool_Check(args[6])) return NULL;
-    if (names.mxnet.cell_type == NULL) return NULL;
+    if (!names.mxnet.cell_type) return NULL;
     state = state_here();
-    if (state == NULL) return NULL;
+    if (!state) return NULL;
     if (is_running(state) && call_open(&call, &names.mxnet, state, &OPERATOR)) {
         result = captured(&call, state, args);
         call_close(&call);
@@ -163,18 +163,18 @@ PyObject *keep_operator(PyObject *module, PyObject *const *args, Py_ssize_t coun
     PyObject *state, *key;
     Call call;
     int waits, is_node = count == 5 && Py_TYPE(args[4]) == core.record_type;
-    if (count != 5 || !(is_node || PyUnicode_CheckExact(args[4]) || Py_TYPE(args[4]) == names.spec_type) || names.local == NULL || names.mxnet.cell_type == NULL)
+    if (count != 5 || !(is_node || PyUnicode_CheckExact(args[4]) || Py_TYPE(args[4]) == names.spec_type) || !names.local || !names.mxnet.cell_type)
         return PyErr_Format(PyExc_TypeError, "keep_operator() takes what an operator was called with, and a Record, a mode or a Spec");
     state = state_here();
-    if (state == NULL) return NULL;
+    if (!state) return NULL;
     if (call_open(&call, &names.mxnet, state, &OPERATOR)) {
         if (look_at(&call, state, args, &waits) > 0) {
             Py_hash_t hash = hash_parts(call.parts, call.count);
             int known = signatures_find(call.signatures, call.parts, call.count, hash) != NULL;
             key = known ? NULL : tuple_from(call.held, call.holds); /* keeps alive what its parts point to */
-            if (key != NULL) {
+            if (key) {
                 Entry *entry = signatures_add(call.signatures, is_node ? args[4] : NULL, key, call.parts, call.count, hash);
-                if (entry != NULL && !is_node) entry->structure = Py_NewRef(args[4]);
+                if (entry && !is_node) entry->structure = Py_NewRef(args[4]);
             }
             Py_XDECREF(key);
         }
@@ -188,7 +188,7 @@ PyObject *keep_operator(PyObject *module, PyObject *const *args, Py_ssize_t coun
 /* Whether arrays are of one interface, with nothing else to be said: None, or NULL where Python has to look. */
 static PyObject *verified(PyObject *const *args, Py_ssize_t count, int numpy) {
     Py_ssize_t k;
-    if (count != 4 || args[3] != Py_None || !PyList_CheckExact(args[2]) || names.mxnet.cell_type == NULL) return NULL;
+    if (count != 4 || args[3] != Py_None || !PyList_CheckExact(args[2]) || !names.mxnet.cell_type) return NULL;
     for (k = 0; k < PyList_GET_SIZE(args[2]); k++) {
         PyObject *array = PyList_GET_ITEM(args[2], k);
         if (numpy ? !PyObject_TypeCheck(array, names.mxnet.plain[1])

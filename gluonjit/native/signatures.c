@@ -17,7 +17,7 @@ Entry *signatures_find(Signatures *self, const void **parts, int count, Py_hash_
     if (self->size == 0) return NULL;
     for (place = (size_t)hash & (size_t)(self->size - 1);; place = (place + 1) & (size_t)(self->size - 1)) {
         Entry *entry = self->table[place];
-        if (entry == NULL) return NULL;
+        if (!entry) return NULL;
         if (entry->hash == hash && entry->count == count &&
             memcmp(entry->parts, parts, sizeof(void *) * (size_t)count) == 0)
             return entry;
@@ -25,7 +25,7 @@ Entry *signatures_find(Signatures *self, const void **parts, int count, Py_hash_
 }
 
 void entry_free(Entry *entry) {
-    if (entry == NULL) return;
+    if (!entry) return;
     Py_XDECREF(entry->key);
     Py_XDECREF(entry->record);
     Py_XDECREF(entry->structure);
@@ -38,7 +38,7 @@ void entry_free(Entry *entry) {
 /* The truth of an attribute of a kind: 1 or 0, or -1 and an exception. */
 static int truth(PyObject *kind, const char *name) {
     PyObject *found = PyObject_GetAttrString(kind, name);
-    int is_true = found == NULL ? -1 : found == Py_True;
+    int is_true = !found ? -1 : found == Py_True;
     Py_XDECREF(found);
     return is_true;
 }
@@ -50,10 +50,10 @@ static Entry *entry_new(PyObject *record) {
     int pure = truth(kind, "pure"), operator = pure < 0 ? -1 : truth(kind, "operator");
     int apart = operator < 0 ? -1 : truth(kind, "apart");
     PyObject *structure = apart < 0 ? NULL : PyObject_GetAttrString(kind, "structure");
-    PyObject *operands = structure == NULL ? NULL : PyObject_GetAttrString(kind, "operands");
+    PyObject *operands = !structure ? NULL : PyObject_GetAttrString(kind, "operands");
     Py_DECREF(kind);
-    if (operands != NULL && !PyTuple_CheckExact(operands)) Py_CLEAR(operands);
-    if (entry == NULL || operands == NULL) {
+    if (operands && !PyTuple_CheckExact(operands)) Py_CLEAR(operands);
+    if (!entry || !operands) {
         if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "a kind has no tuple of operands, or there is no memory");
         PyMem_Free(entry);
         Py_XDECREF(structure);
@@ -79,7 +79,7 @@ static int holds(PyObject *record) {
 /* Let an entry be that of another record, which Python has found for its signature. */
 static int exchange(Entry *entry, PyObject *record) {
     Entry *other = entry_new(record), old;
-    if (other == NULL) return -1;
+    if (!other) return -1;
     if (entry->busy) { /* a call further out is at it */
         entry_free(other);
         return 0;
@@ -103,11 +103,11 @@ int signatures_current(Entry *entry, PyObject *batch) {
     int held;
     if (((Record *)entry->record)->guards == Py_None) return 1;
     held = holds(entry->record);
-    if (held || entry->key == NULL) return held;
+    if (held || !entry->key) return held;
     records = dict_at(batch, names.batch_records);
-    if (records == NULL) return -1;
+    if (!records) return -1;
     record = Py_XNewRef(PyDict_GetItemWithError(records, entry->key));
-    if (record != NULL && record != entry->record && Py_TYPE(record) == core.record_type) held = holds(record);
+    if (record && record != entry->record && Py_TYPE(record) == core.record_type) held = holds(record);
     if (held > 0) held = exchange(entry, record);
     Py_XDECREF(record);
     return PyErr_Occurred() ? -1 : held;
@@ -116,15 +116,15 @@ int signatures_current(Entry *entry, PyObject *batch) {
 static int grow(Signatures *self) {
     Py_ssize_t size = self->size ? 2 * self->size : 64, k;
     Entry **table = PyMem_Calloc((size_t)size, sizeof(Entry *));
-    if (table == NULL) {
+    if (!table) {
         PyErr_NoMemory();
         return -1;
     }
     for (k = 0; k < self->size; k++) {
         Entry *entry = self->table[k];
-        if (entry != NULL) {
+        if (entry) {
             size_t place = (size_t)entry->hash & (size_t)(size - 1);
-            while (table[place] != NULL) place = (place + 1) & (size_t)(size - 1);
+            while (table[place]) place = (place + 1) & (size_t)(size - 1);
             table[place] = entry;
         }
     }
@@ -137,10 +137,10 @@ static int grow(Signatures *self) {
 Entry *signatures_add(Signatures *self, PyObject *record, PyObject *key, const void **parts, int count, Py_hash_t hash) {
     Entry *entry;
     size_t place;
-    entry = record == NULL ? PyMem_Calloc(1, sizeof(Entry)) : entry_new(record);
-    if (entry == NULL) return record == NULL ? (Entry *)PyErr_NoMemory() : NULL;
+    entry = !record ? PyMem_Calloc(1, sizeof(Entry)) : entry_new(record);
+    if (!entry) return !record ? (Entry *)PyErr_NoMemory() : NULL;
     entry->parts = PyMem_Malloc(sizeof(void *) * (size_t)count);
-    if (entry->parts == NULL) {
+    if (!entry->parts) {
         PyErr_NoMemory();
         goto fail;
     }
@@ -150,7 +150,7 @@ Entry *signatures_add(Signatures *self, PyObject *record, PyObject *key, const v
     entry->key = Py_NewRef(key);
     if (3 * (self->used + 1) > 2 * self->size && grow(self) < 0) goto fail;
     place = (size_t)hash & (size_t)(self->size - 1);
-    while (self->table[place] != NULL) place = (place + 1) & (size_t)(self->size - 1);
+    while (self->table[place]) place = (place + 1) & (size_t)(self->size - 1);
     self->table[place] = entry;
     self->used++;
     return entry;
@@ -175,7 +175,7 @@ static int entry_traverse(Entry *entry, visitproc visit, void *arg) {
 static int signatures_traverse(Signatures *self, visitproc visit, void *arg) {
     Py_ssize_t k;
     for (k = 0; k < self->size; k++) {
-        if (self->table[k] != NULL) {
+        if (self->table[k]) {
             int stop = entry_traverse(self->table[k], visit, arg);
             if (stop) return stop;
         }

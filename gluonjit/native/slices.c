@@ -20,13 +20,13 @@ int note_view(const Framework *of, int interface, PyObject *view, PyObject *arra
         Py_INCREF(key);
         if (of == &names.mxnet && before != Py_True) set_slot(array, of->lazy_k[interface], Py_NewRef(Py_True));
     } else {
-        if (base == NULL || before == NULL || (Py_TYPE(base) != of->lazy[0] && Py_TYPE(base) != of->lazy[1])) {
+        if (!base || !before || (Py_TYPE(base) != of->lazy[0] && Py_TYPE(base) != of->lazy[1])) {
             no_such_slot(base, of->lazy[interface]);
             return -1;
         }
         Py_INCREF(base);
         key = PyTuple_Pack(2, before, key);
-        if (key == NULL) {
+        if (!key) {
             Py_DECREF(base);
             return -1;
         }
@@ -43,7 +43,7 @@ static PyObject *numbers_in(PyObject *tensor) {
     Py_INCREF(tensor);
     found = PyObject_CallMethodNoArgs(tensor, str_tolist);
     Py_DECREF(tensor);
-    if (found != NULL && !PyList_CheckExact(found)) Py_CLEAR(found);
+    if (found && !PyList_CheckExact(found)) Py_CLEAR(found);
     return found;
 }
 
@@ -62,10 +62,10 @@ PyObject *known_numbers(PyObject *key) {
         PyErr_Clear(); /* what functorch wraps holds none: Python sees to it */
         return found;
     }
-    if (spec == NULL || is_stale(key)) return NULL;
+    if (!spec || is_stale(key)) return NULL;
     tensor = SLOT(key, names.torch.lazy_c[0]);
-    if (tensor == NULL || Py_TYPE(tensor) != names.torch.plain[0]) return NULL;
-    if (spec->shape == NULL || !PyTuple_Check(spec->shape) || PyTuple_GET_SIZE(spec->shape) != 1) return NULL;
+    if (!tensor || Py_TYPE(tensor) != names.torch.plain[0]) return NULL;
+    if (!spec->shape || !PyTuple_Check(spec->shape) || PyTuple_GET_SIZE(spec->shape) != 1) return NULL;
     return is_text(spec->dtype, "int64") && is_text(spec->device, "cpu") ? numbers_in(tensor) : NULL;
 }
 
@@ -74,10 +74,10 @@ static PyObject *rows_of(const Framework *of, PyObject *state, PyObject *value, 
     PyObject *numbers, *found, *result;
     if (of != &names.torch || numbers_of(state)->inside == 0) return NULL;
     numbers = known_numbers(key);
-    if (numbers == NULL) return NULL;
+    if (!numbers) return NULL;
     found = rows_at(value, numbers);
     Py_DECREF(numbers);
-    result = found == NULL || found == Py_None ? NULL : tensor_of(found);
+    result = !found || found == Py_None ? NULL : tensor_of(found);
     Py_XDECREF(found);
     return result;
 }
@@ -86,20 +86,20 @@ PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject
     PyObject *state, *batch, *found = NULL, *result = NULL;
     Value *value;
     value = value_in(array, of, interface);
-    if (value == NULL || (of == &names.torch && is_stale(array))) return NULL;
+    if (!value || (of == &names.torch && is_stale(array))) return NULL;
     state = state_here();
-    if (state == NULL) return NULL;
+    if (!state) return NULL;
     Py_INCREF(value);
     batch = SLOT(state, names.state_batch);
-    if (batch != NULL && Py_TYPE(batch) == names.batch_type && value->graph == SLOT(batch, names.batch_graph) &&
+    if (batch && Py_TYPE(batch) == names.batch_type && value->graph == SLOT(batch, names.batch_graph) &&
         Py_TYPE(value->graph) == names.graph_type && has_history(of, state, value) > 0 &&
         Py_TYPE(value->graph) == names.graph_type && Py_TYPE(value->spec) == names.spec_type) {
         found = rows_by((PyObject *)value, key);
         if (found == Py_None) result = rows_of(of, state, (PyObject *)value, key);
     }
-    if (found != NULL && found != Py_None) {
+    if (found && found != Py_None) {
         result = wrap(of, interface, found);
-        if (result != NULL && note_view(of, interface, result, array, key) < 0) Py_CLEAR(result);
+        if (result && note_view(of, interface, result, array, key) < 0) Py_CLEAR(result);
     }
     Py_XDECREF(found);
     Py_DECREF(value);
@@ -110,13 +110,13 @@ PyObject *slice_of(const Framework *of, int interface, PyObject *array, PyObject
 /* lazy[key]: rows, or by other constants a node. */
 static PyObject *item(PyObject *lazy, PyObject *key) {
     PyObject *args[2] = {lazy, key}, *result = NULL;
-    if (names.local != NULL && Py_TYPE(lazy) == names.torch.lazy[0]) {
+    if (names.local && Py_TYPE(lazy) == names.torch.lazy[0]) {
         result = slice_of(&names.torch, 0, lazy, key);
-        if (result == NULL && !PyErr_Occurred() && !is_overridden()) /* by what has to see the call first */
+        if (!result && !PyErr_Occurred() && !is_overridden()) /* by what has to see the call first */
             result = through(names.getitem, args, 2, NULL);
-        if (result != NULL || PyErr_Occurred()) return result;
+        if (result || PyErr_Occurred()) return result;
     }
-    if (names.item == NULL) return PyErr_Format(PyExc_TypeError, "%.100s has no items", Py_TYPE(lazy)->tp_name);
+    if (!names.item) return PyErr_Format(PyExc_TypeError, "%.100s has no items", Py_TYPE(lazy)->tp_name);
     return PyObject_Vectorcall(names.item, args, 2, NULL);
 }
 

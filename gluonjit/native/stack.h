@@ -13,7 +13,7 @@
 typedef _PyInterpreterFrame Frame;
 
 static inline Frame *frame_from(Frame *frame) {
-    while (frame != NULL && _PyFrame_IsIncomplete(frame)) frame = frame->previous;
+    while (frame && _PyFrame_IsIncomplete(frame)) frame = frame->previous;
     return frame;
 }
 

@@ -52,7 +52,7 @@ static int is_room(const Run *run, int64_t slot, int64_t begin, int64_t rows, in
 /* Tells whether the rows of each node's children follow those of the node before. */
 static int are_children(const Run *run) {
     ptrdiff_t i;
-    if (run->first == NULL || run->nodes <= 0) return 1;
+    if (!run->first || run->nodes <= 0) return 1;
     if (!is_room(run, 0, 0, run->nodes + 1, 1) || run->first[0] < 0) return 0;
     for (i = 0; i < run->nodes; i++)
         if (run->first[i] > run->first[i + 1]) return 0;
@@ -65,7 +65,7 @@ static int are_rows(const Run *run, int64_t base, int64_t rows, int64_t begin, i
     const int64_t there = w == 0 ? INT64_MAX : run->args[base].bytes / 4 / w;
     int64_t i;
     int wrong = 0;
-    if (index == NULL) return is_room(run, base, 0, rows, w);
+    if (!index) return is_room(run, base, 0, rows, w);
     if (!is_room(run, base + 1, 0, rows, 1) || (rows > begin && !is_room(run, base, 0, 1, w))) return 0;
     for (i = begin; i < rows; i++) wrong |= index[i] < 0 || index[i] >= there;
     return !wrong;
@@ -139,12 +139,12 @@ const char *rows_check(const Run *run) {
     if (run->slots < 2) return "args has to begin with first and the saved buffer";
     if (!are_children(run)) return "first does not say for each node where its children begin";
     rows[NODE] = run->nodes > 0 ? run->nodes : 0;
-    if (run->first != NULL && run->nodes > 0) {
+    if (run->first && run->nodes > 0) {
         begin[CHILD] = run->first[0];
         rows[CHILD] = run->first[run->nodes];
     }
     wrong = check_registers(run, rows);
-    for (i = 0; i < run->instructions && wrong == NULL; i++)
+    for (i = 0; i < run->instructions && !wrong; i++)
         wrong = check_instruction(run, &run->code[i], begin, rows);
     return wrong;
 }

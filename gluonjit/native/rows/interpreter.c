@@ -38,7 +38,7 @@ static void gather(const Run *run, const Instruction *code, int accumulate) {
     const float *base = address(run, code->x);
     View view = {.out = out.data, .a = base + begin * w, .rows = out.rows, .w = w, .ldo = out.ld, .lda = w};
     ptrdiff_t r;
-    if (index == NULL) {
+    if (!index) {
         call(run, OP_COPY, accumulate, &view);
         return;
     }
@@ -60,7 +60,7 @@ static void scatter(const Run *run, const Instruction *code, ptrdiff_t from, ptr
     float *base = (float *)address(run, code->x) + from;
     View view = {.out = base + begin * w, .a = a.data + from, .rows = a.rows, .w = to - from, .ldo = w, .lda = a.ld};
     ptrdiff_t r;
-    if (index == NULL) {
+    if (!index) {
         call(run, OP_COPY, 1, &view);
         return;
     }
@@ -78,8 +78,8 @@ static void along_children(const Run *run, const Instruction *code, int accumula
     ptrdiff_t i;
     for (i = 0; i < run->rows[NODE]; i++) {
         const ptrdiff_t node = run->begin[NODE] + i;
-        const ptrdiff_t child = run->first == NULL ? 0 : run->first[node] - run->begin[CHILD];
-        const ptrdiff_t children = run->first == NULL ? 0 : run->first[node + 1] - run->first[node];
+        const ptrdiff_t child = !run->first ? 0 : run->first[node] - run->begin[CHILD];
+        const ptrdiff_t children = !run->first ? 0 : run->first[node + 1] - run->first[node];
         View view = {.out = out.data + (spread ? child : i) * out.ld, .a = a.data + (spread ? i : child) * a.ld,
                      .rows = children, .w = code->w, .ldo = spread ? out.ld : 0, .lda = spread ? 0 : a.ld};
         if (spread) {
@@ -221,6 +221,6 @@ void rows_code(const Run *run, ptrdiff_t begin, ptrdiff_t end) {
 void rows_some(Run *run, ptrdiff_t begin, ptrdiff_t end) {
     run->begin[NODE] = begin;
     run->rows[NODE] = end - begin;
-    run->begin[CHILD] = run->first == NULL ? 0 : run->first[begin];
-    run->rows[CHILD] = run->first == NULL ? 0 : run->first[end] - run->first[begin];
+    run->begin[CHILD] = !run->first ? 0 : run->first[begin];
+    run->rows[CHILD] = !run->first ? 0 : run->first[end] - run->first[begin];
 }

@@ -31,7 +31,7 @@ static const Kernels *named(const char *name) {
 }
 
 static void give_back(void *memory, size_t bytes) {
-    if (memory == NULL || bytes > KEPT || spare.bytes >= bytes) {
+    if (!memory || bytes > KEPT || spare.bytes >= bytes) {
         free(memory);
         return;
     }
@@ -86,7 +86,7 @@ static PyObject *run(PyObject *module, PyObject *const *given, Py_ssize_t count)
     give_back(room.scratch, room.bytes);
     free(room.sizes);
     stretch_release(&stretch);
-    if (wrong == NULL || end > begin) return PyLong_FromSsize_t(end); /* what is wrong is said at the next call */
+    if (!wrong || end > begin) return PyLong_FromSsize_t(end); /* what is wrong is said at the next call */
     if (wrong == rows_no_memory) return PyErr_NoMemory();
     return PyErr_Format(PyExc_ValueError, "_rows.run: %s", wrong);
 }
@@ -145,10 +145,10 @@ static PyObject *features(PyObject *module, PyObject *none) {
 static PyObject *use(PyObject *module, PyObject *name) {
     Py_ssize_t length;
     const char *text = PyUnicode_AsUTF8AndSize(name, &length);
-    const Kernels *found = text == NULL || strlen(text) != (size_t)length ? NULL : named(text);
+    const Kernels *found = !text || strlen(text) != (size_t)length ? NULL : named(text);
     (void)module;
-    if (text == NULL) return NULL;
-    if (found != NULL) kernels = found;
+    if (!text) return NULL;
+    if (found) kernels = found;
     return PyBool_FromLong(found != NULL);
 }
 
@@ -182,13 +182,13 @@ PyMODINIT_FUNC PyInit__rows(void) {
     static const char *const best[] = {"avx512", "avx2", "generic"};
     PyObject *module = PyModule_Create(&definition), *ops = PyDict_New();
     int k;
-    for (k = 0; kernels == NULL; k++) kernels = named(best[k]);
-    for (k = 0; module != NULL && ops != NULL && k < OPS; k++) {
+    for (k = 0; !kernels; k++) kernels = named(best[k]);
+    for (k = 0; module && ops && k < OPS; k++) {
         PyObject *number = PyLong_FromLong(k);
-        if (number == NULL || PyDict_SetItemString(ops, op_names[k], number) != 0) Py_CLEAR(ops);
+        if (!number || PyDict_SetItemString(ops, op_names[k], number) != 0) Py_CLEAR(ops);
         Py_XDECREF(number);
     }
-    if (module == NULL || ops == NULL || PyModule_AddObjectRef(module, "OPS", ops) != 0) Py_CLEAR(module);
+    if (!module || !ops || PyModule_AddObjectRef(module, "OPS", ops) != 0) Py_CLEAR(module);
     Py_XDECREF(ops);
     return module;
 }

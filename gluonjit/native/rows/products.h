@@ -14,7 +14,7 @@ static __attribute__((noinline)) void write_rest(int tall, const float *sums, co
     int i;
     for (i = 0; i < tall; i++, sums += WIDE, out += ldo) {
         for (j = 0; j < columns; j++) {
-            const float sum = bias != NULL ? sums[j] + bias[j] : sums[j];
+            const float sum = bias ? sums[j] + bias[j] : sums[j];
             out[j] = accumulate ? out[j] + sum : sum;
         }
     }
@@ -52,7 +52,7 @@ static inline __attribute__((always_inline)) void tile(
         UNROLL for (i = 0; i < tall; i++) UNROLL for (v = 0; v < vectors; v++) {
             Loose *place = (Loose *)(out + i * ldo + v * LANES);
             Vector sum = sums[i][v];
-            if (bias != NULL) sum += *(const Loose *)(bias + v * LANES);
+            if (bias) sum += *(const Loose *)(bias + v * LANES);
             if (accumulate) sum += *place;
             *place = sum;
         }
@@ -94,7 +94,7 @@ static inline void place_tile(const View *view, ptrdiff_t k, const float *bias, 
                               ptrdiff_t begin, ptrdiff_t end, ptrdiff_t j) {
     const ptrdiff_t columns = view->w - j < WIDE ? view->w - j : WIDE;
     tiles[rowwise][columns > LANES][end - begin](view->a + begin * (rowwise ? view->lda : 1), view->lda,
-                                                 view->b + j * k, k, bias != NULL ? bias + j : NULL,
+                                                 view->b + j * k, k, bias ? bias + j : NULL,
                                                  view->out + begin * view->ldo + j, view->ldo, columns, accumulate);
 }
 

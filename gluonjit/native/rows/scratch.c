@@ -17,7 +17,7 @@ static void most_rows(const Run *run, ptrdiff_t nodes, ptrdiff_t *most) {
     ptrdiff_t begin;
     most[NODE] = run->nodes < nodes ? run->nodes : nodes;
     most[CHILD] = 0;
-    for (begin = 0; run->first != NULL && begin < run->nodes; begin += nodes) {
+    for (begin = 0; run->first && begin < run->nodes; begin += nodes) {
         const ptrdiff_t end = run->nodes - begin < nodes ? run->nodes : begin + nodes;
         const ptrdiff_t children = run->first[end] - run->first[begin];
         if (children > most[CHILD]) most[CHILD] = children;

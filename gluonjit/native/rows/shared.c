@@ -35,7 +35,7 @@ static ptrdiff_t first_sum(const Run *run) {
 
 /* About how many nanoseconds a launch takes. */
 static double work_of(const Run *run) {
-    const double rows[2] = {(double)run->nodes, run->first == NULL ? 0.0 : run->first[run->nodes] - run->first[0]};
+    const double rows[2] = {(double)run->nodes, !run->first ? 0.0 : run->first[run->nodes] - run->first[0]};
     double products = 0.0;
     ptrdiff_t i;
     for (i = 0; i < run->instructions; i++) {
@@ -176,7 +176,7 @@ static void share(Run *run, const Division *division) {
         shared.end = at_most(shared.begin + step, run->nodes);
         for (k = 0; k < division->threads && !division->apart; k++) {
             runs[k].held[NODE] = shared.begin;
-            runs[k].held[CHILD] = run->first == NULL ? 0 : run->first[shared.begin];
+            runs[k].held[CHILD] = !run->first ? 0 : run->first[shared.begin];
         }
         crew_share(division->threads, (shared.end - shared.begin + division->piece - 1) / division->piece, do_nodes, &shared);
         if (!division->apart) crew_share(division->threads, shared.groups * division->threads, do_sums, &shared);

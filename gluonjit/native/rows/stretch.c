@@ -28,19 +28,19 @@ int rows_is_table(const Py_buffer *buffer, Py_ssize_t size, Py_ssize_t item) {
 static int make_room(Room *room, Run *run, Division *division) {
     const size_t registers = (size_t)run->registers;
     size_t floats;
-    if (room->sizes == NULL || registers > room->registers) {
+    if (!room->sizes || registers > room->registers) {
         free(room->sizes);
         room->sizes = malloc(registers * sizeof(size_t) + 1);
-        if (room->sizes == NULL) return -1;
+        if (!room->sizes) return -1;
         room->registers = registers;
     }
     run->sizes = room->sizes;
     if (rows_scratch(run, division, &floats) < 0) return -1;
-    if (room->scratch == NULL || room->bytes < floats * sizeof(float) + 64) {
+    if (!room->scratch || room->bytes < floats * sizeof(float) + 64) {
         free(room->scratch);
         room->bytes = (floats * sizeof(float) + 64) / 2 * 3;
         room->scratch = malloc(room->bytes);
-        if (room->scratch == NULL) return -1;
+        if (!room->scratch) return -1;
     }
     run->scratch = (float *)(((uintptr_t)room->scratch + 63) & ~(uintptr_t)63);
     return 0;
@@ -50,7 +50,7 @@ static int make_room(Room *room, Run *run, Division *division) {
 static const char *run_program(Run *run, Room *room, int threads, double least) {
     const char *wrong = rows_check(run);
     Division division;
-    if (wrong != NULL || run->nodes <= 0) return wrong;
+    if (wrong || run->nodes <= 0) return wrong;
     if (run->block <= 0 || run->block > run->nodes) run->block = run->nodes;
     if (run->block > LARGEST_BLOCK) run->block = LARGEST_BLOCK;
     rows_divide(run, threads, least, &division);
@@ -95,7 +95,7 @@ int stretch_hold(Stretch *stretch, PyObject *const *given) {
     stretch->block = PyLong_AsSsize_t(given[3]);
     if (stretch->block == -1 && PyErr_Occurred()) return -1;
     stretch->programs = PyMem_Calloc((size_t)PyTuple_GET_SIZE(programs) + 1, sizeof(Program));
-    if (stretch->programs == NULL) {
+    if (!stretch->programs) {
         PyErr_NoMemory();
         return -1;
     }
@@ -142,6 +142,6 @@ const char *stretch_run(const Stretch *stretch, int64_t number, Room *room) {
     Launch *launch = (Launch *)stretch->launches.buf + number;
     const int64_t before = rows_now();
     const char *wrong = run_launch(stretch, launch, room);
-    if (wrong == NULL) launch->took = rows_now() - before;
+    if (!wrong) launch->took = rows_now() - before;
     return wrong;
 }

@@ -21,18 +21,12 @@ class Along(Row):
     kind, said = "reduction", "along dimensions, on rows or on stacked samples"
     stays = True
 
-    def __init__(
-        self,
-        key: str = "dim",
-        default: Any = None,
-        many: bool = False,
-        whole: str = "",
-        keep: str = "keepdim",
-        params: int = 99,
-        **common: Any,
-    ) -> None:
-        super().__init__(**common)
-        self.key, self.default, self.many, self.whole, self.keep, self.params = key, default, many, whole, keep, params
+    key: str = "dim"
+    default: Any = None
+    many: bool = False
+    whole: str = ""
+    keep: str = "keepdim"
+    params: int = 99
 
     def axes(self, call: Application) -> tuple[int, ...] | None:
         """The axes, counted from the front; None for all of them."""
@@ -115,19 +109,19 @@ class Reduce(Along):
     """The axes go, or stay as 1.
 
     idle: of one entry the operator gives that entry, so that nothing has to run; mean: it is this sum, divided by the
-    number of entries; how: as `RowPooling.hows`, if `code` does not say it.
+    number of entries; made: as `RowPooling.hows`, if `code` does not say it.
     """
 
     stays = False
 
-    def __init__(self, *args: Any, idle: bool = False, mean: str = "", how: str = "", **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.idle, self.mean, self._how = idle, mean, how
+    idle: bool = False
+    mean: str = ""
+    made: str = ""
 
     @property
     def how(self) -> str:
         """The name of what it makes of entries and of what it has made of parts of them, if that is the same."""
-        return self._how or {"SUM": SUM, "MEAN": "mean"}.get(self.code, "")
+        return self.made or {"SUM": SUM, "MEAN": "mean"}.get(self.code, "")
 
     @property
     def ordered(self) -> bool:  # type: ignore[override]
@@ -175,9 +169,7 @@ class Reduce(Along):
 class PerAxis(Along):
     """Arguments that list something for each axis, as `rest` has it for those that stay as they are."""
 
-    def __init__(self, rest: Mapping[str, Any], **common: Any) -> None:
-        super().__init__(**common)
-        self.rest = rest
+    rest: Mapping[str, Any]
 
     def axes(self, call: Application) -> tuple[int, ...]:
         """The axes that do not stay as they are."""
@@ -203,14 +195,11 @@ class Section(Along):
 
     kind, said = "shape", "parts of a dimension, on rows or on stacked samples"
     ordered = True
+    begins: Begins | None = None
 
     def first(self, call: Application) -> Any:
         """The place at which the first part begins, None for that of the axis."""
         return next((call.attrs[key] for key in ("start", "begin", "index") if key in call.attrs), None)
-
-    def __init__(self, *args: Any, begins: Begins | None = None, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.begins = begins
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call; the only part, if it is all, is the operand."""

@@ -20,11 +20,10 @@ class Map(Row):
 
     kind, said = "elementwise", "elementwise, so in any layout"
 
-    def __init__(
-        self, casts: bool | None = False, wide: str = "", equal: bool = False, smooth: bool = False, **common: Any
-    ) -> None:
-        super().__init__(**common)
-        self.casts, self.wide, self.equal, self.smooth = casts, wide, equal, smooth
+    casts: bool | None = False
+    wide: str = ""
+    equal: bool = False
+    smooth: bool = False
 
     def labels(self, call: Application) -> Labels:
         """Axes by their place in the result, counted from the end."""
@@ -140,16 +139,10 @@ class Loss(Map):
 
     kind, said = "loss", "elementwise, then summed or averaged for each sample"
 
-    def __init__(
-        self,
-        totals: Mapping[Any, tuple[Any, str, Mapping[str, Any]]],
-        none: Any,
-        default: Any,
-        key: str = "reduction",
-        **common: Any,
-    ) -> None:
-        super().__init__(**common)
-        self.totals, self.none, self.default, self.key = totals, none, default, key
+    totals: Mapping[Any, tuple[Any, str, Mapping[str, Any]]]
+    none: Any
+    default: Any
+    key: str = "reduction"
 
     def pooling(self, call: Application) -> RowPooling | None:
         """The loss of each row, summed or averaged."""

@@ -32,18 +32,11 @@ class Contract(Row):
 
     kind, said = "product", "products with a weight on all rows of all samples, others as batched products"
 
-    def __init__(
-        self,
-        spec: str | Callable[[Application], str],
-        scales: Callable[[Application], tuple[Any, Any]] = lambda call: (1, 1),
-        each: bool = False,
-        rows: bool = True,
-        real: bool = False,
-        **common: Any,
-    ) -> None:
-        super().__init__(**common)
-        self.spec, self.scales = spec, scales
-        self.each, self.rows, self.real = each, rows, real
+    spec: str | Callable[[Application], str]
+    scales: Callable[[Application], tuple[Any, Any]] = staticmethod(lambda call: (1, 1))
+    each: bool = False
+    rows: bool = True
+    real: bool = False
 
     def labels(self, call: Application) -> Labels:
         """The labels of the specification; axes of one entry of what is added are broadcast."""

@@ -141,19 +141,21 @@ class Row:
     copies = False  # the entries of an axis that becomes longer are all those of the only one
     ordered = False  # a result of as many entries as the first operand has those, in this order
 
-    def __init__(
-        self,
-        refuse: Callable[[Application], str | None] | None = None,
-        code: Any = None,
-        fill: Any = None,
-        after: Any = None,
-        refill: bool = False,
-        pools: Callable[[Application], RowPooling | None] | None = None,
-        work: Callable[[Application], int] | None = None,
-    ) -> None:
-        self.work = work
-        self.refuse, self.code, self.pools = refuse, code, pools
-        self.fill, self.after, self.refill = fill, after, refill
+    refuse: Callable[[Application], str | None] | None = None
+    code: Any = None
+    fill: Any = None
+    after: Any = None
+    refill: bool = False
+    pools: Callable[[Application], RowPooling | None] | None = None
+    work: Callable[[Application], int] | None = None
+
+    def __init__(self, *own: Any, **fields: Any) -> None:
+        """Sets fields by their names; own: those of the first class below this one, in order."""
+        fields.update(zip(type(self).__mro__[-3:][0].__annotations__, own))
+        unknown = [name for name in fields if not any(name in cls.__annotations__ for cls in type(self).__mro__[:-1])]
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no {', '.join(unknown)}")
+        vars(self).update(fields)
 
     def pooling(self, call: Application) -> RowPooling | None:
         """The rule for a call on rows that it does not leave apart, if there is one."""
@@ -255,18 +257,11 @@ class By(Row):
     takes padding.
     """
 
-    def __init__(
-        self,
-        rule: Callable[[Application], list[Values]],
-        kind: str,
-        said: str,
-        packed: bool = False,
-        padded: bool = False,
-        **common: Any,
-    ) -> None:
-        super().__init__(**common)
-        self.rule, self.packed, self.padded = rule, packed, padded
-        self.kind, self.said = kind, said
+    rule: Callable[[Application], list[Values]]
+    kind: str
+    said: str
+    packed: bool = False
+    padded: bool = False
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call for all nodes; returns its results. Raises NotBatchable."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from gluonjit.program.axes.row import Application, Row
 from gluonjit.program.axes.values import PREFIX, Labels, Values
@@ -18,15 +17,9 @@ class Last(Row):
 
     kind, said = "layer", "over the last dimensions, of all samples at once"
 
-    def __init__(
-        self,
-        axes: int | tuple[int, ...] | Callable[[Application], int],
-        params: int = 99,
-        number: bool = False,
-        **common: Any,
-    ) -> None:
-        super().__init__(**common)
-        self.axes, self.params, self.number = axes, params, number
+    axes: int | tuple[int, ...] | Callable[[Application], int]
+    params: int = 99
+    number: bool = False
 
     def fronts(self, call: Application) -> list[int]:
         """The number of axes before the last, of each operand that is no parameter."""
@@ -68,9 +61,9 @@ class Samples(Row):
 
     kind, said = "layer", "over a leading dimension of samples, in which all samples fit together"
 
-    def __init__(self, rank: int | None = None, least: int = 2, data: int = 1, **common: Any) -> None:
-        super().__init__(**common)
-        self.rank, self.least, self.data = rank, least, data
+    rank: int | None = None
+    least: int = 2
+    data: int = 1
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call."""
@@ -114,9 +107,8 @@ class Pick(Row):
 
     kind, said = "picking", "entries of a table that all samples share"
 
-    def __init__(self, table: int = 0, index: int = 1, **common: Any) -> None:
-        super().__init__(**common)
-        self.table, self.index = table, index
+    table: int = 0
+    index: int = 1
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call."""

@@ -20,9 +20,7 @@ class Reshape(Row):
     said = "the same elements in the same order: nothing has to run"
     ordered = True
 
-    def __init__(self, keeps: Callable[[Application], bool] = lambda call: True, **common: Any) -> None:
-        super().__init__(**common)
-        self.keeps = keeps
+    keeps: Callable[[Application], bool] = staticmethod(lambda call: True)
 
     def lift(self, call: Application) -> list[Values]:
         """Returns the operand with the result's shape."""
@@ -56,9 +54,7 @@ class Keep(Row):
 
     said = "the same elements, in any layout"
 
-    def __init__(self, forget: Callable[[Application], dict[str, Any]] = lambda call: {}, **common: Any) -> None:
-        super().__init__(**common)
-        self.forget = forget
+    forget: Callable[[Application], dict[str, Any]] = staticmethod(lambda call: {})
 
     def adds(self, call: Application) -> bool:
         """True if gradients come through it."""
@@ -76,9 +72,7 @@ class Permute(Row):
 
     said = "dimensions in another order, on rows or on stacked samples"
 
-    def __init__(self, order: Callable[[Application, int], Sequence[int]], **common: Any) -> None:
-        super().__init__(**common)
-        self.order = order
+    order: Callable[[Application, int], Sequence[int]]
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call; nothing runs where only axes of one entry move."""
@@ -116,9 +110,7 @@ class Expand(Row):
     said = "dimensions of one entry become longer, on rows or on stacked samples"
     copies = ordered = True
 
-    def __init__(self, keeps: Callable[[Application], bool], **common: Any) -> None:
-        super().__init__(**common)
-        self.keeps = keeps
+    keeps: Callable[[Application], bool]
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call; nothing runs where none does."""
@@ -158,9 +150,9 @@ class Join(Row):
     said = "one after the other along a dimension, on rows or on stacked samples"
     ordered = True
 
-    def __init__(self, key: str = "dim", default: int = 0, new: bool = False, **common: Any) -> None:
-        super().__init__(**common)
-        self.key, self.default, self.new = key, default, new
+    key: str = "dim"
+    default: int = 0
+    new: bool = False
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call, without operands that have no elements and no axes to speak of."""

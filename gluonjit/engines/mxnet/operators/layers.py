@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from typing import Any
 
 from gluonjit.engines.mxnet.operators.binding import Writer as SymbolWriter
 from gluonjit.engines.mxnet.operators.linear import MAP, added
@@ -141,12 +140,20 @@ def behind(call: Application) -> float | None:
     return None if len(call.vals) > 1 else -inf
 
 
+def _neutral(call: Application) -> float | None:
+    """The number that changes no window, if there is one."""
+    kind = call.get("pool_type", "max")
+    if kind == "max":
+        return -inf
+    whole = call.get("pooling_convention", "valid") == "valid" and call.get("count_include_pad", True)
+    return 0 if whole and kind in ("avg", "sum") else None
+
+
 class Pooling(Samples):
     """The largest number, the sum or the mean of windows; `whole` are the rows of those of all that there is."""
 
-    def __init__(self, whole: Mapping[str, Row], **common: Any) -> None:
-        super().__init__(fill=_neutral, after=0, refill=True, **common)
-        self.whole = whole
+    whole: Mapping[str, Row]
+    fill, after, refill = staticmethod(_neutral), 0, True
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call."""
@@ -165,15 +172,6 @@ class Pooling(Samples):
     def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
         """Adds the operator: oneDNN's gradient of the largest numbers is wrong where they are a part of an array."""
         return call.again([call.writer.result("_copy", {}, vals)] if call.writer.sized else vals)
-
-
-def _neutral(call: Application) -> float | None:
-    """The number that changes no window, if there is one."""
-    kind = call.get("pool_type", "max")
-    if kind == "max":
-        return -inf
-    whole = call.get("pooling_convention", "valid") == "valid" and call.get("count_include_pad", True)
-    return 0 if whole and kind in ("avg", "sum") else None
 
 
 _BATCHES = Samples(data=2, least=1)

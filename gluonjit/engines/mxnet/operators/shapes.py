@@ -14,9 +14,9 @@ from gluonjit.program.axes.values import Shape, Values, is_sized
 
 Rule = Callable[[Application], "list[Values]"]
 _VIEW = Reshape()
-_SLICED = PerAxis({"begin": None, "end": None, "step": None})
-_TILED = PerAxis({"reps": 1})
-_PADDED = PerAxis({"pad_width": (0, 0)})
+_SLICED = PerAxis(rest={"begin": None, "end": None, "step": None})
+_TILED = PerAxis(rest={"reps": 1})
+_PADDED = PerAxis(rest={"pad_width": (0, 0)})
 
 
 def axis_of(call: Application, key: str, default: int, more: int = 0) -> int:

@@ -63,9 +63,7 @@ class Pooling(Samples):
     whole: the row of the operator that gives that, and its name.
     """
 
-    def __init__(self, rank: int, whole: tuple[Row, str], **common: Any) -> None:
-        super().__init__(rank, **common)
-        self.whole = whole
+    whole: tuple[Row, str]
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call."""

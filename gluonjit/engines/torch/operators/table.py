@@ -211,9 +211,9 @@ row("sum.dim_IntList=SUM linalg_vector_norm", Reduce(many=True, fill=0))
 row("mean.dim=MEAN", Reduce(many=True, mean="sum.dim_IntList"))
 row("var.correction std.correction var_mean.correction", layers.Moments(many=True))
 row("norm.ScalarOpt_dim", Reduce(many=True))
-row("amax", Reduce(many=True, fill=-inf, how="amax"))
+row("amax", Reduce(many=True, fill=-inf, made="amax"))
 row("logsumexp=LOGSUMEXP", Reduce(many=True, fill=-inf))
-row("amin", Reduce(many=True, fill=inf, how="amin"))
+row("amin", Reduce(many=True, fill=inf, made="amin"))
 row("max.dim argmax", Reduce(fill=-inf))
 row("min.dim argmin", Reduce(fill=inf))
 row("any.dim", Reduce(fill=0))
@@ -223,8 +223,8 @@ row("kthvalue", Reduce(default=-1, fill=nan))
 row("mode", Reduce(default=-1))
 row("sum=SUM", Reduce(many=True, whole="sum.dim_IntList", fill=0))
 row("mean=MEAN", Reduce(many=True, whole="mean.dim", mean="sum.dim_IntList"))
-row("max", Reduce(many=True, whole="amax.default", fill=-inf, how="amax"))
-row("min", Reduce(many=True, whole="amin.default", fill=inf, how="amin"))
+row("max", Reduce(many=True, whole="amax.default", fill=-inf, made="amax"))
+row("min", Reduce(many=True, whole="amin.default", fill=inf, made="amin"))
 row("prod", Reduce(whole="prod.dim_int", fill=1))
 row("any _is_any_true", Reduce(whole="any.dim", fill=0))
 row("all _is_all_true", Reduce(whole="all.dim", fill=1))
@@ -285,12 +285,12 @@ for _rank, _names in {
 }.items():
     row(_names, Samples(_rank))
 _LARGEST, _MEAN = (ROWS_OF["amax.default"], "amax.default"), (ROWS_OF["mean.dim"], "mean.dim")
-row("avg_pool1d", layers.Pooling(3, _MEAN, fill=0))
+row("avg_pool1d", layers.Pooling(3, whole=_MEAN, fill=0))
 for _rank in (4, 5):
     _names = f"avg_pool{_rank - 2}d _adaptive_avg_pool{_rank - 2}d"
-    row(_names, layers.Pooling(_rank, _MEAN, fill=0))
+    row(_names, layers.Pooling(_rank, whole=_MEAN, fill=0))
     _names = f"max_pool{_rank - 2}d_with_indices adaptive_max_pool{_rank - 2}d"
-    row(_names, layers.Pooling(_rank, _LARGEST, fill=-inf, after=0, refill=True))
+    row(_names, layers.Pooling(_rank, whole=_LARGEST, fill=-inf, after=0, refill=True))
 
 _TOTALS = {
     losses.MEAN: (ROWS_OF["mean.default"], "mean.default", {"self": Operand(0)}),
@@ -302,7 +302,7 @@ for _names, _entries in {
     "smooth_l1_loss huber_loss": losses.smoothed,
     "binary_cross_entropy_with_logits": lambda call, a, b: (1.0 - b) * a + (-a).do("SOFTRELU"),
 }.items():
-    row(_names, Loss(_TOTALS, losses.NONE, losses.MEAN, code=_entries))
+    row(_names, Loss(totals=_TOTALS, none=losses.NONE, default=losses.MEAN, code=_entries))
 _CLASS = "the score of each row's class, summed or averaged"
 row("nll_loss_forward", By(losses.nll, "loss", _CLASS, True, code=losses.nll_of_row, pools=losses.pooled))
 

@@ -18,6 +18,7 @@ from gluonjit.hybrid.capture.guards.objects import FrameworkObjects
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.sizes import traced
 from gluonjit.hybrid.capture.guards.variants import Noted
+from gluonjit.hybrid.capture.structure import Args
 
 COUNTERS = frozenset(["_counter", "_init_counter", "skip_states"])
 """Attributes of recurrent cells that count calls, for names of symbols alone; and what their layers set by the
@@ -82,7 +83,7 @@ def followed(
     return follow(trace, follower, function, args, {}, noted)
 
 
-def called(follower: Follower, block: gluon.Block, args: tuple[Any, ...]) -> Any:
+def called(follower: Follower, block: gluon.Block, args: Args) -> Any:
     """Gives what a block's forward gives inside of a trace. Refuses it where that has set something on the block."""
     before = dict(block.__dict__)
     try:
@@ -103,7 +104,7 @@ def _set_since(space: dict[str, Any], before: dict[str, Any]) -> set[str]:
     return {name for name in names if space.get(name, missing) is not before.get(name, missing)}
 
 
-def _forward(follower: Follower, block: gluon.Block, args: tuple[Any, ...]) -> Any:
+def _forward(follower: Follower, block: gluon.Block, args: Args) -> Any:
     """Runs a block's forward; the user's part of it is followed."""
     if is_hybrid(block):
         symbols, arrays, _, context = _gather_type_ctx_info(list(args))
@@ -126,7 +127,7 @@ def _is_users(block: gluon.Block, name: str) -> bool:
     return is_user_function(getattr(getattr(block, name), "__func__", None))
 
 
-def _parameters(follower: Follower, block: gluon.HybridBlock, args: tuple[Any, ...], context: Any) -> dict[str, Any]:
+def _parameters(follower: Follower, block: gluon.HybridBlock, args: Args, context: Any) -> dict[str, Any]:
     try:
         return {name: parameter.data(context) for name, parameter in block._reg_params.items()}
     except DeferredInitializationError:

@@ -28,7 +28,7 @@ from gluonjit.hybrid.capture.cell import product_kind
 from gluonjit.hybrid.capture.children import Maker, TracedKind, join
 from gluonjit.hybrid.capture.guards.objects import Refused
 from gluonjit.hybrid.capture.guards.variants import Noted, first_difference
-from gluonjit.hybrid.capture.structure import Repeated, ResultPlace, map_structure
+from gluonjit.hybrid.capture.structure import Args, Repeated, ResultPlace, map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.axes.values import NotBatchable
@@ -60,7 +60,7 @@ class CellCall(NamedTuple):
     noted: Noted
 
 
-def make_kind(call: CellCall, owner: Any, run: Callable[..., Any], args: tuple[Any, ...]) -> Kind | str:
+def make_kind(call: CellCall, owner: Any, run: Callable[..., Any], args: Args) -> Kind | str:
     """Traces a call and builds its batched program. A string says why the call cannot be one node."""
     cell, values, batch, noted = call
     found = _traced(owner, run, args, values, batch, noted)
@@ -79,7 +79,7 @@ def make_kind(call: CellCall, owner: Any, run: Callable[..., Any], args: tuple[A
 
 
 def _traced(
-    owner: Any, run: Callable[..., Any], args: tuple[Any, ...], values: Sequence[Value], batch: Batch, noted: Noted
+    owner: Any, run: Callable[..., Any], args: Args, values: Sequence[Value], batch: Batch, noted: Noted
 ) -> _Found | str:
     """Traces what a call does, or says why it cannot be one node."""
     if isinstance(owner, gluon.Block) and _hooked(owner):
@@ -126,7 +126,7 @@ def _traced(
 
 
 def difference(
-    owner: Any, run: Callable[..., Any], args: tuple[Any, ...], values: Sequence[Value], batch: Batch, before: _Found
+    owner: Any, run: Callable[..., Any], args: Args, values: Sequence[Value], batch: Batch, before: _Found
 ) -> str:
     """Says what a call does otherwise than when it was traced; "" where that is the same."""
     found = _traced(owner, run, args, values, batch, Noted())
@@ -169,7 +169,7 @@ def _kind_of(
     cell: Cell,
     owner: Any,
     batch: Batch,
-    args: tuple[Any, ...],
+    args: Args,
     trace: Trace,
     structure: Any,
     leaves: list[bool],

@@ -19,6 +19,7 @@ from gluonjit.engines.torch.operands import Key, is_input, is_made
 from gluonjit.engines.torch.view_steps import PathStep, frozen, step_of
 from gluonjit.graph import Spec
 from gluonjit.graph.references import keys_of
+from gluonjit.hybrid.capture.structure import Args, Kwargs
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -55,7 +56,7 @@ DETACHING = {
 """The steps from a tensor to one without its history."""
 
 
-def linked(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], found: Any) -> Any:
+def linked(func: Any, args: Args, kwargs: Kwargs, found: Any) -> Any:
     """Links what such a function has given: each part knows what it may be a view of."""
     tensor = args[0] if args else kwargs.get("input")
     if tensor.__class__ is not LazyTensor or (func is torch.Tensor.__getitem__ and not _is_basic(args[1])):
@@ -116,7 +117,7 @@ class Moved(NamedTuple):
     before: Any
 
 
-def viewed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def viewed(func: Any, args: Args, kwargs: Kwargs) -> Any:
     """Lets a tensor be a view of what it was; None where PyTorch does that: to inputs, and what a program has made."""
     target = args[0]
     base, path = base_of(target)

@@ -15,7 +15,7 @@ from gluonjit.engines.torch.lengths.program import Ragged
 from gluonjit.engines.torch.operands import current
 from gluonjit.engines.torch.program import Batched, Lone, as_rows, joined
 from gluonjit.graph import Kind, Leaf
-from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.capture.structure import Args, map_structure
 from gluonjit.hybrid.run.decided import KEY, DecidedValues, NeedsMore, batch_to_ask
 
 
@@ -35,7 +35,7 @@ def decided(lazy: Any) -> Any:
     return found if value.spec.mode == "rows" else found.reshape(value.spec.shape)
 
 
-def read_decided(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def read_decided(args: Args) -> tuple[Any, ...]:
     """Arguments of a function that reads numbers, with those that follow from inputs in place of pending tensors."""
     return map_structure(args, _read)  # type: ignore[no-any-return]
 

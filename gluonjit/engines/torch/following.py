@@ -17,7 +17,7 @@ from gluonjit.hybrid.capture.guards.follower import Follower, follow
 from gluonjit.hybrid.capture.guards.objects import FrameworkObjects
 from gluonjit.hybrid.capture.guards.sizes import traced
 from gluonjit.hybrid.capture.guards.variants import Noted
-from gluonjit.hybrid.capture.structure import items_of
+from gluonjit.hybrid.capture.structure import Kwargs, items_of
 
 _LOOKS = frozenset(
     """shape dtype device ndim layout T mT H mH real imag data requires_grad itemsize nbytes is_cpu is_cuda is_meta
@@ -103,9 +103,7 @@ class _TorchObjects(FrameworkObjects):
             yield from [(module.__dict__, name) for name, value in module.__dict__.items() if is_plain(value)]
 
 
-def followed(
-    recorder: Positions, owner: Any, run: Callable[..., Any], args: Any, kwargs: dict[str, Any], noted: Noted
-) -> Any:
+def followed(recorder: Positions, owner: Any, run: Callable[..., Any], args: Any, kwargs: Kwargs, noted: Noted) -> Any:
     """Records a call and returns its result and what it has read. Raises Refused if it is not a node."""
     follower = Follower(_TorchObjects(owner), (args, kwargs))
     if type(run) is MethodType and run.__self__ is owner:

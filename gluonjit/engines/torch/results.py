@@ -21,7 +21,7 @@ from gluonjit.engines.torch.operands import current, is_input, share
 from gluonjit.engines.torch.program import program_of
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Value
-from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.capture.structure import Args, Kwargs, map_structure
 from gluonjit.hybrid.choose.pacing import turn_eager
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
@@ -134,7 +134,7 @@ def is_inference(input: Any) -> bool:
     return bool(input.is_inference())
 
 
-def read_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def read_by(func: Any, args: Args, kwargs: Kwargs) -> Any:
     """Runs an operator that C++ calls on lazy tensors, as `torch.tensor([x])` does, on their numbers.
 
     Autograd has been passed by then, and is begun again. Raises CaptureError if gradients would get lost: of views.

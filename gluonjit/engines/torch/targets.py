@@ -7,13 +7,15 @@ from inspect import signature
 from types import CodeType
 from typing import Any
 
+from gluonjit.hybrid.capture.structure import Args, Kwargs
+
 _WRITING = "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()
 _IN_PLACE = {"__setitem__", *(f"__i{name}__" for name in _WRITING)}
 WRITES = "it writes to a tensor"
 """Why a call that was recorded is not reused."""
 
 
-def target_of(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def target_of(func: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
     """The tensor that a call writes to; None if it writes to none."""
     if is_writing(name) or _inplace(func, args, kwargs):
         return args[0] if args else kwargs.get("input")
@@ -49,7 +51,7 @@ def may_write(code: CodeType) -> bool:
     return known
 
 
-def _inplace(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _inplace(func: Any, args: Args, kwargs: Kwargs) -> bool:
     """Tells whether a function of torch.nn.functional is told to work in place."""
     if "inplace" in kwargs:
         return bool(kwargs["inplace"])

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from gluonjit.program.axes.row import SUM, Application, Row, RowPooling
-from gluonjit.program.axes.values import COUNT, PREFIX, Labels, Operand, Shape, Size, Values, is_sized
+from gluonjit.program.axes.values import COUNT, PREFIX, Labels, Operand, Shape, Size, Vals, Values, is_sized
 
 
 class Along(Row):
@@ -47,7 +47,7 @@ class Along(Row):
         ins[self.params :] = [[None] * val.rank for val in call.vals[self.params :]]
         return Labels(ins, outs, set(left))
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call; over all axes of a value as over the one axis of its elements."""
         if any([not val.shared for val in call.vals[self.params :]]):
             raise call.refuse("parameters that differ by sample")
@@ -61,14 +61,14 @@ class Along(Row):
             return found
         return [val._replace(rest=()) for val in found]  # whatever the framework says the shape of a number is
 
-    def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
+    def run(self, call: Application, vals: Vals, labels: Labels, shift: int) -> Sequence[int]:
         """Adds the operator along the axes where they are now."""
         vals = [call.writer.spread(val) if shift == 1 and k < self.params else val for k, val in enumerate(vals)]
         moved = tuple([axis + shift for axis in self.axes(call) or ()])
         listed = self.many or isinstance(call.attrs.get(self.key, self.default), tuple)
         return call.again(vals, {self.key: moved if listed else moved[0]})
 
-    def over_all(self, call: Application) -> list[Values]:
+    def over_all(self, call: Application) -> Vals:
         """Writes down the call over all axes."""
         if len(call.vals) > 1:
             raise call.refuse("on scalars")
@@ -81,7 +81,7 @@ class Along(Row):
         found = call.made(call.writer.call(self.whole or call.name, attrs, [flat], len(call.outs)))
         return [val._replace(rest=(prod(val.shape),) if self.stays else ()) for val in found]
 
-    def over_all_sized(self, call: Application, val: Values) -> list[Values]:
+    def over_all_sized(self, call: Application, val: Values) -> Vals:
         """The same where there is padding; not what tells places, or stays, unless the first axis alone has it."""
         places, fill = val.sized_axes, self.neutral(call)
         if val.packed or fill is None or fill is PREFIX or self.stays or (call.outs[0][1] == "int64" and places != [0]):
@@ -133,7 +133,7 @@ class Reduce(Along):
         axes = self.axes(call)
         return RowPooling(call.outs, [self.how]) if self.how and (axes is None or 0 in axes) else None
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call, along axes of several entries alone if those of one are idle."""
         val = call.vals[0]
         if self.mean and val.rank and is_sized(tuple([val.shape[axis] for axis in self.axes(call) or range(val.rank)])):
@@ -177,11 +177,11 @@ class PerAxis(Along):
         rests = list(self.rest.values())
         return tuple([axis for axis, each in enumerate(zip(*lists)) if list(each) != rests])
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call; nothing runs where all axes stay."""
         return super().lift(call) if self.axes(call) else [call.vals[0]]
 
-    def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
+    def run(self, call: Application, vals: Vals, labels: Labels, shift: int) -> Sequence[int]:
         """Adds the operator with what it lists for the axes of a tensor."""
         return call.again(vals, {key: (rest, *call.attrs[key][1 - shift :]) for key, rest in self.rest.items()})
 
@@ -201,7 +201,7 @@ class Section(Along):
         """The place at which the first part begins, None for that of the axis."""
         return next((call.attrs[key] for key in ("start", "begin", "index") if key in call.attrs), None)
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call; the only part, if it is all, is the operand."""
         val = call.vals[0]
         if call.writer.sized:
@@ -215,7 +215,7 @@ class Section(Along):
             return [val]
         return super().lift(call)
 
-    def mixed(self, call: Application) -> list[Values]:
+    def mixed(self, call: Application) -> Vals:
         """Raises NotBatchable."""
         raise call.refuse("it mixes the rows of a sample")
 
@@ -253,7 +253,7 @@ class Turned(Along):
 
     kind = "shape"
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call; along one axis of any size as a part of it that begins at its end."""
         val, axes = call.vals[0], self.axes(call) or ()
         sized = [axis for axis in axes if val.rank and is_sized(val.shape[axis])]

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from gluonjit.program.axes.row import Application, Row, RowPooling, rows_before
-from gluonjit.program.axes.values import Labels, Number, Operand, Shape, Values, is_sized
+from gluonjit.program.axes.values import Labels, Number, Operand, Shape, Vals, Values, is_sized
 
 
 class Map(Row):
@@ -31,7 +31,7 @@ class Map(Row):
         ins = [_aligned(val.shape, shape) for val in call.vals]
         return Labels(ins, [_aligned(out, out) for out, _ in call.outs], set(range(-len(shape), 0)))
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call: in the layout of its operands if they have one, whatever it is."""
         if any([out != call.shape for out, _ in call.outs]):
             raise call.refuse("results of different shapes")
@@ -69,7 +69,7 @@ class Map(Row):
         held = [axis for k, axis in enumerate(val.sized_axes) if val.fill is not None and k in val.fill[1]]
         return call.writer.filled(val, held, 0.5 if "float" in val.dtype else 1)
 
-    def on_rows(self, call: Application) -> list[Values]:
+    def on_rows(self, call: Application) -> Vals:
         """Writes down the call on the rows of all nodes."""
         if self.wide and len({val.shape for val in call.vals}) > 1:
             call = call.on(self.wide, {}, call.vals, call.outs)
@@ -91,7 +91,7 @@ class Map(Row):
                 vals.append(call.writer.need(what, value, dtype)._replace(dtype=dtype, lead=1))
         return call.on(name, attrs, vals, call.outs)
 
-    def of_one_dtype(self, call: Application) -> list[Values]:
+    def of_one_dtype(self, call: Application) -> Vals:
         """The operands, cast where they have several dtypes. Raises NotBatchable."""
         dtypes = {val.dtype for val in call.vals if val.dtype != "bool"}
         if len(dtypes) < 2 or self.casts is None:
@@ -101,7 +101,7 @@ class Map(Row):
         wanted = call.outs[0][1]
         return [val if val.dtype == "bool" else call.writer.cast(val, wanted) for val in call.vals]
 
-    def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
+    def run(self, call: Application, vals: Vals, labels: Labels, shift: int) -> Sequence[int]:
         """Adds the operator, on operands of as many axes as its result."""
         if shift == 1:
             vals = [call.writer.aligned(val, len(call.shape)) for val in vals]
@@ -150,7 +150,7 @@ class Loss(Map):
         alike = all([val.packed for val in call.vals]) and len({val.rank for val in call.vals}) == 1
         return RowPooling(call.outs, [self.totals[how][0].how]) if alike and how != self.none else None
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call: the operator without its sum, then one sum a node."""
         how = call.get(self.key, self.default)
         shape = broadcast([val.shape for val in call.vals])
@@ -177,7 +177,7 @@ class Make(Row):
 
     kind, said = "made", "made like another tensor"
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call."""
         (val,) = call.vals
         if val.shape != call.shape:
@@ -190,7 +190,7 @@ class Filled(Row):
 
     kind, said = "made", "made like another tensor"
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call."""
         if len(call.vals) > 1:
             raise call.refuse("with several tensors")

@@ -16,6 +16,7 @@ from gluonjit.program.axes.values import (
     Shape,
     Shaped,
     Size,
+    Vals,
     Values,
     is_sized,
 )
@@ -44,7 +45,7 @@ class Application:
         return self.outs[0][0]
 
     @property
-    def mine(self) -> list[Values]:
+    def mine(self) -> Vals:
         """The values that differ by node."""
         return [val for val in self.vals if not val.shared]
 
@@ -62,11 +63,11 @@ class Application:
         """Adds the operator with some arguments changed; returns the results' slots."""
         return self.writer.call(self.name, {**self.attrs, **(changes or {})}, vals, len(self.outs))
 
-    def stacked(self, *vals: Values) -> list[Values]:
+    def stacked(self, *vals: Values) -> Vals:
         """Values as (nodes, *shape), also those that are the same for all."""
         return [self.writer.each(val) for val in vals]
 
-    def applied(self, function: Callable[..., Any], vals: Sequence[Values], *static: Any) -> list[Values]:
+    def applied(self, function: Callable[..., Any], vals: Sequence[Values], *static: Any) -> Vals:
         """The results, (nodes, *shape), of a function of the values."""
         slots = self.writer.apply(function, vals, *static, outputs=len(self.outs))
         return self.made(slots if len(self.outs) > 1 else [slots])
@@ -75,14 +76,14 @@ class Application:
         """A call of another operator in the same program."""
         return Application(name, attrs, vals, outs, self.writer)
 
-    def made(self, slots: Sequence[int], axes: int = 0) -> list[Values]:
+    def made(self, slots: Sequence[int], axes: int = 0) -> Vals:
         """The results with this many of their first axes as rows."""
         return [
             Values(slot, shape, dtype, prod(shape[:axes]), shape[axes:])
             for slot, (shape, dtype) in zip(slots, self.outs)
         ]
 
-    def lying(self, slots: Sequence[int], lead: Any, rest: Shape) -> list[Values]:
+    def lying(self, slots: Sequence[int], lead: Any, rest: Shape) -> Vals:
         """The results, all as so many rows of one shape."""
         return [Values(slot, shape, dtype, lead, rest) for slot, (shape, dtype) in zip(slots, self.outs)]
 
@@ -171,11 +172,11 @@ class Row:
         """The labels of all axes."""
         raise NotImplementedError
 
-    def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
+    def run(self, call: Application, vals: Vals, labels: Labels, shift: int) -> Sequence[int]:
         """Adds the operator where a node's first axis has moved by `shift`; returns the results' slots."""
         raise NotImplementedError
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call for all nodes; returns its results. Raises NotBatchable."""
         labels = self.labels(call)
         axes = self.fold(call, labels)
@@ -257,13 +258,13 @@ class By(Row):
     takes padding.
     """
 
-    rule: Callable[[Application], list[Values]]
+    rule: Callable[[Application], Vals]
     kind: str
     said: str
     packed: bool = False
     padded: bool = False
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call for all nodes; returns its results. Raises NotBatchable."""
         if (not self.packed and any([val.packed for val in call.vals])) or (
             not self.padded and any([val.padded for val in call.vals])
@@ -272,7 +273,7 @@ class By(Row):
         return self.rule(call)
 
 
-def lifted(call: Application, row: Row | None) -> list[Values]:
+def lifted(call: Application, row: Row | None) -> Vals:
     """The results of a call by the row of its operator. Raises NotBatchable."""
     if row is None:
         raise call.refuse("it has no rule")
@@ -282,7 +283,7 @@ def lifted(call: Application, row: Row | None) -> list[Values]:
         raise error if str(error).startswith(call.name) else call.refuse(str(error)) from None
 
 
-def of_any_rows(vals: Sequence[Values], outputs: Sequence[Shaped]) -> tuple[list[Values], list[Shaped]]:
+def of_any_rows(vals: Sequence[Values], outputs: Sequence[Shaped]) -> tuple[Vals, list[Shaped]]:
     """Values and results whose first axis is of any number of rows say so by its size."""
     count = next((val.shape[0] for val in vals if val.packed), None)
     if count is None or any([is_sized(val.shape) for val in vals]):

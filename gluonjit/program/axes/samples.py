@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gluonjit.program.axes.row import Application, Row
-from gluonjit.program.axes.values import PREFIX, Labels, Values
+from gluonjit.program.axes.values import PREFIX, Labels, Vals, Values
 
 
 class Last(Row):
@@ -35,7 +35,7 @@ class Last(Row):
         ins = [free + [None] * (rank - front) if k < self.params else [None] * rank for k, rank in enumerate(ranks)]
         return Labels(ins, [free[: len(out)] + [None] * (len(out) - front) for out, _ in call.outs], set(free))
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call."""
         if any([not val.shared for val in call.vals[self.params :]]):
             raise call.refuse("weights differ by sample")
@@ -45,7 +45,7 @@ class Last(Row):
         found = super().lift(call)
         return [val._replace(rest=()) for val in found] if self.number and not fronts[0] else found
 
-    def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
+    def run(self, call: Application, vals: Vals, labels: Labels, shift: int) -> Sequence[int]:
         """Adds the operator as it stands."""
         if shift == 1:
             vals = [call.writer.spread(val) if k < self.params else val for k, val in enumerate(vals)]
@@ -65,7 +65,7 @@ class Samples(Row):
     least: int = 2
     data: int = 1
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call."""
         vals, params = call.vals[: self.data], call.vals[self.data :]
         if any([not other.shared for other in params]):
@@ -92,7 +92,7 @@ class Samples(Row):
             val = val if fill is PREFIX else call.writer.filled(val, places, fill)
         return call.writer.folded(val, axes)
 
-    def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
+    def run(self, call: Application, vals: Vals, labels: Labels, shift: int) -> Sequence[int]:
         """Adds the operator as it stands."""
         return call.again(vals)
 
@@ -110,7 +110,7 @@ class Pick(Row):
     table: int = 0
     index: int = 1
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call."""
         table, index = call.vals[self.table], call.vals[self.index]
         if not table.shared:

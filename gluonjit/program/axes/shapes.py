@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from gluonjit.program.axes.row import Application, Row, operands, rows_before
-from gluonjit.program.axes.values import ROWS, Labels, Size, Values, is_sized
+from gluonjit.program.axes.values import ROWS, Labels, Size, Vals, Values, is_sized
 from gluonjit.program.axes.writer import blocks
 
 
@@ -22,7 +22,7 @@ class Reshape(Row):
 
     keeps: Callable[[Application], bool] = staticmethod(lambda call: True)
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Returns the operand with the result's shape."""
         val, (shape, dtype) = call.vals[0], call.outs[0]
         if dtype != val.dtype:
@@ -60,7 +60,7 @@ class Keep(Row):
         """True if gradients come through it."""
         return self.code is None
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call."""
         (val,) = call.vals
         (found,) = call.lying(call.again([val], self.forget(call)), val.lead, val.rest)
@@ -74,7 +74,7 @@ class Permute(Row):
 
     order: Callable[[Application, int], Sequence[int]]
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call; nothing runs where only axes of one entry move."""
         (val,) = call.vals
         order = [axis % val.rank for axis in self.order(call, val.rank)] if val.rank else []
@@ -90,7 +90,7 @@ class Permute(Row):
         order = [axis % rank for axis in self.order(call, rank)]
         return Labels([list(range(rank))], [order], set(range(rank)))
 
-    def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
+    def run(self, call: Application, vals: Vals, labels: Labels, shift: int) -> Sequence[int]:
         """Adds the permutation."""
         axes = (0, *[axis + shift for axis in labels.outs[0][1 - shift :]])
         return [call.writer.emit("permute", vals, axes)]
@@ -112,7 +112,7 @@ class Expand(Row):
 
     keeps: Callable[[Application], bool]
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call; nothing runs where none does."""
         val, more = call.vals[0], len(call.shape) - call.vals[0].rank
         if call.writer.sized and is_sized(call.shape) and not call.writer.padded:
@@ -139,7 +139,7 @@ class Expand(Row):
         kept = [axis if call.vals[0].shape[axis] == call.shape[axis] else None for axis in axes]
         return Labels([kept], [axes], set(axes))
 
-    def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
+    def run(self, call: Application, vals: Vals, labels: Labels, shift: int) -> Sequence[int]:
         """Adds the expansion."""
         return [call.writer.emit("widen", vals, call.shape[1 - shift :])]
 
@@ -154,7 +154,7 @@ class Join(Row):
     default: int = 0
     new: bool = False
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call, without operands that have no elements and no axes to speak of."""
         vals = [val for val in call.vals if val.shape != (0,)] if not self.new else call.vals
         if not vals:
@@ -196,6 +196,6 @@ class Join(Row):
         each = [label for label in out if label != axis] if self.new else out
         return Labels([each] * len(call.vals), [out], set(out) - {axis})
 
-    def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
+    def run(self, call: Application, vals: Vals, labels: Labels, shift: int) -> Sequence[int]:
         """Adds the operator along that axis, where it is now."""
         return call.again(vals, {self.key: self.axis(call) + shift})

@@ -123,6 +123,10 @@ class Values(NamedTuple):
         return is_sized(self.rest)
 
 
+Vals = list[Values]
+"""Values of operands, or of results, in their order."""
+
+
 class Instruction(NamedTuple):
     """One call of the program. `text` says what it does: equal programs have equal texts and slots."""
 

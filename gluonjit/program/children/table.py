@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from gluonjit.graph.values import Spec
 from gluonjit.program.axes.row import Application, Row, operands
 from gluonjit.program.axes.shapes import Expand, Reshape
-from gluonjit.program.axes.values import Operand, Shaped, Values
+from gluonjit.program.axes.values import Operand, Shaped, Vals, Values
 from gluonjit.program.axes.writer import Writer
 from gluonjit.program.trace import Attrs, Trace, TraceBuilder, TraceOp
 
@@ -162,12 +162,12 @@ class ValueTable:
         return found[::-1]
 
 
-def write(op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped], writer: Writer) -> list[Values]:
+def write(op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped], writer: Writer) -> Vals:
     """The results of an operator of `RULES`. Raises NotBatchable."""
     return RULES[op.name](Application(op.name, dict(op.attrs), vals, outs, writer))
 
 
-def _spread(call: Application) -> list[Values]:
+def _spread(call: Application) -> Vals:
     """A node's value for each of its children."""
     (val,), writer = call.vals, call.writer
     if val.shared:
@@ -176,7 +176,7 @@ def _spread(call: Application) -> list[Values]:
     return [one._replace(slot=writer.emit("pick", [one, *writer.owners]))]
 
 
-def _gathered(call: Application) -> list[Values]:
+def _gathered(call: Application) -> Vals:
     """One value for each node of those of its children."""
     (val,), writer = call.vals, call.writer
     if val.shared:
@@ -184,7 +184,7 @@ def _gathered(call: Application) -> list[Values]:
     return [writer.gathered(writer.whole(val), call.attrs["how"])]
 
 
-def _total(call: Application) -> list[Values]:
+def _total(call: Application) -> Vals:
     """Values of one shape added up, those that are the same for all nodes once."""
     writer, mine, shared = call.writer, call.mine, [val for val in call.vals if val.shared]
     if mine and shared:
@@ -199,13 +199,13 @@ def _sum(writer: Writer, vals: Sequence[Values]) -> Values:
     return vals[0] if len(vals) == 1 else vals[0]._replace(slot=writer.emit("total", vals))
 
 
-def _ratio(call: Application) -> list[Values]:
+def _ratio(call: Application) -> Vals:
     vals = call.stacked(*call.vals)
     return [vals[0]._replace(slot=call.writer.emit("divide", vals))]
 
 
 VIEWS: dict[str, Row] = {VIEW: Reshape(), WIDEN: Expand(lambda call: True)}
-RULES: dict[str, Callable[[Application], list[Values]]] = {
+RULES: dict[str, Callable[[Application], Vals]] = {
     SPREAD: _spread,
     GATHER: _gathered,
     TOTAL: _total,

@@ -14,7 +14,17 @@ import numpy as np
 
 from gluonjit.graph.kinds import Checks
 from gluonjit.program.axes.row import rows_before
-from gluonjit.program.axes.values import Instruction, NotBatchable, Shape, Shaped, Size, Values, at_sizes, is_sized
+from gluonjit.program.axes.values import (
+    Instruction,
+    NotBatchable,
+    Shape,
+    Shaped,
+    Size,
+    Vals,
+    Values,
+    at_sizes,
+    is_sized,
+)
 from gluonjit.program.axes.writer import Writer
 from gluonjit.program.lengths.form import Form
 from gluonjit.program.lengths.nodes import Sent, SizedNodes
@@ -30,7 +40,7 @@ class LengthEngine(Protocol):
     def writer(self, slots: int, each: Callable[[Instruction], None], trace: Trace) -> Writer:
         """A writer of its instructions, for calls like this."""
 
-    def write(self, op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped], writer: Writer) -> list[Values]:
+    def write(self, op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped], writer: Writer) -> Vals:
         """Writes down an operator. Raises NotBatchable."""
 
     def function(self, code: Sequence[Instruction], inputs: Sequence[int], outputs: Sequence[int]) -> Any:
@@ -200,7 +210,7 @@ class Stages:
         length, self._examples.operator = len(writer.code), op.name
         outs = [self.form.shapes[position] for position in op.outputs]
 
-        def write() -> list[Values]:
+        def write() -> Vals:
             if way == ROWS:
                 made = self._on_rows(op, outs)
             else:
@@ -222,7 +232,7 @@ class Stages:
             self._constant.update(op.outputs)
         return True
 
-    def _tried(self, level: int, write: Callable[[], list[Values]]) -> list[Values] | None:
+    def _tried(self, level: int, write: Callable[[], Vals]) -> Vals | None:
         """The values that are written down; None, and all as before, if that cannot be."""
         writer = self._writer
         length, padded, known = len(writer.code), dict(self._padded), dict(writer._known or {})
@@ -235,11 +245,11 @@ class Stages:
             self._known[level] = writer._known = known
             return None
 
-    def _beside_padding(self, op: TraceOp, outs: Sequence[Shaped], level: int) -> list[Values]:
+    def _beside_padding(self, op: TraceOp, outs: Sequence[Shaped], level: int) -> Vals:
         vals = [self._inside(level, position) for position in op.inputs]
         return self.framework.write(op, vals, outs, self._writer)
 
-    def _on_rows(self, op: TraceOp, outs: Sequence[Shaped]) -> list[Values]:
+    def _on_rows(self, op: TraceOp, outs: Sequence[Shaped]) -> Vals:
         writer = self._writer
         found = self.framework.write(op, [self._values[position] for position in op.inputs], outs, writer)
         made = []
@@ -302,7 +312,7 @@ class Stages:
         val = self._values[position]
         return Result(slot, val, val.shape[: rows_before(val.shape)])
 
-    def _results(self) -> tuple[list[Values], tuple[int, ...]]:
+    def _results(self) -> tuple[Vals, tuple[int, ...]]:
         """The values of the results, which lie packed or as they are stored."""
         finals, wide = [], []
         for position in self.form.trace.results:

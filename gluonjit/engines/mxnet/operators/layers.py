@@ -16,7 +16,7 @@ from gluonjit.program.axes.along import Along, Section, Turned
 from gluonjit.program.axes.elementwise import Map
 from gluonjit.program.axes.row import Application, Row
 from gluonjit.program.axes.samples import Samples
-from gluonjit.program.axes.values import ROWS, Labels, Values, is_sized
+from gluonjit.program.axes.values import ROWS, Labels, Vals, Values, is_sized
 from gluonjit.program.axes.writer import Writer
 
 _SAME = Map(casts=None, equal=True, smooth=True)
@@ -50,12 +50,12 @@ def padded_batch(call: Application) -> str | None:
     return "pads the batch" if any(call.get("pad_width", ())[:2]) else None
 
 
-def upsampled(call: Application) -> list[Values]:
+def upsampled(call: Application) -> Vals:
     """UpSampling: with bilinear the weight is the same for all."""
     return Samples(least=4, data=1 if call.get("sample_type") == "bilinear" else 99).lift(call)
 
 
-def dropout(call: Application) -> list[Values]:
+def dropout(call: Application) -> Vals:
     """Draws for every element; along `axes` one draw is shared."""
     return (_DROPPED if call.get("axes") else MAP).lift(call)
 
@@ -69,7 +69,7 @@ class Total(Map):
         """True, as it does nothing else."""
         return True
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call."""
         mine, constant = call.mine, [val for val in call.vals if val.shared]
         (found,) = _SAME.lift(call.on("add_n", {"num_args": len(mine)}, mine, call.outs))
@@ -80,7 +80,7 @@ class Total(Map):
         return added(call, found, call.writer.result("add_n", {"num_args": len(constant)}, constant))
 
 
-def where(call: Application) -> list[Values]:
+def where(call: Application) -> Vals:
     """Picks between two; the condition has the data's shape, or one entry for each of its rows."""
     condition, one, _ = call.vals
     if condition.rank == one.rank:
@@ -88,7 +88,7 @@ def where(call: Application) -> list[Values]:
     return call.made(call.again([call.writer.folded(call.writer.spread(val), 1) for val in call.vals]), 1)
 
 
-def leaky(call: Application) -> list[Values]:
+def leaky(call: Application) -> Vals:
     """LeakyReLU: x where x > 0, else the channel's slope times x, if slopes are learned.
 
     These are spelled out, because inside a graph MXNet's own backward of prelu writes the gradient of the data over
@@ -110,7 +110,7 @@ def leaky(call: Application) -> list[Values]:
     return call.made(writer.call("where", {}, [positive, rows, scaled]), 1)
 
 
-def multicast(call: Application) -> list[Values]:
+def multicast(call: Application) -> Vals:
     """Each operand cast to the widest dtype of all; shapes and layouts need not agree."""
     if any([val.shared for val in call.vals]):
         raise call.refuse("shared and batched values together")
@@ -118,12 +118,12 @@ def multicast(call: Application) -> list[Values]:
     return [val._replace(slot=slot, dtype=dtype) for val, slot, (_, dtype) in pairs]
 
 
-def first(call: Application) -> list[Values]:
+def first(call: Application) -> Vals:
     """Copies the first operand: the second only says what it should look like."""
     return MAP.lift(call.on("_copy", {}, [call.writer.spread(call.vals[0])], call.outs))
 
 
-def cross_entropy(call: Application) -> list[Values]:
+def cross_entropy(call: Application) -> Vals:
     """softmax_cross_entropy: adds up the whole batch, so the sum is taken for each node."""
     data, label = [call.writer.folded(call.writer.spread(val), 1) for val in call.vals]
     if ROWS in (data.lead, label.lead):
@@ -155,7 +155,7 @@ class Pooling(Samples):
     whole: Mapping[str, Row]
     fill, after, refill = staticmethod(_neutral), 0, True
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call."""
         val, adaptive = call.vals[0], "Adaptive" in call.name
         kind = call.get("pool_type", "avg" if adaptive else "max")
@@ -169,7 +169,7 @@ class Pooling(Samples):
         attrs = {"axis": tuple(range(2, val.rank)), "keepdims": True}
         return each.lift(call.on(name, attrs, call.vals, call.outs))
 
-    def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
+    def run(self, call: Application, vals: Vals, labels: Labels, shift: int) -> Sequence[int]:
         """Adds the operator: oneDNN's gradient of the largest numbers is wrong where they are a part of an array."""
         return call.again([call.writer.result("_copy", {}, vals)] if call.writer.sized else vals)
 
@@ -192,10 +192,10 @@ def _apart(writer: Writer, val: Values) -> Values:
     return writer.put("permute", folded, order)._replace(lead=1, rest=val.shape)
 
 
-def by_batches(ins: Sequence[int], *outs: int) -> Callable[[Application], list[Values]]:
+def by_batches(ins: Sequence[int], *outs: int) -> Callable[[Application], Vals]:
     """A rule of an operator with the nodes' batches along these axes, each 0 or 1; -1 marks a parameter."""
 
-    def rule(call: Application) -> list[Values]:
+    def rule(call: Application) -> Vals:
         writer, placed = call.writer, []
         for val, axis in zip(call.vals, ins):
             if axis < 0 and not val.shared:
@@ -209,7 +209,7 @@ def by_batches(ins: Sequence[int], *outs: int) -> Callable[[Application], list[V
     return rule
 
 
-def sequence(call: Application) -> list[Values]:
+def sequence(call: Application) -> Vals:
     """SequenceMask, SequenceReverse and SequenceLast: `axis` is the time, the other one the batch."""
     val, axis, last = call.vals[0], int(call.get("axis", 0)), call.name == "SequenceLast"
     if val.shared:
@@ -228,7 +228,7 @@ def sequence(call: Application) -> list[Values]:
 _LAYERS = by_batches((1, -1, 1, 1), 1, 1, 1)
 
 
-def recurrent(call: Application) -> list[Values]:
+def recurrent(call: Application) -> Vals:
     """RNN: fused recurrent layers over equally many steps; between layers nothing may be dropped."""
     if float(call.get("p", 0.0)) > 0.0:
         raise call.refuse("dropout between its layers")

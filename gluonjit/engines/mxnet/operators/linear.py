@@ -12,17 +12,17 @@ from gluonjit.engines.mxnet.operators.symbols import apply, listed
 from gluonjit.program.axes.elementwise import Map
 from gluonjit.program.axes.products import Contract
 from gluonjit.program.axes.row import Application
-from gluonjit.program.axes.values import Shape, Values
+from gluonjit.program.axes.values import Shape, Vals, Values
 
 MAP = Map(casts=None)
 
 
-def added(call: Application, one: Values, other: Values) -> list[Values]:
+def added(call: Application, one: Values, other: Values) -> Vals:
     """The sum of two values."""
     return MAP.lift(call.on("broadcast_add", {}, [one, other], call.outs))
 
 
-def connected(call: Application) -> list[Values]:
+def connected(call: Application) -> Vals:
     """FullyConnected: of all rows, by a weight that all nodes share, or by that of each."""
     data, weight, *bias = call.vals
     width, writer = weight.shape[1], call.writer
@@ -68,7 +68,7 @@ def is_sparse(call: Application) -> str | None:
 DOT = Contract(_dotted)
 
 
-def dot(call: Application) -> list[Values]:
+def dot(call: Application) -> Vals:
     """Two operands, over the left one's last axis and the right one's first."""
     left, right = call.vals
     transposes = call.get("transpose_a") or call.get("transpose_b")
@@ -79,7 +79,7 @@ def dot(call: Application) -> list[Values]:
     return DOT.lift(call)
 
 
-def numpy_dot(call: Application) -> list[Values]:
+def numpy_dot(call: Application) -> Vals:
     """np.dot: over the left one's last axis and the right one's last but one; a number multiplies."""
     if not all([val.rank for val in call.vals]):
         return MAP.lift(call.on("_npi_multiply", {}, call.vals, call.outs))
@@ -104,7 +104,7 @@ def matrices(call: Application) -> str:
 _OF_EACH = Contract(matrices, each=True)
 
 
-def gemm(call: Application) -> list[Values]:
+def gemm(call: Application) -> Vals:
     """alpha * A B, and with three operands + beta * C, by batch_dot.
 
     Not as gemm itself, whose backward adds to what it has not cleared where gradients are added up.
@@ -119,7 +119,7 @@ def gemm(call: Application) -> list[Values]:
     return added(call, found, _scaled(call, addend[0], "beta")) if addend else [found]
 
 
-def _of_many(call: Application) -> list[Values]:
+def _of_many(call: Application) -> Vals:
     """batch_dot of matrices behind more than one axis."""
     writer = call.writer
     rows = [writer.folded(writer.spread(val), 1) for val in call.vals]
@@ -133,7 +133,7 @@ def _scaled(call: Application, val: Values, key: str) -> Values:
     return val if factor == 1.0 else call.writer.put("scale", val, factor)
 
 
-def matmul(call: Application) -> list[Values]:
+def matmul(call: Application) -> Vals:
     """Matrices in the last two axes; those in front broadcast.
 
     Left to MXNet's matmul, the gradient of what broadcasts would be summed over the wrong axes.
@@ -171,7 +171,7 @@ def tensordot(call: Application) -> str:
     return f"{''.join(one)},{''.join(other)}->{''.join(free)}"
 
 
-def einsum(call: Application) -> list[Values]:
+def einsum(call: Application) -> Vals:
     """One more letter for the nodes, in every operand that has them and in the result."""
     text = _spelled(str(call.get("subscripts", "")).replace(" ", ""), call.vals)
     terms, arrow, result = text.partition("->")

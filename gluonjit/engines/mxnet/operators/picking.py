@@ -15,20 +15,20 @@ from gluonjit.engines.mxnet.operators.symbols import apply
 from gluonjit.program.axes.along import Along, Reduce
 from gluonjit.program.axes.row import Application
 from gluonjit.program.axes.samples import Last, Pick
-from gluonjit.program.axes.values import Values, is_sized
+from gluonjit.program.axes.values import Vals, is_sized
 
 _TABLE = Pick()
 _SAME_PLACES = Along("axis", 0, params=1)
 PICK = Reduce("axis", -1, keep="keepdims", code="PICK")
 
 
-def one_hot(call: Application) -> list[Values]:
+def one_hot(call: Application) -> Vals:
     """A row of classes for each number."""
     (val,) = call.vals
     return call.lying(call.again([val]), val.lead, (*val.rest, call.attrs["depth"]))
 
 
-def take(call: Application) -> list[Values]:
+def take(call: Application) -> Vals:
     """Entries of a table that all nodes share, the same ones of each, or its own of each."""
     data, index = call.vals
     axis = call.get("axis", 0) % data.rank
@@ -66,14 +66,14 @@ def _own_rows(rows: mx.sym.Symbol, index: mx.sym.Symbol, count: int, mode: str, 
     return apply("take", [rows, places], {"axis": 0, "mode": "clip"})
 
 
-def batch_take(call: Application) -> list[Values]:
+def batch_take(call: Application) -> Vals:
     """Writes down `pick`: a graph of batch_take itself fails, because it has no gradient and does not say so."""
     data, index = call.vals
     data = call.writer.result("BlockGrad", {}, [data])
     return PICK.lift(call.on("pick", {"axis": -1, "mode": "clip"}, [data, index], call.outs))
 
 
-def gather_nd(call: Application) -> list[Values]:
+def gather_nd(call: Application) -> Vals:
     """The coordinates lie along the first axis of the indices, so the nodes' axis comes second."""
     data, index = call.vals
     (places,) = call.stacked(index)
@@ -95,7 +95,7 @@ def _gathered(data: mx.sym.Symbol, places: mx.sym.Symbol, rank: int, shared: boo
     return apply("gather_nd", [data, coordinates], {})
 
 
-def ravel_multi_index(call: Application) -> list[Values]:
+def ravel_multi_index(call: Application) -> Vals:
     """The coordinates lie along the first axis of two: all nodes' columns go side by side."""
     (val,) = call.vals
     if val.rank != 2:
@@ -104,7 +104,7 @@ def ravel_multi_index(call: Application) -> list[Values]:
     return call.made(call.again([call.writer.put("shape", columns, (val.shape[0], -1))]), 1)
 
 
-def unravel_index(call: Application) -> list[Values]:
+def unravel_index(call: Application) -> Vals:
     """Turns all nodes' numbers into coordinates, which lie along the first axis of two."""
     (val,) = call.vals
     if val.rank != 1:
@@ -114,14 +114,14 @@ def unravel_index(call: Application) -> list[Values]:
     return [call.writer.put("permute", apart, (1, 0, 2))]
 
 
-def multinomial(call: Application) -> list[Values]:
+def multinomial(call: Application) -> Vals:
     """Draws by the probabilities along the last axis."""
     if call.get("get_prob"):
         raise call.refuse("with get_prob")
     return Last(1, number=not call.get("shape")).lift(call)
 
 
-def constant(call: Application) -> list[Values]:
+def constant(call: Application) -> Vals:
     """arange_like, shape_array and size_array: the numbers of a shape that is known, the same for all nodes."""
     if any([val.packed for val in call.vals]) and not call.writer.sized:
         raise call.refuse("rows of varying length")

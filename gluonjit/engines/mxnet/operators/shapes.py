@@ -10,9 +10,9 @@ from gluonjit.engines.mxnet.operators.symbols import listed
 from gluonjit.program.axes.along import PerAxis, Reduce, Section
 from gluonjit.program.axes.row import Application
 from gluonjit.program.axes.shapes import Join, Reshape
-from gluonjit.program.axes.values import Shape, Values, is_sized
+from gluonjit.program.axes.values import Shape, Vals, Values, is_sized
 
-Rule = Callable[[Application], "list[Values]"]
+Rule = Callable[[Application], Vals]
 _VIEW = Reshape()
 _SLICED = PerAxis(rest={"begin": None, "end": None, "step": None})
 _TILED = PerAxis(rest={"reps": 1})
@@ -62,7 +62,7 @@ def squeeze_keeps(call: Application) -> bool:
     return bool(axes) and all([axis % call.vals[0].rank for axis in axes])
 
 
-def at_least(call: Application) -> list[Values]:
+def at_least(call: Application) -> Vals:
     """Each operand with axes of length 1 put in; in MXNet no gradient comes back through it."""
     vals = [shaped(call, val, shape) for val, (shape, _) in zip(call.vals, call.outs)]
     return [call.writer.result("BlockGrad", {}, [val]) for val in vals]
@@ -71,7 +71,7 @@ def at_least(call: Application) -> list[Values]:
 # -- repeats -----------------------------------------------------------------------------------------------
 
 
-def tiled(call: Application) -> list[Values]:
+def tiled(call: Application) -> Vals:
     """One axis after the other: the gradient of several at once takes twice as many axes, which may be too many."""
     val, reps = call.vals[0], listed(call.get("reps"))
     reps = (1,) * (val.rank - len(reps)) + reps
@@ -94,21 +94,21 @@ def _takes_all(size: Any, begin: Any, end: Any, step: Any) -> bool:
     return end is None or end == size or (not is_sized((size, end)) and end >= size)
 
 
-def sliced(call: Application) -> list[Values]:
+def sliced(call: Application) -> Vals:
     """begin:end:step of the first axes."""
     begin, end = listed(call.attrs["begin"]), listed(call.attrs["end"])
     step = listed(call.get("step")) or (None,) * len(begin)
     return _cut(call, list(zip(begin, end, step)))
 
 
-def sliced_like(call: Application) -> list[Values]:
+def sliced_like(call: Application) -> Vals:
     """Cuts to the known shape of the other value."""
     if any([val.packed for val in call.vals]) and not call.writer.sized:
         raise call.refuse("rows of varying length")
     return _cut(call, [(0, size, None) for size in call.shape])
 
 
-def _cut(call: Application, ends: Sequence[tuple[Any, Any, Any]]) -> list[Values]:
+def _cut(call: Application, ends: Sequence[tuple[Any, Any, Any]]) -> Vals:
     val, none, keys = call.vals[0], (None, None, None), ("begin", "end", "step")
     each = [none if _takes_all(size, *entry) else entry for size, entry in zip(val.shape, ends)]
     each += [none] * (val.rank - len(each))
@@ -138,7 +138,7 @@ def begins(call: Application) -> tuple[Any, int]:
 class SliceAxis(Section):
     """slice_axis: all of an axis is the operand."""
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call."""
         val = call.vals[0]
         whole = _takes_all(val.shape[axis_of(call, "axis", 0)], call.get("begin"), call.get("end"), None)
@@ -151,14 +151,14 @@ _PART = Section("axis", 0, begins=begins)
 def splitting(axis: int) -> Rule:
     """hsplit and dsplit: split_v2 along a fixed axis, for hsplit of vectors the only one."""
 
-    def rule(call: Application) -> list[Values]:
+    def rule(call: Application) -> Vals:
         attrs = {**call.attrs, "axis": min(axis, call.vals[0].rank - 1)}
         return _PART.lift(call.on("_split_v2", attrs, call.vals, call.outs))
 
     return rule
 
 
-def padded(call: Application) -> list[Values]:
+def padded(call: Application) -> Vals:
     """np.pad: so many entries before and behind, for each axis."""
     widths = tuple([tuple(each) for each in call.attrs["pad_width"]])
     return _PADDED.lift(call.on(call.name, {**call.attrs, "pad_width": widths}, call.vals, call.outs))
@@ -175,7 +175,7 @@ def joining(dtype: str) -> tuple[str, str]:
 _JOIN = {key: Join(key) for key in ("axis", "dim")}
 
 
-def _joined(call: Application, vals: Sequence[Values], axis: int) -> list[Values]:
+def _joined(call: Application, vals: Sequence[Values], axis: int) -> Vals:
     name, key = joining(vals[0].dtype)
     return _JOIN[key].lift(call.on(name, {key: axis, "num_args": len(vals)}, vals, call.outs))
 
@@ -183,7 +183,7 @@ def _joined(call: Application, vals: Sequence[Values], axis: int) -> list[Values
 class Concat(Join):
     """One after the other along an axis; np.concatenate without one of all elements."""
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call."""
         if call.attrs.get(self.key, self.default) is None:
             return _joined(call, [shaped(call, val, (prod(val.shape),)) for val in call.vals], 0)
@@ -193,7 +193,7 @@ class Concat(Join):
 def stacking(axis: int, look: Callable[[Shape], Shape]) -> Rule:
     """vstack and others: values get another shape first, then join along an axis, vectors along the only one."""
 
-    def rule(call: Application) -> list[Values]:
+    def rule(call: Application) -> Vals:
         vals = [shaped(call, val, look(val.shape)) for val in call.vals]
         return _joined(call, vals, min(axis, vals[0].rank - 1))
 
@@ -236,19 +236,19 @@ def moved(call: Application, rank: int) -> Sequence[int]:
     return order
 
 
-def diagonal(call: Application) -> list[Values]:
+def diagonal(call: Application) -> Vals:
     """A diagonal over two axes."""
     axes = {key: axis_of(call, key, default) + 1 for key, default in (("axis1", 0), ("axis2", 1))}
     return call.made(call.again(call.stacked(*call.vals), axes))
 
 
-def diag(call: Application) -> list[Values]:
+def diag(call: Application) -> Vals:
     """A diagonal, or a matrix from a vector."""
     older = call.on("diag", call.attrs, call.vals, call.outs)  # than np.diag
     return diagflat(older) if call.vals[0].rank == 1 else diagonal(older)
 
 
-def diagflat(call: Application) -> list[Values]:
+def diagflat(call: Application) -> Vals:
     """A matrix from all elements."""
     val = call.vals[0]
     if val.dtype not in ("float32", "float64"):
@@ -257,7 +257,7 @@ def diagflat(call: Application) -> list[Values]:
     return call.made(call.writer.call("_linalg_makediag", {"offset": call.get("k", 0)}, [flat]))
 
 
-def trace(call: Application) -> list[Values]:
+def trace(call: Application) -> Vals:
     """np.trace: sums a diagonal."""
     if call.vals[0].rank > 2:
         return diagonal(call)
@@ -269,7 +269,7 @@ def trace(call: Application) -> list[Values]:
 _NORM = Reduce("axis", many=True, keep="keepdims")
 
 
-def numpy_norm(call: Application) -> list[Values]:
+def numpy_norm(call: Application) -> Vals:
     """Roots of sums of squares, by the older operator; `flag` is how numpy's arguments arrive."""
     val, flag = call.vals[0], call.get("flag", -1)
     axes = listed(call.get("axis")) or tuple(range(val.rank))

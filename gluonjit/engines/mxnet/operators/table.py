@@ -18,7 +18,7 @@ from gluonjit.program.axes.products import Contract
 from gluonjit.program.axes.row import Application, By, Row, lifted, of_any_rows, rows_by_name
 from gluonjit.program.axes.samples import Last, Pick, Samples
 from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Reshape
-from gluonjit.program.axes.values import PREFIX, ROWS, NotBatchable, Shaped, Values, is_sized
+from gluonjit.program.axes.values import PREFIX, ROWS, NotBatchable, Shaped, Vals, Values, is_sized
 from gluonjit.program.children.reading import Operators
 from gluonjit.program.trace import TraceOp
 from gluonjit.program.work import traced_work
@@ -32,7 +32,7 @@ def row(names: str, each: Row) -> None:
     ROWS_OF.update(rows_by_name(names, each))
 
 
-def by(names: str, rule: Callable[[Application], list[Values]], kind: str, said: str, **options: Any) -> None:
+def by(names: str, rule: Callable[[Application], Vals], kind: str, said: str, **options: Any) -> None:
     """Notes operators with a rule of their own."""
     row(names, By(rule, kind, said, True, **options))
 
@@ -317,7 +317,7 @@ def call_of(op: TraceOp, vals: Sequence[Any], outputs: Sequence[Shaped]) -> tupl
     return ROWS_OF.get(name), call
 
 
-def _lies(op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped]) -> list[Values]:
+def _lies(op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped]) -> Vals:
     writer = Writer()
     for val in vals:
         mode = "rows" if val.packed else "shared"
@@ -336,7 +336,7 @@ def batch_op(
     vals: Sequence[Values],
     outputs: Sequence[Shaped],
     writer: Writer,
-) -> list[Values]:
+) -> Vals:
     """Writes down operator `name` for all nodes at once. Raises NotBatchable.
 
     outputs: shapes and dtypes of one node's results.
@@ -416,7 +416,7 @@ _MOST_AXES = 5
 
 def _once(
     name: str, attrs: Mapping[str, str], vals: Sequence[Values], outputs: Sequence[Shaped], writer: Writer
-) -> list[Values]:
+) -> Vals:
     """Operands equal for all nodes give results equal for all, unless something else has a say."""
     if draws(name, read(attrs)):
         raise NotBatchable(f"{name}: draws for each sample, but does not know how many there are")

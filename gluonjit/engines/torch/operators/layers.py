@@ -11,13 +11,13 @@ import torch
 from gluonjit.program.axes.along import Reduce
 from gluonjit.program.axes.row import Application, Row
 from gluonjit.program.axes.samples import Last, Samples
-from gluonjit.program.axes.values import PREFIX, Labels, Values, is_sized
+from gluonjit.program.axes.values import PREFIX, Labels, Vals, Values, is_sized
 
 
 class Convolution(Samples):
     """A convolution: a few small pictures by PyTorch's own kernel."""
 
-    def run(self, call: Application, vals: list[Values], labels: Labels, shift: int) -> Sequence[int]:
+    def run(self, call: Application, vals: Vals, labels: Labels, shift: int) -> Sequence[int]:
         """Adds the operator, or the kernel."""
         if not _is_plain(call):
             return call.again(vals)
@@ -65,7 +65,7 @@ class Pooling(Samples):
 
     whole: tuple[Row, str]
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call."""
         val, attrs = call.vals[0], call.attrs
         if not call.writer.sized or not is_sized((val.shape, *attrs.values())):
@@ -100,7 +100,7 @@ class Pooling(Samples):
 class Margins(Last):
     """Entries of one number put before and after those there are."""
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call; after those of any length as many as the result has more."""
         val, pad, writer = call.vals[0], call.attrs["pad"], call.writer
         along = [axis for axis, size in enumerate(val.shape) if is_sized(size) and any(_margins(pad, val.rank, axis))]
@@ -128,7 +128,7 @@ class Moments(Reduce):
     So equal entries have no variance, not even by rounding.
     """
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call."""
         val = call.vals[0]
         axes = self.axes(call) or tuple(range(val.rank))
@@ -141,7 +141,7 @@ class Moments(Reduce):
         return call.applied(_moments, operands, call.name, axes, correction, bool(call.get("keepdim", False)))
 
 
-def _without(call: Application, val: Values, axes: Sequence[int]) -> list[Values]:
+def _without(call: Application, val: Values, axes: Sequence[int]) -> Vals:
     """The number of entries along these axes, and where padding is, for each of them that has any."""
     writer, places = call.writer, [axis for axis in axes if is_sized(val.shape[axis])]
     count = writer.need("counts", prod([val.shape[axis] for axis in axes]), val.dtype)
@@ -181,7 +181,7 @@ def _moments(rows: Any, count: Any, *rest: Any) -> Any:
 _FIXED = Samples(fill=PREFIX)
 
 
-def normalized(call: Application) -> list[Values]:
+def normalized(call: Application) -> Vals:
     """native_batch_norm: in training each sample with statistics of its own."""
     if not call.get("training", False):
         return _FIXED.lift(call)

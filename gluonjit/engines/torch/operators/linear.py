@@ -6,10 +6,10 @@ from math import inf
 from typing import Any
 
 from gluonjit.program.axes.row import Application
-from gluonjit.program.axes.values import Operand, Values, is_sized
+from gluonjit.program.axes.values import Operand, Vals, Values, is_sized
 
 
-def trilinear(call: Application) -> list[Values]:
+def trilinear(call: Application) -> Vals:
     """_trilinear, as bilinear layers call it: of three tensors that are aligned by new axes and summed over some."""
     vals, expands = [call.val(f"i{k}") for k in (1, 2, 3)], [tuple(call.attrs[f"expand{k}"]) for k in (1, 2, 3)]
     rank = vals[0].rank + len(expands[0])
@@ -28,7 +28,7 @@ def _sum_of_products(first: Any, second: Any, third: Any, dims: Any) -> Any:
     return (first * second * third).sum(dims)
 
 
-def attention(call: Application) -> list[Values]:
+def attention(call: Application) -> Vals:
     """Attention as one operator: (b, heads, n, k) by (b, heads, m, k), with a mask or without."""
     rows = call.val("query").shape[0]
     if call.writer.sized:
@@ -72,7 +72,7 @@ def _without_padding(call: Application) -> Application:
     return call.on(call.name, call.attrs, vals, call.outs)
 
 
-def of_diagonal(call: Application) -> list[Values]:
+def of_diagonal(call: Application) -> Vals:
     """diagonal: of two dimensions of a node's value."""
     (val,) = call.vals
     first, second = (call.get(name, k) % val.rank for k, name in enumerate(("dim1", "dim2")))

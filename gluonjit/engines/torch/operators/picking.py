@@ -10,13 +10,13 @@ import torch
 from gluonjit.program.axes.along import Along, Indexed
 from gluonjit.program.axes.row import Application
 from gluonjit.program.axes.samples import Pick
-from gluonjit.program.axes.values import Values, is_sized
+from gluonjit.program.axes.values import Vals, Values, is_sized
 
 _SAME_OF_ALL = Along("dim", params=1)
 _OF_TABLE = Pick()
 
 
-def picked(call: Application) -> list[Values]:
+def picked(call: Application) -> Vals:
     """index_select with an index shared by all nodes, with one per node, or from a shared table."""
     val, index = call.val("self"), call.val("index")
     dim = call.attrs["dim"] % max(val.rank, 1)
@@ -30,7 +30,7 @@ def picked(call: Application) -> list[Values]:
     return call.applied(_each_picks, call.stacked(val, index), dim + 1)
 
 
-def _picked_rows(call: Application, val: Values, index: Values, dim: int, signed: bool) -> list[Values]:
+def _picked_rows(call: Application, val: Values, index: Values, dim: int, signed: bool) -> Vals:
     """Rows of those of each node, of which there are any number; `signed` indices may count from the end."""
     size, rest = val.shape[dim], val.shape[dim + 1 :]
     if prod([*val.shape[:dim], 1]) != 1 or not is_sized(size) or index.rank != 1 or not call.writer.sized:
@@ -49,7 +49,7 @@ def _places(call: Application, index: Values, size: Any, signed: bool = False) -
 class IndexedRows(Indexed):
     """gather and scatters, along the first axis where that is of any size."""
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call; by places among the rows of all nodes."""
         vals = call.vals
         (axis,) = self.axes(call) or (None,)
@@ -65,7 +65,7 @@ def _of_any_size(val: Values) -> bool:
     return is_sized(val.shape[:1])
 
 
-def _by_places(call: Application) -> list[Values]:
+def _by_places(call: Application) -> Vals:
     """The operator on the rows of all nodes, by places among these."""
     at, rows = call.attrs["index"], [call.writer.rows_of(val, 1) for val in call.vals]
     rows[at] = _places(call, call.vals[at], call.vals[0].shape[0])
@@ -92,13 +92,13 @@ def of_all(index: Any, size: int, low: int = 0) -> Any:
     return index.remainder(size) + own.view(-1, *[1] * (index.dim() - 1))
 
 
-def classified(call: Application) -> list[Values]:
+def classified(call: Application) -> Vals:
     """one_hot: a row of classes for each number, which PyTorch refuses where there is no such class."""
     (val,) = call.vals
     return call.lying(call.again([val]), val.lead, (*val.rest, call.attrs["num_classes"]))
 
 
-def indexed(call: Application) -> list[Values]:
+def indexed(call: Application) -> Vals:
     """Indexing by integer tensors, along some dimensions."""
     val, axes, arrays = _indices(call)
     if val.packed and len(axes) == 1 and call.writer.sized:
@@ -116,7 +116,7 @@ def indexed(call: Application) -> list[Values]:
     return call.applied(_each_indexed, call.stacked(val, *arrays), tuple(axes), val.rank)
 
 
-def _indices(call: Application) -> tuple[Values, list[int], list[Values]]:
+def _indices(call: Application) -> tuple[Values, list[int], Vals]:
     """Finds what is indexed, along which dimensions, and by what."""
     given = call.attrs["indices"]
     axes = [k for k, index in enumerate(given) if index is not None]
@@ -148,7 +148,7 @@ def _each_indexed(values: Any, *given: Any) -> Any:
     return found
 
 
-def put(call: Application) -> list[Values]:
+def put(call: Application) -> Vals:
     """index_put along the first dimensions."""
     val, axes, arrays = _indices(call)
     if axes != list(range(len(axes))):
@@ -164,7 +164,7 @@ def _each_put(values: Any, new: Any, *given: Any) -> Any:
     return values.index_put(_of_each(arrays), aligned, accumulate)
 
 
-def added(call: Application) -> list[Values]:
+def added(call: Application) -> Vals:
     """index_add and index_copy: slices of one tensor into those of another, along a dimension."""
     val, index, source = call.val("self"), call.val("index"), call.val("source")
     if not val.rank or not source.rank or source.rank != val.rank:
@@ -186,7 +186,7 @@ def _each_added(values: Any, index: Any, source: Any, name: str, dim: int, alpha
     return done.view(front.shape).movedim(1, dim)
 
 
-def bagged(call: Application) -> list[Values]:
+def bagged(call: Application) -> Vals:
     """_embedding_bag: rows of a table that all nodes share, in bags that begin at offsets of each node's own."""
     table, indices, offsets = call.val("weight"), call.val("indices"), call.val("offsets")
     factors = call.val("per_sample_weights")

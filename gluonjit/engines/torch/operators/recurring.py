@@ -12,10 +12,10 @@ from gluonjit.engines.torch.arrays import sent
 from gluonjit.engines.torch.operators.passes import PackedSteps, run_pass
 from gluonjit.engines.torch.operators.recurrent import Layer, apart, beside, layer_of
 from gluonjit.program.axes.row import Application
-from gluonjit.program.axes.values import Values, is_sized
+from gluonjit.program.axes.values import Vals, Values, is_sized
 
 
-def recurrent(call: Application) -> list[Values]:
+def recurrent(call: Application) -> Vals:
     """lstm, gru and rnn: sequences of one length side by side, on the axis of batches."""
     layer = layer_of(call.name, call.attrs)
     given, weights = call.vals[: 1 + layer.states], call.vals[1 + layer.states :]
@@ -34,7 +34,7 @@ def _batch(layer: Layer) -> int:
     return 0 if layer.batch_first else 1
 
 
-def _of_any_batch(call: Application, layer: Layer, given: list[Values], weights: list[Values]) -> list[Values]:
+def _of_any_batch(call: Application, layer: Layer, given: Vals, weights: Vals) -> Vals:
     """Any number of sequences of one length in each sample: those of all nodes are one batch."""
     axes = [_batch(layer), *[1] * layer.states]
     others = [val.shape[:axis] + val.shape[axis + 1 :] for val, axis in zip(given, axes)]
@@ -60,7 +60,7 @@ def _one_step(inputs: Any, *rest: Any) -> list[Any]:
     return [outputs.squeeze(step), *[state.squeeze(0) for state in last]]
 
 
-def _of_any_length(call: Application, layer: Layer, given: list[Values], weights: list[Values]) -> list[Values]:
+def _of_any_length(call: Application, layer: Layer, given: Vals, weights: Vals) -> Vals:
     """Sequences of any length, one in each sample or side by side."""
     writer, (data, *states) = call.writer, given
     length, several, width = [data.shape[k] for k in ((1, 0, 2) if layer.batch_first else (0, 1, 2))]

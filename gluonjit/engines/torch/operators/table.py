@@ -19,7 +19,7 @@ from gluonjit.program.axes.products import Contract
 from gluonjit.program.axes.row import Application, By, Row, lifted, of_any_rows, rows_by_name
 from gluonjit.program.axes.samples import Last, Pick, Samples
 from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Reshape
-from gluonjit.program.axes.values import PREFIX, NotBatchable, Operand, Shaped, Values, is_sized, placed
+from gluonjit.program.axes.values import PREFIX, NotBatchable, Operand, Shaped, Vals, Values, is_sized, placed
 from gluonjit.program.children.reading import Operators
 from gluonjit.program.trace import TraceOp
 from gluonjit.program.work import traced_work
@@ -81,20 +81,20 @@ def _keeps_statistics(call: Application) -> str | None:
     return "it writes to running statistics" if kept and call.get("training") else None
 
 
-def _masked(call: Application) -> list[Values]:
+def _masked(call: Application) -> Vals:
     """masked_fill by a tensor with one element, possibly one per sample."""
     if call.val("value").shared:
         return ROWS_OF["masked_fill.Scalar"].lift(call)
     return _where(call, call.attrs["mask"], call.attrs["value"])
 
 
-def _where(call: Application, condition: Any, value: Any) -> list[Values]:
+def _where(call: Application, condition: Any, value: Any) -> Vals:
     """The tensor that is written to, with the value where the condition is true; both are operands of the call."""
     attrs = {"condition": condition, "self": value, "other": call.attrs["self"]}
     return _renumbered(ROWS_OF["where.self"], call, "where.self", attrs)
 
 
-def _put(call: Application) -> list[Values]:
+def _put(call: Application) -> Vals:
     """index_put: by truth values the new ones where these are true, if they are the same for each place."""
     (val, value), (index, *others) = (call.val("self"), call.val("values")), call.attrs["indices"]
     mask = None if others or index is None else call.vals[index]
@@ -110,7 +110,7 @@ def _put(call: Application) -> list[Values]:
     return _where(call, index, call.attrs["values"])
 
 
-def _renumbered(each: Row, call: Application, name: str, attrs: Mapping[str, Any]) -> list[Values]:
+def _renumbered(each: Row, call: Application, name: str, attrs: Mapping[str, Any]) -> Vals:
     """The results of another operator on the operands that its arguments name."""
     vals = [call.vals[place] for place in attrs.values()]
     numbered = dict(zip(attrs, map(Operand, range(len(vals)))))
@@ -127,7 +127,7 @@ class _Repeat(PerAxis):
     kind = "shape"
     copies = ordered = True
 
-    def lift(self, call: Application) -> list[Values]:
+    def lift(self, call: Application) -> Vals:
         """Writes down the call."""
         val = call.vals[0]
         call.vals = [val._replace(shape=(1,) * (len(call.attrs["repeats"]) - val.rank) + val.shape)]
@@ -352,7 +352,7 @@ def call_of(op: TraceOp, vals: Sequence[Any], outputs: Sequence[Shaped]) -> tupl
     return row_of(op.name), Application(op.name, dict(op.attrs), vals, outputs, Writer(0))
 
 
-def _lies(op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped]) -> list[Values]:
+def _lies(op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped]) -> Vals:
     args = {name: placed(value, vals) for name, value in op.attrs}
     return batch_op(op.name, args, outs, Writer(len(vals)))
 
@@ -362,12 +362,12 @@ work_of = partial(traced_work, call_of)
 """The work of one node of a trace, which runs as so many operators."""
 
 
-def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writer: Writer) -> list[Values]:
+def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writer: Writer) -> Vals:
     """Writes down one operator for all nodes; tensors among `args` are Values. Raises NotBatchable.
 
     outputs: shapes and dtypes of one node's results.
     """
-    vals: list[Values] = []
+    vals: Vals = []
     attrs = {key: _numbered(value, vals) for key, value in args.items()}
     if writer.sized and vals and all([val.shared for val in vals]) and is_sized((*vals[0].shape, *outputs[0][0])):
         vals = [writer.spread(val) if is_sized(val.shape) else val for val in vals]
@@ -399,7 +399,7 @@ def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writ
     return [val._replace(shape=shape) for val, (shape, _) in zip(found, outputs)]
 
 
-def _numbered(value: Any, vals: list[Values]) -> Any:
+def _numbered(value: Any, vals: Vals) -> Any:
     """An argument with operands in the place of values, which are added to `vals`."""
     if isinstance(value, Values):
         vals.append(value)

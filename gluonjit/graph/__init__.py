@@ -8,6 +8,7 @@ numbers, not nodes.
 from gluonjit.graph.frames import LIBRARIES, Origin, user_line
 from gluonjit.graph.graph import Graph, Leaf
 from gluonjit.graph.kinds import (
+    Arrays,
     BatchedProgram,
     Checks,
     Group,
@@ -25,6 +26,7 @@ from gluonjit.graph.recorder import Record, Value
 from gluonjit.graph.values import Rows, Spec, clear_specs, intern_spec, mode_of, natural_mode, spec_count
 
 __all__ = [
+    "Arrays",
     "BatchedProgram",
     "Checks",
     "Graph",

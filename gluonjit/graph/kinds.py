@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from gluonjit.graph.values import Spec
 
+Arrays = Sequence[Any]
+"""Arrays of a framework, such as operands."""
 Group = tuple[tuple[int, ...], ...]
 """Operands that are gathered together: (roles, positions of a role). The rows of one role come after those of another,
 and of one role node by node; a role has one position, or for operands that children bring one for each child."""

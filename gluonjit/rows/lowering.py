@@ -23,11 +23,9 @@ from gluonjit.program.axes.values import NotBatchable, Operand, Shaped
 from gluonjit.program.axes.writer import Writer
 from gluonjit.program.children.table import GATHER, RATIO, RULES, SPREAD, TOTAL, VIEWS
 from gluonjit.program.trace import Trace, TraceOp
+from gluonjit.program.work import CallOf
 from gluonjit.rows.program import CHILD, NODE, Builder, Instr, NotFusable, RowProgram, Weight
 from gluonjit.rows.values import BY_NUMBER, Const, Rows, alike, pair, rows_in
-
-CallOf = Callable[[TraceOp, Sequence[Any], Sequence[Shaped]], "tuple[Row | None, Application]"]
-"""An engine's row of an operator, and its call of some values."""
 
 
 def lowered(kind: Kind, call_of: CallOf) -> RowProgram:

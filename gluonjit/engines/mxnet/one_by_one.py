@@ -19,7 +19,7 @@ from gluonjit.engines.mxnet.hooked import original_backward
 from gluonjit.engines.mxnet.program import build, interpret, join, program_of
 from gluonjit.engines.mxnet.results import Imported, has_history, is_learned
 from gluonjit.engines.mxnet.semantics import as_captured, as_shape, classic, learned_rows, piece, shapes
-from gluonjit.graph import Kind, Leaf, Spec, intern_spec
+from gluonjit.graph import Arrays, Kind, Leaf, Spec, intern_spec
 from gluonjit.graph.modes import RECORDING, TRAINING
 from gluonjit.hybrid.check.runner import NodeRunner
 from gluonjit.hybrid.run.decided import KEY, DecidedValues, NeedsMore, batch_to_ask
@@ -56,7 +56,7 @@ class MXNetNodes(NodeRunner):
     def track(self, array: Any) -> None:
         array.attach_grad()
 
-    def gradients(self, pairs: list[tuple[Any, Any]], sources: list[Any]) -> Sequence[Any]:
+    def gradients(self, pairs: list[tuple[Any, Any]], sources: list[Any]) -> Arrays:
         original_backward(*map(list, zip(*pairs)), False, True)
         return [array.grad.asnumpy() for array in sources]
 
@@ -65,12 +65,12 @@ class MXNetNodes(NodeRunner):
         with as_captured(mode & TRAINING | RECORDING * recorded), shapes(program_of(kind).numpy):
             yield
 
-    def interpret(self, trace: Trace, operands: Sequence[Any], consts: Sequence[Any]) -> Sequence[Any]:
+    def interpret(self, trace: Trace, operands: Arrays, consts: Arrays) -> Arrays:
         """Runs a trace; each result is an array of its own: MXNet forgets a head that is there twice, or a variable."""
         found = interpret(trace, operands, consts)
         return [as_shape(array, shape) for array, (shape, _) in zip(found, trace.shaped_results())]
 
-    def together(self, kind: Kind, groups: list[list[Any]], consts: Sequence[Any], count: int) -> Sequence[Any]:
+    def together(self, kind: Kind, groups: list[list[Any]], consts: Arrays, count: int) -> Arrays:
         found = [room_for(output.spec, count * output.spec.rows) for output in kind.outputs]
         joined = [mx.nd.concat(*arrays, dim=0) if len(arrays) > 1 else arrays[0] for arrays in groups]
         program_of(kind)(joined, consts, count, found)
@@ -80,7 +80,7 @@ class MXNetNodes(NodeRunner):
 NODES = MXNetNodes()
 
 
-def compute_alone(step: Step, operands: Sequence[Any], consts: Sequence[Any], results: Sequence[Any]) -> None:
+def compute_alone(step: Step, operands: Arrays, consts: Arrays, results: Arrays) -> None:
     """Computes a step's nodes one by one into `results`; operands are the groups of the step's kind."""
     roles = [part for group, rows in zip(step.kind.groups, operands) for part in _parts(rows, len(group))]
     parts = NODES.compute(step, roles, list(map(classic, consts)))
@@ -130,7 +130,7 @@ class _Values(DecidedValues):
         spec = intern_spec(shape, np.dtype(first.dtype).name, str(first.context), "rows")
         return join(spec, parts, None)
 
-    def called(self, record: Any, operands: Sequence[Any], place: int) -> Sequence[NDArray | None]:
+    def called(self, record: Any, operands: Arrays, place: int) -> Sequence[NDArray | None]:
         kind: Kind = record.kind
         program = program_of(kind)
         if kind.call is None or program.may_fail:
@@ -156,7 +156,7 @@ class _Values(DecidedValues):
             raise NeedsMore
         return _as_rows(classic(array), leaf.spec)
 
-    def entry_rows(self, table: Any, entries: Sequence[Any]) -> NDArray:
+    def entry_rows(self, table: Any, entries: Arrays) -> NDArray:
         """The rows of the host's numbers, each by its value."""
         if table.weight is not None:
             raise NeedsMore

@@ -25,7 +25,7 @@ from gluonjit.engines.mxnet.operators.table import batch_op
 from gluonjit.engines.mxnet.reach import let_in
 from gluonjit.engines.mxnet.semantics import POOLING, SHAPES, as_shape, classic, in_training, piece
 from gluonjit.engines.mxnet.sized import Sized, Sizes
-from gluonjit.graph import BatchedProgram, Checks, Kind, Output, Spec, intern_spec, operand_groups, outputs_of
+from gluonjit.graph import Arrays, BatchedProgram, Checks, Kind, Output, Spec, intern_spec, operand_groups, outputs_of
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.axes.values import NotBatchable, Shaped, Values
 from gluonjit.program.children.table import RULES, ForChildren
@@ -102,11 +102,11 @@ class Batched(Program):
 
     def __call__(
         self,
-        operands: Sequence[Any],
-        consts: Sequence[Any],
+        operands: Arrays,
+        consts: Arrays,
         count: int,
-        results: Sequence[Any],
-        besides: Sequence[Any] = (),
+        results: Arrays,
+        besides: Arrays = (),
         sizes: Sizes = (),
     ) -> None:
         arrays = [*operands, *consts, *besides]
@@ -149,10 +149,10 @@ class Lone(Program):
 
     def __call__(
         self,
-        operands: Sequence[Any],
-        consts: Sequence[Any],
+        operands: Arrays,
+        consts: Arrays,
         count: int,
-        results: Sequence[Any],
+        results: Arrays,
         *ignored: Any,
     ) -> None:
         pieces: list[list[Any]] = [[] for _ in self._outputs]
@@ -162,7 +162,7 @@ class Lone(Program):
         for spec, parts, result in zip(self._outputs, pieces, results):
             join(spec, parts, result)
 
-    def _run(self, operands: Sequence[Any], given: Sequence[Any], node: int) -> list[Any]:
+    def _run(self, operands: Arrays, given: Arrays, node: int) -> list[Any]:
         chunks, consts = iter(operands), iter(self._apart(given, node) if self.running else given)
         arrays = [
             next(consts) if spec is None else piece(next(chunks), spec, node * spec.rows) for spec in self._inputs
@@ -171,7 +171,7 @@ class Lone(Program):
             arrays[blocked] = arrays[blocked].detach()
         return run_operator(self._handle, arrays, self._attrs)
 
-    def _apart(self, given: Sequence[Any], node: int) -> list[Any]:
+    def _apart(self, given: Arrays, node: int) -> list[Any]:
         consts = list(given)
         for position in self.running:
             array, shape = consts[position], self.consts[position].shape
@@ -194,7 +194,7 @@ def _run_one(op: TraceOp, inputs: list[NDArray]) -> list[NDArray]:
         return run_operator(operator_handle(op.name), inputs, written(op.attrs))
 
 
-def join(spec: Spec, arrays: Sequence[Any], out: Any) -> Any:
+def join(spec: Spec, arrays: Arrays, out: Any) -> Any:
     """Arrays of this spec as one chunk, in `out` if that is not None."""
     if spec.mode not in ("rows", "stack"):
         arrays = [as_shape(array, (-1, *spec.row_shape)) for array in arrays]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -13,7 +12,7 @@ from gluonjit.analysis.plan import Step
 from gluonjit.engines.torch.arrays import device_named, dtype_named, host_numbers, name_of_dtype, spec_of
 from gluonjit.engines.torch.hooked import plain, run_backward
 from gluonjit.engines.torch.program import Built, build, interpret, join, piece, program_of
-from gluonjit.graph import Kind
+from gluonjit.graph import Arrays, Kind
 from gluonjit.hybrid.check.rounding import WIDE
 from gluonjit.hybrid.check.runner import NodeRunner
 from gluonjit.program.trace import Trace
@@ -43,7 +42,7 @@ class TorchNodes(NodeRunner):
     def track(self, array: Any) -> None:
         array.requires_grad_()
 
-    def gradients(self, pairs: list[tuple[Any, Any]], sources: list[Any]) -> Sequence[Any]:
+    def gradients(self, pairs: list[tuple[Any, Any]], sources: list[Any]) -> Arrays:
         pairs = [pair for pair in pairs if pair[0].requires_grad]
         found = run_backward(*map(tuple, zip(*pairs)), False, False, tuple(sources), True, False) if pairs else ()
         return [None if gradient is None else self.numbers_of(gradient) for gradient in found]
@@ -61,20 +60,20 @@ class TorchNodes(NodeRunner):
         with plain():
             return build(trace, False)
 
-    def together(self, kind: Kind, groups: list[list[Any]], consts: Sequence[Any], count: int) -> Sequence[Any]:
+    def together(self, kind: Kind, groups: list[list[Any]], consts: Arrays, count: int) -> Arrays:
         return program_of(kind)([array for group in groups for array in group], consts, count)  # type: ignore[no-any-return]
 
 
 NODES = TorchNodes()
 
 
-def compute_alone(step: Step, operands: Sequence[Any], consts: Sequence[Any]) -> list[Any]:
+def compute_alone(step: Step, operands: Arrays, consts: Arrays) -> list[Any]:
     """Returns the results of all nodes of a step, one by one; operands are those that `pieces` gives."""
     found = NODES.compute(step, operands, consts)
     return [torch.cat([join(output.spec, [part]) for part in each]) for output, each in zip(step.kind.outputs, found)]
 
 
-def run_step(step: Step, operands: Sequence[Any], consts: Sequence[Any], besides: Sequence[Any] = ()) -> list[Any]:
+def run_step(step: Step, operands: Arrays, consts: Arrays, besides: Arrays = ()) -> list[Any]:
     """Runs a step by its program, or where that is not trusted one by one."""
     program = program_of(step.kind)
     if program.checks is not None and program.checks.distrusted:

@@ -15,6 +15,7 @@ from gluonjit.engines.torch.operators.binding import Writer, draws, may_draw, op
 from gluonjit.engines.torch.operators.examples import Examples
 from gluonjit.engines.torch.operators.table import WITHOUT_HISTORY, batch_op
 from gluonjit.graph import (
+    Arrays,
     BatchedProgram,
     Checks,
     Group,
@@ -59,7 +60,7 @@ class Program(BatchedProgram):
         found.fused = None
         return found
 
-    def alone(self, operands: Sequence[Any], consts: Sequence[Any]) -> Sequence[Any]:
+    def alone(self, operands: Arrays, consts: Arrays) -> Arrays:
         """The results of one node, operator by operator."""
         return interpret(self.trace, operands, consts)
 
@@ -88,9 +89,7 @@ class Batched(Program):
         self.text = (tuple([(step.text, step.inputs, step.outputs) for step in writer.code]), tuple(finals))
         self.function = compiled(writer.code, range(operands + len(self.consts) + besides), finals)
 
-    def __call__(
-        self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()
-    ) -> list[Any]:
+    def __call__(self, operands: Arrays, consts: Arrays, count: int, besides: Arrays = ()) -> list[Any]:
         """The results of `count` nodes."""
         return self.function(count, *operands, *consts, *besides)  # type: ignore[no-any-return]
 
@@ -102,9 +101,7 @@ class Lone(Program):
         super().__init__(trace, max(len(trace.ops), 1))
         self._outputs = outputs
 
-    def __call__(
-        self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()
-    ) -> list[Any]:
+    def __call__(self, operands: Arrays, consts: Arrays, count: int, besides: Arrays = ()) -> list[Any]:
         """The results of `count` nodes, one after the other."""
         pieces: list[list[Any]] = [[] for _ in self._outputs]
         for node in range(count):
@@ -114,12 +111,12 @@ class Lone(Program):
         return [join(spec, parts) for spec, parts in zip(self._outputs, pieces)]
 
 
-def interpret(trace: Trace, operands: Sequence[Any], consts: Sequence[Any]) -> list[Any]:
+def interpret(trace: Trace, operands: Arrays, consts: Arrays) -> list[Any]:
     """Runs a trace, operator by operator, on one sample's tensors."""
     return trace.run(run_operator, operands, consts)  # type: ignore[no-any-return]
 
 
-def run_operator(op: TraceOp, inputs: Sequence[Any]) -> Sequence[Any]:
+def run_operator(op: TraceOp, inputs: Arrays) -> Arrays:
     """The results of an operator of a trace on one sample's tensors."""
     found = operator_named(op.name)(**{name: placed(value, inputs, list) for name, value in op.attrs})
     return found if isinstance(found, (list, tuple)) else (found,)
@@ -136,14 +133,14 @@ def as_rows(tensor: Any, spec: Spec) -> Any:
     return tensor if spec.mode == "rows" else tensor.reshape(-1, *spec.row_shape)
 
 
-def join(spec: Spec, tensors: Sequence[Any]) -> Any:
+def join(spec: Spec, tensors: Arrays) -> Any:
     """Tensors of this spec as one chunk."""
     if spec.mode == "stack":
         return torch.stack(list(tensors))
     return joined([as_rows(tensor, spec) for tensor in tensors])
 
 
-def joined(rows: Sequence[Any]) -> Any:
+def joined(rows: Arrays) -> Any:
     """Rows one after the other; what is one piece is not copied."""
     return rows[0] if len(rows) == 1 else torch.cat(list(rows))
 
@@ -228,7 +225,7 @@ def operand_values(trace: Trace, groups: Sequence[Group], poly: bool) -> dict[in
     return values
 
 
-def pieces(kind_groups: Sequence[Group], gathered: Sequence[Any]) -> list[Any]:
+def pieces(kind_groups: Sequence[Group], gathered: Arrays) -> list[Any]:
     """The operands, one after the other, of groups whose rows come one operand after the other."""
     found: list[Any] = []
     for group, rows in zip(kind_groups, gathered):

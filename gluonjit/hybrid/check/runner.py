@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gluonjit.analysis.plan import Step, node_operands
-from gluonjit.graph import Kind, Spec
+from gluonjit.graph import Arrays, Kind, Spec
 from gluonjit.hybrid.check.rounding import EPS, PLAINLY, WIDE, Manner
 from gluonjit.program.trace import Trace
 
@@ -19,7 +19,7 @@ class NodeRun(NamedTuple):
     """The numbers that a trace gives for one node: results, and gradients of operands and, by identity, of weights."""
 
     results: list[Any]
-    gradients: Sequence[Any] = ()
+    gradients: Arrays = ()
     weights: dict[int, Any] = {}
 
 
@@ -44,11 +44,11 @@ class NodeRunner:
     detached: Callable[..., Any]
     learns: Callable[..., bool]
     track: Callable[..., Any]
-    gradients: Callable[..., Sequence[Any]]
+    gradients: Callable[..., Arrays]
     region: Callable[..., AbstractContextManager[Any]]
     build: Callable[..., Any]
-    interpret: Callable[..., Sequence[Any]]
-    together: Callable[..., Sequence[Any]]
+    interpret: Callable[..., Arrays]
+    together: Callable[..., Arrays]
 
     def wide(self, value: Any) -> Any:
         """Returns an attribute of an operator, with float64 in place of other floats."""
@@ -57,10 +57,10 @@ class NodeRunner:
     def alone(
         self,
         kind: Kind,
-        operands: Sequence[Any],
+        operands: Arrays,
         mode: int,
         manner: Manner,
-        heads: Sequence[Any] | None = None,
+        heads: Arrays | None = None,
         together: int = 0,
     ) -> NodeRun:
         """Runs a node's operators one by one, without effect on anything.
@@ -111,7 +111,7 @@ class NodeRunner:
         ops = [op._replace(attrs=tuple([(name, self.wide(value)) for name, value in op.attrs])) for op in trace.ops]
         return replace(trace, ops=tuple(ops))
 
-    def compute(self, step: Step, roles: Sequence[Any], consts: Sequence[Any]) -> list[list[Any]]:
+    def compute(self, step: Step, roles: Arrays, consts: Arrays) -> list[list[Any]]:
         """Returns each result of all nodes of a step, run one by one in place of its program.
 
         roles: the rows of all nodes' operands, by role.

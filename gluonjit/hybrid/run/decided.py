@@ -7,10 +7,9 @@ run what other samples have pending. The calls stay pending; what only they need
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from typing import Any
 
-from gluonjit.graph import Leaf
+from gluonjit.graph import Arrays, Leaf
 from gluonjit.graph.reading import node_at
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
@@ -44,11 +43,11 @@ class DecidedValues:
         self.bases: list[int] = []
         self.entries: dict[Any, dict[int, Any]] = {}
 
-    def joined(self, parts: Sequence[Any], /) -> Any:
+    def joined(self, parts: Arrays, /) -> Any:
         """Rows in one array."""
         raise NotImplementedError
 
-    def called(self, record: Any, operands: Sequence[Any], place: int) -> Sequence[Any]:
+    def called(self, record: Any, operands: Arrays, place: int) -> Arrays:
         """The rows of each result of a node of this record; None instead, except at `place`, if that takes less."""
         raise NotImplementedError
 
@@ -56,7 +55,7 @@ class DecidedValues:
         """The rows of an array from before the batch."""
         raise NotImplementedError
 
-    def entry_rows(self, table: Any, entries: Sequence[Any]) -> Any:
+    def entry_rows(self, table: Any, entries: Arrays) -> Any:
         """The rows of a table's entries, if these are the host's own numbers."""
         raise NotImplementedError
 

@@ -25,7 +25,7 @@ from gluonjit.engines.mxnet.program import Program, build, current, in_rows, joi
 from gluonjit.engines.mxnet.reach import let_in
 from gluonjit.engines.mxnet.results import has_history
 from gluonjit.engines.mxnet.semantics import POOLING, as_captured, as_shape, classic, in_training
-from gluonjit.graph import Kind, Output, Spec, intern_spec, natural_mode
+from gluonjit.graph import Arrays, Kind, Output, Spec, intern_spec, natural_mode
 from gluonjit.graph.values import mode_of
 from gluonjit.hybrid.capture.lengths.joining import Joiner
 from gluonjit.program.axes import writer
@@ -48,7 +48,7 @@ def put(rows: Any, places: Any, clipped: Any, count: int, number: Any) -> Any:
     return apply("_contrib_index_copy", [room, places.detach(), rows], {})
 
 
-def joined(arrays: Sequence[Any], out: Any = None) -> Any:
+def joined(arrays: Arrays, out: Any = None) -> Any:
     """Rows one after the other, in `out` if that is not None; what is one piece is not copied else.
 
     Not by `_copy`, which does nothing for another part of the same array.
@@ -156,11 +156,11 @@ class Ragged(SizedMember, Program):
 
     def __call__(
         self,
-        operands: Sequence[Any],
-        consts: Sequence[Any],
+        operands: Arrays,
+        consts: Arrays,
         count: int,
-        results: Sequence[Any],
-        besides: Sequence[Any] = (),
+        results: Arrays,
+        besides: Arrays = (),
         sizes: Sequence[int] = (),
     ) -> None:
         """Computes `count` nodes into `results`, which `besides` says the members of."""
@@ -177,7 +177,7 @@ class _Part(SizedPart):
         super().__init__(*args)
         self._built = build(self.trace)
 
-    def run(self, count: int, given: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
+    def run(self, count: int, given: Arrays, weights: Arrays) -> list[Any]:
         """The results of `count` nodes; weights are the constants that all members share."""
         groups = [joined([given[place] for (place,) in group]) for group in self.groups]
         specs = [output.spec for output in self._built.outputs]
@@ -225,7 +225,7 @@ class _MXNet:
         with as_captured(0):
             yield
 
-    def shapes(self, op: TraceOp, inputs: Sequence[Any]) -> list[Shape]:
+    def shapes(self, op: TraceOp, inputs: Arrays) -> list[Shape]:
         """The shapes of the results of an operator. Raises RuntimeError."""
         given = tuple([(array.shape, dtype_name(array)) for array in inputs])
         return [shape for shape, _ in infer(op.name, written(op.attrs), given)]

@@ -15,7 +15,7 @@ from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.operators.binding import Writer
 from gluonjit.engines.torch.operators.table import batch_op, row_of, work_of
 from gluonjit.engines.torch.program import Program, build, interpret, lay_out, run_operator, stored
-from gluonjit.graph import Kind, Output, Spec
+from gluonjit.graph import Arrays, Kind, Output, Spec
 from gluonjit.hybrid.capture.lengths.joining import Joiner
 from gluonjit.program.axes.values import Instruction, Shape, Shaped, Values, placed
 from gluonjit.program.axes.writer import compiled
@@ -42,7 +42,7 @@ class LengthPart(SizedPart):
 
     batched: Any = None
 
-    def run(self, count: int, given: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
+    def run(self, count: int, given: Arrays, weights: Arrays) -> list[Any]:
         """The results of `count` nodes; weights are the constants that all members share."""
         consts = self.consts(weights, lambda tensor: tensor)
         if count == 1:  # which is not worth a program
@@ -85,7 +85,7 @@ class Torch:
         """The same tensor."""
         return array
 
-    def shapes(self, op: TraceOp, inputs: Sequence[Any]) -> list[Shape]:
+    def shapes(self, op: TraceOp, inputs: Arrays) -> list[Shape]:
         """The shapes of the results of an operator. Raises RuntimeError, IndexError or ValueError."""
         return [tuple(result.shape) for result in run_operator(op, inputs)]
 
@@ -113,9 +113,7 @@ class Ragged(SizedMember, Program):
         self.own = [own[position].reshape(-1, *val.rest) for position, val in stages.own]
         self.wide = stages.wide
 
-    def __call__(
-        self, operands: Sequence[Any], consts: Sequence[Any], count: int, besides: Sequence[Any] = ()
-    ) -> list[Any]:
+    def __call__(self, operands: Arrays, consts: Arrays, count: int, besides: Arrays = ()) -> list[Any]:
         """The results of `count` nodes, which `besides` says the members of."""
         members: Members = besides[0] if besides else [(self, count)]
         found: dict[int, Any] = dict(enumerate([*operands, *consts]))

@@ -38,6 +38,8 @@ from gluonjit.hybrid.choose.pacing import SPENT, TRACE
 from gluonjit.hybrid.run.batch import RUNNING, Batch
 from gluonjit.hybrid.run.state import abandoned_trial
 
+Key = tuple[Any, ...]
+"""What must be equal for calls to be of one record."""
 _MOST_KINDS = 4096
 
 WATCHED: WeakKeyDictionary[Any, WeakSet[Cell]] = WeakKeyDictionary()
@@ -89,7 +91,7 @@ def _asked_for(cell: Cell, owner: Any, batch: Batch) -> str:
     return ASKED[1] if names and (type(owner).__name__ in names or cell.name in names) else ""
 
 
-def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
+def record_of(call: Call, key: Key) -> Record | Any:
     """The record of a signature in the open batch; for a call without tensors what it gives. Raises NotOneNode."""
     cell, owner, batch = call.cell, call.owner, call.batch
     asked = _asked_for(cell, owner, batch)
@@ -138,7 +140,7 @@ def record_of(call: Call, key: tuple[Any, ...]) -> Record | Any:
 _UNKNOWN = (None, True, False)
 
 
-def record_again(batch: Batch, cell: Cell, owner: Any, key: tuple[Any, ...]) -> tuple[Record, tuple[Any, ...]] | None:
+def record_again(batch: Batch, cell: Cell, owner: Any, key: Key) -> tuple[Record, Key] | None:
     """The record of a signature that another batch has had, and its key in this one; None where that is not known."""
     if cell.operator:
         variant = holding(cell.variants.get((batch.options.without, None, *key), ()))
@@ -154,7 +156,7 @@ def record_again(batch: Batch, cell: Cell, owner: Any, key: tuple[Any, ...]) -> 
     return None if record is None else (record, key if owner is None else (*key[:3], batch.changes, *key[4:]))
 
 
-def _put(batch: Batch, key: tuple[Any, ...], kind: Kind, variant: Variant, found_by: tuple[Any, Any] | None) -> Record:
+def _put(batch: Batch, key: Key, kind: Kind, variant: Variant, found_by: tuple[Any, Any] | None) -> Record:
     """Lets calls of a signature find this kind in the open batch.
 
     `found_by` is what finds it in another; None where `signature_of` makes that of the key.
@@ -186,7 +188,7 @@ def signature_of(batch: Batch, record: Record) -> tuple[Any, Any]:
     return found if found[0].__class__ is tuple else ((batch.options.without, None, *found), None)
 
 
-def found_again(batch: Batch, wanted: tuple[Any, ...], owner: Any) -> Record | None:
+def found_again(batch: Batch, wanted: Key, owner: Any) -> Record | None:
     """The record of a signature that was met in another batch; None where it is stale."""
     _, training, cell, learning, cast, *rest = wanted
     key = (cell, learning, cast, *rest) if owner is None else (cell, learning, cast, batch.changes, *rest)
@@ -243,7 +245,7 @@ def _looked(cell: Cell, owner: Any, batch: Batch) -> tuple[Any, Any]:
     return found
 
 
-def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
+def _made(call: Call, wanted: Key) -> tuple[Variant, Any]:
     """A new variant of a signature, and its kind, or what a call without tensors gives. Raises NotOneNode."""
     cell = call.cell
     known = cell.variants.get(wanted, [])
@@ -278,7 +280,7 @@ def _made(call: Call, wanted: tuple[Any, ...]) -> tuple[Variant, Any]:
     return variant, made
 
 
-def _derived(call: Call, wanted: tuple[Any, ...]) -> Kind | None:
+def _derived(call: Call, wanted: Key) -> Kind | None:
     """The kind of a call of a new size, from calls of this signature, or of one that runs like it."""
     for signature in signatures_of(call.cell, wanted):
         call.noted.signature = without_sizes(signature)
@@ -301,7 +303,7 @@ def _kind(call: Call) -> Kind | str:
     return made if isinstance(made, str) else JOINER.join(call, made, traced)
 
 
-def wanted_by(call: Call, key: tuple[Any, ...]) -> tuple[Any, ...]:
+def wanted_by(call: Call, key: Key) -> Key:
     """A signature as the cell has it, for all batches."""
     training = _training(call.cell, call.owner, call.batch)
     return (call.batch.options.without, training, *(key if call.owner is None else (*key[:3], *key[4:])))

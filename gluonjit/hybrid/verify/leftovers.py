@@ -20,6 +20,8 @@ import numpy as np
 from gluonjit.graph import LIBRARIES
 from gluonjit.hybrid.capture.functions import CellFunction
 
+Items = dict[Any, Any]
+"""What a container holds, by its keys."""
 _DEEPEST = 10
 _MOST = 50_000  # items: what is larger is a corpus, not the state of a program
 _PARTS = ("_modules", "_children", "_buffers")  # dictionaries of models whose items are their attributes
@@ -36,9 +38,9 @@ class Container(NamedTuple):
     """A container: its name, its items by name or number, what holds them, and how they are put into that."""
 
     path: str
-    items: dict[Any, Any]
+    items: Items
     state: Any
-    put: Callable[[Any, dict[Any, Any]], None]
+    put: Callable[[Any, Items], None]
     joined: Callable[[str, Any], str] = _attribute  # the path of an item
 
 
@@ -62,7 +64,7 @@ class Leftovers:
     def __init__(self, framework: Framework, roots: Sequence[tuple[str, Any]]) -> None:
         self._framework = framework
         self._roots = roots
-        self._saved: list[tuple[Container, dict[Any, Any]]] = []
+        self._saved: list[tuple[Container, Items]] = []
         self._arrays: list[tuple[Any, Any]] = []
         self._draws: tuple[Any, Any, Any] = (None, None, None)
         self.cut = False  # whether there was more than is followed
@@ -234,46 +236,46 @@ def _item(path: str, key: Any) -> str:
     return f"{path}[{key!r:.60}]" if plain else f"{path}[a {type(key).__name__}]"
 
 
-def _into(state: dict[Any, Any], items: dict[Any, Any], own: frozenset[str] = frozenset()) -> None:
+def _into(state: Items, items: Items, own: frozenset[str] = frozenset()) -> None:
     """Puts items into a dictionary, replacing all but its `own`."""
     for name in [name for name in state if name not in items and name not in own]:
         del state[name]
     _add(state, items)
 
 
-def _add(state: dict[Any, Any], items: dict[Any, Any]) -> None:
+def _add(state: Items, items: Items) -> None:
     for name, item in items.items():
         if name not in state or state[name] is not item:
             state[name] = item
 
 
-def _fill(container: Any, items: dict[Any, Any]) -> None:
+def _fill(container: Any, items: Items) -> None:
     container.clear()
     container.extend(items.values())
 
 
-def _fill_set(container: set[Any], items: dict[Any, Any]) -> None:
+def _fill_set(container: set[Any], items: Items) -> None:
     container.clear()
     container.update(items)
 
 
-def _set_on(item: Any, items: dict[Any, Any]) -> None:
+def _set_on(item: Any, items: Items) -> None:
     for name, part in items.items():
         if getattr(item, name, None) is not part:
             setattr(item, name, part)
 
 
-def _class_state(kind: type) -> dict[Any, Any]:
+def _class_state(kind: type) -> Items:
     state = {name: part for name, part in vars(kind).items() if not name.startswith("__")}
     return {name: part for name, part in state.items() if not hasattr(part, "__get__")}
 
 
-def _into_class(kind: type, items: dict[Any, Any]) -> None:
+def _into_class(kind: type, items: Items) -> None:
     for name in _class_state(kind).keys() - items.keys():
         delattr(kind, name)
     _set_on(kind, items)
 
 
-def _into_cells(cells: dict[str, CellType], items: dict[Any, Any]) -> None:
+def _into_cells(cells: dict[str, CellType], items: Items) -> None:
     for name, item in items.items():
         cells[name].cell_contents = item

@@ -18,6 +18,9 @@ from gluonjit.program.axes.values import (
     is_sized,
 )
 
+Function = Callable[..., Any]
+"""What an instruction calls."""
+
 
 class Writer:
     """Writes down the instructions of a batched program; `each` is called with every one, and may refuse it.
@@ -38,7 +41,7 @@ class Writer:
     sized = padded = False  # whether it is for any length, and whether operands are padded now
     used: Sequence[bool] = ()  # which results of the operator that is written anything takes
 
-    prims: ClassVar[Mapping[str, Callable[..., Any]]]
+    prims: ClassVar[Mapping[str, Function]]
     owners: tuple[Values, ...] = ()
 
     def __init__(self, slots: int, each: Callable[[Instruction], None] | None = None, shares: bool = True) -> None:
@@ -50,12 +53,12 @@ class Writer:
         self.count = NODES  # how many nodes, or children, what is written is for
         self.code: list[Instruction] = []
 
-    def bound(self, name: str, attrs: Mapping[str, Any], outputs: int) -> tuple[Callable[..., Any], str]:
+    def bound(self, name: str, attrs: Mapping[str, Any], outputs: int) -> tuple[Function, str]:
         """An operator of the framework as a function of its tensors, and the text of its instruction."""
         raise NotImplementedError
 
     def add(
-        self, function: Callable[..., Any], inputs: Sequence[int], text: str, outputs: int = 1, counts: bool = False
+        self, function: Function, inputs: Sequence[int], text: str, outputs: int = 1, counts: bool = False
     ) -> tuple[int, ...]:
         """Adds an instruction; returns the slots of its results."""
         made = tuple(range(self.slots, self.slots + outputs))
@@ -91,7 +94,7 @@ class Writer:
         """The value as one of the engine's primitives makes it."""
         return val._replace(slot=self.emit(prim, [val], *static))
 
-    def apply(self, function: Callable[..., Any], vals: Sequence[Values], *static: Any, outputs: int = 1) -> Any:
+    def apply(self, function: Function, vals: Sequence[Values], *static: Any, outputs: int = 1) -> Any:
         """Adds `function(*tensors, *static)`; returns its slot, or several."""
         text = f"{function.__name__}{static!r}"
         made = self.add(_with(function, static) if static else function, [val.slot for val in vals], text, outputs)
@@ -246,20 +249,20 @@ def _of_dtype(number: Any, dtype: str) -> Any:
     return -(2 ** (bits - 1)) if number < 0 else 2 ** (bits - 1) - 1
 
 
-def _with(function: Callable[..., Any], static: tuple[Any, ...]) -> Callable[..., Any]:
+def _with(function: Function, static: tuple[Any, ...]) -> Function:
     return lambda *tensors: function(*tensors, *static)
 
 
-def _with_count(function: Callable[..., Any], static: tuple[Any, ...]) -> Callable[..., Any]:
+def _with_count(function: Function, static: tuple[Any, ...]) -> Function:
     place = static.index(COUNT)
     return lambda count, *tensors: function(*tensors, *static[:place], count, *static[place + 1 :])
 
 
-def _with_sizes(function: Callable[..., Any], static: tuple[Any, ...]) -> Callable[..., Any]:
+def _with_sizes(function: Function, static: tuple[Any, ...]) -> Function:
     return lambda lengths, *tensors: function(*tensors, *at_sizes(static, lengths))
 
 
-def compiled(code: Sequence[Instruction], inputs: Sequence[int], finals: Sequence[int]) -> Callable[..., Any]:
+def compiled(code: Sequence[Instruction], inputs: Sequence[int], finals: Sequence[int]) -> Function:
     """The instructions as one function: (count, *inputs) gives the final slots."""
     used = {slot for step in code for slot in step.inputs} | set(finals)
     last = {slot: number for number, step in enumerate(code) for slot in step.inputs}

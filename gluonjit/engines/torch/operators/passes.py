@@ -14,6 +14,9 @@ from torch.autograd import Function, Variable
 
 from gluonjit.engines.torch.applying import applied
 
+Tensors = tuple[Any, ...]
+"""Tensors, in an order of their own."""
+
 
 class PackedSteps(NamedTuple):
     """The steps of packed rows: how many rows each has, on the host as a tensor too, and places of states.
@@ -35,8 +38,8 @@ class _Mode(NamedTuple):
     row, and what else is kept; backward: see `_Pass.backward`.
     """
 
-    forward: Callable[..., tuple[Any, ...]]
-    backward: Callable[..., tuple[Any, ...]]
+    forward: Callable[..., Tensors]
+    backward: Callable[..., Tensors]
     adds_biases: bool
 
 
@@ -109,7 +112,7 @@ def _again(ctx: Any, *found: Any) -> list[Any]:
     return [each.get(number) for number in range(len(given))]
 
 
-def _lstm(given: Any, counts: list[int], begin: Any, weight: Any, bias: Any) -> tuple[Any, ...]:
+def _lstm(given: Any, counts: list[int], begin: Any, weight: Any, bias: Any) -> Tensors:
     """The gates lie in `given` afterwards."""
     (h, c), width, turned = begin, begin[1].shape[1], weight.t()
     outputs, memories, bent = [torch.empty_like(given[:, :width]) for _ in range(3)]
@@ -135,7 +138,7 @@ def _lstm_back(
     kept: Any,
     memory: Any,
     weights: Any,
-) -> tuple[Any, ...]:
+) -> Tensors:
     memories, bent = kept
     (i, f, g, o), width = gates.chunk(4, 1), outputs.shape[1]
     before = torch.cat([memory, memories]).index_select(0, steps.before)
@@ -159,7 +162,7 @@ def _lstm_back(
     return result, result, h, c
 
 
-def _gru(given: Any, counts: list[int], begin: Any, weight: Any, bias: Any) -> tuple[Any, ...]:
+def _gru(given: Any, counts: list[int], begin: Any, weight: Any, bias: Any) -> Tensors:
     """The gates lie in `given` afterwards."""
     (h,), width, turned = begin, begin[0].shape[1], weight.t()
     outputs, of_states = torch.empty_like(given[:, :width]), torch.empty_like(given)
@@ -176,7 +179,7 @@ def _gru(given: Any, counts: list[int], begin: Any, weight: Any, bias: Any) -> t
 
 def _gru_back(
     found: Any, _: Any, steps: PackedSteps, gates: Any, before: Any, outputs: Any, kept: Any, memory: Any, weights: Any
-) -> tuple[Any, ...]:
+) -> Tensors:
     (r, z, n), (of_n,) = gates.chunk(3, 1), kept
     by_n = (1 - z) * (1 - n * n)
     by_r, by_z = by_n * of_n * r * (1 - r), (before - n) * z * (1 - z)
@@ -195,8 +198,8 @@ def _gru_back(
     return of_given, rows, h
 
 
-def _rnn(bend: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
-    def forward(given: Any, counts: list[int], begin: Any, weight: Any, bias: Any) -> tuple[Any, ...]:
+def _rnn(bend: Callable[..., Any]) -> Callable[..., Tensors]:
+    def forward(given: Any, counts: list[int], begin: Any, weight: Any, bias: Any) -> Tensors:
         (h,), turned, outputs = begin, weight.t(), torch.empty_like(given)
         for own, output in _split(counts, given, outputs):
             h = bend(torch.addmm(own, h[: len(own)], turned, out=output))
@@ -205,7 +208,7 @@ def _rnn(bend: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
     return forward
 
 
-def _rnn_back(slope_of: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
+def _rnn_back(slope_of: Callable[..., Any]) -> Callable[..., Tensors]:
     def backward(
         found: Any,
         _: Any,
@@ -216,7 +219,7 @@ def _rnn_back(slope_of: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
         kept: Any,
         memory: Any,
         weights: Any,
-    ) -> tuple[Any, ...]:
+    ) -> Tensors:
         slopes, result = slope_of(outputs), torch.empty_like(outputs)
         h = outputs.new_zeros((steps.counts[0], outputs.shape[1]))
         for head, slope, own in reversed(_split(steps.counts, found, slopes, result)):
@@ -229,7 +232,7 @@ def _rnn_back(slope_of: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
     return backward
 
 
-def _split(counts: list[int], *tensors: Any) -> Sequence[tuple[Any, ...]]:
+def _split(counts: list[int], *tensors: Any) -> Sequence[Tensors]:
     """The rows of each step, of each tensor."""
     return list(zip(*[tensor.split(counts) for tensor in tensors]))
 

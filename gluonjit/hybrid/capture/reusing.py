@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -86,26 +87,24 @@ def _generators() -> tuple[Any, ...]:
     return random.getstate(), found[1].tobytes(), found[2]
 
 
+@dataclass
 class _Call:
     """One call that runs and is recorded, to be reused or compared with the template `known`."""
 
-    def __init__(
-        self,
-        reusing: Reusing,
-        batch: Batch,
-        net: Any,
-        cache: Recordings,
-        arrays: list[Any],
-        key: Any,
-        here: Here,
-        known: CaptureTemplate | None,
-    ) -> None:
-        self.reusing, self.batch, self.net, self.cache, self.arrays = reusing, batch, net, cache, arrays
-        self.key, self.here, self.known = key, here, known
-        if known is not None:
-            batch.report.reuse.checked += 1
+    reusing: Reusing
+    batch: Batch
+    net: Any
+    cache: Recordings
+    arrays: list[Any]
+    key: Any
+    here: Here
+    known: CaptureTemplate | None
+
+    def __post_init__(self) -> None:
+        if self.known is not None:
+            self.batch.report.reuse.checked += 1
         self._drawn = _generators()  # the states of Python's generators before it
-        self.apart = Apart(batch)
+        self.apart = Apart(self.batch)
 
     def outcome(self, run: Callable[[], Any]) -> Any:
         """Returns the result of the call."""

@@ -51,11 +51,17 @@ def _marking(function: Any) -> Any:
     return wrapper
 
 
+def _listed(heads: Any, head_grads: Any) -> tuple[list[Any], list[Any]]:
+    """Heads and their gradients, one for each."""
+    listed = list(heads) if isinstance(heads, (list, tuple)) else [heads]
+    given = list(head_grads) if isinstance(head_grads, (list, tuple)) else [head_grads] * len(listed)
+    return listed, given
+
+
 @_marking
 def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, train_mode: bool = True) -> None:
     """mxnet.autograd.backward. Several captured losses are added up first, so that one pass serves all."""
-    listed = list(heads) if isinstance(heads, (list, tuple)) else [heads]
-    given = list(head_grads) if isinstance(head_grads, (list, tuple)) else [head_grads] * len(listed)
+    listed, given = _listed(heads, head_grads)
     if not any(_in_batch(head) for head in listed):
         original_backward(heads, head_grads, retain_graph, train_mode)
         _finish(False)
@@ -93,8 +99,7 @@ def grad(
     train_mode: bool = True,
 ) -> Any:
     """mxnet.autograd.grad."""
-    listed = list(heads) if isinstance(heads, (list, tuple)) else [heads]
-    given = list(head_grads) if isinstance(head_grads, (list, tuple)) else [head_grads] * len(listed)
+    listed, given = _listed(heads, head_grads)
     through = any(_in_batch(head) for head in listed)
     if not through:
         found = original_grad(heads, variables, head_grads, retain_graph, create_graph, train_mode)

@@ -152,11 +152,11 @@ class Row:
 
     def __init__(self, *own: Any, **fields: Any) -> None:
         """Sets fields by their names; own: those of the first class below this one, in order."""
+        known = {name for cls in type(self).__mro__[:-1] for name in cls.__annotations__}
         fields.update(zip(type(self).__mro__[-3:][0].__annotations__, own))
-        unknown = [name for name in fields if not any(name in cls.__annotations__ for cls in type(self).__mro__[:-1])]
-        if unknown:
-            raise TypeError(f"{type(self).__name__} has no {', '.join(unknown)}")
         vars(self).update(fields)
+        if not fields.keys() <= known or not all([hasattr(self, name) for name in known]):
+            raise TypeError(f"{type(self).__name__} has the fields {', '.join(sorted(known))}")
 
     def pooling(self, call: Application) -> RowPooling | None:
         """The rule for a call on rows that it does not leave apart, if there is one."""

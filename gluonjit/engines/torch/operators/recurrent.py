@@ -38,17 +38,16 @@ class Layer(NamedTuple):
         """Tells whether it has no projections."""
         return len(weights) == (4 if self.has_biases else 2) * self.layers * (1 + self.bidirectional)
 
-    def run(self, inputs: Any, states: Any, weights: Any) -> Any:
-        """Runs PyTorch's own function: (n, b, d) or (b, n, d) gives outputs alike, then what the states are after."""
-        begin = states if self.states > 1 else states[0]
-        rest = (self.has_biases, self.layers, 0.0, self.training, self.bidirectional, self.batch_first)
-        return _FUNCTIONS[self.name](inputs, begin, weights, *rest)
+    def run(self, sizes: tuple[Any, ...], inputs: Any, states: Any, weights: Any) -> Any:
+        """Runs PyTorch's own function: (n, b, d) or (b, n, d) gives outputs alike, then what the states are after.
 
-    def run_packed(self, sizes: Any, rows: Any, states: Any, weights: Any) -> Any:
-        """Runs it on the rows of packed sequences, so many at each step."""
+        sizes: of packed sequences, of which `inputs` are the rows, how many there are at each step.
+        """
         begin = states if self.states > 1 else states[0]
-        rest = (self.has_biases, self.layers, 0.0, self.training, self.bidirectional)
-        return _FUNCTIONS[self.name](rows, sizes, begin, weights, *rest)
+        rest = [self.has_biases, self.layers, 0.0, self.training, self.bidirectional]
+        if not sizes:
+            rest.append(self.batch_first)
+        return _FUNCTIONS[self.name](inputs, *sizes, begin, weights, *rest)
 
 
 def layer_of(name: str, args: Any) -> Layer:

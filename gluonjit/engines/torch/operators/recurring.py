@@ -56,7 +56,9 @@ def _one_step(inputs: Any, *rest: Any) -> list[Any]:
     *tensors, layer = rest
     states, weights = tensors[: layer.states], tensors[layer.states :]
     step = _batch(layer) ^ 1
-    outputs, *last = layer.run(inputs.unsqueeze(step), [state.unsqueeze(0).contiguous() for state in states], weights)
+    outputs, *last = layer.run(
+        (), inputs.unsqueeze(step), [state.unsqueeze(0).contiguous() for state in states], weights
+    )
     return [outputs.squeeze(step), *[state.squeeze(0) for state in last]]
 
 
@@ -83,7 +85,7 @@ def _side_by_side(inputs: Any, *rest: Any) -> list[Any]:
     states, weights = tensors[: layer.states], tensors[layer.states :]
     given = inputs.flatten(0, 1) if layer.batch_first else beside(inputs)
     begin = [beside(state).contiguous() for state in states]  # as cuDNN wants them
-    outputs, *last = layer.run(given, begin, weights)
+    outputs, *last = layer.run((), given, begin, weights)
     found = outputs.unflatten(0, (count, -1)) if layer.batch_first else apart(outputs, count)
     return [found, *[apart(state, count) for state in last]]
 
@@ -143,13 +145,13 @@ def recurred(rows: Any, *given: Any) -> list[Any]:
 
 
 def _by_pytorch(layer: Layer, packing: Packing, data: Any, begin: Any, weights: Any) -> Any:
-    return layer.run_packed(packing.steps.sizes, data, begin, weights)
+    return layer.run((packing.steps.sizes,), data, begin, weights)
 
 
 def _by_passes(layer: Layer, packing: Packing, data: Any, begin: Any, weights: Any) -> Any:
     ways, each = 1 + layer.bidirectional, 4 if layer.has_biases else 2
     one = layer._replace(layers=1, bidirectional=False)
-    packed = partial(one.run_packed, packing.steps.sizes)
+    packed = partial(one.run, (packing.steps.sizes,))
     ends = []
     for number in range(layer.layers):
         outputs = []

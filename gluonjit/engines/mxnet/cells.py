@@ -98,23 +98,18 @@ def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: Args) 
         if None in placed:
             return "it is given numbers that are computed or learned, of any length: give them a second axis"
         values = [value for value in placed if value is not None]
-    found = _lazy_results(record.kind.structure, captured(batch, record, values))
+    found = rebuild(record.kind.structure, captured(batch, record, values))
     if begin:
         batch.end_call(cell, begin)
     return found
 
 
-def _lazy_results(structure: Any, results: tuple[Value, ...]) -> Any:
-    """Returns what a call returns, as lazy arrays."""
-    if structure is None:
-        return wrap(results[0])
-    if structure is tuple:
-        return tuple([wrap(value) for value in results])
-    return rebuild(structure, results)
-
-
 def rebuild(structure: Any, values: tuple[Value, ...]) -> Any:
     """Makes what a call returns, of the values of its node."""
+    if structure is None:
+        return wrap(values[0])
+    if structure is tuple:
+        return tuple([wrap(value) for value in values])
     if structure is LazyNumpy:
         return wrap_np(values[0])
     made: dict[int, Any] = {}

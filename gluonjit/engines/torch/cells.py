@@ -127,7 +127,7 @@ def capture(cell: Cell, owner: Any, run: Callable[..., Any], args: Args, kwargs:
             cell.laid = {}
     if FAST is not None:
         FAST.keep(cell, owner, args, kwargs, key, record)
-    found = _lazy_results(record.kind.structure, captured(batch, record, laid_values), source)
+    found = rebuild(record.kind.structure, captured(batch, record, laid_values), source)
     if begin:
         batch.end_call(cell, begin)
     return found
@@ -175,15 +175,6 @@ def leaf_laid(batch: Batch, tensor: Any, modes: dict[tuple[int, int], str], plac
     return value, spec_of(tensor) if mode else value.spec
 
 
-def _lazy_results(structure: Any, results: tuple[Value, ...], values: Sequence[Value]) -> Any:
-    """Returns what a call returns, as lazy tensors."""
-    if structure is None:
-        return wrap(results[0])
-    if structure is tuple:
-        return tuple([wrap(value) for value in results])
-    return rebuild(structure, results, values)
-
-
 def without_history(value: Value) -> Value:
     """Returns the same value, of which no gradients are asked."""
     return Value(value.rows, value.depth, value.spec, value.graph, False, value)
@@ -191,6 +182,10 @@ def without_history(value: Value) -> Value:
 
 def rebuild(structure: Any, results: tuple[Value, ...], given: Sequence[Any]) -> Any:
     """Makes what a call returns, of the results of its node and its arguments, or their values; sets what it sets."""
+    if structure is None:
+        return wrap(results[0])
+    if structure is tuple:
+        return tuple([wrap(value) for value in results])
     made: dict[int, Any] = {}
     views: list[tuple[Any, int, Any]] = []
 

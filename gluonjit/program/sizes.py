@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from gluonjit.program.axes.values import Size
 from gluonjit.program.trace import Trace, TraceOp
 
+Numbers = tuple[int, ...]
+"""A shape, lengths, or factors of these."""
 Leaf = tuple[Any, ...]
 """An argument of an operator, or a part of it: the position of the first result, the name, and places in tuples."""
 ENOUGH = 3
@@ -63,12 +65,12 @@ class NamedSizes:
         return sum([times * prod([lengths[length] for length in each]) for times, each in self._grown])
 
     @cached_property
-    def _grown(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    def _grown(self) -> tuple[tuple[int, Numbers], ...]:
         return self.grown(range(len(self.trace.shapes)))
 
-    def grown(self, positions: Iterable[int]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    def grown(self, positions: Iterable[int]) -> tuple[tuple[int, Numbers], ...]:
         """The elements of values: so many times the lengths that they are multiplied by."""
-        found: dict[tuple[int, ...], int] = {}
+        found: dict[Numbers, int] = {}
         for position in positions:
             shape, axes = self.trace.shapes[position][0], self.axes(position)
             lengths = [self.sizes[position, axis] for axis in axes]
@@ -78,7 +80,7 @@ class NamedSizes:
                 found[whole.lengths] = found.get(whole.lengths, 0) + whole.times
         return tuple([(times, key) for key, times in found.items()])
 
-    def shape(self, position: int, lengths: Any) -> tuple[int, ...]:
+    def shape(self, position: int, lengths: Any) -> Numbers:
         """The shape of a value at these lengths, by their numbers. Raises KeyError for one that is not among them."""
         whole, sizes = self.trace.shapes[position][0], self.sizes
         return tuple(
@@ -94,7 +96,7 @@ class NamedSizes:
         rank = len(self.trace.shapes[position][0])
         return [axis for axis in range(rank) if (position, axis) in self.sizes]
 
-    def lengths_of(self, other: Trace) -> tuple[int, ...]:
+    def lengths_of(self, other: Trace) -> Numbers:
         """The sizes that differ, in a trace of this form. Raises OtherForm if it has another."""
         own, differing = self._compare(other)
         if not (own <= self.own and differing.keys() <= self.numbers.keys()):
@@ -140,7 +142,7 @@ class NamedSizes:
         return own, differing
 
 
-def _look(shaped: tuple[tuple[int, ...], str]) -> tuple[int, str]:
+def _look(shaped: tuple[Numbers, str]) -> tuple[int, str]:
     return len(shaped[0]), shaped[1]
 
 
@@ -192,7 +194,7 @@ class Bounds:
     What is equal in calls of few lengths, such as a number that is rounded, may differ for others.
     """
 
-    def __init__(self, traces: Sequence[Trace], lengths: Sequence[tuple[int, ...]]) -> None:
+    def __init__(self, traces: Sequence[Trace], lengths: Sequence[Numbers]) -> None:
         if not traces or any(len(set(sizes)) < ENOUGH for sizes in zip(*lengths)):
             raise NotDerivable
         if any(decisions(trace) != decisions(traces[0]) for trace in traces):
@@ -222,7 +224,7 @@ class LengthRule(NamedTuple):
         return self.times * known[self.length] + self.more
 
 
-def line_through(values: Sequence[Any], lengths: Sequence[tuple[int, ...]]) -> Any:
+def line_through(values: Sequence[Any], lengths: Sequence[Numbers]) -> Any:
     """Arguments of calls of these lengths as one, with lines in place of numbers that differ. Raises NotDerivable."""
     first = values[0]
     if isinstance(first, tuple):

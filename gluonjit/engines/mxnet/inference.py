@@ -24,6 +24,9 @@ from gluonjit.hybrid.run.failures import refused
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 from gluonjit.program.axes.values import Shaped
 
+Shapes = tuple[Shaped, ...]
+"""Shapes and dtypes of operands, or of results."""
+
 
 class SizeError(mx.base.MXNetError, ValueError):  # type: ignore[misc]
     """Another number of elements: MXNet's operator raises its own error, and its arrays' method a ValueError."""
@@ -58,10 +61,10 @@ def _text(value: Any) -> str:
     return str(value.__class__(map(plain, value)) if value.__class__ in (tuple, list) else plain(value))
 
 
-_inferred: dict[Any, tuple[Shaped, ...]] = {}
+_inferred: dict[Any, Shapes] = {}
 
 
-def infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped, ...]:
+def infer(name: str, attrs: Attrs, inputs: Shapes) -> Shapes:
     """Shapes and dtypes of an operator's results.
 
     Raises CaptureError if the operator does not take such inputs. MXNet 1.9.1 does not check whether a reshape keeps
@@ -86,7 +89,7 @@ def clear_inferred() -> None:
     _inferred.clear()
 
 
-def _infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped, ...]:
+def _infer(name: str, attrs: Attrs, inputs: Shapes) -> Shapes:
     names = [f"operand{k}" for k in range(len(inputs))]
     fits = False
     try:
@@ -109,7 +112,7 @@ def _infer(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped,
     return outputs
 
 
-def _measured(name: str, attrs: Attrs, inputs: tuple[Shaped, ...]) -> tuple[Shaped, ...]:
+def _measured(name: str, attrs: Attrs, inputs: Shapes) -> Shapes:
     """Shapes and dtypes of the results on zeros: a few operators, np.hstack for one, infer no shapes."""
     own = canonical(name)
     if own not in ROWS_OF or own in STATEFUL or own in RANDOM:
@@ -132,7 +135,7 @@ _RESHAPES = {"Reshape", "_np_reshape", "_npx_reshape", "reshape_like"}
 
 
 def _refusal(
-    name: str, attrs: Attrs, inputs: tuple[Shaped, ...], why: str, fits: bool = False, theirs: Any = mx.base.MXNetError
+    name: str, attrs: Attrs, inputs: Shapes, why: str, fits: bool = False, theirs: Any = mx.base.MXNetError
 ) -> CaptureError:
     """Returns the error of an operator that does not take such operands; also MXNet's own error, as in eager execution.
 

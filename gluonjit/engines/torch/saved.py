@@ -13,19 +13,21 @@ from gluonjit.engines.torch.operators.binding import operator_named
 from gluonjit.program.axes.values import placed
 from gluonjit.program.trace import Trace, TraceBuilder, TraceOp
 
+Saved = tuple[frozenset[int], frozenset[int]]
+"""The numbers of operands and of results that a backward pass needs."""
 Write = tuple[int, int, int, set[int], bool]
 
 
-def saved_values(program: Any, learned: tuple[bool, ...]) -> tuple[frozenset[int], frozenset[int]]:
+def saved_values(program: Any, learned: tuple[bool, ...]) -> Saved:
     """The operands and the results, by number, that a program saves for backward where these operands learn."""
     key = learned, tuple([tensor.requires_grad for tensor in program.consts])
-    found: tuple[frozenset[int], frozenset[int]] | None = program.kept.get(key)
+    found: Saved | None = program.kept.get(key)
     if found is None:
         found = program.kept[key] = _saved_values(program, learned)
     return found
 
 
-def _saved_values(program: Any, learned: tuple[bool, ...]) -> tuple[frozenset[int], frozenset[int]]:
+def _saved_values(program: Any, learned: tuple[bool, ...]) -> Saved:
     trace: Trace = program.trace
     tensors: dict[int, Any] = {}
     saved: set[int] = set()

@@ -12,6 +12,8 @@ from gluonjit.program.axes.values import Operand, Shaped, Vals, Values
 from gluonjit.program.axes.writer import Writer
 from gluonjit.program.trace import Attrs, Trace, TraceBuilder, TraceOp
 
+Numbers = tuple[int, ...]
+"""Numbers of values, or of operands."""
 SPREAD, GATHER, TOTAL, RATIO = "spread out", "gather up", "add up", "divide"
 """A node's value for each child; one value for a node of those of its children; sums of several values; quotients."""
 VIEW, WIDEN = "view as", "widen to"
@@ -22,7 +24,7 @@ OF_ONE: Attrs = (("self", Operand(0)),)
 class Roles(NamedTuple):
     """The operands of each role, child by child; with `of_rows` a role has one operand, with a row for each child."""
 
-    roles: tuple[tuple[int, ...], ...]
+    roles: tuple[Numbers, ...]
     of_rows: bool = False
 
     def count(self, specs: Sequence[Spec]) -> int:
@@ -40,8 +42,8 @@ class Roles(NamedTuple):
 class Read(NamedTuple):
     """A trace in a table: the numbers of its operands, as `Roles.specs` has them, and of its results."""
 
-    operands: tuple[int, ...]
-    results: tuple[int, ...]
+    operands: Numbers
+    results: Numbers
 
 
 class ForChildren(NamedTuple):
@@ -55,7 +57,7 @@ class ForChildren(NamedTuple):
     call: Trace
 
     @property
-    def roles(self) -> tuple[tuple[int, ...], ...]:
+    def roles(self) -> tuple[Numbers, ...]:
         """The operands of a child."""
         return tuple([(position,) for position in range(self.first, len(self.trace.operands))])
 
@@ -75,8 +77,8 @@ class ValueTable:
         self.shapes: list[Shaped] = []
         self.consts: dict[int, Any] = {}
         self._ops: list[TraceOp] = []
-        self._known: dict[Any, tuple[int, ...]] = {}
-        self._terms: dict[int, tuple[int, ...]] = {}
+        self._known: dict[Any, Numbers] = {}
+        self._terms: dict[int, Numbers] = {}
         self._views: dict[int, int] = {}
 
     def leaf(self, key: Any, shaped: Shaped) -> int:
@@ -89,7 +91,7 @@ class ValueTable:
         self.consts[number] = array
         return number
 
-    def op(self, name: str, attrs: Attrs, inputs: Sequence[int], outputs: Sequence[Shaped]) -> tuple[int, ...]:
+    def op(self, name: str, attrs: Attrs, inputs: Sequence[int], outputs: Sequence[Shaped]) -> Numbers:
         """The results of an operator."""
         count, key = len(self.shapes), (name, attrs, *inputs)
         found = self._numbered((key, *outputs), outputs)
@@ -147,7 +149,7 @@ class ValueTable:
         trace = builder.finish([place[number] for number in read.results])
         return ForChildren(trace, len(specs) - len(roles.roles), call)
 
-    def _numbered(self, key: Any, outputs: Sequence[Shaped]) -> tuple[int, ...]:
+    def _numbered(self, key: Any, outputs: Sequence[Shaped]) -> Numbers:
         if key not in self._known:
             self._known[key] = tuple(range(len(self.shapes), len(self.shapes) + len(outputs)))
             self.shapes.extend(outputs)

@@ -30,6 +30,8 @@ from gluonjit.program.lengths.form import Form
 from gluonjit.program.lengths.nodes import Sent, SizedNodes
 from gluonjit.program.trace import Trace, TraceOp
 
+Numbers = tuple[int, ...]
+"""Numbers of values, or lengths."""
 ROWS, PADDED, ALONE = range(3)
 """How the operators of a stage run: the remainder of its level by three."""
 
@@ -100,14 +102,14 @@ class Stage(NamedTuple):
 
     way: int
     run: Any
-    inputs: tuple[int, ...]
+    inputs: Numbers
     needs: tuple[Any, ...]
     sources: tuple[Source, ...]
-    outputs: tuple[int, ...]
+    outputs: Numbers
     results: tuple[Result, ...]
-    places: tuple[int, ...]
+    places: Numbers
     elements: tuple[Any, ...]
-    lengths: tuple[int, ...]
+    lengths: Numbers
 
     @property
     def calls(self) -> int:
@@ -126,7 +128,7 @@ class Stages:
     the values of the results; wide: how many axes of each are counted as rows.
     """
 
-    def __init__(self, form: Form, framework: LengthEngine, lengths: Sequence[tuple[int, ...]]) -> None:
+    def __init__(self, form: Form, framework: LengthEngine, lengths: Sequence[Numbers]) -> None:
         """Decides how each operator runs, on examples of these lengths. Raises NotBatchable."""
         self.form, self.framework = form, framework
         self.checks = Checks()
@@ -312,7 +314,7 @@ class Stages:
         val = self._values[position]
         return Result(slot, val, val.shape[: rows_before(val.shape)])
 
-    def _results(self) -> tuple[Vals, tuple[int, ...]]:
+    def _results(self) -> tuple[Vals, Numbers]:
         """The values of the results, which lie packed or as they are stored."""
         finals, wide = [], []
         for position in self.form.trace.results:
@@ -391,7 +393,7 @@ def packed(slot: int, shape: Shape, dtype: str) -> Values:
 class _Examples:
     """Arrays of a few nodes, on which instructions run as they are written down."""
 
-    def __init__(self, framework: LengthEngine, device: str, lengths: Sequence[tuple[int, ...]]) -> None:
+    def __init__(self, framework: LengthEngine, device: str, lengths: Sequence[Numbers]) -> None:
         given = dict(enumerate(np.array(lengths).T))
         self._framework, self._device = framework, device
         self._nodes = SizedNodes(len(lengths), given, framework.send(device))

@@ -7,6 +7,8 @@ from typing import Any
 
 from gluonjit.hybrid.capture.guards.scopes import Function, Scope
 
+Body = list[ast.stmt]
+"""Statements, one after the other."""
 HIDDEN = "__gluonjit__"
 """The name by which a twin has its follower: a free variable."""
 
@@ -34,7 +36,7 @@ class Rewriter(ast.NodeTransformer):
         self.owner = (owner or "").lstrip("_")
         self.scopes: list[Scope] = []
         self.first: list[str | None] = []  # the first argument, for super()
-        self.before: list[ast.stmt] = []
+        self.before: Body = []
         self.temporaries = 0
 
     def mangled(self, name: str) -> str:
@@ -64,9 +66,9 @@ class Rewriter(ast.NodeTransformer):
         self.first.pop()
         return node
 
-    def statements(self, body: list[ast.stmt]) -> list[ast.stmt]:
+    def statements(self, body: Body) -> Body:
         """A list of statements, rewritten."""
-        found: list[ast.stmt] = []
+        found: Body = []
         for statement in body:
             rewritten = self.visit(statement)
             found += rewritten if isinstance(rewritten, list) else [rewritten]
@@ -293,7 +295,7 @@ class Rewriter(ast.NodeTransformer):
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         operator = type(node.op).__name__
         target = node.target
-        before: list[ast.stmt] = []
+        before: Body = []
         if isinstance(target, ast.Name):
             self.visit_Name(target)
             now: ast.expr = self.visit_Name(ast.Name(target.id, ast.Load()))
@@ -308,7 +310,7 @@ class Rewriter(ast.NodeTransformer):
         changed = call("change", operator, now, self.visit(node.value))
         return [*before, ast.Assign([target], changed)]
 
-    def _kept(self, value: ast.expr, before: list[ast.stmt]) -> ast.expr:
+    def _kept(self, value: ast.expr, before: Body) -> ast.expr:
         """Binds a value to a new name."""
         self.temporaries += 1
         name = f"_gluonjit_{self.temporaries}"

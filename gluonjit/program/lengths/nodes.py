@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from math import inf, prod
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -87,25 +87,18 @@ class SizedNodes:
 
     def places(self, front: Shape) -> Any:
         """The places of all rows, which `front` counts, among padded ones."""
-        return self.index(self._places(front, range(self.count)))
+        return self.index(np.flatnonzero(self._there(front)))
 
     def within(self, front: Shape) -> Any:
         """The places of all rows among those of one node that is as long as the longest."""
-        return self.index(self._places(front, np.zeros(self.count, dtype=np.int64)))
+        return self.index(np.nonzero(self._there(front).reshape(self.count, -1))[1])
 
-    def _places(self, front: Shape, nodes: Any) -> Any:
-        """Places of the rows of each node; `nodes`: the numbers that these count as."""
-        sizes, most = np.stack([self.of(size) for size in front], 1), at_sizes(front, self.most)
-        rows, base = sizes.prod(1), np.asarray(nodes) * prod(most)
-        found, begins = np.empty(rows.sum(), dtype=np.int64), begins_of(rows)
-        alike: dict[tuple[int, ...], list[int]] = {}
-        for number, each in enumerate(map(tuple, sizes.tolist())):
-            alike.setdefault(each, []).append(number)
-        for each, numbers in alike.items():
-            one = np.zeros(1, dtype=np.int64)
-            for k, size in enumerate(each):
-                one = (one[:, None] + np.arange(size) * prod(most[k + 1 :])).reshape(-1)
-            found[begins[numbers, None] + np.arange(len(one))] = base[numbers, None] + one
+    def _there(self, front: Shape) -> Any:
+        """True where no padding is, (nodes, *front)."""
+        found = np.ones((self.count, *at_sizes(front, self.most)), dtype=bool)
+        for axis, size in enumerate(front):
+            if size.__class__ is Size:
+                found &= ~self._hole(size).reshape(self.count, *[1] * axis, -1, *[1] * (len(front) - axis - 1))
         return found
 
     def clipped(self, front: Shape) -> Any:
@@ -147,6 +140,13 @@ class SizedNodes:
         places = begins[:, None] + np.minimum(np.arange(wide), np.maximum(kept[:, None] - 1, 0)) * step
         base = np.arange(self.count * int(several[0])).reshape(self.count, -1, 1) * most
         return self.index((base + places.clip(0, max(most - 1, 0))[:, None]).reshape(-1))
+
+    def repeated(self, size: Any, count: Any, each: bool) -> Any:
+        """Rows of each node several times, so that there are `count`: each after itself, or all after all."""
+        sizes, counts = self.of(size), self.of(count)
+        wide = np.maximum(counts // np.maximum(sizes, 1) if each else sizes, 1)
+        number, wide = within(counts), np.repeat(wide, counts)
+        return self.index(np.repeat(begins_of(sizes), counts) + (number // wide if each else number % wide))
 
     def merged(self, *sizes: Any) -> Any:
         """Rows of several values, one after the other for each node, among those of all, one value after the other."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import mxnet as mx
 import numpy as np
+from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import context_of, device_of, dtype_name, room_for, sent
@@ -45,6 +46,8 @@ def put(rows: Any, places: Any, clipped: Any, count: int, number: Any) -> Any:
         room = apply("_full", [], {"shape": (count, *rows.shape[1:]), "value": number, **like}, True)
     else:
         room = picked(rows.detach(), clipped)
+        if not autograd.is_recording():
+            return room  # where the rows are already: what follows leads gradients to them
     return apply("_contrib_index_copy", [room, places.detach(), rows], {})
 
 

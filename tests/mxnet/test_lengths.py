@@ -115,6 +115,14 @@ ONE: dict[str, Callable[..., Any]] = {
     "with fixed statistics": lambda net, F, t, x: F.max(net.scaled(net.q(x)), axis=0),
     "several results": lambda net, F, t, x: (net.out(x), F.max(x, axis=0), F.softmax(F.sum(x, axis=1), axis=0)),
     "by the number of words": lambda net, F, t, x: F.max(net.q(x), axis=0) / x.shape[0],
+    "each beside each": lambda net, F, t, x: F.max(
+        F.repeat(net.q(x), x.shape[0], axis=0) * F.tile(x, (x.shape[0], 1)), axis=0
+    ),
+    "each three times": lambda net, F, t, x: F.max(F.repeat(net.q(x), 3, axis=0) * F.tile(x, (3, 2))[:, :C], axis=0),
+    "one for each": lambda net, F, t, x: F.max(net.q(x) * F.tile(part(F, t, 0, 1), (x.shape[0], 1)), axis=0),
+    "as many classes as words": lambda net, F, t, x: F.sum(
+        F.dot(F.one_hot(F.sum(x > 0, axis=1), x.shape[0]), net.q(x)), axis=0
+    ),
     "a variance": lambda net, F, t, x: F.max(
         F.square(F.broadcast_sub(net.q(x), F.mean(x, axis=0, keepdims=True))), axis=0
     ),

@@ -178,14 +178,14 @@ _BATCHES = Samples(data=2, least=1)
 _LAST, _FLIPPED = Section("axis", begins=begins), Turned("axis", many=True)
 
 
-def _side_by_side(writer: Writer, val: Values) -> Values:
+def side_by_side(writer: Writer, val: Values) -> Values:
     """(T, B, ...) of each node as (T, N*B, ...)."""
     order = (1, 0, *range(2, val.rank + 1))
     turned = writer.put("permute", writer.each(val), order)
     return writer.put("shape", turned, (val.shape[0], -1, *val.shape[2:]))
 
 
-def _apart(writer: Writer, val: Values) -> Values:
+def apart(writer: Writer, val: Values) -> Values:
     """(T, N*B, ...) as (T, B, ...) of each node."""
     folded = writer.put("shape", val, (val.shape[0], -1, *val.shape[1:]))
     order = (1, 0, *range(2, val.rank + 1))
@@ -201,10 +201,10 @@ def by_batches(ins: Sequence[int], *outs: int) -> Callable[[Application], Vals]:
             if axis < 0 and not val.shared:
                 raise call.refuse("parameters that are not the same for all samples")
             placed.append(
-                val if axis < 0 else _side_by_side(writer, val) if axis else writer.folded(writer.spread(val), 1)
+                val if axis < 0 else side_by_side(writer, val) if axis else writer.folded(writer.spread(val), 1)
             )
         found = call.made(call.again(placed), 1)
-        return [_apart(writer, val) if axis else val for val, axis in zip(found, outs)]
+        return [apart(writer, val) if axis else val for val, axis in zip(found, outs)]
 
     return rule
 
@@ -223,15 +223,3 @@ def sequence(call: Application) -> Vals:
     if call.name == "SequenceMask":
         return MAP.lift(call.on("_copy", {}, [val], call.outs))
     return _FLIPPED.lift(call.on("reverse", {"axis": (axis,)}, [val], call.outs))
-
-
-_LAYERS = by_batches((1, -1, 1, 1), 1, 1, 1)
-
-
-def recurrent(call: Application) -> Vals:
-    """RNN: fused recurrent layers over equally many steps; between layers nothing may be dropped."""
-    if float(call.get("p", 0.0)) > 0.0:
-        raise call.refuse("dropout between its layers")
-    if call.get("use_sequence_length") or call.get("projection_size") is not None:
-        raise call.refuse("sequence lengths or projections")
-    return _LAYERS(call)

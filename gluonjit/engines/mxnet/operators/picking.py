@@ -15,7 +15,7 @@ from gluonjit.engines.mxnet.operators.symbols import apply
 from gluonjit.program.axes.along import Along, Reduce
 from gluonjit.program.axes.row import Application
 from gluonjit.program.axes.samples import Last, Pick
-from gluonjit.program.axes.values import Vals, is_sized
+from gluonjit.program.axes.values import Size, Vals, is_sized
 
 _TABLE = Pick()
 _SAME_PLACES = Along("axis", 0, params=1)
@@ -24,8 +24,10 @@ PICK = Reduce("axis", -1, keep="keepdims", code="PICK")
 
 def one_hot(call: Application) -> Vals:
     """A row of classes for each number."""
-    (val,) = call.vals
-    return call.lying(call.again([val]), val.lead, (*val.rest, call.attrs["depth"]))
+    (val,), depth = call.vals, call.attrs["depth"]
+    if depth.__class__ is Size and call.writer.padded:  # the longest one's
+        return call.lying([call.writer.longest(call.name, call.attrs, [val])], val.lead, (*val.rest, depth))
+    return call.lying(call.again([val]), val.lead, (*val.rest, depth))
 
 
 def take(call: Application) -> Vals:

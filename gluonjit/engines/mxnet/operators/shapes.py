@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from gluonjit.engines.mxnet.operators.symbols import listed
-from gluonjit.program.axes.along import PerAxis, Reduce, Section
+from gluonjit.program.axes.along import Along, PerAxis, Reduce, Section
 from gluonjit.program.axes.row import Application
 from gluonjit.program.axes.shapes import Join, Reshape
 from gluonjit.program.axes.values import Shape, Vals, Values, is_sized
@@ -15,7 +15,7 @@ from gluonjit.program.axes.values import Shape, Vals, Values, is_sized
 Rule = Callable[[Application], Vals]
 _VIEW = Reshape()
 _SLICED = PerAxis(rest={"begin": None, "end": None, "step": None})
-_TILED = PerAxis(rest={"reps": 1})
+_REPEATED, _TILED = Along("axis"), PerAxis(rest={"reps": 1})
 _PADDED = PerAxis(rest={"pad_width": (0, 0)})
 
 
@@ -71,13 +71,32 @@ def at_least(call: Application) -> Vals:
 # -- repeats -----------------------------------------------------------------------------------------------
 
 
+def repeated(call: Application) -> Vals:
+    """Entries along an axis, each of them several times."""
+    if call.get("axis") == 0 and is_sized(call.shape[:1]):
+        return [_rows_again(call, call.vals[0], True)]
+    return _REPEATED.lift(call)
+
+
+def _rows_again(call: Application, val: Values, each: bool) -> Values:
+    """The rows of each node several times, of which there are any number then."""
+    writer, count = call.writer, call.shape[0]
+    if writer.padded:
+        raise call.refuse("it mixes the rows of a sample")
+    places = writer.need("repeated", val.shape[0], count, each)
+    slot = writer.emit("pick", [writer.rows_of(val, 1), places])
+    return val._replace(slot=slot, shape=(count, *val.shape[1:]), lead=count, rest=val.shape[1:])
+
+
 def tiled(call: Application) -> Vals:
     """One axis after the other: the gradient of several at once takes twice as many axes, which may be too many."""
     val, reps = call.vals[0], listed(call.get("reps"))
     reps = (1,) * (val.rank - len(reps)) + reps
     val = val._replace(shape=(1,) * (len(reps) - val.rank) + val.shape)
     for axis, times in enumerate(reps):
-        if times != 1:
+        if axis == 0 and is_sized(call.shape[:1]):
+            val = _rows_again(call, val, False)
+        elif times != 1:
             along = tuple([times if other == axis else 1 for other in range(len(reps))])
             shape = (*val.shape[:axis], val.shape[axis] * times, *val.shape[axis + 1 :])
             (val,) = _TILED.lift(call.on("tile", {"reps": along}, [val], [(shape, val.dtype)]))

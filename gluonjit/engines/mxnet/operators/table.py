@@ -9,7 +9,7 @@ from typing import Any
 
 import mxnet as mx
 
-from gluonjit.engines.mxnet.operators import layers, linear, picking, shapes
+from gluonjit.engines.mxnet.operators import layers, linear, picking, recurring, shapes
 from gluonjit.engines.mxnet.operators.binding import Writer
 from gluonjit.engines.mxnet.operators.symbols import ALONE, DRAWN, STATEFUL, canonical, draws, listed, read
 from gluonjit.program.axes.along import Along, Indexed, Reduce, Section, Turned
@@ -153,7 +153,7 @@ row("softmax=SOFTMAX", Along("axis", -1, fill=layers.behind, after=0))
 row("log_softmax=LOGSOFTMAX", Along("axis", -1, fill=layers.behind, after=0, refill=True))
 row("softmin sort argsort topk", Along("axis", -1))
 row("_np_cumsum", Along("axis", fill=PREFIX))
-row("repeat", Along("axis"))
+by("repeat", shapes.repeated, "reduction", Along.said, padded=True)
 row("reverse _npi_flip", Turned("axis", many=True))
 row("_np_roll", Along("axis", many=True, refuse=_over_all))
 row("_npi_diff", Along("axis", -1))
@@ -279,7 +279,14 @@ for _name, _rule in {
 }.items():
     by(_name, _rule, "layer", _SIDE)
 
-by("RNN", layers.recurrent, "layer", _SIDE, work=lambda call: prod((*call.vals[0].shape[:2], *call.vals[1].shape)))
+by(
+    "RNN",
+    recurring.recurrent,
+    "layer",
+    _SIDE,
+    work=lambda call: prod((*call.vals[0].shape[:2], *call.vals[1].shape)),
+    padded=True,
+)
 
 # -- draws, densities, and what is made --------------------------------------------------------------------
 

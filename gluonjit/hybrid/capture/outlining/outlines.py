@@ -20,7 +20,7 @@ from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.replaced import code_of
 
 _NUMBERS = frozenset({int, float, bool, type(None)})
-_MOST_NUMBERS = 4
+_MOST_NUMBERS = 4, 32  # of which each is a kind, and of which kinds run together, as those of lengths do
 
 _VARIED = 4  # samples, each of which has brought another kind
 _FEW = 1.5  # calls a kind
@@ -68,7 +68,10 @@ class Made:
 
     def grown(self) -> None:
         """Counts the kinds that there are."""
-        self._varied(len({id(kind.family) for kind in self.run.cell.kinds.values()}))
+        self._varied(self._families())
+
+    def _families(self) -> int:
+        return len({id(kind.family) for kind in self.run.cell.kinds.values()})
 
     def _varied(self, kinds: int) -> None:
         """Gives a cell up if nearly every call is a new kind, sample after sample."""
@@ -80,13 +83,13 @@ class Made:
             self.refuse(VARIED)
 
     def few(self, item: Any) -> bool:
-        """Tells whether an argument is one of a few numbers, each of which is another kind."""
+        """Tells whether an argument is one of a few numbers: each of them is traced."""
         if item.__class__ not in _NUMBERS:
             return False
         seen = self._seen
         if item in seen:
             return True
-        if len(seen) >= _MOST_NUMBERS:
+        if len(seen) >= _MOST_NUMBERS[self._families() < len(seen)]:
             return False
         seen.add(item)
         return True

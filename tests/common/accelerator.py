@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
-from gluonjit.hybrid.capture.guards import objects
+from gluonjit.hybrid.capture.guards import owners
 
 aten = torch.ops.aten
 _FIRST, _APART = 1 << 52, 256  # the first address, and what addresses are multiples of
@@ -225,8 +225,8 @@ def _asked() -> str:
 
 def _as_built_in() -> None:
     """Let the device be what one of PyTorch's is: no code of the program's, and memory of an allocator."""
-    owner_of_file, resizable = objects.owner_of_file, torch.UntypedStorage.resizable
-    objects.owner_of_file = lambda name: objects.LIBRARY if name == __file__ else owner_of_file(name)  # type: ignore
+    owner_of_file, resizable = owners.owner_of_file, torch.UntypedStorage.resizable
+    owners.owner_of_file = lambda name: owners.LIBRARY if name == __file__ else owner_of_file(name)  # type: ignore
     torch.UntypedStorage.resizable = lambda storage: storage.device.type == "sim" or resizable(storage)
 
 

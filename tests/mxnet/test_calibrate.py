@@ -12,7 +12,7 @@ from gluonjit.__main__ import main
 from gluonjit.analysis.costs import Coefficients
 from gluonjit.analysis.table import TABLE
 from gluonjit.commands import calibrate
-from gluonjit.engines.mxnet import hook
+from gluonjit.engines.mxnet import engine
 from gluonjit.hybrid.choose import costs
 
 
@@ -37,7 +37,7 @@ def test_a_calibration_is_stored_shown_and_used(process: Path, capsys: pytest.Ca
     parts = ("analysis depth", "backward", "backward of steps", "capture", "compute", "gather", "inputs", "results")
     assert all(f"\n{part}: " in printed for part in parts)
     assert printed.endswith(f"stored in {path}\n")
-    assert costs.cost_model("mxnet", hook.VERSIONS).coefficients == found
+    assert costs.cost_model("mxnet", engine.VERSIONS).coefficients == found
 
 
 def test_an_interrupted_calibration_stores_nothing(
@@ -47,11 +47,11 @@ def test_an_interrupted_calibration_stores_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("gluonjit.hybrid.run.calibration._perform", interrupted)
-    before = costs.cost_model("mxnet", hook.VERSIONS)
+    before = costs.cost_model("mxnet", engine.VERSIONS)
     assert main(["calibrate", "--seconds", "1"]) == 130
     assert "interrupted, nothing was stored" in capsys.readouterr().err
     assert not list(process.iterdir())
-    assert costs.cost_model("mxnet", hook.VERSIONS) is before
+    assert costs.cost_model("mxnet", engine.VERSIONS) is before
 
 
 def test_a_file_that_cannot_be_written_is_told_with_the_next_step(

@@ -16,7 +16,7 @@ from mxnet import autograd, gluon
 
 import gluonjit
 from gluonjit.compiled import FAST, WHY_NOT
-from gluonjit.engines.mxnet import hook
+from gluonjit.engines.mxnet import engine
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.graph import Value, intern_spec
 from gluonjit.hybrid import LOCAL
@@ -205,7 +205,7 @@ def test_functions_and_methods_that_are_cells_are_captured_without_python(monkey
         asked.append(cell.name.rpartition(".")[2])
         return capture_cell(cell, *args)
 
-    monkeypatch.setattr(hook, "capture_cell", capture)
+    monkeypatch.setattr(engine, "capture_cell", capture)
     net.hybridize(dynamic_batch=True)
     with gluonjit.batching():
         found = [net(x) for x in samples]

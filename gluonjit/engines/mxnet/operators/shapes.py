@@ -94,9 +94,11 @@ def tiled(call: Application) -> Vals:
     reps = (1,) * (val.rank - len(reps)) + reps
     val = val._replace(shape=(1,) * (len(reps) - val.rank) + val.shape)
     for axis, times in enumerate(reps):
+        if times == 1:
+            continue
         if axis == 0 and is_sized(call.shape[:1]):
             val = _rows_again(call, val, False)
-        elif times != 1:
+        else:
             along = tuple([times if other == axis else 1 for other in range(len(reps))])
             shape = (*val.shape[:axis], val.shape[axis] * times, *val.shape[axis + 1 :])
             (val,) = _TILED.lift(call.on("tile", {"reps": along}, [val], [(shape, val.dtype)]))

@@ -21,7 +21,8 @@ class State(StateNumbers):
 
     batch: the innermost open batch; explicit: those opened by `batching`, outermost first; inside: how many
     dynamically batched blocks are being called; trace: the cell being traced; paused > 0: capture is off; eagerly: how
-    many of these pauses are the program's own calls, which run eagerly: else what runs is the library's;
+    many of these pauses are the program's own calls, which run eagerly: else what runs is the library's. Both are
+    counted by statements just before `try` and in `finally`, as a signal comes where functions begin or were called.
     mode: see `graph.modes`; numpy: which of the framework's array semantics hold, as the engine numbers
     them; recorded: the call that is being captured to be reused; spare: how many outermost calls of the model that
     `spare_of` belongs to run eagerly without a question, in mode `spare_mode`: 2 for training (see `pacing`).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from interrupts import interrupted
@@ -63,18 +64,20 @@ def an_interrupt_in_a_sample(t: Any) -> None:
     t.minibatch(net, label="after")
 
 
+def trained(t: Any, net: Any) -> Any:
+    """Losses and gradients of a minibatch."""
+    t.zero(net)
+    with t.record():
+        losses = [t.loss(net, x) for x in t.inputs(3)]
+        total = sum(losses)
+    t.backward(total)
+    return plain([losses, t.gradients(net)])
+
+
 @habit()
 def an_interrupt_at_any_line_of_the_library(t: Any) -> None:
     net = t.net()
-
-    def minibatch() -> Any:
-        t.zero(net)
-        with t.record():
-            losses = [t.loss(net, x) for x in t.inputs(3)]
-            total = sum(losses)
-        t.backward(total)
-        return plain([losses, t.gradients(net)])
-
+    minibatch = partial(trained, t, net)
     first, wrong = minibatch(), []
     for number in interrupted(minibatch, 7):
         twice = sum(map(len, SPARE.values())) - len({at for parts in SPARE.values() for _, at in parts})
@@ -87,14 +90,7 @@ def an_interrupt_at_any_line_of_the_library(t: Any) -> None:
 @habit()
 def an_interrupt_as_any_function_of_the_library_is_entered(t: Any) -> None:
     net = t.net()
-
-    def minibatch() -> Any:
-        t.zero(net)
-        with t.record():
-            total = sum([t.loss(net, x) for x in t.inputs(3)])
-        t.backward(total)
-        return plain(t.gradients(net))
-
+    minibatch = partial(trained, t, net)
     first, wrong = minibatch(), []
     for number in interrupted(minibatch, 1, calls=True):
         state = LOCAL.state

@@ -304,7 +304,7 @@ def _scaled(form: Form, lengths: Sequence[int], first: Kind) -> Work:
 
 
 def _note_laid(cell: Any, natural: Sequence[Spec], found: Sequence[Spec]) -> None:
-    """Lets operands of later calls lie as a kind has them: these are not captured in C."""
+    """Lets arrays of later calls be leaves that lie as a kind has them; C forgets by what it has found other kinds."""
     laid = {(k, len(new.shape)): new.mode for k, (old, new) in enumerate(zip(natural, found)) if new is not old}
     if laid:
         cell.laid = {**laid, **(cell.laid or {})}

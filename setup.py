@@ -8,15 +8,26 @@ from setuptools.errors import CompileError
 from setuptools.modified import newer_group
 
 NATIVE = "gluonjit/native/"
-CAPTURE = ("signatures", "capture", "bodies", "slices", "arrays")
 GRAPH = ("recorder", "frames", "values", "slices", "entries", "joining", "replay", "reading")
-# Files in Cython's pure-Python mode that are compiled together with these; the first one is the module `_fast`.
+NAMES = (
+    "names",
+    "modes",
+    "bodies",
+    "signatures",
+    "capture",
+    "doors",
+    "items",
+    "modules",
+    "operators",
+    "arrays",
+    "hooks",
+)
+# Files in Cython's pure-Python mode that are compiled together; the first one is the module `_fast`.
 PARTS = (
     *[f"graph/{name}" for name in GRAPH],
     *[f"hybrid/capture/{name}" for name in ("guards/facts", "outlining/entering", "arguments")],
+    *[f"native/{name}" for name in NAMES],
 )
-TORCH = ("modes", "torch", "doors", "modules")
-SOURCES = ("module", "names", *CAPTURE, *TORCH, "cells", "operators", "hooks", "functions")
 KERNELS = ("generic", "avx2", "avx512")
 ROWS = ("module", "stretch", "check", "pack", "interpreter", "shared", "scratch", "crew", *KERNELS)
 ROWS_HEADERS = ("rows", "stretch", "crew", "kernels", "functions", "elements", "lines", "products", "updates")
@@ -66,14 +77,14 @@ setup(
     ext_modules=[
         Extension(
             "gluonjit._fast",
-            [*[f"gluonjit/{name}.py" for name in PARTS], *[f"{NATIVE}{name}.c" for name in SOURCES]],
+            [*[f"gluonjit/{name}.py" for name in PARTS], f"{NATIVE}tensors.c"],
             include_dirs=[NATIVE],
             extra_compile_args=OPTIMIZED,
             depends=[
                 "gluonjit/_fast.pxd",
                 "gluonjit/graph/inlined.pxd",
                 *[f"gluonjit/{name}.pxd" for name in PARTS[1:]],
-                *[f"{NATIVE}{name}.h" for name in ("fast", "names", "stack")],
+                *[f"{NATIVE}{name}.h" for name in ("slots", "stack")],
             ],
             optional=True,  # without a compiler the package is installed all the same, and works in Python
         ),

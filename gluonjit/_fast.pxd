@@ -5,15 +5,8 @@ from cpython.object cimport PyObject
 from gluonjit.graph.inlined cimport UNREAD, number_at, references
 from libc.string cimport memcpy
 
-cdef extern from "fast.h":
-    ctypedef struct Core:
-        Py_ssize_t (*node_of)(PyObject *, PyObject *, PyObject *, PyObject **, int, int) except -1
-        PyObject *(*value_of)(PyObject *, Py_ssize_t, Py_ssize_t) except NULL
-        PyObject *spec_type
-        PyObject *guards_type
-    Core core
-    object user_line()
-    int fill_module(object module, object value, object record, object graph, object batch, object state) except -1
+cdef extern object user_line()
+cdef extern from "Python.h":
     void PyObject_GC_UnTrack(PyObject *)
     void PyObject_GC_Track(PyObject *)
     int PyObject_GC_IsTracked(PyObject *)
@@ -29,6 +22,9 @@ cdef class GraphRows:
 cdef class BatchRoom:
     cdef public double room
     cdef public Py_ssize_t changes
+    cdef public object engine, signatures
+    cdef public dict foreign, noted, parameters, records
+    cdef public GraphRows graph
     cdef public bint sharing
     cdef public bint fine
 
@@ -41,6 +37,14 @@ cdef class StateNumbers:
     cdef public Py_ssize_t paused
     cdef public Py_ssize_t spare
     cdef public Py_ssize_t spare_mode
+    cdef public BatchRoom batch
+    cdef public list explicit
+    cdef public object spare_of, trace
+
+
+cdef class CellSlots:
+    cdef public object chooses, is_node, keys, laid, lookup, paces
+    cdef public dict refused
 
 
 cdef class Uncaptured:
@@ -99,5 +103,4 @@ cdef int remember(Record record, Py_ssize_t node) except? -1
 cdef long long code_of(Record record, object rows) except? 0
 cdef Value value_at(Record record, Py_ssize_t place)
 cdef Py_ssize_t append_unread(Record record, GraphRows graph, long long *codes, long long depth, object origin) except? -1
-cdef Py_ssize_t _node_of(PyObject *batch, PyObject *graph, PyObject *of, PyObject **given, int count, int sharing) except -1
-cdef PyObject *_value_of(PyObject *of, Py_ssize_t node, Py_ssize_t k) except NULL
+cdef Py_ssize_t new_node(BatchRoom batch, GraphRows graph, Record record, PyObject **given, int count, bint sharing) except -1

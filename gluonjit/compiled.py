@@ -35,17 +35,36 @@ FAST, WHY_NOT = load("_fast")
 """The module that captures calls, or None and why."""
 _GRAPH = ("frames", "values", "slices", "entries", "joining", "replay", "reading")
 _CAPTURE = ("guards.facts", "outlining.entering", "arguments")
-PARTS = (*[f"gluonjit.graph.{name}" for name in _GRAPH], *[f"gluonjit.hybrid.capture.{name}" for name in _CAPTURE])
+_NATIVE = (
+    "names",
+    "modes",
+    "bodies",
+    "signatures",
+    "capture",
+    "doors",
+    "items",
+    "modules",
+    "operators",
+    "arrays",
+    "hooks",
+)
+PARTS = (
+    *[f"gluonjit.graph.{name}" for name in _GRAPH],
+    *[f"gluonjit.hybrid.capture.{name}" for name in _CAPTURE],
+    *[f"gluonjit.native.{name}" for name in _NATIVE],
+)
 """Modules that were built together with it, into the same file."""
 
 
 def _load_parts() -> None:
-    sys.modules["gluonjit.graph.recorder"] = FAST  # that file compiled, with what is written in C beside it
+    sys.modules["gluonjit.graph.recorder"] = FAST  # that file compiled, with what `native` adds
     for name in PARTS:
         spec = spec_from_loader(name, ExtensionFileLoader(name, FAST.__file__))
         assert spec is not None and spec.loader is not None
         sys.modules[name] = module_from_spec(spec)
         spec.loader.exec_module(sys.modules[name])
+        for shown in getattr(sys.modules[name], "__all__", ()):
+            setattr(FAST, shown, getattr(sys.modules[name], shown))
 
 
 if FAST is not None:

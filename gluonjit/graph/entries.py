@@ -80,16 +80,14 @@ def entries_at(graph: GraphRows, entries: dict, numbers, size: cython.Py_ssize_t
 
 
 def whole(graph: GraphRows, numbers):
-    """A whole number, or a list of them, none of them negative, as a value of the host's integers."""
+    """A whole number, or a list of them, none of them negative, as a value of the host's integers.
+
+    None before the graph has one.
+    """
+    if graph.wholes is None:
+        return None
     entries, row = graph.wholes
     return entries_at(graph, entries, numbers, _LARGEST, row, False)
-
-
-@cython.cfunc
-def _whole(given, number):
-    """The same as C calls it, with a graph and a number; None before the graph has one."""
-    graph: GraphRows = cython.cast(GraphRows, given) if cython.compiled else given
-    return None if graph.wholes is None else whole(graph, number)
 
 
 def into(base: Value, source: Value, numbers):
@@ -97,14 +95,6 @@ def into(base: Value, source: Value, numbers):
 
     None where a number is that of no row, or rows of the two are unlike.
     """
-    return _into(base, source, numbers)
-
-
-@cython.cfunc
-def _into(given, other, numbers: list):
-    """The same as C calls it, with two Values."""
-    base: Value = cython.cast(Value, given) if cython.compiled else given
-    source: Value = cython.cast(Value, other) if cython.compiled else other
     spec: Spec = base.spec
     graph: GraphRows = base.graph
     if graph is None or graph.wholes is None or spec.mode != "rows":

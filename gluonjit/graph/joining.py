@@ -24,19 +24,7 @@ class Copied:
 
 
 def joined(values, mode):
-    """Joins values of one `mode` along axis 0; None if there are none, or one has another spec."""
-    return _joined(list(values), mode)
-
-
-def copied(value: Value):
-    """A value of the same rows."""
-    return _copied(value)
-
-
-@cython.cfunc
-def _joined(given, mode):
-    """Does the same for C, with a list of Values."""
-    values: list = given
+    """Joins values of one `mode`, a list, along axis 0; None if there are none, or one has another spec."""
     value: Value = None
     spec: Spec
     first: Spec = None
@@ -68,23 +56,17 @@ def _joined(given, mode):
     return Value(rows, depth, first.with_rows(len(rows)), value.graph, taped, tuple(values))
 
 
-@cython.cfunc
-def _copied(given):
-    """Does the same for C, with a Value."""
-    value: Value = given
+def copied(value: Value):
+    """A value of the same rows."""
     value.graph.copies.append(value.row_list())
     return Value(value.rows, value.depth, value.spec, value.graph, value.taped, value)
 
 
-@cython.cfunc
-def _shown_as(given, spec):
+def shown_as(value: Value, spec):
     """Returns the rows of a Value as an array that looks like `spec`, in the same memory."""
-    value: Value = given
     return Value(value.rows, value.depth, spec, value.graph, value.taped, value)
 
 
-@cython.cfunc
-def _seen_as(given, spec):
+def seen_as(value: Value, spec):
     """Returns the rows of a Value as an array that looks like `spec`, with its own memory."""
-    value: Value = given
     return Value(value.rows, value.depth, spec, value.graph, value.taped, Copied(value))

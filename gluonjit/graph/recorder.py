@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from copy import copy
-from sys import modules as _modules
 
 try:
     import cython
@@ -20,7 +19,6 @@ except ImportError:
     from gluonjit.standin import cfunc
 
 if cython.compiled:
-    from cython.cimports.cpython.list import PyList_GET_ITEM
     from cython.cimports.cpython.object import PyObject
 else:
     from gluonjit.graph.frames import user_line
@@ -45,13 +43,43 @@ class BatchRoom:
     fine: whether operators are its nodes, and modules run as they are.
     """
 
-    __slots__ = ("changes", "fine", "room", "sharing")
+    __slots__ = (
+        "changes",
+        "engine",
+        "fine",
+        "foreign",
+        "graph",
+        "noted",
+        "parameters",
+        "records",
+        "room",
+        "sharing",
+        "signatures",
+    )
 
 
 class StateNumbers:
     """The counts of a state: a base of states, as above."""
 
-    __slots__ = ("eagerly", "inside", "mode", "numpy", "paused", "spare", "spare_mode")
+    __slots__ = (
+        "batch",
+        "eagerly",
+        "explicit",
+        "inside",
+        "mode",
+        "numpy",
+        "paused",
+        "spare",
+        "spare_mode",
+        "spare_of",
+        "trace",
+    )
+
+
+class CellSlots:
+    """Slots that compiled code reads of a cell: a base of cells, as above."""
+
+    __slots__ = ("chooses", "is_node", "keys", "laid", "lookup", "paces", "refused")
 
 
 class Uncaptured:
@@ -664,19 +692,11 @@ def _mapped_parts(items, visit) -> list:
     return made
 
 
-# What the files of C call.
+# What the files of `native` call.
 
 
-def _node_of(
-    batch: cython.pointer(PyObject),
-    graph: cython.pointer(PyObject),
-    of: cython.pointer(PyObject),
-    given: cython.pointer(cython.pointer(PyObject)),
-    count: cython.int,
-    sharing: cython.int,
-) -> Py_ssize_t:
+def new_node(batch, graph, record, given, count, sharing) -> Py_ssize_t:
     """Returns the node of a record on these values: an existing one, or a new one at the user's line."""
-    record: Record = cython.cast(Record, of)
     codes: cython.longlong[256]
     depth: Py_ssize_t = 0
     node: Py_ssize_t = -1
@@ -692,26 +712,11 @@ def _node_of(
     if sharing:
         node = find_equal(record, codes)
     if node < 0:
-        node = _append(record, cython.cast(GraphRows, graph), codes, depth + 1, user_line())
-        cython.cast(BatchRoom, batch).room -= record.share
+        node = _append(record, graph, codes, depth + 1, user_line())
+        batch.room -= record.share
         if sharing:
             remember(record, node)
     elif record.mode >= 2:
         _note_again(record, node)
     record.calls += 1
     return node
-
-
-def _value_of(of: cython.pointer(PyObject), node: Py_ssize_t, k: Py_ssize_t) -> cython.pointer(PyObject):
-    """The k-th value of a node: borrowed."""
-    record: Record = cython.cast(Record, of)
-    if not 0 <= k < record.results or (node + 1) * record.results > len(record._values):
-        raise IndexError(f"there is no value {k} of node {node}")
-    value_at(record, node * record.results + k)
-    return PyList_GET_ITEM(record._values, node * record.results + k)
-
-
-if cython.compiled:
-    core.node_of = _node_of
-    core.value_of = _value_of
-    fill_module(_modules[__name__], Value, Record, GraphRows, BatchRoom, StateNumbers)

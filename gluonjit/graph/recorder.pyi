@@ -27,6 +27,8 @@ class StateNumbers:
     spare: int
     spare_mode: int
 
+class CellSlots: ...
+
 class Uncaptured:
     local: Any
     back: tuple[Callable[[], object], ...]

@@ -19,52 +19,6 @@ if not cython.compiled:
 
 def sliced(value: Value, key):
     """Returns `x[key]` for an integer in range or a slice of some rows; None leaves the case to `references`."""
-    return _sliced(value, key)
-
-
-def one_row(value: Value, row: Py_ssize_t, spec: Spec, place):
-    """A row of a value, which looks like `spec`: of inputs equal ones, which have one `place`, are the same value."""
-    return _reference(value, row, spec) if value.depth else _single(value, row, spec, place)
-
-
-def picked(value: Value, numbers):
-    """Returns `x[numbers]` for one or more integers. Raises IndexError if there is no such row."""
-    found = _picked(value, [int(number) for number in numbers])
-    if found is None and numbers and value.spec.mode == "rows":
-        count = value.spec.rows
-        wrong = next(number for number in numbers if not -count <= number < count)
-        raise IndexError(f"index {wrong} is out of bounds for dimension 0 with size {count}")
-    return found
-
-
-@cfunc
-def _picked(given, numbers: list):
-    """Does the same for C, with a Value; also None for a row or number that does not exist."""
-    value: Value = cython.cast(Value, given) if cython.compiled else given
-    spec: Spec = value.spec
-    k: Py_ssize_t
-    number: Py_ssize_t
-    if spec.mode != "rows" or not numbers:
-        return None
-    rows: list = []
-    for k in range(len(numbers)):
-        if type(numbers[k]) is not int:
-            return None
-        number = _clipped(numbers[k])
-        if number < 0:
-            number += spec.rows
-        if not 0 <= number < spec.rows:
-            return None
-        rows.append(_row(value, number))
-    found: tuple = tuple(rows)
-    value.graph.copies.append(found)
-    return _reference(value, found if len(found) > 1 else found[0], _spec(spec, len(found)))
-
-
-@cfunc
-def _sliced(given, key):
-    """Does the same for C, with a Value."""
-    value: Value = cython.cast(Value, given) if cython.compiled else given
     spec: Spec = value.spec
     begin: Py_ssize_t
     end: Py_ssize_t
@@ -96,6 +50,44 @@ def _sliced(given, key):
         rows: tuple = value.rows
         return _reference(value, rows[begin:end], found)
     return _reference(value, _row(value, begin), found)
+
+
+def one_row(value: Value, row: Py_ssize_t, spec: Spec, place):
+    """A row of a value, which looks like `spec`: of inputs equal ones, which have one `place`, are the same value."""
+    return _reference(value, row, spec) if value.depth else _single(value, row, spec, place)
+
+
+def picked(value: Value, numbers):
+    """Returns `x[numbers]` for one or more integers. Raises IndexError if there is no such row."""
+    found = _picked(value, [int(number) for number in numbers])
+    if found is None and numbers and value.spec.mode == "rows":
+        count = value.spec.rows
+        wrong = next(number for number in numbers if not -count <= number < count)
+        raise IndexError(f"index {wrong} is out of bounds for dimension 0 with size {count}")
+    return found
+
+
+@cfunc
+def _picked(value: Value, numbers: list):
+    """Does the same; also None for a row or number that does not exist."""
+    spec: Spec = value.spec
+    k: Py_ssize_t
+    number: Py_ssize_t
+    if spec.mode != "rows" or not numbers:
+        return None
+    rows: list = []
+    for k in range(len(numbers)):
+        if type(numbers[k]) is not int:
+            return None
+        number = _clipped(numbers[k])
+        if number < 0:
+            number += spec.rows
+        if not 0 <= number < spec.rows:
+            return None
+        rows.append(_row(value, number))
+    found: tuple = tuple(rows)
+    value.graph.copies.append(found)
+    return _reference(value, found if len(found) > 1 else found[0], _spec(spec, len(found)))
 
 
 @cfunc
@@ -177,7 +169,3 @@ def _reference(value: Value, rows, spec: Spec) -> Value:
         return found
     else:
         return Value(rows, value.depth, spec, value.graph, value.taped, value)
-
-
-if cython.compiled:
-    core.spec_type = cython.cast(cython.pointer(PyObject), Spec)  # which this module holds

@@ -145,7 +145,7 @@ def of_values() -> Iterator[Case]:
     yield Case("fewer than no rows", lambda: rows_of(0, SimpleNamespace(rows=-5)), None)
     yield Case("a chain of values", Chained(lambda base: Value(0, 0, SPEC, None, False, base)), None)
     yield Case("a class of values", lambda: type("Mine", (Value,), {}), TypeError)
-    yield Case("a class of signatures", lambda: type("Mine", (fast.Signatures,), {}), TypeError)
+    yield Case("a class of signatures", lambda: type("Mine", (fast.SignatureTable,), {}), TypeError)
     yield Case("Value by another class", lambda: Value.__new__(int), TypeError)
     yield Case("rows of no value", lambda: Value.rows.__get__(3), TypeError)
 
@@ -184,7 +184,7 @@ def of_hooks() -> Iterator[Case]:
     for name in ("__doc__", "__name__", "nothing"):
         yield Case(f"{name} of a chain", in_hooks("item", attrgetter(name)), RecursionError)
     yield Case("a hook of an attribute that raises", lambda: fast.Hook("item", Hostile()).nothing, KeyError)
-    yield Case("an instance of Silent", lambda: fast.Silent(), TypeError)
+    yield Case("an instance of Silent", lambda: none(fast.Silent().__del__()), None)
     for k, thing in enumerate(THINGS):
         yield Case(f"quicken('call', thing {k})", lambda thing=thing: fast.quicken("call", thing), TypeError)  # type: ignore[misc]
         yield Case(f"quicken(thing {k}, f)", lambda thing=thing: fast.quicken(thing, told_of), (TypeError, ValueError))  # type: ignore[misc]
@@ -217,7 +217,7 @@ def of_items() -> Iterator[Case]:
     itemized: Any = Itemized()
     for k, thing in enumerate(THINGS):
         yield Case(f"what is at thing {k}", lambda thing=thing: itemized[thing], (TypeError, KeyError))  # type: ignore[misc]
-    yield Case("an instance of Items", lambda: fast.Items(), TypeError)
+    yield Case("an instance of Items", lambda: fast.Items()[0], TypeError)
 
 
 def of_cells() -> Iterator[Case]:
@@ -227,7 +227,7 @@ def of_cells() -> Iterator[Case]:
         made = gluonjit.cell(lambda *args, **named: (args, named))
         yield Case(f"a cell of thing {k}", lambda f=made, thing=thing: f(thing, thing, x=thing), None)  # type: ignore[misc]
         yield Case(f"a cell of many things {k}", lambda f=made, thing=thing: f(*[thing] * 20), None)  # type: ignore[misc]
-    yield Case("a cell without caches", lambda: fast.Celled().caches, AttributeError)
+    yield Case("a cell without caches", lambda: none(fast.Celled().caches), None)
     yield Case("a call of what is no cell", lambda: fast.Celled()(), TypeError)
     yield Case("a cell that calls itself", lambda: recursive(1), RecursionError)
 
@@ -251,12 +251,11 @@ def of_doors() -> Iterator[Case]:
         ([], (), ()),
         (Hostile(), (), ()),
     ):
-        yield Case(f"the main door{given!r:.30}", lambda given=given: fast.main_door()(*given), TypeError)  # type: ignore[misc]
-    yield Case("the main door by name", lambda: fast.main_door()(func=print), TypeError)
-    yield Case("a main door of an object", lambda: fast.main_door(1), TypeError)
-    for given in ((), ("", ""), ("", "", "x"), (None, "", 0), (1, 2, 3)):
-        yield Case(f"find_modes{given}", lambda given=given: fast.find_modes(*given), TypeError)  # type: ignore[misc]
-    yield Case("modes of no library", lambda: fast.find_modes("none.so", "none.so", 2**70), None)
+        yield Case(f"the main door{given!r:.30}", lambda given=given: fast.torch_function(*given), TypeError)  # type: ignore[misc]
+    yield Case("the main door by name", lambda: fast.torch_function(func=print), TypeError)
+    for given in ((), (0, 0), (0, 0, 0, 0, "x"), (None, 0, 0, 0, 0), (0, 0, 0, 0, 2**70), (-1, 0, 0, 0, 0)):
+        raised = (TypeError, OverflowError)
+        yield Case(f"read_modes{given}", lambda given=given: fast.read_modes(*given), raised)  # type: ignore[misc]
     yield Case("modes of nothing", lambda: fast.modes(), TypeError)
     for k, thing in enumerate(THINGS):
         yield Case(f"a door of thing {k}", lambda thing=thing: fast.Hook("door", len, *[thing] * 3)([]), None)  # type: ignore[misc]
@@ -346,7 +345,7 @@ def of_replays() -> Iterator[Case]:
 def of_functions() -> Iterator[Case]:
     for k, thing in enumerate(THINGS):
         yield Case(f"tensor(thing {k})", lambda thing=thing: fast.tensor(thing), TypeError)  # type: ignore[misc]
-        yield Case(f"tensor of spec {k}", lambda thing=thing: fast.tensor(value(spec=thing)), TypeError)  # type: ignore[misc]
+        yield Case(f"tensor of spec {k}", lambda thing=thing: fast.tensor(value(spec=thing)), ANY)  # type: ignore[misc]
         yield Case(f"Record(thing {k})", lambda thing=thing: Record(thing, 0, 0.0), ANY)  # type: ignore[misc]
         for wrong in (thing, [thing], [value(), thing]):
             yield Case(f"joined({wrong!r:.20}), {k}", lambda wrong=wrong: joined(wrong, "rows"), None)  # type: ignore[misc]

@@ -60,8 +60,6 @@ def agree(work: Work) -> Any:
 
 def clear_doors() -> None:
     DOORS.clear()
-    if FAST is not None:
-        FAST.forget_doors()
 
 
 @pytest.fixture
@@ -331,7 +329,7 @@ def test_references_do_not_grow() -> None:
 def test_modes_are_read_as_pytorch_says_them() -> None:
     assert doors._agree()
     try:
-        FAST.find_modes("", "", 0)
+        FAST.read_modes(0, 0, 0, 0, 0)
         assert doors._agree()  # by its functions
         agree(SIGNS["1 - x"])
     finally:

@@ -18,7 +18,7 @@ class UnknownArgument(Exception):
 class Cell(BatchedCell):
     """A cell of MXNet's."""
 
-    __slots__ = ("is_node",)
+    __slots__ = ()
 
     copied = "active", "is_node"
 

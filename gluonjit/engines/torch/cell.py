@@ -44,7 +44,7 @@ class Pattern:
 class Cell(BatchedCell):
     """A cell of PyTorch's."""
 
-    __slots__ = ("laid", "refused")
+    __slots__ = ()
 
     def __init__(
         self,

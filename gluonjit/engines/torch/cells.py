@@ -356,6 +356,4 @@ def cell_of(func: Any, name: str) -> Cell:
         cell = _operators[func] = Cell(name, Options(), operator=True)
         while len(_operators) > _MOST:
             DOORS.pop(_operators.popitem(last=False)[0], None)
-            if FAST is not None:
-                FAST.forget_doors()
     return cell

@@ -7,6 +7,7 @@ argument parser takes longer than all that follows.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from pathlib import Path
 from types import MethodDescriptorType
@@ -44,6 +45,13 @@ SORTS: dict[Any, int] = {
 _WITHOUT_A_SAY = frozenset({LazyTensor, torch.Tensor, torch.nn.Parameter, type(None), bool, int, float, str})
 _SIGNS = "add sub mul truediv floordiv mod matmul pow".split()
 _COMPARED = "lt le gt ge eq ne".split()
+_READ = (
+    ("c10", "_ZN3c108GradMode10is_enabledEv"),
+    ("c10", "_ZN3c104impl31tls_is_dispatch_keyset_excludedENS_14DispatchKeySetE"),
+    ("torch_cpu", "_ZN2at4impl22PythonTorchFunctionTLS18get_disabled_stateEv"),
+    ("torch_cpu", "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv"),
+)
+"""Where modes are read: whether gradients are recorded, and keys are excluded; what overrides functions."""
 _METHODS = (
     "tanh sigmoid relu exp log sqrt sum matmul mm mv dot add sub mul div pow neg softmax log_softmax "
     "view reshape transpose t permute unsqueeze squeeze flatten select narrow chunk unbind expand to float "
@@ -80,7 +88,7 @@ class _Probe(torch.Tensor):  # type: ignore[misc]
 def build() -> None:
     """Puts doors in place of methods of lazy tensors."""
     assert FAST is not None
-    LazyTensor.__torch_function__ = staticmethod(FAST.main_door())  # type: ignore[method-assign]
+    LazyTensor.__torch_function__ = staticmethod(FAST.torch_function)  # type: ignore[method-assign]
     plain, equal = torch.empty(1), LazyTensor.__eq__
     probe = hooked.make_subclass(_Probe, plain)
     for name in _SIGNS:
@@ -118,9 +126,18 @@ def find_modes() -> None:
         if name.startswith("Autocast"):
             casting |= torch._C.DispatchKeySet(keys[name]).raw_repr()
     folder = Path(torch.__file__).parent / "lib"
-    base, tensors = (next(map(str, folder.glob(f"lib{name}.*")), "") for name in ("c10", "torch_cpu"))
-    if FAST.find_modes(base, tensors, casting) and not _agree():
-        FAST.find_modes("", "", 0)
+    try:
+        found = [_address(next(folder.glob(f"lib{library}.*")), name) for library, name in _READ]
+    except (AttributeError, OSError, StopIteration):
+        return
+    FAST.read_modes(*found, casting)
+    if not _agree():
+        FAST.read_modes(0, 0, 0, 0, 0)
+
+
+def _address(library: Path, name: str) -> int | None:
+    """The address of a function of a library."""
+    return ctypes.cast(getattr(ctypes.CDLL(str(library)), name), ctypes.c_void_p).value
 
 
 def _agree() -> bool:

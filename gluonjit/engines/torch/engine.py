@@ -180,8 +180,6 @@ class TorchEngine(Adapter):
         like.forget()
         clear_looks()
         Cell.forget_recordings()
-        if FAST is not None:
-            FAST.forget_doors()
         for cell in Cell.every():
             cell.clear()
             cell.never = ""

@@ -41,10 +41,10 @@ def module_call() -> Any:
     FAST.configure(
         "torch",
         Cell=Cell,
-        LazyTensor=LazyTensor,
-        Tensor=torch.Tensor,
+        lazy=FAST.LazyKind(LazyTensor),
+        Array=torch.Tensor,
         Parameter=torch.nn.Parameter,
-        Module=torch.nn.Module,
+        Block=torch.nn.Module,
         key=KEY,
         value_of=value_of,
         empty=NotAnOperand,

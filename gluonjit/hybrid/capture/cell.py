@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from gluonjit.graph import Kind
+from gluonjit.graph.recorder import CellSlots
 from gluonjit.hybrid.capture.guards.variants import Variant
 from gluonjit.hybrid.capture.reuse import Recordings
 from gluonjit.hybrid.choose.pacing import Paces
@@ -25,13 +26,13 @@ _cells: WeakSet[BatchedCell] = WeakSet()
 _Own = TypeVar("_Own", bound="BatchedCell")
 
 
-class BatchedCell:
+class BatchedCell(CellSlots):
     """A cell: its options, its kinds by signature, and why some calls are not one node. An engine derives from it.
 
     A copy or a pickle of a model gets cells of its own, with the same options and nothing cached.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "chooses", "keys", "lookup", "paces")
+    __slots__ = ("__dict__", "__weakref__")
 
     operator = False  # whether each call of it is one operator
     copied: tuple[str, ...] = ()  # attributes of the engine's that a copy has, too

@@ -5,10 +5,9 @@ from __future__ import annotations
 from time import perf_counter
 
 from gluonjit.compiled import FAST
-from gluonjit.graph import Graph, Spec
 from gluonjit.hybrid.capture.structure import Repeated
 from gluonjit.hybrid.run.flush import FlushingBatch
-from gluonjit.hybrid.run.state import LOCAL, State
+from gluonjit.hybrid.run.state import LOCAL
 
 
 def configure() -> None:
@@ -16,10 +15,6 @@ def configure() -> None:
     if FAST is not None:
         FAST.configure(
             "package",
-            State=State,
-            Batch=FlushingBatch,
-            Graph=Graph,
-            Spec=Spec,
             Repeated=Repeated,
             local=LOCAL,
             note=FlushingBatch.end_call,

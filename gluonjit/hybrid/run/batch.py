@@ -59,14 +59,7 @@ class Batch(BatchRoom):
     __slots__ = (
         "__dict__",
         "__weakref__",
-        "engine",
-        "foreign",
-        "graph",
         "imports",
-        "noted",
-        "parameters",
-        "records",
-        "signatures",
         "tables",
     )
     setting: Setting
@@ -105,7 +98,9 @@ class Batch(BatchRoom):
         # Arrays and values from outside, by address: each entry keeps its key's object alive.
         self.imports: dict[Any, tuple[Any, Value]] = {}
         self.tables: dict[Any, Any] = {}
-        self.signatures: Any = None if FAST is None else FAST.Signatures()  # the records, as C finds them
+        self.signatures: Any = (
+            None if FAST is None else FAST.SignatureTable()
+        )  # the records, as compiled code finds them
         self.created: dict[Any, Any] = {}
         self.looks: dict[Any, Any] = {}  # what the models look like that were called, by address
         self.reused: dict[Any, Any] = {}  # what recordings of calls need to know of this graph

@@ -30,14 +30,10 @@ class State(StateNumbers):
 
     __slots__ = (
         "__weakref__",  # C keeps one
-        "batch",
-        "explicit",
         "options",
         "pass_seen",
         "recorded",
         "singles",
-        "spare_of",
-        "trace",
     )
     opens: ClassVar[Any]  # the class of batches, told by `flush`
 

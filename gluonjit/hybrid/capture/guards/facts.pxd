@@ -2,9 +2,8 @@
 cimport cython
 from cpython.array cimport array as cython_array
 from cpython.object cimport PyObject, PyTypeObject
-from gluonjit._fast cimport core
 
-cdef extern from "fast.h":
+cdef extern from "slots.h":
     long long version_of(object container)
 
 cdef extern from "string.h":
@@ -39,4 +38,4 @@ cpdef bint is_plain(object value) except -1
 cpdef bint alike(object one, object other) except -1
 cpdef object read_at(int way, object container, object key)
 cpdef object class_attribute(object kind, object name)
-cdef public int _hold "guards_hold" (object guards) except -1
+cdef int _hold(object guards) except -1

@@ -306,7 +306,3 @@ def _addresses(owner, room: cython_array, kept) -> Py_ssize_t:
             elif kept is not None and isinstance(item, (int, float, str)):
                 kept.append(item)
     return at
-
-
-if cython.compiled:
-    core.guards_type = cython.cast(cython.pointer(PyObject), Guards)  # which this module holds

@@ -1,0 +1,37 @@
+# The types of capture.py.
+cimport cython
+from cpython.object cimport PyObject
+from gluonjit._fast cimport BatchRoom, CellSlots, Record, StateNumbers, Value, new_node, value_at
+from gluonjit.graph.joining cimport shown_as
+from gluonjit.graph.values cimport Spec
+from gluonjit.native.bodies cimport is_stale, note_view, tensor_of, wrap
+from gluonjit.native.modes cimport is_learning
+from gluonjit.native.names cimport (
+    ADDRESS, Args, FrameworkNames, LEFT, LazyKind, Pointer, all_of, is_running, is_torch, item, items_of, mxnet,
+    package, read_slot, state_here, torch
+)
+from gluonjit.native.signatures cimport (
+    CONSTANT, DEVICE, END, MOST, NAMED, NO_ARGUMENT, SLICE, SeenCall, SignatureEntry, SignatureTable,
+    append, append_bits, append_number, begin, close, current, finish, hold, opened, take, own
+)
+
+cdef extern from "Python.h":
+    bint PyUnicode_CHECK_INTERNED(object)
+    bint PyModule_CheckExact(object)
+
+cdef long _found
+
+cdef enum:
+    EVERY = 1000  # as in hybrid/capture/guards/variants.py
+    MOST_KEYS = 1024
+    CHANGES = 2  # the part of a signature that says how often modules have changed
+
+cdef object wrapped(LazyKind kind, Record record, Py_ssize_t node, Py_ssize_t k)
+cdef object wrapped_all(LazyKind kind, Record record, Py_ssize_t node, bint listed)
+cdef bint is_fine(StateNumbers state, object block) except -1
+cdef object captured(
+    FrameworkNames of, StateNumbers state, object cell, object owner, object viewing, Args args, Py_ssize_t count, dict named
+)
+cdef object outside(
+    FrameworkNames of, StateNumbers state, object cell, object owner, object viewing, Args args, Py_ssize_t count, dict named
+)

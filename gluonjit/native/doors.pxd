@@ -1,0 +1,27 @@
+# The types of doors.py.
+cimport cython
+from cpython.object cimport PyObject
+from gluonjit._fast cimport BatchRoom, GraphRows, StateNumbers, Value
+from gluonjit.graph.entries cimport into, whole
+from gluonjit.graph.joining cimport copied, joined
+from gluonjit.graph.slices cimport _picked
+from gluonjit.graph.values cimport Spec
+from gluonjit.native.bodies cimport is_stale, spec_of, tensor_of, value_in
+from gluonjit.native.capture cimport captured, outside
+from gluonjit.native.modes cimport is_learning, is_overridden
+from gluonjit.native.names cimport (
+    ADDRESS, Args, LEFT, LazyKind, PyObject_Vectorcall, all_of, is_running, is_torch, item, items_of, read_slot,
+    slot_is, state_here, torch
+)
+
+cdef extern from "Python.h":
+    int Py_EnterRecursiveCall(const char *where) except *
+    void Py_LeaveRecursiveCall()
+
+# As in engines/torch/doors.py: a node always; for some arguments a reference; nodes of other cells, by known numbers.
+cdef enum:
+    FREE, SUM, ROWS, STACK, VIEW, PICK, INTO, MEAN
+
+cdef list known_numbers(object key)
+cdef object through(object func, Args args, Py_ssize_t count, dict kwargs)
+cdef object operate(object func, object method, Args args, Py_ssize_t count)

@@ -1,0 +1,314 @@
+# cython: language_level=3, nonecheck=True, initializedcheck=False, binding=False
+"""Doors: calls of PyTorch's functions on lazy tensors of which nothing but a node can come, or rows of what is there.
+
+`ops.call_operator` does the same in Python, for what is in its table DOORS.
+"""
+
+from __future__ import annotations
+
+import cython
+from cython import Py_ssize_t, bint, cfunc
+
+__all__ = ["torch_function"]
+
+
+@cfunc
+def _is_float(arg) -> bint:
+    """Tells whether a lazy tensor's value is there, and holds no whole numbers, which may be known."""
+    spec: Spec = spec_of(torch.lazy, arg)
+    if spec is None or slot_is(arg, torch.lazy.k, Ellipsis):  # made from nothing
+        return False
+    dtype: str = spec.dtype
+    return dtype[0] == "f" or dtype.startswith("bf")
+
+
+@cfunc
+def _is_waiting(arg, graph: GraphRows, deeper: bint) -> bint:
+    """Tells whether a lazy tensor waits for this graph to run; `deeper`: as a result, which is not known."""
+    value: Value = value_in(torch.lazy, arg)
+    if value is None or value.graph is not graph or (deeper and value.depth == 0) or is_stale(arg):
+        return False
+    return slot_is(arg, torch.lazy.c, None)
+
+
+@cfunc
+def _is_unknown(args: Args, count: Py_ssize_t, graph: GraphRows) -> bint:
+    """Tells whether one of these holds floats or is pending, and none is True, which may stand for `inplace`."""
+    found: bint = False
+    k: Py_ssize_t
+    for k in range(count):
+        arg = item(args, k)
+        if arg is True:
+            return False
+        if found:
+            continue
+        found = _is_float(arg) or _is_waiting(arg, graph, True)
+        if type(arg) is list or type(arg) is tuple:
+            for part in arg:
+                if _is_float(part) or _is_waiting(part, graph, True):
+                    found = True
+                    break
+    return found
+
+
+@cfunc
+def _operand(arg, graph: GraphRows) -> Value:
+    """The value of a lazy tensor of this graph, as an operand, or None."""
+    value: Value = value_in(torch.lazy, arg)
+    if value is None or value.graph is not graph or type(value.spec) is not Spec or is_stale(arg):
+        return None
+    return value
+
+
+@cfunc
+def _sliceable(arg, graph: GraphRows) -> Value:
+    """The same of one whose rows may be referred to: None where Python has to look."""
+    value: Value = _operand(arg, graph)
+    return None if value is not None and value.taped and not is_learning() else value
+
+
+@cfunc
+def _referring(value):
+    """A lazy tensor of a new value; LEFT where there is none."""
+    return LEFT if value is None else tensor_of(value)
+
+
+@cfunc
+def _joined_rows(graph: GraphRows, listed):
+    """Joins along axis 0 arrays that are whole rows, as torch.cat and torch.stack do."""
+    values: list = []
+    for each in listed:
+        value: Value = _sliceable(each, graph)
+        if value is None:
+            return LEFT
+        values.append(value)
+    return _referring(joined(values, cython.cast(Spec, value.spec).mode)) if values else LEFT
+
+
+@cfunc
+def _is_constant(arg, depth: cython.int) -> bint:
+    """Tells whether there is no tensor in an argument, as far as that is not nested deeper than keys and shapes are."""
+    kind = type(arg)
+    if kind is tuple or kind is list:
+        if depth == 0:
+            return False
+        for each in arg:
+            if not _is_constant(each, depth - 1):
+                return False
+        return True
+    if kind is slice:
+        return depth > 0 and _is_constant(arg.start, 0) and _is_constant(arg.stop, 0) and _is_constant(arg.step, 0)
+    if arg is None or arg is Ellipsis or kind is int or kind is str:
+        return True
+    return kind is torch.dtype or kind is torch.device
+
+
+@cfunc
+def _is_zero(arg) -> bint:
+    return type(arg) is int and arg == 0
+
+
+@cfunc
+def _only(args: Args, count: Py_ssize_t, kwargs: dict | None):
+    """The second argument of a call, also by name: `dim`; None where there is none, LEFT where there are others."""
+    if kwargs is None and count == 1:
+        return None
+    if kwargs is None:
+        found = item(args, 1) if count == 2 else None
+    else:
+        found = kwargs.get("dim") if count == 1 and len(kwargs) == 1 else None
+    return LEFT if found is None else found
+
+
+@cfunc
+def _refers(graph: GraphRows, sort: cython.int, args: Args, count: Py_ssize_t, kwargs: dict | None):
+    """Gives what comes of a call without a node, or LEFT; None where that is nothing."""
+    k: Py_ssize_t
+    if sort == SUM:
+        if count != 2 or kwargs is not None or not _is_zero(item(args, 1)):
+            return None
+        value: Value = _sliceable(item(args, 0), graph)  # `0 + x`, with which the built-in `sum` begins
+        return LEFT if value is None else _referring(copied(value))
+    if sort == ROWS or sort == STACK:
+        axis = _only(args, count, kwargs)
+        listed = item(args, 0) if count else None
+        if (type(listed) is not list and type(listed) is not tuple) or (type(axis) is not int and axis is not None):
+            return LEFT
+        if axis is not None and axis != 0:  # one from behind is a node, too
+            return None
+        spec: Spec = spec_of(torch.lazy, listed[0]) if len(listed) else None
+        if spec is None:
+            return LEFT
+        if spec.mode != ("rows" if sort == ROWS else "stack"):
+            return None
+        return _joined_rows(graph, listed)
+    if sort == VIEW:  # a view where it was one before, if what the call gives follows from constants alone
+        for k in range(1, count):
+            if not _is_constant(item(args, k), 2):
+                return LEFT
+        if kwargs is not None:
+            for arg in kwargs.values():
+                if not _is_constant(arg, 2):
+                    return LEFT
+    return None
+
+
+def known_numbers(key):
+    """The whole numbers that a tensor of one axis holds, if they are known; else None."""
+    tensor = key
+    if type(key) is not torch.Array:
+        spec: Spec = spec_of(torch.lazy, key)
+        if spec is None or is_stale(key) or spec.dtype != "int64" or spec.device != "cpu" or len(spec.shape) != 1:
+            return None
+        tensor = read_slot(key, torch.lazy.c)
+        if type(tensor) is not torch.Array:
+            return None
+        return _listed(tensor)
+    try:
+        return _listed(key) if key.dtype is torch.int64 and key.is_cpu else None
+    except RuntimeError:  # what functorch wraps holds none: Python sees to it
+        return None
+
+
+@cfunc
+def _listed(tensor) -> list:
+    """The numbers in a tensor; None in one of no axis."""
+    found = tensor.tolist()
+    return found if type(found) is list else None
+
+
+@cfunc
+def _picked_rows(graph: GraphRows, args: Args, count: Py_ssize_t):
+    """Returns `x.index_select(0, numbers)` of known numbers, which do not count from the end."""
+    if count != 3 or not _is_zero(item(args, 1)):
+        return LEFT
+    numbers: list = known_numbers(item(args, 2))
+    value: Value = _sliceable(item(args, 0), graph)
+    if not numbers or value is None or min(numbers) < 0:
+        return LEFT
+    return _referring(_picked(value, numbers))
+
+
+@cfunc
+def _node(state: StateNumbers, cell, operands: tuple):
+    """A node of a cell on these."""
+    return captured(torch, state, cell, None, None, items_of(operands), len(operands), None)
+
+
+@cfunc
+def _added(state: StateNumbers, graph: GraphRows, door: tuple, args: Args, count: Py_ssize_t):
+    """Returns `base.index_add(0, numbers, source)` of known numbers: see engines/torch/segments.py.
+
+    The door has the cell, and what it is given after its operands.
+    """
+    if count != 4 or not _is_zero(item(args, 1)) or not _is_float(item(args, 0)):
+        return LEFT
+    base: Value = _operand(item(args, 0), graph)
+    source: Value = _operand(item(args, 3), graph)
+    numbers: list = known_numbers(item(args, 2)) if base is not None and source is not None else None
+    found = None if numbers is None else into(base, source, numbers)
+    if found is None:
+        return LEFT
+    operands = (item(args, 0), item(args, 3), *[tensor_of(each) for each in found])
+    return _node(state, door[2], operands + door[3:])
+
+
+@cfunc
+def _mean_of_rows(
+    state: StateNumbers, graph: GraphRows, door: tuple, args: Args, count: Py_ssize_t, kwargs: dict | None
+):
+    """The sum of rows by their number, an operand, of which the door has the cells; None where no rows are meant."""
+    tensor = item(args, 0) if count else None
+    value: Value = _operand(tensor, graph)
+    if value is None or not _is_zero(_only(args, count, kwargs)) or not _is_float(tensor):
+        return None
+    spec: Spec = value.spec
+    if len(spec.shape) < 2 or spec.mode != "rows" or spec.device != "cpu":
+        return None
+    number = whole(graph, spec.rows)
+    total = LEFT if number is None else _node(state, door[2], (tensor, 0))
+    return LEFT if total is LEFT else _node(state, door[3], (total, tensor_of(number)))
+
+
+@cfunc
+def _entered(state: StateNumbers, door: tuple, func, args: Args, count: Py_ssize_t, kwargs: dict | None):
+    """Captures a call in an open batch, or LEFT."""
+    batch: BatchRoom = state.batch
+    sort: cython.int = door[1]
+    k: Py_ssize_t
+    if batch is None or batch.room < 0 or not is_running(state) or not is_torch(batch) or batch.graph is None:
+        return LEFT
+    graph: GraphRows = batch.graph
+    if not _is_unknown(args, count, graph):
+        return LEFT
+    if kwargs is not None and (kwargs.get("out") is not None or kwargs.get("inplace", False) is not False):
+        return LEFT  # it writes
+    if state.inside == 0:
+        for k in range(count):
+            if _is_waiting(item(args, k), graph, False):
+                break
+        else:
+            return LEFT
+    result = None
+    if sort < PICK:
+        result = _refers(graph, sort, args, count, kwargs)
+    elif state.inside == 0:
+        return LEFT
+    elif sort == MEAN:
+        result = _mean_of_rows(state, graph, door, args, count, kwargs)
+    elif kwargs is not None:
+        return LEFT
+    else:
+        result = _added(state, graph, door, args, count) if sort == INTO else _picked_rows(graph, args, count)
+    if result is not None:
+        return result
+    viewing = func if sort == VIEW else None
+    if state.inside > 0:
+        return captured(torch, state, door[0], None, viewing, args, count, kwargs)
+    return outside(torch, state, door[0], None, viewing, args, count, kwargs)
+
+
+def through(func, args, count, kwargs):
+    """Captures a call that has a door, or LEFT. Raises what Python makes of an error in it."""
+    doors: dict = torch.doors
+    if doors is None:
+        return LEFT
+    door = doors.get(func)
+    if door is None:
+        return LEFT
+    try:
+        return _entered(state_here(), door, func, args, count, kwargs if kwargs else None)
+    except BaseException as error:
+        given = all_of(args, count)
+        said = torch.error_of(func, given, kwargs or {}, error)
+        if said is error:
+            raise
+        raise said  # noqa: B904 (it has its cause)
+
+
+def torch_function(func, types, args: tuple = (), kwargs: dict | None = None):
+    """Stands in the place of `__torch_function__` of lazy tensors: every operator and method not answered elsewhere."""
+    found = through(func, items_of(args), len(args), kwargs)
+    if found is not LEFT:
+        return found
+    if torch.operate is None:
+        raise TypeError("there is no function of Python behind this door")
+    return torch.operate(func, types, args, kwargs)
+
+
+def operate(func, method, args, count):
+    """Calls a method of PyTorch's whose first argument is a lazy tensor, or a plain one before a lazy one.
+
+    A node of `func`, with which PyTorch would call __torch_function__, or else what the method says.
+    """
+    kind = type(item(args, 0))
+    if torch.engine is not None and (kind is torch.lazy.kind or (count == 2 and kind is torch.Array)):
+        if not is_overridden():  # by what has to see the call first
+            found = through(func, args, count, None)
+            if found is not LEFT:
+                return found
+    Py_EnterRecursiveCall(" in a door")  # of a door of a door
+    try:
+        return PyObject_Vectorcall(method, args, count, cython.NULL)
+    finally:
+        Py_LeaveRecursiveCall()

@@ -16,13 +16,17 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch import announced, aside, changes, doors, dynamic, hooked, observing
+from gluonjit.engines.torch.aliases import VIEWED
+from gluonjit.engines.torch.arrays import WHOLE
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import DOORS, LAID_OUT, captured_lookup, lay, leaf_laid, rebuild
 from gluonjit.engines.torch.doors import handled
 from gluonjit.engines.torch.engine import ENGINE
-from gluonjit.engines.torch.lazy import LazyTensor, item_of, make
-from gluonjit.engines.torch.making import CREATING
+from gluonjit.engines.torch.known import CHEAP, WHOLE_TYPES
+from gluonjit.engines.torch.lazy import LazyTensor, as_known, item_of, make
+from gluonjit.engines.torch.making import CREATING, MAKING
 from gluonjit.engines.torch.operands import NotAnOperand, value_of
+from gluonjit.engines.torch.ops import AT_ONCE
 from gluonjit.engines.torch.records import record_again
 from gluonjit.engines.torch.results import KEEPING, is_inference, of_computed
 from gluonjit.engines.torch.view_steps import steps_of
@@ -73,6 +77,10 @@ def module_call() -> Any:
         laid_out=LAID_OUT,
         lay=lay,
         leaf_laid=leaf_laid,
+        cheap=CHEAP.difference(AT_ONCE, MAKING, VIEWED),
+        whole=WHOLE,
+        whole_types=WHOLE_TYPES,
+        as_known=as_known,
     )
     FAST.keep_bodies(LazyTensor)
     doors.find_modes()

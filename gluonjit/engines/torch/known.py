@@ -16,7 +16,7 @@ from gluonjit.engines.torch.arrays import WHOLE
 from gluonjit.engines.torch.lazy import LazyTensor, as_known, waits
 from gluonjit.engines.torch.operands import concrete, current, in_memory
 
-_WHOLE = frozenset(getattr(torch, name) for name in WHOLE)
+WHOLE_TYPES = frozenset(getattr(torch, name) for name in WHOLE)
 _CPU = torch.device("cpu")
 
 _NAMES = """
@@ -55,12 +55,12 @@ CHEAP: frozenset[Any] = frozenset(
 
 def is_whole(tensor: Any) -> bool:
     """Tells whether a computed tensor holds integers or truth values, on the host."""
-    return tensor.dtype in _WHOLE and tensor.device == _CPU and tensor.layout is torch.strided
+    return tensor.dtype in WHOLE_TYPES and tensor.device == _CPU and tensor.layout is torch.strided
 
 
 def may_be_known(tensor: Any) -> bool:
     """Tells whether an argument of a program that is captured is of integers that may be read at any time."""
-    return tensor.dtype in _WHOLE and is_whole(tensor) and not is_functorch_wrapped_tensor(tensor)
+    return tensor.dtype in WHOLE_TYPES and is_whole(tensor) and not is_functorch_wrapped_tensor(tensor)
 
 
 def known(item: Any) -> Any:

@@ -248,6 +248,54 @@ def test_operators_outside_of_cells_run_for_all_lengths_at_once(name: str) -> No
     assert report.launches < report.nodes / 2
 
 
+class Messages(gluon.Block):
+    """A graph's edges, added up at the nodes where they end."""
+
+    def forward(self, edges: Any, ends: Any, nodes: Any) -> Any:
+        return nd.dot(nd.one_hot(ends, nodes.shape[0]), edges, transpose_a=True) + nodes
+
+
+class Weighted(gluon.Block):
+    """Words, each with a number of its own and beside a place that is turned around."""
+
+    def forward(self, words: Any, numbers: Any, places: Any) -> Any:
+        return nd.broadcast_mul(nd.softmax(numbers).expand_dims(1), nd.tanh(words) + nd.reverse(places, axis=0))
+
+
+def edges_of(count: int, draw: Any) -> tuple[Any, ...]:
+    ends = draw.randint(0, count, 2 * count)
+    return nd.array(draw.randn(2 * count, C)), nd.array(ends), nd.array(draw.randn(count, C))
+
+
+def weights_of(count: int, draw: Any) -> tuple[Any, ...]:
+    return nd.array(draw.randn(count, C)), nd.array(draw.randn(count)), nd.array(draw.randn(count, C))
+
+
+@pytest.mark.parametrize("learns", [False, True])
+@pytest.mark.parametrize(("make", "sample"), [(Messages, edges_of), (Weighted, weights_of)])
+def test_operators_on_arrays_of_the_program_run_for_all_lengths_at_once(make: Any, sample: Any, learns: bool) -> None:
+    alone, net = make(), make()
+    net.hybridize(dynamic_batch=True)
+    for seed, counts in enumerate(((3, 5), (4, 6, 3), (2, 7, 9, 5))):
+        samples = [sample(count, np.random.RandomState(seed + count)) for count in counts]
+        found = []
+        for block in (alone, net):
+            for arrays in samples if learns else ():
+                arrays[0].attach_grad()
+                arrays[2].attach_grad()
+            with gluonjit.batching(granularity="cell") if block is net else nullcontext() as batch:
+                with autograd.record(learns):
+                    results = [block(*arrays) for arrays in samples]
+                    total = nd.add_n(*[(result**2).sum() for result in results])
+                if learns:
+                    total.backward()
+                found.append([each.asnumpy() for each in results])
+            found[-1] += [array.grad.asnumpy() for arrays in samples for array in arrays if array.grad is not None]
+        for one, other in zip(*found):
+            assert_close(one, other, "result")
+    assert all(kind.launches == 1 for name, kind in batch.report.kinds.items() if name in ("one_hot", "dot", "softmax"))
+
+
 @gluonjit.cell
 def _both_turned(one: Any, other: Any) -> tuple[Any, Any]:
     return nd.expand_dims(one, axis=0), nd.expand_dims(other, axis=0)
@@ -435,7 +483,7 @@ def test_numbers_of_any_length(given: str) -> None:
         for one, other in zip(*found):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
     assert not batch.report.distrusted
-    if given == "plain":
+    if given in ("plain", "computed", "learned"):
         assert batch.report.kinds["model"].launches == 1
 
 

@@ -94,10 +94,7 @@ def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: Args) 
     if FAST is not None:
         FAST.keep(cell, owner, args, {}, key, record)
     if record.kind.apart:
-        placed = [laid(batch, value, spec) for value, spec in zip(values, record.kind.operands)]
-        if None in placed:
-            return "it is given numbers that are computed or learned, of any length: give them a second axis"
-        values = [value for value in placed if value is not None]
+        values = [laid(batch, value, spec) for value, spec in zip(values, record.kind.operands)]
     found = rebuild(record.kind.structure, captured(batch, record, values))
     if begin:
         batch.end_call(cell, begin)

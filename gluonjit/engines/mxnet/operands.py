@@ -18,7 +18,8 @@ from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.aliases import Owned, is_stale, renew
 from gluonjit.engines.mxnet.arrays import spec_of
 from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, slice_rows
-from gluonjit.engines.mxnet.lookups import host_number, host_numbers, host_rows
+from gluonjit.engines.mxnet.layouts import computed
+from gluonjit.engines.mxnet.lookups import host_number, host_rows
 from gluonjit.engines.mxnet.operators.symbols import operator_handle
 from gluonjit.engines.mxnet.recorder import Recorder
 from gluonjit.engines.mxnet.results import Imported, has_history, is_learned_integer, numbers_of, spent, tape_of
@@ -164,31 +165,22 @@ def _is_numbers(spec: Spec, array: NDArray, taped: bool) -> bool:
     return spec.dtype in _INTEGERS and len(spec.shape) == 1 and not (taped and is_learned_integer(array))
 
 
-def is_plain(value: Value) -> bool:
-    """True if a value is an array of the program that gets no gradient."""
-    array = _source(value)
-    return isinstance(array, NDArray) and not value.depth and not has_history(classic(array))
-
-
-def _source(value: Value) -> Any:
-    """The array that a value is, if it is one of the program's."""
+def source_of(value: Value) -> Any:
+    """Returns the array that a value is, if it is one of the program's."""
     return value.base.array if isinstance(value.base, Owned) else value.base
 
 
-def laid(batch: Batch, value: Value, spec: Spec) -> Value | None:
-    """A value as one of this spec, which has its shape; None if it is no plain array."""
+def laid(batch: Batch, value: Value, spec: Spec) -> Value:
+    """A value as one of this spec, which has its shape; computed where it is no array of the program without gradient.
+
+    No gradient reaches what was captured without recording: MXNet takes long to say that an array has no history.
+    """
     if value.spec is spec:
         return value
-    if not is_plain(value):
-        return None
-    array = _source(value)
-    if len(spec.shape) > 1:
-        leaf_rows = batch.graph.add_leaf((spec.mode, id(array)), array, spec)
-        return Value(leaf_rows.base, 0, spec, batch.graph, False, array)
-    numbers: Any = array.asnumpy()
-    if bool((np.signbit(numbers) & (numbers == 0)).any()):  # equal numbers are one row
-        return None
-    return host_numbers(batch, numbers.tolist(), spec.dtype, spec.device, array)
+    array = source_of(value)
+    if value.depth or not isinstance(array, NDArray) or (value.taped and has_history(classic(array))):
+        return computed(batch, value, spec)
+    return Value(batch.graph.add_leaf((spec.mode, id(array)), array, spec).base, 0, spec, batch.graph, False, array)
 
 
 def _copied(batch: Batch, array: NDArray, spec: Spec) -> Value:

@@ -17,7 +17,7 @@ from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
 from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.lookups import look_up, table_of
 from gluonjit.engines.mxnet.one_by_one import as_decided
-from gluonjit.engines.mxnet.operands import Empty, leaf, made_from_nothing, unzipped, value_of, with_operand
+from gluonjit.engines.mxnet.operands import Empty, laid, leaf, made_from_nothing, unzipped, value_of, with_operand
 from gluonjit.engines.mxnet.operators.symbols import WRITES, read
 from gluonjit.engines.mxnet.operators.table import CONSTANT, ROWS_OF
 from gluonjit.engines.mxnet.opkinds import ADDITIONS, operator_kind, sum_kind
@@ -101,7 +101,7 @@ def capture_op(
 
 def _takes(record: Record, values: Sequence[Value | None]) -> bool:
     """Tells whether the nodes of a record take these values without conversion."""
-    return len(record.kind.operands) == sum(value is not None for value in values)
+    return list(record.kind.operands) == [value.spec for value in values if value is not None]
 
 
 def _way(found: Value, values: Sequence[Value | None]) -> Any:
@@ -198,6 +198,8 @@ def _results(
             return None, None
         record = batch.records[signature] = Record(kind, mode, room_of(kind, batch.options))
         note_operator(batch)
+    if record.kind.apart:
+        operands = [laid(batch, value, spec) for value, spec in zip(operands, record.kind.operands)]
     return record, captured(batch, record, operands)
 
 

@@ -39,6 +39,7 @@ from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
 
+_NO_NAMES: dict[str, Any] = {}
 _CONSTANTS = (type(None), bool, int, float, str, ModuleType, gluon.Block, type)
 
 
@@ -68,6 +69,11 @@ def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: Args) 
         found = _captured_lookup(cell, batch, args[0], state.mode)
         if found is not None:
             return found
+    if FAST is not None and begin:
+        found = FAST.capture(cell, owner, args, _NO_NAMES)
+        if found is not None:
+            batch.end_call(cell, begin)
+            return found
     asked = asked_for(owner, batch)
     if asked and (cell.is_node or run is not None or asked != _ASKED[0]):  # else it is captured whole, or not at all
         return asked
@@ -92,7 +98,7 @@ def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: Args) 
         compare = partial(difference, owner, run or owner.forward, args, values, batch)
         retrace(cell, (batch.options.without, *key), record, batch, compare)
     if FAST is not None:
-        FAST.keep(cell, owner, args, {}, key, record)
+        FAST.keep(cell, owner, args, _NO_NAMES, key, record)
     if record.kind.apart:
         values = [laid(batch, value, spec) for value, spec in zip(values, record.kind.operands)]
     found = rebuild(record.kind.structure, captured(batch, record, values))

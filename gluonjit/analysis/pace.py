@@ -5,7 +5,7 @@ to the optimizer's step. It is measured over stretches (see `gluonjit.hybrid.cho
 ways in turns.
 
 Calls that are loops (with MXNet those of blocks with a `forward` of their own) are captured iteration by iteration, or
-whole, one node for each shape of their arguments: `whole` first where a minibatch has many calls of each shape, later
+whole, as one node: `whole` first where calls of all shapes run together, or a minibatch has many of each shape, later
 where it has several. If the first of both ways is slower than eager, the other one is compared with eager anew.
 
 The cost of trials is bounded. A trial is a stretch in another way than the one kept: batched, as long as nothing is
@@ -43,6 +43,7 @@ _OTHERWISE = 1.5  # and compared anew if the fastest of them is so much faster o
 _BEYOND = 4.0  # times what batches take now: eager calls that were slower then are not compared anew
 _ALIKE = 2  # calls of each shape in a stretch, on average, from which on loops may be captured whole,
 _MANY_ALIKE = 4  # and from which on they are at first
+_PROBES = 3  # calls that are captured whole to see whether those of other shapes run together
 _WHOLE = 0.5  # of what trials may lose in any case, which they may lose again then
 _MOST_CALLS = 1 << 40  # of a stretch, in a file
 _AGAIN = 256  # stretches after which eager is compared anew, and twice as many each time
@@ -110,7 +111,9 @@ class Pace:
         self.written = 0  # of the first calls, which have written to weights
         self.loops = False  # whether there are calls that are loops
         self.whole = False  # whether these are captured whole
+        self.few = False  # whether they come in few shapes
         self.turned = False  # whether that has been changed, as it was slower than eager
+        self.probes = _PROBES  # that are left
         self.shapes: deque[Hashable] = deque(maxlen=_LONGEST)  # of the last calls that were compared; None: of no shape
         self.compare_again()
 
@@ -181,10 +184,20 @@ class Pace:
         last = list(self.shapes)[-count:]
         return count >= _SEEN and None not in last and times * len(set(last)) <= count
 
+    def joins(self, joined: bool) -> bool:
+        """True if a loop is to be captured whole: those of its shape repeat, others are `joined`, or it is a probe."""
+        if self.turned or self.few:
+            return self.whole
+        self.whole = joined
+        self.probes -= not joined
+        return joined or self.probes >= 0
+
     def begin(self, beside: Pace) -> None:
         """Begins a stretch; `beside` is the block's other phase, whose way to batch this one has first."""
         if not self.trials and self.decided is None and not self.turned:
-            self.whole = beside.whole if beside.decided is False else self._repeats(_MANY_ALIKE)
+            decided = beside.decided is False
+            self.few = beside.few if decided else self._repeats(_MANY_ALIKE)
+            self.whole = beside.whole if decided else self.few
 
     def spent(self, seconds: float, calls: int) -> bool:
         """Tells whether a trial that has taken so long, for this many calls so far, has spent what it may lose."""
@@ -225,7 +238,8 @@ class Pace:
                 known = self.batched if usual or faster else self.strange
                 known.append(each)
             self.hopeless += ran.loses or (not usual and ran.rate > _HOPELESS * self.unit)
-            slower = ran.loses or ran.rate > (self.unit if ran.whole else _HOPELESS * self.unit)
+            cold = _SLOWER[min(self.trials, _ENOUGH) - 1] if self.whole and not self.few else 1.0
+            slower = ran.loses or ran.rate > (cold if ran.whole else _HOPELESS) * self.unit
             slower = slower and ran.calls >= _SEEN  # one of few calls may have been the first of its shape
             if slower and self.loops and not self.turned and (self.whole or self._repeats(_ALIKE)):
                 self._turn()

@@ -327,3 +327,27 @@ def test_what_was_measured_on_a_busy_machine_is_compared_again() -> None:
     assert not any(run(steady, 60e-3, 40e-3, 12)[-4:]) and not any(run(steady, 50e-3, 30e-3, 60))
     far = Pace(False)
     assert not any(run(far, 60e-3, 12e-3, 12)[-4:]) and not any(run(far, 30e-3, 5e-3, 60))  # eager cannot catch up
+
+
+def test_loops_of_many_shapes_are_captured_whole_where_they_run_together() -> None:
+    pace = Pace(False)
+    assert [pace.joins(joined) for joined in (False, False, True, True)] == [True] * 4 and pace.whole
+    assert [pace.joins(False) for _ in range(4)] == [True, False, False, False] and not pace.whole
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_loops_of_few_shapes_are_captured_whole_however_they_run(joined: bool) -> None:
+    pace = Pace(False)
+    loops(pace, 7, 3.0, 0.4, 20)
+    assert all([pace.joins(joined) for _ in range(8)])
+
+
+def test_loops_that_run_together_may_be_slow_at_first_but_are_not_for_long() -> None:
+    pace = Pace(False)
+    pace.loops = True
+    run(pace, 1e-3, 1e-3, 2)
+    for slow, turned in ((2.0, False), (2.0, True)):
+        assert pace.joins(True)
+        pace.add(StretchOutcome(False, CALLS * slow * 1e-3, CALLS, slow * 1e-3))
+        assert pace.turned is turned
+    assert not pace.joins(True)

@@ -1,8 +1,8 @@
-"""Outermost calls of blocks with a `forward` of their own: captured call by call, or whole, one node for each shape.
+"""Outermost calls of blocks with a `forward` of their own: captured call by call, or whole, as one node.
 
 What they call runs together whatever their lengths. If these are operators, not blocks, to capture one takes as long as
-eager takes to run it. Where a minibatch has several calls of one shape these run together as a whole, and nothing in
-them is captured. `analysis/pace.py` decides by what both take.
+eager takes to run it. Where calls of any length are one kind as a whole, or a minibatch has several calls of one shape,
+these run together, and nothing in them is captured. `analysis/pace.py` decides by what both take.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from __future__ import annotations
 from typing import Any
 
 from mxnet import gluon
+from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import as_node
+from gluonjit.hybrid.capture.lengths.joining import joins
 from gluonjit.hybrid.choose.pacing import captures_whole, note_loop
 
 
 def whole(cell: Cell, block: gluon.Block, args: tuple[Any, ...]) -> Any:
     """Captures an outermost call as one node, or says why what it calls is captured instead."""
-    if not captures_whole():
+    sized = all([isinstance(arg, NDArray) for arg in args])  # a list of another length is another structure
+    if not captures_whole(joins(cell) if sized else None):
         note_loop()
         return "what it calls is captured"
     if block._forward_hooks or block._forward_pre_hooks:

@@ -297,10 +297,15 @@ def turn_eager() -> bool:
     return True
 
 
-def captures_whole() -> bool:
-    """Tells whether calls that are loops are captured whole now, one node for each of their shapes."""
+def captures_whole(joined: bool | None = None) -> bool:
+    """Tells whether calls that are loops are captured whole now.
+
+    joined: whether such calls of other shapes run together; None where nobody looks for that.
+    """
     stretch = HERE.stretch
-    return stretch is not None and stretch.pace.whole
+    if stretch is None or joined is None:
+        return stretch is not None and stretch.pace.whole
+    return stretch.pace.joins(joined)
 
 
 def note_loop() -> None:

@@ -21,6 +21,7 @@ from gluonjit.program.sizes import NotDerivable, OtherForm
 from gluonjit.program.trace import Trace
 
 _KEY = "lengths"
+_FEW = 3  # forms and calls without one, of a cell whose calls run together: training and inference may differ
 _MOST = 8  # traces that wait for one like them, forms, and calls of a form by which others are derived
 
 
@@ -270,6 +271,12 @@ class Joiner:
             family=family,
             work=work,
         )
+
+
+def joins(cell: Any) -> bool:
+    """True if calls of a cell that differ in sizes run together, with few exceptions."""
+    known: _Lengths | None = cell.joints.get(_KEY)
+    return known is not None and bool(known.found) and len(known.found) + len(known.waiting) <= _FEW
 
 
 def without_sizes(wanted: tuple[Any, ...]) -> tuple[Any, ...]:

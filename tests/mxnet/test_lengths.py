@@ -274,6 +274,7 @@ def weights_of(count: int, draw: Any) -> tuple[Any, ...]:
 @pytest.mark.parametrize("learns", [False, True])
 @pytest.mark.parametrize(("make", "sample"), [(Messages, edges_of), (Weighted, weights_of)])
 def test_operators_on_arrays_of_the_program_run_for_all_lengths_at_once(make: Any, sample: Any, learns: bool) -> None:
+    gluonjit.clear_caches()
     alone, net = make(), make()
     net.hybridize(dynamic_batch=True)
     for seed, counts in enumerate(((3, 5), (4, 6, 3), (2, 7, 9, 5))):
@@ -483,7 +484,7 @@ def test_numbers_of_any_length(given: str) -> None:
         for one, other in zip(*found):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
     assert not batch.report.distrusted
-    if given in ("plain", "computed", "learned"):
+    if given in ("plain", "signed"):
         assert batch.report.kinds["model"].launches == 1
 
 

@@ -39,7 +39,6 @@ from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
 
-_NO_NAMES: dict[str, Any] = {}
 _CONSTANTS = (type(None), bool, int, float, str, ModuleType, gluon.Block, type)
 
 
@@ -70,7 +69,7 @@ def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: Args) 
         if found is not None:
             return found
     if FAST is not None and begin:
-        found = FAST.capture(cell, owner, args, _NO_NAMES)
+        found = FAST.capture(cell, owner, args, {})
         if found is not None:
             batch.end_call(cell, begin)
             return found
@@ -98,7 +97,7 @@ def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: Args) 
         compare = partial(difference, owner, run or owner.forward, args, values, batch)
         retrace(cell, (batch.options.without, *key), record, batch, compare)
     if FAST is not None:
-        FAST.keep(cell, owner, args, _NO_NAMES, key, record)
+        FAST.keep(cell, owner, args, {}, key, record)
     if record.kind.apart:
         values = [laid(batch, value, spec) for value, spec in zip(values, record.kind.operands)]
     found = rebuild(record.kind.structure, captured(batch, record, values))

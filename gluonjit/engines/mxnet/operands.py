@@ -165,21 +165,27 @@ def _is_numbers(spec: Spec, array: NDArray, taped: bool) -> bool:
     return spec.dtype in _INTEGERS and len(spec.shape) == 1 and not (taped and is_learned_integer(array))
 
 
-def source_of(value: Value) -> Any:
-    """Returns the array that a value is, if it is one of the program's."""
+def is_plain(value: Value) -> bool:
+    """True if a value is an array of the program that gets no gradient.
+
+    None reaches what was captured without recording: MXNet takes long to say that an array has no history.
+    """
+    array = _source(value)
+    return isinstance(array, NDArray) and not (value.depth or (value.taped and has_history(classic(array))))
+
+
+def _source(value: Value) -> Any:
+    """The array that a value is, if it is one of the program's."""
     return value.base.array if isinstance(value.base, Owned) else value.base
 
 
 def laid(batch: Batch, value: Value, spec: Spec) -> Value:
-    """A value as one of this spec, which has its shape; computed where it is no array of the program without gradient.
-
-    No gradient reaches what was captured without recording: MXNet takes long to say that an array has no history.
-    """
+    """A value as one of this spec, which has its shape; computed if it is no plain array."""
     if value.spec is spec:
         return value
-    array = source_of(value)
-    if value.depth or not isinstance(array, NDArray) or (value.taped and has_history(classic(array))):
+    if not is_plain(value):
         return computed(batch, value, spec)
+    array = _source(value)
     return Value(batch.graph.add_leaf((spec.mode, id(array)), array, spec).base, 0, spec, batch.graph, False, array)
 
 

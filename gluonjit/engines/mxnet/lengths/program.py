@@ -18,7 +18,7 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import context_of, device_of, dtype_name, room_for, sent
 from gluonjit.engines.mxnet.inference import infer
-from gluonjit.engines.mxnet.operands import source_of
+from gluonjit.engines.mxnet.operands import is_plain
 from gluonjit.engines.mxnet.operators import binding
 from gluonjit.engines.mxnet.operators.symbols import FLAT, acts, apply, canonical, fails, read, written
 from gluonjit.engines.mxnet.operators.table import ROWS_OF, work_of
@@ -238,9 +238,8 @@ class _MXNet:
         return apply("slice", [array], {"begin": (0,) * len(shape), "end": shape})
 
     def fixed(self, call: Any) -> Sequence[Spec | None]:
-        """Those of computed operands of operators: one more step for each would take what it saves."""
-        own = call.cell.operator
-        return [value.spec if own and not isinstance(source_of(value), NDArray) else None for value in call.values]
+        """Those of all but plain arrays: one more step for each length would take what it saves."""
+        return [None if is_plain(value) else value.spec for value in call.values]
 
     def equal(self, one: Any, other: Any) -> bool:
         """True if constants have the same numbers. Raises OtherForm if they learn."""

@@ -28,6 +28,7 @@ cdef enum:
 
 cdef object wrapped(LazyKind kind, Record record, Py_ssize_t node, Py_ssize_t k)
 cdef object wrapped_all(LazyKind kind, Record record, Py_ssize_t node, bint listed)
+cdef bint lay(SeenCall call, StateNumbers state, tuple operands) except -1
 cdef bint is_fine(StateNumbers state, object block) except -1
 cdef object captured(
     FrameworkNames of, StateNumbers state, object cell, object owner, object viewing, Args args, Py_ssize_t count, dict named

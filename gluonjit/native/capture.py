@@ -287,8 +287,7 @@ def _laid_out(call: SeenCall, state: StateNumbers, value: Value, spec: Spec):
     return None
 
 
-@cfunc
-def _lay(call: SeenCall, state: StateNumbers, operands: tuple) -> bint:
+def lay(call, state, operands):
     """Has the values of a call lie as the operands of its kind; tells whether all do."""
     k: Py_ssize_t
     for k in range(call.arguments):
@@ -341,7 +340,7 @@ def _captured(call: SeenCall, state: StateNumbers, viewing, args: Args, count: P
         sharing: bint = call.batch.sharing
         entry = current(call, entry)
         if entry is None or (
-            (entry.apart or call.laid != cython.cast(Pointer, None)) and not _lay(call, state, entry.operands)
+            (entry.apart or call.laid != cython.cast(Pointer, None)) and not lay(call, state, entry.operands)
         ):
             return LEFT
         call.itself = call.of is torch and not entry.operator

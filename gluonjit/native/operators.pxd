@@ -5,7 +5,7 @@ from gluonjit._fast cimport BatchRoom, CellSlots, Record, StateNumbers, Value, n
 from gluonjit.graph.joining cimport joined, seen_as
 from gluonjit.graph.values cimport Spec
 from gluonjit.native.bodies cimport wrap
-from gluonjit.native.capture cimport captured, is_fine, outside, wrapped, wrapped_all
+from gluonjit.native.capture cimport captured, is_fine, lay, outside, wrapped, wrapped_all
 from gluonjit.native.modules cimport own_dict, spare_call, unhooked
 from gluonjit.native.names cimport (
     ADDRESS, Args, LEFT, LazyKind, PyObject_Vectorcall, PyObject_VectorcallMethod, all_of, is_running, is_torch, item,

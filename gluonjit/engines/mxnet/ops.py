@@ -100,8 +100,8 @@ def capture_op(
 
 
 def _takes(record: Record, values: Sequence[Value | None]) -> bool:
-    """Tells whether the nodes of a record take these values without conversion."""
-    return list(record.kind.operands) == [value.spec for value in values if value is not None]
+    """Tells whether the nodes of a record take these values, at most laid otherwise."""
+    return len(record.kind.operands) == sum(value is not None for value in values)
 
 
 def _way(found: Value, values: Sequence[Value | None]) -> Any:

@@ -135,10 +135,10 @@ class Celled:
 _behind = None  # CellFunction.__call__
 
 
-def quick_cells(kind: type):
+def quick_cells(kind):
     """Lets calls of what is of this class, which derives from Celled, try the fast path first."""
     global _behind
-    if not issubclass(kind, Celled) or kind is Celled:
+    if not isinstance(kind, type) or not issubclass(kind, Celled) or kind is Celled:
         raise TypeError(f"quick_cells() takes a class that derives from Celled, not {kind!r}")
     _behind = of_class(kind, "__call__")
     call_by(kind, 0)
@@ -189,8 +189,9 @@ def _before_line(notice, frame, what, arg):
     and after.
     """
     if what == PyTrace_CALL and code_at(frame) not in _passed_over:
+        told = notice  # which may end its own watch, and with it itself
         try:
-            notice(cython.cast(object, frame), "call", None)
+            told(cython.cast(object, frame), "call", None)
         except BaseException:
             PyEval_SetProfile(cython.NULL, cython.NULL)
             raise

@@ -223,11 +223,13 @@ def _found_in(module, name):
     return otherwise(module, name)
 
 
-def quick_attributes(kind: type, base: type):
+def quick_attributes(kind, base):
     """Lets a class derived from torch.nn.Module, `base`, find what is its modules' sooner, unless it has its own way.
 
     Whoever changes that later gives the class Python's again.
     """
+    if not isinstance(kind, type) or not isinstance(base, type):
+        raise TypeError(f"quick_attributes() takes two classes, not {kind!r} and {base!r}")
     if kind is not base and issubclass(kind, base):
         if (
             of_class(kind, "__getattr__") is of_class(base, "__getattr__")

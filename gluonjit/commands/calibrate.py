@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 
 from gluonjit.analysis.costs.coefficients import Coefficients
-from gluonjit.analysis.costs.measured import Fitted, Measured
+from gluonjit.analysis.costs.measured import Measured
 from gluonjit.analysis.costs.model import CostModel
+from gluonjit.commands import failed
 from gluonjit.hybrid.choose.costs import calibration_file, machine, use_model
 from gluonjit.hybrid.run.engine import engine_of
 
-_COMMAND = "python -m gluonjit calibrate"
 _BAR = 30
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"), (1e-12, "ps"))
 
@@ -27,9 +27,10 @@ def main(engine: str, seconds: float, output: Path | None, missing: bool = False
         importlib.import_module(engine)
         found = engine_of(engine)
     except (ImportError, OSError) as error:
-        return _failed(
+        return failed(
+            "calibrate",
             f"{engine} cannot be imported ({type(error).__name__}: {error}). "
-            f"Next: pip install 'gluonjit[{engine}]', then python -m gluonjit doctor."
+            f"Next: pip install 'gluonjit[{engine}]', then python -m gluonjit doctor.",
         )
     path = output or calibration_file(engine, found.versions)
     if missing and path.exists():
@@ -39,8 +40,7 @@ def main(engine: str, seconds: float, output: Path | None, missing: bool = False
         measured = found.calibrate(seconds, _show)
     except KeyboardInterrupt:
         print(file=sys.stderr)
-        print(f"{_COMMAND}: interrupted, nothing was stored", file=sys.stderr)
-        return 130
+        return failed("calibrate", "interrupted, nothing was stored", code=130)
     print(file=sys.stderr)
     coefficients = measured.calibrated(Coefficients())
     made = {
@@ -52,16 +52,12 @@ def main(engine: str, seconds: float, output: Path | None, missing: bool = False
     try:
         coefficients.save(path, made, follow=output is not None)
     except OSError as error:
-        return _failed(f"{path} cannot be written ({error}). Next: --output PATH, or set GLUONJIT_CACHE to a folder.")
+        why = f"{path} cannot be written ({error}). Next: --output PATH, or set GLUONJIT_CACHE to a folder."
+        return failed("calibrate", why)
     use_model(engine, CostModel(coefficients))
     _print_table(measured)
     print(f"\nstored in {path}")
     return 0
-
-
-def _failed(why: str) -> int:
-    print(f"{_COMMAND}: {why}", file=sys.stderr)
-    return 1
 
 
 def _show(share: float) -> None:
@@ -74,13 +70,9 @@ def _show(share: float) -> None:
 def _print_table(measured: Measured) -> None:
     for part, row in measured.fitted().items():
         print(f"\n{part}: {row.points} different amounts, off by {100 * row.error:.0f} % in the mean")
-        _print_rows(row)
+        for name, seconds in row.seconds.items():
+            print(f"  {name:<20} {readable(seconds):>10}")
     print(f"\nwait: {readable(measured.wait)}")
-
-
-def _print_rows(row: Fitted) -> None:
-    for name, seconds in row.seconds.items():
-        print(f"  {name:<20} {readable(seconds):>10}")
 
 
 def readable(seconds: float) -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from gluonjit.commands import failed
 from gluonjit.hybrid.explain.listing import as_markdown, as_text
+from gluonjit.install.compat import is_found
 
 ENGINES = {"mxnet": "MXNet", "torch": "PyTorch"}
-_COMMAND = "python -m gluonjit rules"
 
 
 def main(kind: str | None = None, names: Sequence[str] = (), markdown: bool = False, engine: str | None = None) -> int:
@@ -19,15 +18,16 @@ def main(kind: str | None = None, names: Sequence[str] = (), markdown: bool = Fa
 
     Returns 1 where none of them can be imported, 2 for an operator or a kind that none of them has.
     """
-    wanted = [engine] if engine else [name for name in ENGINES if _installed(name)] or list(ENGINES)
+    wanted = [engine] if engine else [name for name in ENGINES if is_found(name)] or list(ENGINES)
     if markdown and len(wanted) > 1:
-        return _fail(2, f"--markdown prints the page of one engine: add --engine {' or --engine '.join(wanted)}")
+        engines = " or --engine ".join(wanted)
+        return failed("rules", f"--markdown prints the page of one engine: add --engine {engines}", code=2)
     listings = {name: listing for name in wanted if (listing := _listing(name)) is not None}
     if not listings:
         return 1
     found, wrong = _select(listings, kind, names)
     if wrong:
-        return _fail(2, *wrong)
+        return failed("rules", *wrong, code=2)
     for name, rows in found.items():
         if markdown:
             print(as_markdown(rows, listings[name].PAGE))
@@ -38,21 +38,14 @@ def main(kind: str | None = None, names: Sequence[str] = (), markdown: bool = Fa
     return 0
 
 
-def _installed(engine: str) -> bool:
-    try:
-        return importlib.util.find_spec(engine) is not None
-    except ImportError:
-        return False
-
-
 def _listing(engine: str) -> Any:
     """The module that lists an engine's rules, or None, and why is said."""
     try:
         import_module(engine)
         return import_module(f"gluonjit.engines.{engine}.operators.listing")
     except (ImportError, OSError) as error:
-        _fail(
-            1,
+        failed(
+            "rules",
             f"the rules are those of {ENGINES[engine]}'s operators, but {engine} cannot be imported ("
             f"{type(error).__name__}: {error}). Next: pip install 'gluonjit[{engine}]', then python -m gluonjit "
             "doctor.",
@@ -75,9 +68,3 @@ def _select(listings: dict[str, Any], kind: str | None, names: Sequence[str]) ->
         if len(errors) == len(listings):
             wrong += errors
     return {engine: sorted(set(rows)) for engine, rows in found.items() if rows}, wrong
-
-
-def _fail(code: int, *lines: str) -> int:
-    for line in lines:
-        print(f"{_COMMAND}: {line}", file=sys.stderr)
-    return code

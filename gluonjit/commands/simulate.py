@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -14,6 +13,7 @@ from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.analysis.simulation import Simulated, simulated
 from gluonjit.analysis.trace_file import read_trace
+from gluonjit.commands import failed
 from gluonjit.errors import TraceError
 from gluonjit.hybrid.explain.listing import aligned
 from gluonjit.writing import write_whole
@@ -33,20 +33,22 @@ def main(
     """Prints a table, and writes it as JSON to `output`; 1 for a trace that cannot be used, 2 for bad arguments."""
     unknown = [name for name in schedulers if name not in SCHEDULERS]
     if unknown:
-        return _failed(f"no scheduler is called {unknown[0]!r}; the schedulers are {', '.join(sorted(SCHEDULERS))}", 2)
+        known = ", ".join(sorted(SCHEDULERS))
+        return failed("simulate", f"no scheduler is called {unknown[0]!r}; the schedulers are {known}", code=2)
     if output is not None and not Path(output).parent.is_dir():
-        return _failed(f"--json {output}: the folder {Path(output).parent} does not exist", 2)
+        return failed("simulate", f"--json {output}: the folder {Path(output).parent} does not exist", code=2)
     try:
         model = CostModel(Coefficients.load(Path(costs)) if costs is not None else None)
     except (CoefficientsError, OSError) as error:
-        return _failed(f"--costs {costs}: {error}. Next: python -m gluonjit calibrate --output {costs}", 1)
+        why = f"--costs {costs}: {error}. Next: python -m gluonjit calibrate --output {costs}"
+        return failed("simulate", why)
     rows: list[Simulated] = []
     stopped = False
     try:
         for row in simulated(read_trace(path), schedulers or sorted(SCHEDULERS), model, batch_sizes):
             rows.append(row)
     except TraceError as error:
-        return _failed(str(error), 1)
+        return failed("simulate", str(error))
     except KeyboardInterrupt:
         stopped = True
     print(table(rows))
@@ -55,8 +57,8 @@ def main(
         try:
             write_whole(Path(output), json.dumps(result, indent=1).encode() + b"\n")
         except OSError as error:
-            return _failed(f"--json {output}: {error.strerror or error}", 1)
-    return _failed(f"stopped after {len(rows)} rows", 130) if stopped else 0
+            return failed("simulate", f"--json {output}: {error.strerror or error}")
+    return failed("simulate", f"stopped after {len(rows)} rows", code=130) if stopped else 0
 
 
 def table(rows: Sequence[Simulated]) -> str:
@@ -75,8 +77,3 @@ def _shown(name: str, value: Any) -> str:
     if name.endswith("bytes"):
         return f"{value / 1e3:.1f}"
     return f"{value:.2f}" if isinstance(value, float) else str(value)
-
-
-def _failed(why: str, code: int) -> int:
-    print(f"python -m gluonjit simulate: {why}", file=sys.stderr)
-    return code

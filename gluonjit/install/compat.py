@@ -54,7 +54,7 @@ def prepare_mxnet() -> None:
     if problem:
         raise EngineError(f"import mxnet: {problem}")
     restore_numpy_bool(numpy)
-    if any(_is_installed(name) for name in _CUDA_MXNETS):
+    if any(map(version_of, _CUDA_MXNETS)):
         load_cuda_libraries()
 
 
@@ -98,7 +98,7 @@ def python_problem(python: tuple[int, int], has_distutils: bool) -> str:
 
 def has_distutils() -> bool:
     """Tells whether distutils is available: Python's own, or that of setuptools."""
-    return importlib.util.find_spec("distutils") is not None
+    return is_found("distutils")
 
 
 def load_cuda_libraries() -> list[str]:
@@ -132,9 +132,17 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2])
 
 
-def _is_installed(distribution: str) -> bool:
+def version_of(distribution: str) -> str | None:
+    """The version of a distribution; None if it is not installed."""
     try:
-        importlib.metadata.version(distribution)
+        return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def is_found(name: str) -> bool:
+    """Tells whether a module exists; other finders may raise, or a module may have no spec."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
         return False
-    return True

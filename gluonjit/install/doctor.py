@@ -6,8 +6,6 @@ but kill the process. The doctor itself imports none and never fails: it reports
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -100,15 +98,15 @@ def main() -> int:
 def gluonjit_version() -> str:
     """The version of gluonjit that is running, also from a source tree that is not installed."""
     version = getattr(sys.modules.get("gluonjit"), "__version__", None)
-    return str(version or _version_of("gluonjit") or "(not installed)")
+    return str(version or compat.version_of("gluonjit") or "(not installed)")
 
 
 def examine(name: str) -> ProbedFramework:
     """Finds the package of a framework, and tries it in a separate process."""
     engine = ProbedFramework(name)
-    found = ((distribution, _version_of(distribution)) for distribution in _DISTRIBUTIONS[name])
+    found = ((distribution, compat.version_of(distribution)) for distribution in _DISTRIBUTIONS[name])
     engine.distributions = [(distribution, version) for distribution, version in found if version]
-    if not engine.distributions and not _is_found(name):
+    if not engine.distributions and not compat.is_found(name):
         return engine
     if len(engine.distributions) > 1:
         names = [distribution for distribution, _ in engine.distributions]
@@ -120,14 +118,6 @@ def examine(name: str) -> ProbedFramework:
         )
     read_probe(engine, *_run_probe(name))
     return engine
-
-
-def _is_found(name: str) -> bool:
-    """Tells whether a module exists; other finders may raise, or a module may have no spec."""
-    try:
-        return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 def read_probe(engine: ProbedFramework, output: str, ending: str) -> None:
@@ -223,7 +213,7 @@ def _engine_lines(engines: Iterable[ProbedFramework]) -> Iterable[str]:
 
 
 def _numpy_lines(engines: Iterable[ProbedFramework]) -> Iterable[str]:
-    version = _version_of("numpy")
+    version = compat.version_of("numpy")
     if version is None:
         yield "not installed (pip install numpy)"
         return
@@ -289,15 +279,8 @@ def _cache_lines() -> Iterable[str]:
 
 def _optional_lines() -> Iterable[str]:
     for name, extra in _OPTIONAL.items():
-        version = _version_of(name)
+        version = compat.version_of(name)
         yield f"{name} {version}" if version else f"{name}: not installed (pip install 'gluonjit[{extra}]')"
-
-
-def _version_of(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _print_problems(problems: list[Problem]) -> None:

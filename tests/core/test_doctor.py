@@ -137,7 +137,7 @@ def test_the_next_step_of_our_own_errors_is_kept() -> None:
 
 def test_two_builds_of_mxnet_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"mxnet": "1.9.1", "mxnet-cu112": "1.9.1"}
-    monkeypatch.setattr(doctor, "_version_of", versions.get)
+    monkeypatch.setattr(doctor.compat, "version_of", versions.get)
     monkeypatch.setattr(doctor, "_run_probe", lambda name: (IMPORTED + COMPUTED, ""))
     found = doctor.examine("mxnet")
     assert "use the same folder" in found.problems[0].what
@@ -145,8 +145,8 @@ def test_two_builds_of_mxnet_are_a_problem(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_nothing_installed_is_no_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(doctor, "_version_of", lambda distribution: None)
-    monkeypatch.setattr(doctor.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(doctor.compat, "version_of", lambda distribution: None)
+    monkeypatch.setattr(doctor.compat.importlib.util, "find_spec", lambda name: None)
     assert main(["doctor"]) == 0
     told = capsys.readouterr().out
     assert "mxnet: not installed (pip install 'gluonjit[mxnet]')" in told
@@ -157,7 +157,7 @@ def test_nothing_installed_is_no_failure(monkeypatch: pytest.MonkeyPatch, capsys
     "version, said", [("1.23.5", "fits"), ("1.26.4", "before 'import mxnet'"), ("2.3.1", "too new")]
 )
 def test_numpy_is_judged_by_what_mxnet_needs(version: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_version_of", lambda distribution: version)
+    monkeypatch.setattr(doctor.compat, "version_of", lambda distribution: version)
     assert said in next(iter(doctor._numpy_lines([engine()])))
 
 

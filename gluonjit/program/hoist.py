@@ -39,7 +39,7 @@ class Cut(NamedTuple):
     def origins(self) -> tuple[tuple[int, int], ...]:
         """The source of each operand of the rest, which it is or comes from, and how many such stand before it."""
         sources = [*self.kept, *[piece.operand for piece in self.pieces for _ in piece.results]]
-        return tuple([(operand, sources[:number].count(operand)) for number, operand in enumerate(sources)])
+        return tuple((operand, sources[:number].count(operand)) for number, operand in enumerate(sources))
 
 
 def cut(trace: Trace, leaves: Sequence[bool], call_of: CallOf) -> Cut | None:
@@ -54,8 +54,8 @@ def cut(trace: Trace, leaves: Sequence[bool], call_of: CallOf) -> Cut | None:
     of = _owners(trace, wanted, apart)
     pieces = [piece for operand in sorted(wanted) for piece in _pieces(trace, of, operand, products)]
     gone = {piece.operand for piece in pieces}
-    kept = tuple([operand for operand in range(len(leaves)) if operand not in gone])
-    if not pieces or all([of.get(position) in gone for position in products]):
+    kept = tuple(operand for operand in range(len(leaves)) if operand not in gone)
+    if not pieces or all(of.get(position) in gone for position in products):
         return None  # or all of it is computed of inputs: there is no recursion
     rest = trace.part([*kept, *[position for piece in pieces for position in piece.results]], trace.results)
     return Cut(rest, kept, tuple(pieces))
@@ -64,7 +64,7 @@ def cut(trace: Trace, leaves: Sequence[bool], call_of: CallOf) -> Cut | None:
 def used_alone(trace: Trace) -> Cut | None:
     """The trace without operands that no result depends on, to which no gradient goes; None if there are none."""
     used = trace.used()
-    kept = tuple([position for position in range(len(trace.operands)) if position in used])
+    kept = tuple(position for position in range(len(trace.operands)) if position in used)
     return None if len(kept) == len(trace.operands) else Cut(trace.part(kept, trace.results), kept, ())
 
 

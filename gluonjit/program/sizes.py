@@ -62,7 +62,7 @@ class NamedSizes:
 
     def elements(self, lengths: Sequence[int]) -> int:
         """The number of elements of all values, at these lengths."""
-        return sum([times * prod([lengths[length] for length in each]) for times, each in self._grown])
+        return sum(times * prod([lengths[length] for length in each]) for times, each in self._grown)
 
     @cached_property
     def _grown(self) -> tuple[tuple[int, Numbers], ...]:
@@ -78,13 +78,13 @@ class NamedSizes:
             whole = Size() * prod([*sizes, *[size for axis, size in enumerate(shape) if axis not in axes]])
             if whole:
                 found[whole.lengths] = found.get(whole.lengths, 0) + whole.times
-        return tuple([(times, key) for key, times in found.items()])
+        return tuple((times, key) for key, times in found.items())
 
     def shape(self, position: int, lengths: Any) -> Numbers:
         """The shape of a value at these lengths, by their numbers. Raises KeyError for one that is not among them."""
         whole, sizes = self.trace.shapes[position][0], self.sizes
         return tuple(
-            [lengths[sizes[position, axis]] if (position, axis) in sizes else size for axis, size in enumerate(whole)]
+            lengths[sizes[position, axis]] if (position, axis) in sizes else size for axis, size in enumerate(whole)
         )
 
     def is_used(self, position: int) -> bool:
@@ -185,7 +185,7 @@ class Comparison(NamedTuple):
 
 def decisions(trace: Trace) -> tuple[Any, ...]:
     """The outcomes of comparisons of sizes, and the sizes that Python has asked for otherwise."""
-    return tuple([(item.name, item.outcome) if item.__class__ is Comparison else item for item in trace.asked])
+    return tuple((item.name, item.outcome) if item.__class__ is Comparison else item for item in trace.asked)
 
 
 class Bounds:
@@ -228,7 +228,7 @@ def line_through(values: Sequence[Any], lengths: Sequence[Numbers]) -> Any:
     """Arguments of calls of these lengths as one, with lines in place of numbers that differ. Raises NotDerivable."""
     first = values[0]
     if isinstance(first, tuple):
-        return tuple([line_through(items, lengths) for items in zip(*values)])
+        return tuple(line_through(items, lengths) for items in zip(*values))
     if all(repr(value) == repr(first) for value in values):
         return first
     if type(first) is not int:
@@ -248,4 +248,4 @@ def at_lengths(rule: Any, known: dict[int, int]) -> Any:
     """Arguments at these lengths. Raises NotDerivable."""
     if rule.__class__ is LengthRule:
         return rule.at(known)
-    return tuple([at_lengths(item, known) for item in rule]) if rule.__class__ is tuple else rule
+    return tuple(at_lengths(item, known) for item in rule) if rule.__class__ is tuple else rule

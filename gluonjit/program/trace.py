@@ -61,7 +61,7 @@ class Trace:
             if (spec.shape, spec.dtype) != shaped:
                 raise MalformedTrace(f"an operand {spec} has the shape {shaped}")
         for op in self.ops:
-            if any([not 0 <= position < count for position in op.inputs]):
+            if any(not 0 <= position < count for position in op.inputs):
                 raise MalformedTrace(f"{op.name} takes {op.inputs}, but only {count} values are there before it")
             end = count + len(op.outputs)
             if op.outputs != tuple(range(count, end)):
@@ -69,7 +69,7 @@ class Trace:
             count = end
         if count != len(self.shapes):
             raise MalformedTrace(f"it has {count} values, and shapes of {len(self.shapes)}")
-        if any([not 0 <= position < count for position in self.results]):
+        if any(not 0 <= position < count for position in self.results):
             raise MalformedTrace(f"its results are {self.results} of {count} values")
 
     @property
@@ -149,7 +149,7 @@ class TraceBuilder:
 
     def op(self, name: str, attrs: Attrs, inputs: Sequence[int], outputs: Iterable[Shaped]) -> tuple[int, ...]:
         """Appends an operator; returns the positions of its results."""
-        made = tuple([self.value(shaped) for shaped in outputs])
+        made = tuple(self.value(shaped) for shaped in outputs)
         self.ops.append(TraceOp(name, attrs, tuple(inputs), made))
         return made
 
@@ -183,20 +183,20 @@ def _numbered(
     made = []
     try:
         for op in reversed(kept):
-            inputs = tuple([place[position] for position in op.inputs])
+            inputs = tuple(place[position] for position in op.inputs)
             outputs = tuple(range(len(order), len(order) + len(op.outputs)))
             for position, number in zip(op.outputs, outputs):
                 place.setdefault(position, number)
             order.extend(op.outputs)
             made.append(TraceOp(op.name, op.attrs, inputs, outputs))
-        found = tuple([place[position] for position in results])
+        found = tuple(place[position] for position in results)
     except KeyError as error:
         raise MalformedTrace(f"value {error} follows from none of {list(sources)}") from None
     return Trace(
         tuple(operands),
-        tuple([consts[position] for position in used]),
+        tuple(consts[position] for position in used),
         tuple(made),
-        tuple([of.shapes[position] for position in order]),
+        tuple(of.shapes[position] for position in order),
         found,
         of.device,
         of.mode,

@@ -45,7 +45,7 @@ def _flops(row: Row | None, call: Any, outs: Sequence[Shaped]) -> float:
     if row is not None and row.work is not None:
         return 2.0 * float(row.work(call))
     if not isinstance(row, Contract):
-        return float(sum([prod(shape) for shape, _ in outs]))
+        return float(sum(prod(shape) for shape, _ in outs))
     terms = zip(row.terms(call)[0], call.vals)
     sizes = {label: size for labels, val in terms if labels[:1] != "+" for label, size in zip(labels, val.shape)}
     return 2.0 * float(prod(sizes.values()))

@@ -34,7 +34,7 @@ class Along(Row):
         if given is None or given == ():
             return None
         rank = max(call.vals[0].rank, 1)
-        return tuple([axis % rank for axis in (given if isinstance(given, tuple) else (given,))])
+        return tuple(axis % rank for axis in (given if isinstance(given, tuple) else (given,)))
 
     def labels(self, call: Application) -> Labels:
         """Axes by their place in the first operand."""
@@ -49,7 +49,7 @@ class Along(Row):
 
     def lift(self, call: Application) -> Vals:
         """Writes down the call; over all axes of a value as over the one axis of its elements."""
-        if any([not val.shared for val in call.vals[self.params :]]):
+        if any(not val.shared for val in call.vals[self.params :]):
             raise call.refuse("parameters that differ by sample")
         axes, rank = self.axes(call), call.vals[0].rank
         if axes is None or not rank:
@@ -64,7 +64,7 @@ class Along(Row):
     def run(self, call: Application, vals: Vals, labels: Labels, shift: int) -> Sequence[int]:
         """Adds the operator along the axes where they are now."""
         vals = [call.writer.spread(val) if shift == 1 and k < self.params else val for k, val in enumerate(vals)]
-        moved = tuple([axis + shift for axis in self.axes(call) or ()])
+        moved = tuple(axis + shift for axis in self.axes(call) or ())
         listed = self.many or isinstance(call.attrs.get(self.key, self.default), tuple)
         return call.again(vals, {self.key: moved if listed else moved[0]})
 
@@ -76,8 +76,7 @@ class Along(Row):
         if is_sized(val.shape):
             return self.over_all_sized(call, val)
         flat = call.writer.form(val, 1, (prod(val.shape),))
-        attrs = {key: value for key, value in call.attrs.items() if self._kept(key, value)}
-        attrs[self.key] = (1,) if self.many else 1
+        attrs = {**self._kept(call), self.key: (1,) if self.many else 1}
         found = call.made(call.writer.call(self.whole or call.name, attrs, [flat], len(call.outs)))
         return [val._replace(rest=(prod(val.shape),) if self.stays else ()) for val in found]
 
@@ -85,9 +84,9 @@ class Along(Row):
         """The same where there is padding; not what tells places, or stays, unless the first axis alone has it."""
         places, fill = val.sized_axes, self.neutral(call)
         if val.packed or fill is None or fill is PREFIX or self.stays or (call.outs[0][1] == "int64" and places != [0]):
-            raise call.refuse("it mixes the rows of a sample")
+            raise call.mixed_rows
         whole = call.writer.filled(val, places, fill)
-        attrs = {key: value for key, value in call.attrs.items() if self._kept(key, value)}
+        attrs = self._kept(call)
         if self.many:
             attrs[self.key] = tuple(range(1, val.rank + 1))
         else:
@@ -95,9 +94,10 @@ class Along(Row):
         found = call.made(call.writer.call(self.whole or call.name, attrs, [whole], len(call.outs)))
         return [val._replace(rest=()) for val in found]
 
-    def _kept(self, key: str, value: Any) -> bool:
-        """True if the operator over one axis takes this argument, too."""
-        return value.__class__ is Operand or key == "dtype" or (not self.whole and key != self.keep)
+    def _kept(self, call: Application) -> dict[str, Any]:
+        """The arguments that the operator over one axis takes, too."""
+        kept = {"dtype"} if self.whole else call.attrs.keys() - {self.keep}
+        return {key: value for key, value in call.attrs.items() if value.__class__ is Operand or key in kept}
 
 
 def _among(shape: Shape, rank: int, whole: list[Any], left: list[Any]) -> list[Any]:
@@ -136,17 +136,17 @@ class Reduce(Along):
     def lift(self, call: Application) -> Vals:
         """Writes down the call, along axes of several entries alone if those of one are idle."""
         val = call.vals[0]
-        if self.mean and val.rank and is_sized(tuple([val.shape[axis] for axis in self.axes(call) or range(val.rank)])):
+        if self.mean and val.rank and is_sized(tuple(val.shape[axis] for axis in self.axes(call) or range(val.rank))):
             return [self.divided(call, val)]
         axes = self.axes(call) or tuple(range(val.rank))
         short = [axis for axis in axes if self.idle and val.shape[axis] == 1]
         if not short or call.outs[0][1] != val.dtype:
             return super().lift(call)
         left = [axis for axis in range(val.rank) if axis not in short]
-        val = val._replace(shape=tuple([val.shape[axis] for axis in left]))
+        val = val._replace(shape=tuple(val.shape[axis] for axis in left))
         if len(short) < len(axes):
-            changes = {self.key: tuple([left.index(axis) for axis in axes if axis in left]), self.keep: False}
-            outs = [(tuple([val.shape[k] for k, axis in enumerate(left) if axis not in axes]), val.dtype)]
+            changes = {self.key: tuple(left.index(axis) for axis in axes if axis in left), self.keep: False}
+            outs = [(tuple(val.shape[k] for k, axis in enumerate(left) if axis not in axes), val.dtype)]
             (val,) = super().lift(call.on(call.name, {**call.attrs, **changes}, [val], outs))
         return [val._replace(shape=call.shape)]
 
@@ -175,7 +175,7 @@ class PerAxis(Along):
         """The axes that do not stay as they are."""
         lists = [call.attrs[key] for key in self.rest]
         rests = list(self.rest.values())
-        return tuple([axis for axis, each in enumerate(zip(*lists)) if list(each) != rests])
+        return tuple(axis for axis, each in enumerate(zip(*lists)) if list(each) != rests)
 
     def lift(self, call: Application) -> Vals:
         """Writes down the call; nothing runs where all axes stay."""
@@ -209,21 +209,19 @@ class Section(Along):
             kept = len(call.shape) == val.rank
             first = self.first(call)
             cut = [a for a in axes if is_sized((val.shape[a], *(call.shape[a : a + 1] if kept else ()), first))]
+            if cut and len(axes) > 1:
+                raise call.mixed_rows
             if cut:
-                return [self.chosen(call, val, cut[0])] if len(axes) == 1 else self.mixed(call)
+                return [self.chosen(call, val, cut[0])]
         if len(call.outs) == 1 and call.shape == val.shape and not val.packed:
             return [val]
         return super().lift(call)
 
-    def mixed(self, call: Application) -> Vals:
-        """Raises NotBatchable."""
-        raise call.refuse("it mixes the rows of a sample")
-
     def chosen(self, call: Application, val: Values, axis: int) -> Values:
-        """A part of an axis that is not equally long in all nodes, or becomes so."""
+        """A part of an axis that is not equally long in all nodes, or becomes so. Raises NotBatchable."""
         if self.begins is None or len(call.outs) > 1:
-            self.mixed(call)
-        writer, (shape, dtype), (begin, step) = call.writer, call.outs[0], self.begins(call)  # type: ignore[misc]
+            raise call.mixed_rows
+        writer, (shape, dtype), (begin, step) = call.writer, call.outs[0], self.begins(call)
         front, back = val.shape[: axis + 1], val.shape[axis + 1 :]
         count = 1 if len(shape) < val.rank else shape[axis]
         together = val.shared or (writer.padded and not val.packed)
@@ -232,7 +230,7 @@ class Section(Along):
             slot = writer.emit("begin", [whole], axis + (not val.shared), count)
             return Values(slot, shape, dtype, whole.lead, shape)
         if val.shared or is_sized(front[:-1]):
-            self.mixed(call)
+            raise call.mixed_rows
         lead = prod(front[:-1]) * count
         if val.packed or not writer.padded:
             rows = writer.form(val, prod(front), back)
@@ -260,7 +258,7 @@ class Turned(Along):
         if not sized:
             return super().lift(call)
         if len(axes) > 1:
-            raise call.refuse("it mixes the rows of a sample")
+            raise call.mixed_rows
         return [_REVERSED.chosen(call, val, sized[0])]
 
 
@@ -272,7 +270,7 @@ class Indexed(Along):
     def labels(self, call: Application) -> Labels:
         """Axes by their place in the operands, which all have as many."""
         rank = call.vals[0].rank
-        if not rank or any([val.rank != rank for val in call.vals]):
+        if not rank or any(val.rank != rank for val in call.vals):
             raise call.refuse("on scalars")
         (axis,) = self.axes(call) or ()
         shapes = [*[val.shape for val in call.vals], *[shape for shape, _ in call.outs]]

@@ -33,14 +33,16 @@ class Map(Row):
 
     def lift(self, call: Application) -> Vals:
         """Writes down the call: in the layout of its operands if they have one, whatever it is."""
-        if any([out != call.shape for out, _ in call.outs]):
+        if any(out != call.shape for out, _ in call.outs):
             raise call.refuse("results of different shapes")
         if call.writer.sized:
-            self.check_sizes(call)
+            for val in call.vals:
+                if any(size not in (1, wanted) for size, wanted in zip(val.shape[::-1], call.shape[::-1])):
+                    raise call.refuse("an axis is broadcast for some lengths alone")
             call = self.with_numbers(call)
         call.vals = self.of_one_dtype(call)
         mine = call.mine
-        if call.writer.sized and any([val.packed for val in mine]):
+        if call.writer.sized and any(val.packed for val in mine):
             return self.on_rows(call)
         if call.writer.padded and not self.smooth:
             call.vals = [val if val.fill is None else self.harmless(call, val) for val in call.vals]
@@ -48,7 +50,7 @@ class Map(Row):
         if self.equal:
             call.vals = [call.writer.spread(val) for val in call.vals]
         elif self.wide and len(mine) < len(call.vals):
-            if any([val.packed for val in mine]):
+            if any(val.packed for val in mine):
                 raise call.refuse("an operand of a fixed number of rows, where others vary")
             call = call.on(self.wide, {}, call.vals, call.outs)
         form = _common(mine, call.vals, call.shape)
@@ -57,12 +59,6 @@ class Map(Row):
         lead, rest = form
         slots = call.again([val if val.shared else call.writer.form(val, lead, rest) for val in call.vals])
         return call.lying(slots, lead, rest)
-
-    def check_sizes(self, call: Application) -> None:
-        """Raises NotBatchable if the size of an operand is neither 1 nor that of the result in all calls."""
-        for val in call.vals:
-            if any([size not in (1, wanted) for size, wanted in zip(val.shape[::-1], call.shape[::-1])]):
-                raise call.refuse("an axis is broadcast for some lengths alone")
 
     def harmless(self, call: Application, val: Values) -> Values:
         """A value with a number as padding at which functions and their derivatives are finite."""
@@ -117,10 +113,10 @@ def _aligned(shape: Shape, result: Shape) -> list[Any]:
 def _common(mine: Sequence[Values], vals: Sequence[Values], shape: Shape) -> tuple[Any, Shape] | None:
     """The form in which most operands lie; None if some have another shape, or those that are shared do not fit."""
     forms = [(val.lead, val.rest) for val in mine]
-    if any([val.shape != shape for val in mine]) or len({val.packed for val in mine}) > 1:
+    if any(val.shape != shape for val in mine) or len({val.packed for val in mine}) > 1:
         return None
     lead, rest = max(forms, key=forms.count)
-    fits = all([_fits(val.shape, rest, shape) for val in vals if val.shared])
+    fits = all(_fits(val.shape, rest, shape) for val in vals if val.shared)
     return (lead, rest) if fits else None
 
 
@@ -147,7 +143,7 @@ class Loss(Map):
     def pooling(self, call: Application) -> RowPooling | None:
         """The loss of each row, summed or averaged."""
         how = call.get(self.key, self.default)
-        alike = all([val.packed for val in call.vals]) and len({val.rank for val in call.vals}) == 1
+        alike = all(val.packed for val in call.vals) and len({val.rank for val in call.vals}) == 1
         return RowPooling(call.outs, [self.totals[how][0].how]) if alike and how != self.none else None
 
     def lift(self, call: Application) -> Vals:
@@ -155,7 +151,7 @@ class Loss(Map):
         how = call.get(self.key, self.default)
         shape = broadcast([val.shape for val in call.vals])
         vals = call.vals
-        if not any([val.packed for val in vals]):  # these operators do not broadcast, or warn that they do
+        if not any(val.packed for val in vals):  # these operators do not broadcast, or warn that they do
             vals = [call.writer.spread(val) if val.shape == shape else val for val in vals]
         outs = [(shape, call.outs[0][1])]
         (each,) = super().lift(call.on(call.name, {**call.attrs, self.key: self.none}, vals, outs))
@@ -169,7 +165,7 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
     """The shape that these broadcast to."""
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    return tuple([next((size for size in sizes if size != 1), 1) for sizes in zip(*padded)])
+    return tuple(next((size for size in sizes if size != 1), 1) for sizes in zip(*padded))
 
 
 class Make(Row):

@@ -57,7 +57,7 @@ class Contract(Row):
 
     def lift(self, call: Application) -> list[Values]:
         """Writes down the call: with a weight as one product of all rows."""
-        if self.real and any(["complex" in val.dtype for val in call.vals]):
+        if self.real and any("complex" in val.dtype for val in call.vals):
             raise call.refuse("of complex numbers")
         labels = self.labels(call)
         plus = _plus(self.terms(call)[0])
@@ -69,8 +69,8 @@ class Contract(Row):
         if folds and (len(differ) == 1 or (self.each and len(differ) == len(factors))):
             vals = [val if val.shared else call.writer.folded(val, 1) for val in call.vals]
             return call.made(call.again(vals), 1)
-        if any([val.packed for val in call.vals]):
-            raise call.refuse("it mixes the rows of a sample")
+        if any(val.packed for val in call.vals):
+            raise call.mixed_rows
         found = [_factor(call.writer, call.vals[k], labels.ins[k]) for k in factors]
         return [self.added(call, self.product(call, found, labels.outs[0]), plus)]
 
@@ -78,7 +78,7 @@ class Contract(Row):
         """Puts zeros where padding is along axes that are summed over, into one factor, and into others for nothing."""
         writer, vals = call.writer, call.vals
         mixed = {k: mixed_axes(vals[k], labels.ins[k], labels) for k in factors}
-        held = any([mixed[k] and vals[k].holds(0, mixed[k]) for k in factors])
+        held = any(mixed[k] and vals[k].holds(0, mixed[k]) for k in factors)
         for k in sorted(factors, key=lambda k: vals[k].slot not in writer.sources):
             if mixed[k] and (not held or vals[k].slot in writer.sources):
                 vals[k] = writer.filled(vals[k], mixed[k], 0)
@@ -102,7 +102,7 @@ class Contract(Row):
     def product(self, call: Application, factors: list[_Factor], out: list[Any]) -> Values:
         """Two operands as matrices, whatever their axes: one product of all nodes, or one for each node."""
         writer = call.writer
-        differ = any([not factor.val.shared for factor in factors])
+        differ = any(not factor.val.shared for factor in factors)
         whole = [*([_NODE] if differ else []), *out]
         names = [factor.labels for factor in factors]
         both = [label for label in whole if label in names[0] and label in names[1]]
@@ -137,14 +137,14 @@ def _matrix(writer: Writer, factor: _Factor, groups: list[list[Any]], sizes: dic
     if order != factor.labels:
         val = writer.put("permute", val, tuple(map(factor.labels.index, order)))
     kept = groups if groups[0] else groups[1:]
-    if all([len(group) == 1 for group in kept]):
+    if all(len(group) == 1 for group in kept):
         return val
     return writer.put("shape", val, _sizes(kept, sizes))
 
 
 def _sizes(groups: list[list[Any]], sizes: dict[Any, Any]) -> tuple[Any, ...]:
     """The size of each group as one axis, -1 for that which has the nodes."""
-    return tuple([-1 if _NODE in group else prod([sizes[label] for label in group]) for group in groups])
+    return tuple(-1 if _NODE in group else prod([sizes[label] for label in group]) for group in groups)
 
 
 def _shaped(call: Application, slot: int, groups: list[list[Any]], whole: list[Any], sizes: dict[Any, Any]) -> Values:
@@ -152,7 +152,7 @@ def _shaped(call: Application, slot: int, groups: list[list[Any]], whole: list[A
     writer, (both, first, second) = call.writer, groups
     order = both + first + second
     shape, dtype = call.outs[0]
-    split = all([len(group) == 1 for group in (groups if both else groups[1:])])
+    split = all(len(group) == 1 for group in (groups if both else groups[1:]))
     rest = shape if len(whole) > 1 else ()  # whatever the framework says the shape of a number is
     found = Values(slot, shape, dtype, 1, rest) if _NODE in whole else Values(slot, shape, dtype, None, shape)
     if order == whole and not both and len(second) == 1 and not found.shared and not split and not is_sized(shape):

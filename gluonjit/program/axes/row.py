@@ -83,6 +83,12 @@ class Application:
             for slot, (shape, dtype) in zip(slots, self.outs)
         ]
 
+    def once(self) -> Vals:
+        """Adds the operator on what is the same for all nodes; returns its results, which are so, too."""
+        return [
+            Values(slot, shape, dtype, None, shape) for slot, (shape, dtype) in zip(self.again(self.vals), self.outs)
+        ]
+
     def lying(self, slots: Sequence[int], lead: Any, rest: Shape) -> Vals:
         """The results, all as so many rows of one shape."""
         return [Values(slot, shape, dtype, lead, rest) for slot, (shape, dtype) in zip(slots, self.outs)]
@@ -102,7 +108,7 @@ class Application:
             return writer.form(val, lead, back)
         if val.shared and is_sized(front):
             return writer.each_row(val, front, back)
-        if any([size != 1 for size in front]):
+        if any(size != 1 for size in front):
             raise self.refuse("an operand of a fixed number of rows, where others vary")
         if not val.shared:
             return writer.rows_each(writer.form(val, 1, back), lead)
@@ -111,6 +117,11 @@ class Application:
     def refuse(self, why: str) -> NotBatchable:
         """The error that says why the call runs for each sample alone."""
         return NotBatchable(f"{self.name}: {why}")
+
+    @property
+    def mixed_rows(self) -> NotBatchable:
+        """The error of a call on rows, or on padding, that does not leave these apart."""
+        return self.refuse("it mixes the rows of a sample")
 
 
 SUM, RATIO = "sum", "ratio"
@@ -155,7 +166,7 @@ class Row:
         known = {name for cls in type(self).__mro__[:-1] for name in cls.__annotations__}
         fields.update(zip(type(self).__mro__[-3:][0].__annotations__, own))
         vars(self).update(fields)
-        if not fields.keys() <= known or not all([hasattr(self, name) for name in known]):
+        if not fields.keys() <= known or not all(hasattr(self, name) for name in known):
             raise TypeError(f"{type(self).__name__} has the fields {', '.join(sorted(known))}")
 
     def pooling(self, call: Application) -> RowPooling | None:
@@ -166,7 +177,7 @@ class Row:
         """True if a call adds its operands and does nothing else, of one gives that."""
         idle = {"alpha": 1, "self": 0, "other": 0, "scalar": 0}
         given = call.attrs.items()
-        return self.code == "ADD" and all([one.__class__ is Operand or one == idle.get(key, one) for key, one in given])
+        return self.code == "ADD" and all(one.__class__ is Operand or one == idle.get(key, one) for key, one in given)
 
     def labels(self, call: Application) -> Labels:
         """The labels of all axes."""
@@ -174,7 +185,7 @@ class Row:
 
     def run(self, call: Application, vals: Vals, labels: Labels, shift: int) -> Sequence[int]:
         """Adds the operator where a node's first axis has moved by `shift`; returns the results' slots."""
-        raise NotImplementedError
+        return call.again(vals)
 
     def lift(self, call: Application) -> Vals:
         """Writes down the call for all nodes; returns its results. Raises NotBatchable."""
@@ -201,7 +212,7 @@ class Row:
             return val
         fill = self.neutral(call)
         if fill is None:
-            raise call.refuse("it mixes the rows of a sample")
+            raise call.mixed_rows
         return val if fill is PREFIX else call.writer.filled(val, mixed, fill)
 
     def neutral(self, call: Application) -> Any:
@@ -212,29 +223,29 @@ class Row:
         """Number of first axes that are rows: where the fewest operands change their form. Raises NotBatchable."""
         folds = self.folds(call, labels)
         if not folds:
-            raise call.refuse("it mixes the rows of a sample")
-        return min(folds, key=lambda axes: sum([not _lies(val, axes) for val in call.mine]))
+            raise call.mixed_rows
+        return min(folds, key=lambda axes: sum(not _lies(val, axes) for val in call.mine))
 
     def folds(self, call: Application, labels: Labels) -> list[int]:
         """Numbers of first axes of all that differs by node that may be rows: those that are free, and alike."""
         pairs = list(zip(call.vals, labels.ins))
         mine = [*[each for val, each in pairs if not val.shared], *labels.outs]
         others = [each for val, each in pairs if val.shared]
-        packed = any([val.packed for val in call.vals])
+        packed = any(val.packed for val in call.vals)
         found = [] if packed else [0]
-        least = max([rows_before(val.shape) for val in call.vals]) if packed else 0
+        least = max(rows_before(val.shape) for val in call.vals) if packed else 0
         for axes in range(1, min(map(len, mine)) + 1):
             label = mine[0][axes - 1]
-            alike = all([each[axes - 1] == label and label not in each[axes:] for each in mine])
+            alike = all(each[axes - 1] == label and label not in each[axes:] for each in mine)
             fits = axes == 1 or max(map(len, others), default=0) <= len(mine[0]) - axes + 1
-            if label not in labels.free or not alike or not fits or any([label in each for each in others]):
+            if label not in labels.free or not alike or not fits or any(label in each for each in others):
                 break
-            if not packed and any([val.shape[axes - 1].__class__ is Size for val in call.mine]):
+            if not packed and any(val.shape[axes - 1].__class__ is Size for val in call.mine):
                 break
             found.append(axes)
         if not packed:
             return found
-        return [axes for axes in found if axes >= least] if all([val.packed for val in call.mine]) else []
+        return [axes for axes in found if axes >= least] if all(val.packed for val in call.mine) else []
 
 
 def mixed_axes(val: Values, each: Sequence[Any], labels: Labels) -> list[int]:
@@ -266,10 +277,10 @@ class By(Row):
 
     def lift(self, call: Application) -> Vals:
         """Writes down the call for all nodes; returns its results. Raises NotBatchable."""
-        if (not self.packed and any([val.packed for val in call.vals])) or (
-            not self.padded and any([val.padded for val in call.vals])
+        if (not self.packed and any(val.packed for val in call.vals)) or (
+            not self.padded and any(val.padded for val in call.vals)
         ):
-            raise call.refuse("it mixes the rows of a sample")
+            raise call.mixed_rows
         return self.rule(call)
 
 
@@ -286,7 +297,7 @@ def lifted(call: Application, row: Row | None) -> Vals:
 def of_any_rows(vals: Sequence[Values], outputs: Sequence[Shaped]) -> tuple[Vals, list[Shaped]]:
     """Values and results whose first axis is of any number of rows say so by its size."""
     count = next((val.shape[0] for val in vals if val.packed), None)
-    if count is None or any([is_sized(val.shape) for val in vals]):
+    if count is None or any(is_sized(val.shape) for val in vals):
         return list(vals), list(outputs)
     sized = [val._replace(shape=(ROWS, *val.shape[1:])) if val.packed else val for val in vals]
     return sized, [((ROWS, *shape[1:]) if shape[:1] == (count,) else shape, dtype) for shape, dtype in outputs]

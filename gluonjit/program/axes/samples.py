@@ -37,7 +37,7 @@ class Last(Row):
 
     def lift(self, call: Application) -> Vals:
         """Writes down the call."""
-        if any([not val.shared for val in call.vals[self.params :]]):
+        if any(not val.shared for val in call.vals[self.params :]):
             raise call.refuse("weights differ by sample")
         fronts = self.fronts(call)
         if len(set(fronts)) > 1 or fronts[0] < 0:
@@ -68,7 +68,7 @@ class Samples(Row):
     def lift(self, call: Application) -> Vals:
         """Writes down the call."""
         vals, params = call.vals[: self.data], call.vals[self.data :]
-        if any([not other.shared for other in params]):
+        if any(not other.shared for other in params):
             raise call.refuse("weights differ by sample")
         one = self.rank is not None and vals[0].rank == self.rank - 1  # a single sample, which has no axis of them
         if vals[0].rank < self.least:
@@ -80,7 +80,8 @@ class Samples(Row):
         found = call.made(self.run(call, [*placed, *params], Labels([], [], set()), 1), axes)
         if self.refill:
             found = [call.writer.filled(each, each.sized_axes, self.after) if each.padded else each for each in found]
-        return [each if each.rank == len(call.shape) else _statistics(each) for each in found]
+        # Others are statistics, which nothing uses but a backward pass.
+        return [each if each.rank == len(call.shape) else each._replace(lead=None, rest=each.shape) for each in found]
 
     def without_padding(self, call: Application, val: Values, axes: int) -> Values:
         """An operand in rows, with a number that changes nothing in place of padding."""
@@ -88,18 +89,9 @@ class Samples(Row):
         if places:
             fill = self.neutral(call)
             if fill is None or axes in places or val.packed:
-                raise call.refuse("it mixes the rows of a sample")
+                raise call.mixed_rows
             val = val if fill is PREFIX else call.writer.filled(val, places, fill)
         return call.writer.folded(val, axes)
-
-    def run(self, call: Application, vals: Vals, labels: Labels, shift: int) -> Sequence[int]:
-        """Adds the operator as it stands."""
-        return call.again(vals)
-
-
-def _statistics(val: Values) -> Values:
-    """A result that nothing uses but a backward pass."""
-    return val._replace(lead=None, rest=val.shape)
 
 
 class Pick(Row):

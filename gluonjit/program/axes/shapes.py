@@ -29,9 +29,9 @@ class Reshape(Row):
             raise call.refuse("a view with another dtype")
         if call.writer.sized:
             return [self.sized(call, val)]
-        packed = any([each.packed for each in call.vals])
+        packed = any(each.packed for each in call.vals)
         if packed and not (val.packed and shape[:1] == (ROWS,) and self.keeps(call)):
-            raise call.refuse("it mixes the rows of a sample")
+            raise call.mixed_rows
         if prod(val.shape[packed:]) != prod(shape[packed:]):
             raise call.refuse(f"{val.shape} to {shape} changes the number of elements")
         if val.shared:
@@ -43,7 +43,7 @@ class Reshape(Row):
         shape = call.shape
         fits = prod(val.shape) == prod(shape) if val.packed else blocks(val.shape) == blocks(shape)
         if not fits and (is_sized(shape) or is_sized(val.shape) or prod(val.shape) != prod(shape)):
-            raise call.refuse("it mixes the rows of a sample")
+            raise call.mixed_rows
         if val.shared:
             return val._replace(slot=call.writer.emit("shape", [val], shape), shape=shape, rest=shape)
         return val._replace(shape=shape)
@@ -101,7 +101,7 @@ def _moved(val: Values, order: Sequence[int]) -> Any:
     assert val.fill is not None
     places = val.sized_axes
     order = [axis for axis in order if axis in places]
-    return val.fill[0], frozenset([k for k, axis in enumerate(order) if places.index(axis) in val.fill[1]])
+    return val.fill[0], frozenset(k for k, axis in enumerate(order) if places.index(axis) in val.fill[1])
 
 
 class Expand(Row):
@@ -117,8 +117,8 @@ class Expand(Row):
         val, more = call.vals[0], len(call.shape) - call.vals[0].rank
         if call.writer.sized and is_sized(call.shape) and not call.writer.padded:
             return [self.on_rows(call, val)]
-        if any([each.packed for each in call.vals]) and (more or not self.keeps(call)):
-            raise call.refuse("it mixes the rows of a sample")  # a shape that was asked for may hold their number
+        if any(each.packed for each in call.vals) and (more or not self.keeps(call)):
+            raise call.mixed_rows  # a shape that was asked for may hold their number
         if val.shape == call.shape:
             return [val]
         call.vals = [call.writer.spread(val)._replace(shape=(*(1,) * more, *val.shape))]
@@ -172,7 +172,7 @@ class Join(Row):
         writer, shape = call.writer, call.shape
         sizes = [val.shape[axis] for val in call.vals]
         if is_sized(shape[:axis]) or (not writer.padded and prod([*shape[:axis], 1]) != 1):
-            raise call.refuse("it mixes the rows of a sample")
+            raise call.mixed_rows
         if writer.padded:
             stacks = list(map(writer.stack, call.vals))
             (slot,) = call.again(stacks, {self.key: axis + 1})

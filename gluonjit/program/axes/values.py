@@ -61,7 +61,7 @@ def at_sizes(value: Any, lengths: Mapping[Any, Any]) -> Any:
     """An argument or a shape with integers in the place of sizes."""
     if value.__class__ is Size:
         return value.at(lengths)
-    return tuple([at_sizes(item, lengths) for item in value]) if value.__class__ is tuple else value
+    return tuple(at_sizes(item, lengths) for item in value) if value.__class__ is tuple else value
 
 
 ROWS = Size("rows")
@@ -96,7 +96,7 @@ class Values(NamedTuple):
 
     def sized(self, axes: Sequence[int] | None = None) -> frozenset[int]:
         """The axes of any size, or those among them that are given, counted among themselves."""
-        return frozenset([k for k, axis in enumerate(self.sized_axes) if axes is None or axis in axes])
+        return frozenset(k for k, axis in enumerate(self.sized_axes) if axes is None or axis in axes)
 
     def holds(self, number: Any, axes: Sequence[int]) -> bool:
         """True if padding along axes is known to be a number."""

@@ -76,7 +76,7 @@ class Writer:
 
     def emit(self, prim: str, vals: Sequence[Values], *static: Any) -> int:
         """Adds one of the engine's primitives, unless the same is there; returns its slot. `COUNT` is the number."""
-        slots = tuple([val.slot for val in vals])
+        slots = tuple(val.slot for val in vals)
         key = (prim, slots, static, self.count)
         if self._known is not None and key in self._known:
             return self._known[key]

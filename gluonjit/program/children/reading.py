@@ -70,11 +70,11 @@ class _Reading:
         self.count = roles.count(trace.operands)
         self.children: Sequence[Any] = range(self.count) if self.count > 1 else (None,)
         shaped = [(spec.shape, spec.dtype) for spec in roles.specs(trace.operands)]
-        self.leaves = tuple([table.leaf(number, each) for number, each in enumerate(shaped)])
+        self.leaves = tuple(table.leaf(number, each) for number, each in enumerate(shaped))
         first = len(shaped) - len(roles.roles)
         self.known: dict[int, Known] = {}
         for role, number in zip(roles.roles, self.leaves[first:]):
-            parts = tuple([Numbered(child, number) for child in self.children])
+            parts = tuple(Numbered(child, number) for child in self.children)
             self.known.update(zip(role, [Listed(parts)] if roles.of_rows else parts))
         own = [position for position in range(len(trace.operands)) if position not in self.known]
         self.known.update((position, Numbered(None, number)) for position, number in zip(own, self.leaves))
@@ -86,15 +86,15 @@ class _Reading:
         for op in self.trace.ops:
             self.known.update(zip(op.outputs, self.results(op)))
         results = [self.value(position) for position in self.trace.results]
-        if any([part.child is not None for part in results]):
+        if any(part.child is not None for part in results):
             raise Unlike("a result belongs to one child")
-        return Read(self.leaves, tuple([part.number for part in results]))
+        return Read(self.leaves, tuple(part.number for part in results))
 
     def results(self, op: TraceOp) -> Sequence[Known]:
         """The results of an operator: a longer sum, values side by side, what is done to each of those, or values."""
         given = [self.known[position] for position in op.inputs]
         outs = [self.trace.shapes[position] for position in op.outputs]
-        of_rows = any([isinstance(item, Listed) for item in given])
+        of_rows = any(isinstance(item, Listed) for item in given)
         vals = [self._lying(k, self.trace.shapes[at], item) for k, (at, item) in enumerate(zip(op.inputs, given))]
         row, call = self.operators.call_of(op, vals, outs) if given else (None, None)
         if row is None or call is None:
@@ -102,13 +102,13 @@ class _Reading:
         if row.refuse is not None and row.refuse(call):
             row = _PLAIN
         if not of_rows and _adds(row, call, [self.trace.shapes[position] for position in op.inputs], outs):
-            return [Terms(tuple([term for item in given for term in item.parts]))]
+            return [Terms(tuple(term for item in given for term in item.parts))]
         found = self.copied(op, row, call) or (self.pooled if of_rows else self.joined)(op, row, call)
         if found is not None:
             return found
         if not of_rows:
             return self.made(op, row, call, [self.value(position) for position in op.inputs], outs)
-        if any([out[:1] != (self.count,) for out, _ in outs]):
+        if any(out[:1] != (self.count,) for out, _ in outs):
             raise Unlike(_JOINS)
         if not self._leaves_rows(op, row, call):
             raise Unlike(f"{op.name} joins the values of the children into one array, and does not treat rows alike")
@@ -124,7 +124,7 @@ class _Reading:
         parts = [self.value(position) for position in op.inputs]
         if {part.child for part in parts} != set(self.children) or not (row.new or call.vals[0].shape[0] == 1):
             return None
-        return [Listed(tuple([self.view(part, ((1, *shape[1:]), dtype)) for part in parts]))]
+        return [Listed(tuple(self.view(part, ((1, *shape[1:]), dtype)) for part in parts))]
 
     def copied(self, op: TraceOp, row: Row, call: Application) -> list[Known] | None:
         """A value of the node once for each child, where others have rows of children; None for other operators."""
@@ -132,7 +132,7 @@ class _Reading:
         before = (*(1,) * (len(shape) - val.rank), *val.shape)
         if val.packed or not row.copies or before != (1, *shape[1:]) or shape[0] != self.count:
             return None
-        if not any([isinstance(item, Listed) for item in self.known.values()]):
+        if not any(isinstance(item, Listed) for item in self.known.values()):
             return None
         return [Listed((self.view(self.value(op.inputs[0]), (before, dtype)),) * self.count)]
 
@@ -147,11 +147,11 @@ class _Reading:
         pooling = row.pooling(call)
         if pooling is None:
             return None
-        changed = op._replace(attrs=tuple([(key, pooling.changes.get(key, value)) for key, value in op.attrs]))
+        changed = op._replace(attrs=tuple((key, pooling.changes.get(key, value)) for key, value in op.attrs))
         each = [self.made(changed, row, call, inputs, pooling.outs) for inputs in self.each(op)]
         found: list[Known] = []
         for how, parts, shaped in zip(pooling.hows, zip(*each), pooling.outs):
-            own = tuple([Numbered(child, self.of(child, part)) for child, part in zip(self.children, parts)])
+            own = tuple(Numbered(child, self.of(child, part)) for child, part in zip(self.children, parts))
             summed = how in (SUM, RATIO)
             found.append(Terms(own) if summed else self.gathered(how, own, shaped) if how else Listed(own))
         if RATIO in pooling.hows:  # the sum of all by that of the other result
@@ -211,8 +211,8 @@ class _Reading:
 
     def gathered(self, how: str, parts: Sequence[Numbered], shaped: Shaped) -> Numbered:
         """A node's value of those of all its children, each of which has as many and the same."""
-        each = [sorted([part.number for part in parts if part.child == child]) for child in self.children]
-        if any([numbers != each[0] for numbers in each]):
+        each = [sorted(part.number for part in parts if part.child == child) for child in self.children]
+        if any(numbers != each[0] for numbers in each):
             raise Unlike("it does not do the same for every child")
         number = self.table.total(each[0], shaped)
         if self.count > 1:
@@ -233,7 +233,7 @@ class _Reading:
         if val.packed and isinstance(row, Expand) and len(call.vals) == 1 and len(call.shape) == val.rank:
             return True
         try:
-            return all([val.lead == ROWS for val in self.operators.lies(op, call.vals, call.outs)])
+            return all(val.lead == ROWS for val in self.operators.lies(op, call.vals, call.outs))
         except NotBatchable:
             return False
 
@@ -256,4 +256,4 @@ def _in_order(row: Row, first: Shaped, outs: Sequence[Shaped]) -> bool:
 def _adds(row: Row, call: Application, shapes: Sequence[Shaped], outs: Sequence[Shaped]) -> bool:
     """True if a call adds its operands, of these shapes, and does nothing else."""
     floats = outs[0][1].startswith(("float", "bfloat"))
-    return all([shaped == outs[0] for shaped in shapes]) and (len(shapes) == 1 or floats) and row.adds(call)
+    return all(shaped == outs[0] for shaped in shapes) and (len(shapes) == 1 or floats) and row.adds(call)

@@ -59,7 +59,7 @@ class ForChildren(NamedTuple):
     @property
     def roles(self) -> tuple[Numbers, ...]:
         """The operands of a child."""
-        return tuple([(position,) for position in range(self.first, len(self.trace.operands))])
+        return tuple((position,) for position in range(self.first, len(self.trace.operands)))
 
     def owned(self) -> set[int]:
         """The positions of values that each child has."""
@@ -101,7 +101,7 @@ class ValueTable:
 
     def total(self, numbers: Sequence[int], shaped: Shaped) -> int:
         """The sum of terms, whose order does not matter, nor whether some were added up before."""
-        terms = tuple(sorted([term for number in numbers for term in self._terms.get(number, (number,))]))
+        terms = tuple(sorted(term for number in numbers for term in self._terms.get(number, (number,))))
         if len(terms) == 1:
             return terms[0]
         (found,) = self.op(TOTAL, (("terms", operands(len(terms))),), terms, [shaped])
@@ -132,7 +132,7 @@ class ValueTable:
             else:
                 made = self.op(op.name, op.attrs, inputs, outputs)
             place.update(zip(op.outputs, made))
-        return read._replace(results=tuple([place.get(number, number) for number in read.results]))
+        return read._replace(results=tuple(place.get(number, number) for number in read.results))
 
     def program(self, read: Read, call: Trace, roles: Roles) -> ForChildren:
         """The program that a trace has been read as."""

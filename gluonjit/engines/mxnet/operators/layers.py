@@ -45,11 +45,6 @@ def statistics_of_batch(call: Application) -> str | None:
     return "returns the statistics too" if call.get("output_mean_var") else None
 
 
-def padded_batch(call: Application) -> str | None:
-    """Says so of a padding in front of samples, or behind them."""
-    return "pads the batch" if any(call.get("pad_width", ())[:2]) else None
-
-
 def upsampled(call: Application) -> Vals:
     """UpSampling: with bilinear the weight is the same for all."""
     return Samples(least=4, data=1 if call.get("sample_type") == "bilinear" else 99).lift(call)
@@ -112,7 +107,7 @@ def leaky(call: Application) -> Vals:
 
 def multicast(call: Application) -> Vals:
     """Each operand cast to the widest dtype of all; shapes and layouts need not agree."""
-    if any([val.shared for val in call.vals]):
+    if any(val.shared for val in call.vals):
         raise call.refuse("shared and batched values together")
     pairs = zip(call.vals, call.again(call.vals), call.outs)
     return [val._replace(slot=slot, dtype=dtype) for val, slot, (_, dtype) in pairs]

@@ -34,7 +34,7 @@ def connected(call: Application) -> Vals:
     if data.padded:
         rows = writer.put("reshape", data, data.rest[-1:])
         if data.rank > 2 and call.get("flatten", True):
-            raise call.refuse("it mixes the rows of a sample")
+            raise call.mixed_rows
         found = call.lying(call.again([rows, weight, *bias]), 1, call.shape)
         return [writer.put("reshape", found[0], call.shape)]
     if data.packed:
@@ -81,7 +81,7 @@ def dot(call: Application) -> Vals:
 
 def numpy_dot(call: Application) -> Vals:
     """np.dot: over the left one's last axis and the right one's last but one; a number multiplies."""
-    if not all([val.rank for val in call.vals]):
+    if not all(val.rank for val in call.vals):
         return MAP.lift(call.on("_npi_multiply", {}, call.vals, call.outs))
     if call.vals[1].rank > 2:
         raise call.refuse("a right side of more than two axes")
@@ -141,7 +141,7 @@ def matmul(call: Application) -> Vals:
     if call.vals[1].rank <= 2:
         return dot(call.on("dot", {}, call.vals, call.outs))
     front = call.shape[: max(val.rank for val in call.vals) - 2]
-    if any([1 in val.shape[:-2] and val.shape[:-2] != front for val in call.vals]):
+    if any(1 in val.shape[:-2] and val.shape[:-2] != front for val in call.vals):
         raise call.refuse("it broadcasts an axis of length 1, of which MXNet's own gradient is wrong")
     return _MATMUL.lift(call)
 

@@ -125,7 +125,7 @@ def multinomial(call: Application) -> Vals:
 
 def constant(call: Application) -> Vals:
     """arange_like, shape_array and size_array: the numbers of a shape that is known, the same for all nodes."""
-    if any([val.packed for val in call.vals]) and not call.writer.sized:
+    if any(val.packed for val in call.vals) and not call.writer.sized:
         raise call.refuse("rows of varying length")
     if is_sized(call.shape):
         if call.name != "_contrib_arange_like" or len(call.shape) > 1 or {"start", "step", "repeat"} & {*call.attrs}:

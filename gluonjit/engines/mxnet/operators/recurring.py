@@ -32,7 +32,7 @@ def recurrent(call: Application) -> Vals:
     if not is_sized(length):
         return _LAYERS(call)
     if not writer.padded or not params.shared or is_sized(several):
-        raise call.refuse("it mixes the rows of a sample")
+        raise call.mixed_rows
     placed = [side_by_side(writer, val) for val in (writer.filled(data, [0], 0), *states)]
     lengths = writer.need("counts", length, data.dtype)
     used = tuple(writer.used[1:])

@@ -36,11 +36,6 @@ def shaped(call: Application, val: Values, shape: Shape) -> Values:
 # -- the same elements -------------------------------------------------------------------------------------
 
 
-def in_other_order(call: Application) -> str | None:
-    """Says so of np.reshape in another order than C."""
-    return None if call.get("order", "C") == "C" else "another order than C"
-
-
 def reshape_keeps(call: Application) -> bool:
     """True if a Reshape's codes leave axis 0 alone, for any number of rows.
 
@@ -59,7 +54,7 @@ def reshape_keeps(call: Application) -> bool:
 def squeeze_keeps(call: Application) -> bool:
     """True if axis 0 is not among those that go."""
     axes = listed(call.get("axis"))
-    return bool(axes) and all([axis % call.vals[0].rank for axis in axes])
+    return bool(axes) and all(axis % call.vals[0].rank for axis in axes)
 
 
 def at_least(call: Application) -> Vals:
@@ -82,7 +77,7 @@ def _rows_again(call: Application, val: Values, each: bool) -> Values:
     """The rows of each node several times, of which there are any number then."""
     writer, count = call.writer, call.shape[0]
     if writer.padded:
-        raise call.refuse("it mixes the rows of a sample")
+        raise call.mixed_rows
     places = writer.need("repeated", val.shape[0], count, each)
     slot = writer.emit("pick", [writer.rows_of(val, 1), places])
     return val._replace(slot=slot, shape=(count, *val.shape[1:]), lead=count, rest=val.shape[1:])
@@ -99,7 +94,7 @@ def tiled(call: Application) -> Vals:
         if axis == 0 and is_sized(call.shape[:1]):
             val = _rows_again(call, val, False)
         else:
-            along = tuple([times if other == axis else 1 for other in range(len(reps))])
+            along = tuple(times if other == axis else 1 for other in range(len(reps)))
             shape = (*val.shape[:axis], val.shape[axis] * times, *val.shape[axis + 1 :])
             (val,) = _TILED.lift(call.on("tile", {"reps": along}, [val], [(shape, val.dtype)]))
     return [val]
@@ -124,7 +119,7 @@ def sliced(call: Application) -> Vals:
 
 def sliced_like(call: Application) -> Vals:
     """Cuts to the known shape of the other value."""
-    if any([val.packed for val in call.vals]) and not call.writer.sized:
+    if any(val.packed for val in call.vals) and not call.writer.sized:
         raise call.refuse("rows of varying length")
     return _cut(call, [(0, size, None) for size in call.shape])
 
@@ -181,7 +176,7 @@ def splitting(axis: int) -> Rule:
 
 def padded(call: Application) -> Vals:
     """np.pad: so many entries before and behind, for each axis."""
-    widths = tuple([tuple(each) for each in call.attrs["pad_width"]])
+    widths = tuple(tuple(each) for each in call.attrs["pad_width"])
     return _PADDED.lift(call.on(call.name, {**call.attrs, "pad_width": widths}, call.vals, call.outs))
 
 

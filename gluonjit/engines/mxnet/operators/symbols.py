@@ -30,7 +30,7 @@ def read(attrs: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Attributes:
 
 def written(attrs: Iterable[tuple[str, Any]]) -> tuple[tuple[str, str], ...]:
     """Attributes as MXNet takes them."""
-    return tuple([(key, str(value)) for key, value in attrs])
+    return tuple((key, str(value)) for key, value in attrs)
 
 
 def listed(given: Any) -> tuple[Any, ...]:

@@ -164,7 +164,11 @@ by("tile", shapes.tiled, "reduction", Along.said)
 
 # -- shapes ------------------------------------------------------------------------------------------------
 
-row("Reshape _np_reshape _npx_reshape", Reshape(shapes.reshape_keeps, refuse=shapes.in_other_order))
+_ORDER = "another order than C"
+row(
+    "Reshape _np_reshape _npx_reshape",
+    Reshape(shapes.reshape_keeps, refuse=lambda call: None if call.get("order", "C") == "C" else _ORDER),
+)
 row("reshape_like", Reshape(lambda call: False))
 row("Flatten", Reshape())
 row("expand_dims", Reshape(lambda call: bool(shapes.axis_of(call, "axis", 0, 1))))
@@ -223,15 +227,11 @@ row("_npi_tensordot _npi_tensordot_int_axes", Contract(linear.tensordot, rows=Fa
 row("_npi_einsum", By(linear.einsum, "product", "with one more letter for the samples"))
 
 
-def _other_axes(call: Application) -> str | None:
-    return None if call.get("axis", -2) == -2 else "matrices on other axes than the last two"
-
-
 row(
     """_linalg_potrf _linalg_potri _linalg_trmm _linalg_trsm _linalg_syrk _linalg_gelqf _linalg_syevd
     _linalg_inverse _linalg_extractdiag _linalg_extracttrian _contrib_box_nms _contrib_bipartite_matching
     _npi_cholesky _npi_svd _npi_eigh _npi_eigvalsh _npi_tril _npi_solve""",
-    Last(2, refuse=_other_axes),
+    Last(2, refuse=lambda call: None if call.get("axis", -2) == -2 else "matrices on other axes than the last two"),
 )
 row("_linalg_det _linalg_slogdet _linalg_sumlogdiag", Last(2, number=True))
 row("_linalg_makediag _linalg_maketrian _contrib_div_sqrt_dim", Last(1))
@@ -259,7 +259,7 @@ row("_contrib_DeformableConvolution", Samples(least=4, data=2, refuse=layers.bat
 row("BatchNorm _contrib_BatchNormWithReLU", Samples(fill=0, refuse=layers.statistics_of_batch))
 row("InstanceNorm GroupNorm LRN col2im", Samples(least=3))
 row("L2Normalization SoftmaxActivation GridGenerator", Samples())
-row("Pad", Samples(least=4, refuse=layers.padded_batch))
+row("Pad", Samples(least=4, refuse=lambda call: "pads the batch" if any(call.get("pad_width", ())[:2]) else None))
 row("depth_to_space space_to_depth im2col", Samples(least=4))
 row("Correlation BilinearSampler SpatialTransformer Crop", Samples(data=99))
 row("_contrib_BilinearResize2D", Samples(least=4, data=99))
@@ -360,8 +360,8 @@ def batch_op(
         if 0 in shape:
             raise NotBatchable(f"{name}: zero-size arrays")
     call = Application(name, attrs if writer.sized else read(attrs), *of_any_rows(vals, outputs), writer)
-    if all([val.shared for val in vals]):
-        if not is_sized(tuple([val.shape for val in vals]) + tuple([shape for shape, _ in outputs])):
+    if all(val.shared for val in vals):
+        if not is_sized(tuple(val.shape for val in vals) + tuple(shape for shape, _ in outputs)):
             return _once(name, attrs, vals, outputs, writer)
         if not vals:
             return [_as_long(call)]
@@ -389,7 +389,7 @@ _BY_SIZE = {**dict.fromkeys(("_zeros", "_ones", "_full", "_npi_zeros", "_npi_one
 
 def _as_long(call: Application) -> Values:
     """Numbers made of a length, as many as of the longest: those of each node are the first of them."""
-    if any([is_sized(value) and key != _BY_SIZE.get(call.name) for key, value in call.attrs.items()]):
+    if any(is_sized(value) and key != _BY_SIZE.get(call.name) for key, value in call.attrs.items()):
         raise call.refuse("of numbers that differ")
     return call.lying([call.writer.longest(call.name, call.attrs, [])], None, call.shape)[0]
 
@@ -400,7 +400,7 @@ def _spell_out(call: Application) -> None:
         return
     rank, axes = call.vals[0].rank, listed(call.get("axis"))
     excluded = {axis % rank for axis in axes}
-    left = tuple([axis for axis in range(rank) if axis not in excluded])
+    left = tuple(axis for axis in range(rank) if axis not in excluded)
     if not left:
         raise call.refuse("every axis is excluded")
     call.attrs = {**call.attrs, "exclude": False, "axis": left if axes else None}
@@ -409,10 +409,10 @@ def _spell_out(call: Application) -> None:
 def _check(call: Application, found: Sequence[Values]) -> None:
     """Checks what every row must satisfy, whatever the operator."""
     several = [val for val in found if not val.shared]
-    any_rows = any([val.packed for val in call.vals]) and not call.writer.sized
-    if any_rows and not all([val.packed and val.shape[0] == ROWS for val in several]):
+    any_rows = any(val.packed for val in call.vals) and not call.writer.sized
+    if any_rows and not all(val.packed and val.shape[0] == ROWS for val in several):
         raise call.refuse("does not keep the number of rows, which varies")
-    deepest = max([len(val.rest) for val in (*call.mine, *several)])
+    deepest = max(len(val.rest) for val in (*call.mine, *several))
     if deepest >= _MOST_AXES:
         raise call.refuse(f"{deepest} axes and one for the samples are too many for MXNet's kernels")
 
@@ -429,7 +429,6 @@ def _once(
         raise NotBatchable(f"{name}: draws for each sample, but does not know how many there are")
     if name in STATEFUL:
         raise NotBatchable(f"{name}: has effects beyond its outputs")
-    if any([not shape for shape, _ in outputs]) or any([not val.shape for val in vals]):
+    if any(not shape for shape, _ in outputs) or any(not val.shape for val in vals):
         raise NotBatchable(f"{name}: a value without axes, the same for all samples")
-    slots = writer.call(name, attrs, vals, len(outputs))
-    return [Values(slot, shape, dtype, None, shape) for slot, (shape, dtype) in zip(slots, outputs)]
+    return Application(name, attrs, vals, outputs, writer).once()

@@ -92,9 +92,9 @@ class Pooling(Samples):
             return ()
         kernels = attrs.get("kernel_size") or [point if size == 1 else 1 for size, point in zip(sizes, points)]
         each = list(zip(kernels, points, sizes, range(-len(points), 0)))
-        if any([(kernel, size) not in ((point, 1), (1, point)) for kernel, point, size, _ in each]):
+        if any((kernel, size) not in ((point, 1), (1, point)) for kernel, point, size, _ in each):
             return ()
-        return tuple([dim for kernel, point, _, dim in each if kernel == point])
+        return tuple(dim for kernel, point, _, dim in each if kernel == point)
 
 
 class Margins(Last):
@@ -107,12 +107,12 @@ class Margins(Last):
         if not along:
             return super().lift(call)
         if val.packed or not all(map(isfinite, [call.get("value", 0)])):
-            raise call.refuse("it mixes the rows of a sample")
+            raise call.mixed_rows
         whole = writer.filled(val, along, call.get("value", 0))
         margins = [(_margins(pad, val.rank, axis), axis) for axis in reversed(range(val.rank))]
-        if any([is_sized(before) or (is_sized(after) and axis not in along) for (before, after), axis in margins]):
+        if any(is_sized(before) or (is_sized(after) and axis not in along) for (before, after), axis in margins):
             raise call.refuse("of numbers that differ")
-        given = tuple([(before, val.shape[axis], call.shape[axis]) for (before, _), axis in margins])
+        given = tuple((before, val.shape[axis], call.shape[axis]) for (before, _), axis in margins)
         return [Values(writer.emit("pad", [whole], given, call.get("value", 0)), *call.outs[0], 1, call.shape)]
 
 
@@ -132,10 +132,10 @@ class Moments(Reduce):
         """Writes down the call."""
         val = call.vals[0]
         axes = self.axes(call) or tuple(range(val.rank))
-        if not is_sized(tuple([val.shape[axis] for axis in axes])):
+        if not is_sized(tuple(val.shape[axis] for axis in axes)):
             return super().lift(call)
         if val.packed:
-            raise call.refuse("it mixes the rows of a sample")
+            raise call.mixed_rows
         correction = call.get("correction", 1)
         operands = [call.writer.stack(val), *_without(call, val, axes)]
         return call.applied(_moments, operands, call.name, axes, correction, bool(call.get("keepdim", False)))
@@ -151,12 +151,17 @@ def _without(call: Application, val: Values, axes: Sequence[int]) -> Vals:
 def _centered(rows: Any, count: Any, holes: Sequence[Any], axes: Sequence[int]) -> tuple[Any, Any, Any]:
     """The entries less their mean, nothing in padding; variances times the count, and means."""
     dims = [axis + 1 for axis in axes]
-    count = count.view(-1, *[1] * (rows.dim() - 1))
-    first = rows.detach()[tuple([slice(0, 1) if dim in dims else slice(None) for dim in range(rows.dim())])]
+    count = _beside(count, rows)
+    first = rows.detach()[tuple(slice(0, 1) if dim in dims else slice(None) for dim in range(rows.dim()))]
     apart = _emptied(rows - first, holes)
     mean = apart.sum(dims, True) / count
     centered = _emptied(apart - mean, holes)
     return centered, centered.square().sum(dims, True), first + mean
+
+
+def _beside(count: Any, rows: Any) -> Any:
+    """A number of each node, with as many axes as rows of nodes."""
+    return count.view(-1, *[1] * (rows.dim() - 1))
 
 
 def _emptied(rows: Any, holes: Sequence[Any]) -> Any:
@@ -168,7 +173,7 @@ def _emptied(rows: Any, holes: Sequence[Any]) -> Any:
 def _moments(rows: Any, count: Any, *rest: Any) -> Any:
     *holes, name, axes, correction, keep = rest
     _, squares, mean = _centered(rows, count, holes, axes)
-    variance = squares / (count.view(-1, *[1] * (rows.dim() - 1)) - correction)
+    variance = squares / (_beside(count, rows) - correction)
     if not keep:
         shape = [size for axis, size in enumerate(rows.shape) if axis - 1 not in axes]
         variance, mean = variance.reshape(shape), mean.reshape(shape)
@@ -187,17 +192,17 @@ def normalized(call: Application) -> Vals:
         return _FIXED.lift(call)
     given = call.val("input")
     own = [call.val(name) for name in ("weight", "bias")]
-    if any([val is not None and not val.shared for val in own]):
+    if any(val is not None and not val.shared for val in own):
         raise call.refuse("weights differ by sample")
     axes = [axis for axis in range(given.rank) if axis != 1]
     if given.packed or is_sized(given.shape[1]):
-        raise call.refuse("it mixes the rows of a sample")
+        raise call.mixed_rows
     vals = call.stacked(given) + [val for val in own if val is not None]
     if is_sized(given.shape):
         needs = _without(call, given, axes)
-        static = (tuple([val is not None for val in own]), call.attrs["eps"], tuple(axes))
+        static = (tuple(val is not None for val in own), call.attrs["eps"], tuple(axes))
         return call.applied(_by_own_length, [vals[0], *needs, *vals[1:]], *static)
-    return call.applied(_each_by_itself, vals, tuple([val is not None for val in own]), call.attrs["eps"])
+    return call.applied(_each_by_itself, vals, tuple(val is not None for val in own), call.attrs["eps"])
 
 
 def _by_own_length(rows: Any, count: Any, *rest: Any) -> tuple[Any, Any, Any]:
@@ -206,7 +211,7 @@ def _by_own_length(rows: Any, count: Any, *rest: Any) -> tuple[Any, Any, Any]:
     own = given[len(given) - sum(named) :]
     holes = given[: len(given) - sum(named)]
     centered, squares, mean = _centered(rows, count, holes, axes)
-    deviation = (squares / count.view(-1, *[1] * (rows.dim() - 1)) + eps).rsqrt()
+    deviation = (squares / _beside(count, rows) + eps).rsqrt()
     weight, bias = [own.pop(0).view(-1, *[1] * (rows.dim() - 3)) if has else None for has in named]
     found = centered * (deviation if weight is None else deviation * weight)
     if bias is not None:

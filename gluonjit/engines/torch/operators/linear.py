@@ -16,12 +16,12 @@ def trilinear(call: Application) -> Vals:
     placed = []
     for val, new in zip(vals, expands):
         sizes = iter(val.shape)
-        shape = tuple([1 if axis in new else next(sizes) for axis in range(rank)])
+        shape = tuple(1 if axis in new else next(sizes) for axis in range(rank))
         if val.shared:
             placed.append(call.writer.put("shape", val, (1, *shape)))
         else:
             placed.append(call.writer.form(val, 1, shape))
-    return call.applied(_sum_of_products, placed, tuple([axis + 1 for axis in call.attrs["sumdim"]]))
+    return call.applied(_sum_of_products, placed, tuple(axis + 1 for axis in call.attrs["sumdim"]))
 
 
 def _sum_of_products(first: Any, second: Any, third: Any, dims: Any) -> Any:
@@ -54,7 +54,7 @@ def _without_padding(call: Application) -> Application:
     writer, (query, key) = call.writer, [call.val(name).shape for name in ("query", "key")]
     mask = call.val("attn_mask")
     if call.get("dropout_p", 0.0) or is_sized((*query[:2], query[3], *key[:2], key[3])):
-        raise call.refuse("it mixes the rows of a sample")
+        raise call.mixed_rows
     if not is_sized(key[2]) or (call.get("is_causal") and key[2] == query[2] and mask is None):
         return call
     if call.get("is_causal"):

@@ -21,7 +21,7 @@ def nll(call: Application) -> list[Values]:
     if scores.shared or target.shared or scores.rank > 2:
         raise call.refuse("unsupported operands")
     if scores.packed and not call.writer.sized:
-        raise call.refuse("it mixes the rows of a sample")
+        raise call.mixed_rows
     writer, rows = call.writer, prod(scores.shape[:-1])
     vals = [writer.form(scores, rows, scores.shape[-1:]), writer.form(target, rows, ())]
     if weight is not None:

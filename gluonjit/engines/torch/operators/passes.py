@@ -106,7 +106,7 @@ def _again(ctx: Any, *found: Any) -> list[Any]:
     results = [outputs, *[each[0] for each in memories]]
     heads = [(result, head) for result, head in zip(results, found) if head is not None]
     wanted = [number for number, need in enumerate(ctx.needs_input_grad[3:]) if need]
-    sources = tuple([given[number] for number in wanted])
+    sources = tuple(given[number] for number in wanted)
     made = Variable._execution_engine.run_backward(*zip(*heads), True, True, sources, True, False)
     each = dict(zip(wanted, made))
     return [each.get(number) for number in range(len(given))]

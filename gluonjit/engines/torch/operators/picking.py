@@ -34,7 +34,7 @@ def _picked_rows(call: Application, val: Values, index: Values, dim: int, signed
     """Rows of those of each node, of which there are any number; `signed` indices may count from the end."""
     size, rest = val.shape[dim], val.shape[dim + 1 :]
     if prod([*val.shape[:dim], 1]) != 1 or not is_sized(size) or index.rank != 1 or not call.writer.sized:
-        raise call.refuse("it mixes the rows of a sample")
+        raise call.mixed_rows
     places = _places(call, index, size, signed)
     return call.lying([call.writer.emit("pick", [call.writer.form(val, size, rest), places])], places.lead, rest)
 
@@ -53,11 +53,11 @@ class IndexedRows(Indexed):
         """Writes down the call; by places among the rows of all nodes."""
         vals = call.vals
         (axis,) = self.axes(call) or (None,)
-        if axis or call.writer.padded or not all([val.rank for val in vals]) or not any(map(_of_any_size, vals)):
+        if axis or call.writer.padded or not all(val.rank for val in vals) or not any(map(_of_any_size, vals)):
             return super().lift(call)
         index, *source = [vals[place] for key in ("index", "src") if (place := call.attrs.get(key)) is not None]
-        if any([is_sized(val.shape[1:]) for val in vals]) or any([val.shape != index.shape for val in source]):
-            raise call.refuse("it mixes the rows of a sample")
+        if any(is_sized(val.shape[1:]) for val in vals) or any(val.shape != index.shape for val in source):
+            raise call.mixed_rows
         return _by_places(call)
 
 
@@ -111,8 +111,8 @@ def indexed(call: Application) -> Vals:
         first = arrays[0]
         slot = call.writer.apply(_taken, [val, *arrays])
         return call.lying([slot], first.lead, (*first.rest, *val.shape[len(axes) :]))
-    if any([each.packed for each in call.vals]):
-        raise call.refuse("it mixes the rows of a sample")
+    if any(each.packed for each in call.vals):
+        raise call.mixed_rows
     return call.applied(_each_indexed, call.stacked(val, *arrays), tuple(axes), val.rank)
 
 
@@ -121,7 +121,7 @@ def _indices(call: Application) -> tuple[Values, list[int], Vals]:
     given = call.attrs["indices"]
     axes = [k for k, index in enumerate(given) if index is not None]
     arrays = [call.vals[index] for index in given if index is not None]
-    if any([index.dtype in ("bool", "uint8") for index in arrays]):
+    if any(index.dtype in ("bool", "uint8") for index in arrays):
         raise call.refuse("by a boolean mask, on which the number of results depends")
     return call.val("self"), axes, arrays
 
@@ -169,9 +169,9 @@ def added(call: Application) -> Vals:
     val, index, source = call.val("self"), call.val("index"), call.val("source")
     if not val.rank or not source.rank or source.rank != val.rank:
         raise call.refuse("on scalars")
-    if any([each.packed for each in call.vals]):
+    if any(each.packed for each in call.vals):
         if call.attrs["dim"] or not is_sized(val.shape[:1]) or index.rank != 1:
-            raise call.refuse("it mixes the rows of a sample")
+            raise call.mixed_rows
         return _by_places(call)
     dim, name = call.attrs["dim"] % val.rank, call.name.partition(".")[0]
     return call.applied(_each_added, call.stacked(val, index, source), name, dim + 1, call.get("alpha", 1))

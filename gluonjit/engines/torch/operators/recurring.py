@@ -19,12 +19,12 @@ def recurrent(call: Application) -> Vals:
     """lstm, gru and rnn: sequences of one length side by side, on the axis of batches."""
     layer = layer_of(call.name, call.attrs)
     given, weights = call.vals[: 1 + layer.states], call.vals[1 + layer.states :]
-    if any([not weight.shared for weight in weights]):
+    if any(not weight.shared for weight in weights):
         raise call.refuse("weights differ by sample")
     if is_sized(given[0].shape[_batch(layer)]):
         return _of_any_batch(call, layer, given, weights)
-    if any([val.padded for val in given]):
-        raise call.refuse("it mixes the rows of a sample")
+    if any(val.padded for val in given):
+        raise call.mixed_rows
     if given[0].packed:
         return _of_any_length(call, layer, given, weights)
     return call.applied(_side_by_side, [*call.stacked(*given), *weights], layer)
@@ -39,12 +39,12 @@ def _of_any_batch(call: Application, layer: Layer, given: Vals, weights: Vals) -
     axes = [_batch(layer), *[1] * layer.states]
     others = [val.shape[:axis] + val.shape[axis + 1 :] for val, axis in zip(given, axes)]
     if is_sized(tuple(others)):
-        raise call.refuse("it mixes the rows of a sample")
+        raise call.mixed_rows
     if call.writer.padded:
         whole = [call.writer.each(call.writer.filled(val, [axis], 0)) for val, axis in zip(given, axes)]
         return call.applied(_side_by_side, [*whole, *weights], layer)
-    if any([other[0] != 1 for other in others]):
-        raise call.refuse("it mixes the rows of a sample")
+    if any(other[0] != 1 for other in others):
+        raise call.mixed_rows
     rows = [call.writer.rows_of(val, 2) for val in given]
     slots = call.writer.apply(_one_step, [*rows, *weights], layer, outputs=len(call.outs))
     count = given[0].shape[axes[0]]
@@ -66,8 +66,8 @@ def _of_any_length(call: Application, layer: Layer, given: Vals, weights: Vals) 
     """Sequences of any length, one in each sample or side by side."""
     writer, (data, *states) = call.writer, given
     length, several, width = [data.shape[k] for k in ((1, 0, 2) if layer.batch_first else (0, 1, 2))]
-    if not writer.sized or any([is_sized(state.shape) for state in states]) or is_sized((several, width)):
-        raise call.refuse("it mixes the rows of a sample")
+    if not writer.sized or any(is_sized(state.shape) for state in states) or is_sized((several, width)):
+        raise call.mixed_rows
     if layer.batch_first and several != 1:
         raise call.refuse("sequences one after the other in a sample")
     rows = writer.form(data, length, (several, width))

@@ -41,10 +41,6 @@ def row(names: str, each: Row) -> None:
         ROWS_OF[name if "." in name else f"{name}.default"] = found
 
 
-def _last_two(call: Application, rank: int) -> list[int]:
-    return list(range(rank))[::-1]
-
-
 def _swapped(call: Application, rank: int) -> list[int]:
     order = list(range(rank))
     first, second = call.attrs["dim0"], call.attrs["dim1"]
@@ -99,8 +95,8 @@ def _put(call: Application) -> Vals:
     (val, value), (index, *others) = (call.val("self"), call.val("values")), call.attrs["indices"]
     mask = None if others or index is None else call.vals[index]
     if mask is None or mask.dtype != "bool" or call.get("accumulate") or value.rank > val.rank - mask.rank:
-        if any([each.packed or each.padded for each in call.vals]):
-            raise call.refuse("it mixes the rows of a sample")
+        if any(each.packed or each.padded for each in call.vals):
+            raise call.mixed_rows
         return picking.put(call)
     for axis in range(mask.rank, val.rank):
         attrs = {"self": Operand(0), "dim": axis}
@@ -117,10 +113,6 @@ def _renumbered(each: Row, call: Application, name: str, attrs: Mapping[str, Any
     return each.lift(call.on(name, numbered, vals, call.outs))
 
 
-def _normalized_axes(call: Application) -> int:
-    return len(call.attrs["normalized_shape"])
-
-
 class _Repeat(PerAxis):
     """Copies, as many as it says for each dimension, the last ones a sample's own."""
 
@@ -132,14 +124,10 @@ class _Repeat(PerAxis):
         val = call.vals[0]
         call.vals = [val._replace(shape=(1,) * (len(call.attrs["repeats"]) - val.rank) + val.shape)]
         if call.writer.sized and is_sized(call.shape):
-            if any([size != 1 != times for size, times in zip(call.vals[0].shape, call.attrs["repeats"])]):
-                raise call.refuse("it mixes the rows of a sample")
+            if any(size != 1 != times for size, times in zip(call.vals[0].shape, call.attrs["repeats"])):
+                raise call.mixed_rows
             return ROWS_OF["expand.default"].lift(call.on("expand.default", {"self": Operand(0)}, [val], call.outs))
         return super().lift(call)
-
-
-def _normalized(call: Application, a: Any, *others: Any) -> Any:
-    return a.normalized(call.attrs["eps"], call.val("weight"), call.val("bias"))
 
 
 def _softplus(call: Application, a: Any) -> Any:
@@ -152,10 +140,6 @@ def _of_steps(call: Application) -> int:
     """Each step of a recurrent layer goes through all matrices."""
     weights = [prod(val.shape) for val in call.vals if val.rank == 2]
     return prod(call.vals[0].shape[:2]) * sum(weights)
-
-
-def _padded_axes(call: Application) -> int:
-    return len(call.attrs["pad"]) // 2
 
 
 _END = 1 << 62  # what comes after it is no end of a slice
@@ -185,7 +169,7 @@ def _behind(call: Application) -> float:
 row("view _unsafe_view unsqueeze squeeze.dim squeeze.dims squeeze flatten.using_ints", Reshape())
 row("_reshape_alias reshape alias unflatten.int", Reshape())
 row("clone detach=STOP _to_copy contiguous", Keep(_in_rows))
-row("t", Permute(_last_two))
+row("t", Permute(lambda call, rank: range(rank)[::-1]))
 row("transpose.int", Permute(_swapped))
 row("permute", Permute(lambda call, rank: call.attrs["dims"]))
 row("expand broadcast_to", Expand(lambda call: call.vals[0].shape == call.shape))
@@ -270,8 +254,15 @@ row("index.Tensor", By(picking.indexed, "picking", "by integers, for each sample
 row("index_put", By(_put, "picking", "by integers, for each sample among its own elements, or by a mask", True, True))
 row("index_add index_copy", By(picking.added, "picking", "slices of a dimension, for each sample into its own", True))
 
-row("native_layer_norm", Last(_normalized_axes, 1, code=_normalized))
-row("constant_pad_nd", layers.Margins(_padded_axes))
+row(
+    "native_layer_norm",
+    Last(
+        lambda call: len(call.attrs["normalized_shape"]),
+        1,
+        code=lambda call, a, *own: a.normalized(call.attrs["eps"], call.val("weight"), call.val("bias")),
+    ),
+)
+row("constant_pad_nd", layers.Margins(lambda call: len(call.attrs["pad"]) // 2))
 row("convolution", layers.Convolution(fill=0, work=lambda call: prod((*call.shape, *call.vals[1].shape[1:]))))
 row("native_batch_norm", By(layers.normalized, "layer", Samples.said, True, True, refuse=_keeps_statistics))
 row(
@@ -369,13 +360,12 @@ def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writ
     """
     vals: Vals = []
     attrs = {key: _numbered(value, vals) for key, value in args.items()}
-    if writer.sized and vals and all([val.shared for val in vals]) and is_sized((*vals[0].shape, *outputs[0][0])):
+    if writer.sized and vals and all(val.shared for val in vals) and is_sized((*vals[0].shape, *outputs[0][0])):
         vals = [writer.spread(val) if is_sized(val.shape) else val for val in vals]
-    elif all([val.shared for val in vals]):
+    elif all(val.shared for val in vals):
         if draws(operator_named(name), args):
             raise NotBatchable(f"{name}: it draws at random from values that are the same for all samples")
-        slots = writer.call(name, attrs, vals, len(outputs))
-        return [Values(slot, shape, dtype, None, shape) for slot, (shape, dtype) in zip(slots, outputs)]
+        return Application(name, attrs, vals, outputs, writer).once()
     call = Application(name, attrs, *of_any_rows(vals, outputs), writer)
     row = row_of(name)
     why = row.refuse(call) if row is not None and row.refuse is not None else None
@@ -405,5 +395,5 @@ def _numbered(value: Any, vals: Vals) -> Any:
         vals.append(value)
         return Operand(len(vals) - 1)
     if value.__class__ is tuple:
-        return tuple([_numbered(item, vals) for item in value])
+        return tuple(_numbered(item, vals) for item in value)
     return value

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gluonjit.engines.torch.arrays import device_named, dtype_named, name_of_dtype
+from gluonjit.engines.torch.arrays import device_named, name_of_dtype, zeros_of
 from gluonjit.engines.torch.operators.binding import Writer, operator_named
 from gluonjit.engines.torch.operators.examples import regular
 from gluonjit.graph.values import intern_spec
@@ -26,7 +26,7 @@ _VIEWS = ("view.default", "_unsafe_view.default", "_reshape_alias.default")
 
 def vmapped(call: Application) -> list[Values] | None:
     """The results of a call for all nodes, or None where vmap refuses or loops."""
-    if any([val.packed for val in call.vals]):
+    if any(val.packed for val in call.vals):
         return None
     writer = call.writer
     assert isinstance(writer, Writer)
@@ -34,12 +34,12 @@ def vmapped(call: Application) -> list[Values] | None:
     function, _ = writer.bound(call.name, call.attrs, len(call.outs))
     try:
         traces = [_traced(function, vals, count) for count in _COUNTS]
-        if any([_look(trace) != _look(traces[0]) for trace in traces]) or traces[0].consts:
+        if any(_look(trace) != _look(traces[0]) for trace in traces) or traces[0].consts:
             raise NotDerivable
         rules = [line_through(each, [(count,) for count in _COUNTS]) for each in zip(*map(_arguments, traces))]
     except (RuntimeError, LookupError, ValueError, NotDerivable, MalformedTrace):
         return None
-    if any([val.dtype in _HALF for val in vals]) and sum(map(_computes, traces[0].ops)) > 1:
+    if any(val.dtype in _HALF for val in vals) and sum(map(_computes, traces[0].ops)) > 1:
         return None  # each result in between would be rounded, as those of the operator itself are not
     slots = {position: val.slot for position, val in enumerate(vals)}
     for op, rule in zip(traces[0].ops, rules):
@@ -66,7 +66,7 @@ def _written(writer: Writer, op: TraceOp, rule: Any, slots: Sequence[int]) -> tu
     name, attrs = op.name, dict(rule)
     if name in _VIEWS:  # which ask for more than is known of how values lie
         name, attrs = "reshape.default", {"self": attrs["self"], "shape": attrs["size"]}
-    placed = any([argument.name == "device" for argument in operator_named(name)._schema.arguments])
+    placed = any(argument.name == "device" for argument in operator_named(name)._schema.arguments)
     if placed and (not op.inputs or attrs.get("device") is not None):
         attrs["device"] = device_named(writer.device)
     if not _differs(rule):
@@ -87,14 +87,14 @@ def _differs(rule: Any) -> bool:
 def _traced(function: Callable[..., Any], vals: Sequence[Values], count: int) -> Trace:
     """The operators of ATen that vmap calls for so many nodes."""
     specs = [intern_spec(v.shape if v.shared else (count, *v.shape), v.dtype, "cpu", "stack") for v in vals]
-    tensors = [regular(torch.zeros(spec.shape, dtype=dtype_named(spec.dtype))) for spec in specs]
+    tensors = [regular(zeros_of(spec)) for spec in specs]
 
     def each(*given: Any) -> Any:
         found = function(*given)
         return tuple(found) if isinstance(found, (list, tuple)) else (found,)
 
     mode = _Recording(TraceBuilder(specs), tensors)
-    dims = tuple([None if val.shared else 0 for val in vals])
+    dims = tuple(None if val.shared else 0 for val in vals)
     with _without_loops(), torch.no_grad(), mode:
         found = torch.func.vmap(each, in_dims=dims)(*tensors)
     return mode.builder.finish([mode.place(result) for result in found])
@@ -145,7 +145,7 @@ class _Recording(TorchDispatchMode):  # type: ignore[misc]
 
         names = [each.name for each in func._schema.arguments]
         given = {**dict(zip(names, args)), **(kwargs or {})}
-        attrs = tuple([(name, argument(value)) for name, value in given.items()])
+        attrs = tuple((name, argument(value)) for name, value in given.items())
         results = list(found) if isinstance(found, (list, tuple)) else [found]
         shaped = [(tuple(each.shape), name_of_dtype(each.dtype)) for each in results]
         made = self.builder.op(str(func).removeprefix("aten."), attrs, inputs, shaped)

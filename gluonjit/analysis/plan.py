@@ -19,7 +19,7 @@ from gluonjit.analysis.grouping import Index
 from gluonjit.graph.graph import Leaf
 from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.recorder import Record
-from gluonjit.graph.values import Rows, Spec
+from gluonjit.graph.values import Spec
 
 
 def rows_read(record: Record, node: int) -> list[list[int]]:
@@ -29,7 +29,7 @@ def rows_read(record: Record, node: int) -> list[list[int]]:
         read, columns = record.rows_read[node * form.width : (node + 1) * form.width].tolist(), form.columns
         return [read[begin:end] for begin, end in zip(columns, columns[1:])]
     operands = zip(record.operands_of(node), record.kind.operands)
-    return [list(_row_numbers(rows, spec.rows)) for rows, spec in operands]
+    return [list(rows if isinstance(rows, tuple) else range(rows, rows + spec.rows)) for rows, spec in operands]
 
 
 def base_rows(record: Record) -> Index:
@@ -38,11 +38,6 @@ def base_rows(record: Record) -> Index:
     if known is None or len(known) != len(record):
         known = record.base_rows = np.array(record.bases, dtype=np.int64)
     return known
-
-
-def _row_numbers(rows: Rows, count: int) -> Sequence[int]:
-    """The numbers of `count` rows."""
-    return rows if isinstance(rows, tuple) else range(rows, rows + count)
 
 
 __all__ = ["Arena", "Common", "Gather", "LeafChunk", "Live", "LookupChunk", "Part", "Place", "Plan", "Step"]
@@ -153,7 +148,7 @@ class Plan:
         """The launches of all steps: one each, or one per node if they run alone."""
         found = self.common.launches
         if found is None:
-            found = self.common.launches = sum([step.count if step.kind.lone else 1 for step in self.steps])
+            found = self.common.launches = sum(map(launches, self.steps))
         return found
 
     @property

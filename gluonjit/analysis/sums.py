@@ -25,7 +25,7 @@ def fold_sums(captured: Captured, sum_kind: SumKind) -> None:
     Shorter chains run as they are: sums of few terms would be of many kinds.
     """
     adders = [number for number, record in enumerate(captured.records) if record.kind.sum_of]
-    if sum([captured.begins[number + 1] - captured.begins[number] for number in adders]) < FEWEST:
+    if sum(captured.begins[number + 1] - captured.begins[number] for number in adders) < FEWEST:
         return
     likeness: dict[Any, int] = {}  # additions of equal arrays under equal modes
     like = [0] * len(captured.records)

@@ -199,8 +199,8 @@ def _trace(version: int, inputs: list[Any], kinds: list[Any], events: list[Any],
     known: list[TraceKind] = []
     for number, text in enumerate(kinds):
         mode, calls, family = [text.pop(name) for name in _PLACES]
-        text["operands"] = tuple([_spec(*plain) for plain in text["operands"]])
-        text["outputs"] = tuple([Output(_spec(*plain), offset) for plain, offset in text["outputs"]])
+        text["operands"] = tuple(_spec(*plain) for plain in text["operands"])
+        text["outputs"] = tuple(Output(_spec(*plain), offset) for plain, offset in text["outputs"])
         text["children"] = tuple(map(tuple, text["children"]))
         text["work"] = Work(*text["work"])
         like = known[family].kind if family != number else None

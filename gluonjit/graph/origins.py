@@ -6,6 +6,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Sequence
 from dis import findlinestarts
+from functools import lru_cache
 from types import CodeType, TracebackType
 from typing import Any, NamedTuple, Optional
 
@@ -13,7 +14,6 @@ from gluonjit.graph.frames import LIBRARIES, Origin, is_library
 
 _MOST_LINES = 1024
 _lines: dict[tuple[int, int], tuple[CodeType, Line]] = {}  # by the addresses of codes, which they keep, and offsets
-_texts: dict[tuple[Line, str], str] = {}  # by the folder that they are shown from
 
 
 class Line(NamedTuple):
@@ -24,14 +24,14 @@ class Line(NamedTuple):
     function: str
 
     def __str__(self) -> str:
-        here = os.getcwd()
-        text = _texts.get((self, here))
-        if text is None:
-            if len(_texts) >= _MOST_LINES:
-                _texts.clear()
-            path = os.path.relpath(self.file) if self.file.startswith(here + os.sep) else self.file
-            text = _texts[self, here] = f"{path}:{self.number} in {self.function}"
-        return text
+        return _text(self, os.getcwd())
+
+
+@lru_cache(_MOST_LINES)
+def _text(line: Line, here: str) -> str:
+    """A line as it is shown from a folder."""
+    path = os.path.relpath(line.file) if line.file.startswith(here + os.sep) else line.file
+    return f"{path}:{line.number} in {line.function}"
 
 
 Mark = tuple[int, Optional[int]]
@@ -70,7 +70,7 @@ def line_of(origin: Origin) -> Line | None:
 def clear_lines() -> None:
     """Drops the cached lines of places; they are read anew."""
     _lines.clear()
-    _texts.clear()
+    _text.cache_clear()
 
 
 def _read_line(code: CodeType, offset: int) -> Line:

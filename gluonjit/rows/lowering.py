@@ -30,7 +30,7 @@ from gluonjit.rows.values import BY_NUMBER, Const, Rows, alike, pair, rows_in
 
 def lowered(kind: Kind, call_of: CallOf) -> RowProgram:
     """The program of the nodes of a kind. Raises NotFusable."""
-    if any([not spec.device.startswith("cpu") for spec in kind.operands]):
+    if any(not spec.device.startswith("cpu") for spec in kind.operands):
         raise NotFusable("operands that are not in the host's memory")
     builder = Builder()
     source, listed = _source(kind)
@@ -55,9 +55,9 @@ def lowered(kind: Kind, call_of: CallOf) -> RowProgram:
             raise NotFusable(f"{op.name} takes a result that has no instruction")
         known.update(zip(op.outputs, _results(call_of, op, inputs, outs)))
     results = [rows_in(known.get(number)) for number in source.results]
-    if any([value.space != NODE for value in results]):
+    if any(value.space != NODE for value in results):
         raise NotFusable("a result is per child, or per row")
-    if any([output.spec.rows != 1 and not value.lead for output, value in zip(kind.outputs, results)]):
+    if any(output.spec.rows != 1 and not value.lead for output, value in zip(kind.outputs, results)):
         raise NotFusable("a result of several rows")
     return builder.finish([value.view for value in results])
 
@@ -215,7 +215,7 @@ def _joined(row: Join, call: Application) -> Any:
     first, lead = parts[0], parts[0].lead
     if len(parts) == 1:
         return first
-    if any([part.lead != lead for part in parts]) or (lead and not axis) or prod(call.shape[lead:axis]) != 1:
+    if any(part.lead != lead for part in parts) or (lead and not axis) or prod(call.shape[lead:axis]) != 1:
         raise call.refuse("of rows")
     ends = [*accumulate([part.width for part in parts], initial=0)]
     whole = first.builder.register(first.space, ends[-1])

@@ -97,7 +97,7 @@ class RowProgram:
                 continue
             registers.update([view.reg for view in instr.sources])
             consts.update([weight.const for weight in instr.weights])
-        return frozenset([reg for reg in registers if reg < self.operands]), frozenset(consts)
+        return frozenset(reg for reg in registers if reg < self.operands), frozenset(consts)
 
 
 @dataclass

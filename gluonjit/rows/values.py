@@ -207,7 +207,7 @@ def rows_in(value: Any) -> Rows:
 
 def alike(values: list[Rows]) -> list[Rows]:
     """Values of children, if one is; those of a node are the same for each of its children then."""
-    highest = max([value.space for value in values])
+    highest = max(value.space for value in values)
     return [value if value.space == highest else value.do("SPREAD", space=CHILD) for value in values]
 
 
@@ -248,7 +248,7 @@ def _under(value: Rows, other: Rows) -> Rows:
 
 def _plain(shape: Shape) -> Shape:
     """A shape without axes of one entry."""
-    return tuple([size for size in shape if size != 1])
+    return tuple(size for size in shape if size != 1)
 
 
 def _cut(shape: Shape, axis: int, count: int) -> Shape:

@@ -14,7 +14,7 @@ from mxnet.numpy import ndarray
 from gluonjit.engines.mxnet import hooked
 from gluonjit.engines.mxnet.blocks import blocks_of
 from gluonjit.engines.mxnet.cell import Cell
-from gluonjit.engines.mxnet.computing import concrete, own, plain
+from gluonjit.engines.mxnet.computing import concrete, in_own_memory, plain
 from gluonjit.engines.mxnet.dynamic import disable, enable, restructured
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray
 from gluonjit.engines.mxnet.replacing import before_variable, before_write
@@ -48,9 +48,8 @@ def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> 
     listed = [variables] if isinstance(variables, NDArray) else variables
     for array in listed:
         before_variable(array)
-    marked = [own(array, False) if isinstance(array, Lazy) else array for array in listed]
-    gradients = [gradients] if isinstance(gradients, NDArray) else gradients
-    given = [own(array, False) if isinstance(array, Lazy) else array for array in gradients]
+    marked = in_own_memory(listed)
+    given = in_own_memory([gradients] if isinstance(gradients, NDArray) else gradients)
     hooked.original_mark_variables(marked, given, grad_reqs)
 
 
@@ -106,9 +105,6 @@ def export(self: gluon.HybridBlock, *args: Any, **kwargs: Any) -> Any:
     return hooked.original_export(self, *args, **kwargs)
 
 
-_CALLED = frozenset(name for base in gluon.Block.__mro__ for name in vars(base)) | {"forward"}
-
-
 def _is_part(block: gluon.Block, name: str) -> bool:
     return isinstance(block.__dict__.get(name), (gluon.Block, gluon.Parameter, gluon.ParameterDict))
 
@@ -130,7 +126,7 @@ def hybridize(original: Any) -> Any:
         elif dynamic and active:
             enable(self, kwargs)
             if not isinstance(self, gluon.HybridBlock):
-                install(self, KEY, _is_part, _CALLED)
+                install(self, KEY, _is_part, gluon.Block)
             answer(blocks_of(self))
         else:
             disable(self)

@@ -56,7 +56,6 @@ _SPECIAL = (*DECIDING, NORM)
 _OWN = frozenset(torch.nn.Module().__dict__)
 _CALL = torch.nn.Module._call_impl
 _PARTS = ("_parameters", "_buffers", "_modules")
-_CALLED = frozenset(name for base in torch.nn.Module.__mro__ for name in vars(base)) | {"forward"}
 
 
 def enable(module: Any, options: dict[str, Any]) -> None:
@@ -65,7 +64,7 @@ def enable(module: Any, options: dict[str, Any]) -> None:
     engine = engine_of("torch")
     engine.check(f"gluonjit.hybridize({type(module).__name__}, dynamic_batch=True)", chosen)
     Cell.leave(module.modules())
-    install(module, KEY, _is_part, _CALLED)
+    install(module, KEY, _is_part, torch.nn.Module)
     answer(module.modules())
     paces, asked = paces_for(chosen), list[str]()
     recall(paces, chosen, engine, lambda: map(_described, module.named_modules()))

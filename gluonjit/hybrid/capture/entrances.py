@@ -35,11 +35,12 @@ _OF_TRAINING = frozenset(
 _names: WeakKeyDictionary[FunctionType, str] = WeakKeyDictionary()  # of those that are entrances, by what they ask
 
 
-def install(owner: Any, key: str, is_part: IsPart, besides: frozenset[str]) -> None:
-    """Gives the entrances of a model's class their code, once; `besides` are methods that the framework calls.
+def install(owner: Any, key: str, is_part: IsPart, model: type) -> None:
+    """Gives the entrances of a model's class their code, once; `model` has the names that the framework calls.
 
     key: the attribute of a batched model that answers, by `entrance(owner, name)`: what to call instead, or None.
     """
+    besides = {"forward", *dir(model)}
     own = [(name, item) for base in type(owner).__mro__ for name, item in vars(base).items() if is_user_function(item)]
     called = {called for name, item in own for called in _called(name, code_of(item))}
     for name, item in own:

@@ -9,12 +9,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gluonjit.graph import Rows
-
-if TYPE_CHECKING:
-    pass
 
 
 class Node(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import dataclass
 from itertools import zip_longest
 from operator import itemgetter
 from sys import getrefcount
@@ -19,15 +20,14 @@ from gluonjit.hybrid.run.batch import Batch
 _PLAIN = (type(None), bool, int, float, str)
 
 
+@dataclass
 class TemplateMaker:
     """Makes the template of a call with these arrays among its arguments."""
 
-    def __init__(self, reusing: Reusing, batch: Batch, here: Here, arrays: list[Any]) -> None:
-        self.reusing = reusing
-        self.batch = batch
-        self.shared = here.shared
-        self.here = here
-        self.arrays = arrays
+    reusing: Reusing
+    batch: Batch
+    here: Here
+    arrays: list[Any]
 
     def template(self, apart: Apart, structure: Any, lazies: list[Any]) -> CaptureTemplate:
         """Returns the template of the captures since, and of these arrays."""
@@ -69,7 +69,7 @@ class TemplateMaker:
 
     def _nodes(self, apart: Apart) -> tuple[list[tuple[int, int, tuple[Value, ...], Node]], tuple[int, ...]]:
         """First row, number of rows, values and Node of each new node, in order of capture; and the kinds' numbers."""
-        shared = self.shared
+        shared = self.here.shared
         found: list[tuple[int, int, tuple[Value, ...], Node]] = []
         kinds = []
         origins: dict[int, int] = {}
@@ -95,7 +95,7 @@ class TemplateMaker:
 
     def _inputs(self, rows: list[int]) -> tuple[Any, tuple[ArraySource, ...], list[int], int]:
         """Look-ups and leaves of these rows, the rows in that order, and the bytes of arrays that are kept for them."""
-        batch, tables = self.batch, self.shared.tables
+        batch, tables = self.batch, self.here.shared.tables
         self.here.take_in(batch)
         found: dict[int, dict[int, int]] = {}  # by the number of a table: its entries by row
         arrays: dict[int, Leaf] = {}

@@ -105,7 +105,7 @@ def _is_rounding(found: Any, wanted: Any, like: Sequence[Any]) -> bool:
     if found.dtype.kind not in "fc":
         return bool(np.any([found == each for each in (wanted, *like)], axis=0).all())
     exact = like[0]
-    spread = max([_distance(each, exact).max(initial=0.0) for each in (wanted, *like)])
+    spread = max(_distance(each, exact).max(initial=0.0) for each in (wanted, *like))
     return bool(_distance(found, exact).max(initial=0.0) <= _CLOSELY * spread)
 
 

@@ -108,7 +108,7 @@ class NodeRunner:
 
     def _widened(self, trace: Trace) -> Trace:
         """The trace with its floats, where operators name them, in float64."""
-        ops = [op._replace(attrs=tuple([(name, self.wide(value)) for name, value in op.attrs])) for op in trace.ops]
+        ops = [op._replace(attrs=tuple((name, self.wide(value)) for name, value in op.attrs)) for op in trace.ops]
         return replace(trace, ops=tuple(ops))
 
     def compute(self, step: Step, roles: Arrays, consts: Arrays) -> list[list[Any]]:

@@ -101,7 +101,7 @@ class StepCheck:
             return True
         ran = [(way, checks) for way in BACKWARD for checks in self._checks if self._always or way in checks.compared]
         ways = {way for way, checks in ran if self._left(checks, BACKWARD[way])}
-        return bool(ways) and any([way in ways and self.left(n, BACKWARD[way]) for n, way in steps_of(entries)])
+        return bool(ways) and any(way in ways and self.left(n, BACKWARD[way]) for n, way in steps_of(entries))
 
     # --- forward ------------------------------------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ class StepCheck:
             ran = once if manner is PLAINLY else self._runs(nodes, step.mode, manner)
             return self._summed(nodes, ran, places, learned)
 
-        eps = max([_eps(each.kind) for each in nodes])
+        eps = max(_eps(each.kind) for each in nodes)
         return deviation_of(names, [*found, *learned.values()], run, eps, 10.0)
 
     def _runs(self, nodes: Sequence[_Differentiated], mode: int, manner: Manner) -> list[NodeRun]:
@@ -313,7 +313,7 @@ class StepCheck:
     def _as_it_was(self, each: _Differentiated, ran: NodeRun) -> bool:
         """Tells whether a trace gives now what it gave when its step ran."""
         found = [self._result(each.record, each.node, k) for k in range(len(ran.results))]
-        return all([near(*pair, _SAME * _eps(each.kind)) for pair in zip(found, ran.results)])
+        return all(near(*pair, _SAME * _eps(each.kind)) for pair in zip(found, ran.results))
 
     def _summed(
         self,
@@ -429,9 +429,9 @@ def _spread(count: int) -> list[int]:
 
 
 def _equal(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    return all([a.shape == b.shape and bool(np.all(a == b)) for a, b in zip(one, other)])
+    return all(a.shape == b.shape and bool(np.all(a == b)) for a, b in zip(one, other))
 
 
 def _eps(kind: Kind) -> float:
     """The relative error of the least precise numbers of a kind."""
-    return max([EPS.get(dtype, 0.0) for _, dtype in kind.call.shapes])
+    return max(EPS.get(dtype, 0.0) for _, dtype in kind.call.shapes)

@@ -60,7 +60,7 @@ class Chooser:
 
     def explores(self, captured: Setting) -> bool:
         """Tells whether this capture is a trial of another way than the best known one."""
-        return any([study.explores(captured) for study in self._last.values()])
+        return any(study.explores(captured) for study in self._last.values())
 
     def give_up(self, training: bool) -> None:
         """Ends the current trial of a way to capture: it is far off."""
@@ -101,10 +101,7 @@ class Chooser:
     ) -> Plan:
         """Returns the plan of a flush, by the best known scheduler."""
         capture = captured.capture
-        training = False
-        for record in records:
-            if is_recorded(record.mode):
-                training = True
+        training = any(is_recorded(record.mode) for record in records)
         key = (training, samples.bit_length())
         study = self._studies.get(key)
         if study is None:

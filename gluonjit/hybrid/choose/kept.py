@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from types import FunctionType
@@ -39,14 +40,14 @@ class BlockDescription(NamedTuple):
     parameters: list[str]
 
 
+@dataclass
 class ChoiceFile:
     """The file of one model, and its state in this process."""
 
-    def __init__(self, path: Path, model: str, paces: Paces, chooser: Chooser) -> None:
-        self._path = path
-        self._model = model
-        self._paces = paces
-        self._chooser = chooser
+    _path: Path
+    _model: str
+    _paces: Paces
+    _chooser: Chooser
 
     def load(self) -> None:
         """Starts from the state of an earlier process."""

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any
 from weakref import WeakSet
 
-from gluonjit.analysis.pace import Pace, PaceSummary, StretchOutcome
+from gluonjit.analysis.pace import Pace, StretchOutcome
 from gluonjit.analysis.ways import Setting
 from gluonjit.hybrid.choose.clock import CLOCK
 from gluonjit.hybrid.options import EAGER, Options
@@ -46,10 +46,6 @@ class Paces:
         self.named = named
         self.phases = (Pace(False), Pace(True))
         _known.add(self)
-
-    def summaries(self) -> list[PaceSummary]:
-        """The phases that have been seen."""
-        return [pace.summary() for pace in self.phases if pace.seconds]
 
     def saved_state(self) -> list[dict[str, Any] | None]:
         """The studies for a later process, by phase: inference, training."""
@@ -329,7 +325,7 @@ def note_order() -> None:
 def measured() -> list[str]:
     """Returns the pace of the block that this thread called last, if it is timed against eager execution."""
     paces = HERE.paces
-    return [] if paces is None else [str(summary) for summary in paces.summaries()]
+    return [] if paces is None else [str(pace.summary()) for pace in paces.phases if pace.seconds]
 
 
 def note_flush(way: Setting, named: bool, unlike: bool) -> None:

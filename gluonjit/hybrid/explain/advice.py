@@ -86,7 +86,7 @@ def after_flush(
         _streaks.alone = 0
     plan = flush.plan
     if plan.common.by_operators is None:
-        plan.common.by_operators = any([step.kind.operator and step.count >= _CALLS for step in plan.steps])
+        plan.common.by_operators = any(step.kind.operator and step.count >= _CALLS for step in plan.steps)
     if plan.launches > len(plan.steps) or report.unbatched:
         _alone(report, flush)
     _thrashing(report, flush, line)

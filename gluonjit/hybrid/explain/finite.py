@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,16 @@ from gluonjit.errors import NotFiniteError
 from gluonjit.hybrid.explain.provenance import Provenance
 
 
+@dataclass
 class FiniteCheck:
     """Looks for numbers that are not finite after each part of a flush (option `check_finite`).
 
     `numbers` gives the engine's arrays as arrays of numpy.
     """
 
-    def __init__(self, provenance: Provenance, numbers: Callable[[Any], Any]) -> None:
-        self._provenance = provenance
-        self._numbers = numbers
-        self._consts: set[int] = set()
+    _provenance: Provenance
+    _numbers: Callable[[Any], Any]
+    _consts: set[int] = field(default_factory=set)
 
     def inputs(self, arena: int, begin: int, rows: Any) -> None:
         """Checks the inputs."""

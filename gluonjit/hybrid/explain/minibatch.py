@@ -75,12 +75,7 @@ class Minibatch(threading.local):
     def ran(self, batch: Any, carried: bool, history: Any) -> None:
         """Notes a flush; `carried` if it used earlier results; `history` differentiates it."""
         report, ended = batch.report, self.ended
-        piece = None
-        if not ended:
-            for known in self.pieces:
-                if known.report is report:
-                    piece = known
-                    break
+        piece = None if ended else next((known for known in self.pieces if known.report is report), None)
         if piece is None:
             if not ended and (batch.explicit or carried):
                 piece = MinibatchPart(report, None, ref(batch))
@@ -106,7 +101,7 @@ class Minibatch(threading.local):
         before, self._early = self._early, None
         if before is None and not middle:
             return None
-        kinds = frozenset([id(step.kind) for step in plan.steps])
+        kinds = frozenset(id(step.kind) for step in plan.steps)
         little = samples == 1 or (not samples and plan.nodes < TOO_FEW * plan.launches)
         if middle and kinds and (middle == "sample" or little):
             self._early = Early(line, middle, kinds, caller)

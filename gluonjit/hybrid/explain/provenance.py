@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,19 +15,18 @@ Node = tuple[Record, int]
 """A record and a position in its lists."""
 
 
+@dataclass
 class Provenance:
     """Answers questions about one flush; computes nothing before.
 
     records, samples: what was captured, and the numbers of the samples that did.
     """
 
-    def __init__(
-        self, plan: Plan, marks: Sequence[Mark], records: Sequence[Record] = (), samples: range = range(0)
-    ) -> None:
-        self.plan = plan
-        self.marks = marks
-        self._records, self._samples = records, samples
-        self._producers: dict[int, Node] | None = None
+    plan: Plan
+    marks: Sequence[Mark]
+    _records: Sequence[Record] = ()
+    _samples: range = range(0)
+    _producers: dict[int, Node] | None = None
 
     def without_inputs(self) -> Provenance:
         """The same, without the plan's input arrays: a report must not keep them."""
@@ -102,7 +102,7 @@ class Provenance:
     def _sample_of_one_node(self, row: int) -> int | None:
         """The sample that a call is by itself, where all are one call each and none is equal to another."""
         models = [record for record in self._records if not record.kind.operator]
-        bases = sorted([record.base(node) for record in models for node in range(len(record))])
+        bases = sorted(record.base(node) for record in models for node in range(len(record)))
         place = bisect_right(bases, row) - 1
         return self._samples[place] if not self.marks and 0 <= place and len(bases) == len(self._samples) else None
 

@@ -188,7 +188,7 @@ def _counted(plan: Plan) -> _Counted:
     alone: dict[str, str] = {}
     bytes_of = [row_bytes(arena.spec) for arena in plan.arenas]
     copied = [gather for step in plan.steps for gather in step.gathers if gather.is_copied]
-    gathered = sum([gather.rows * bytes_of[gather.place.arena] for gather in copied])
+    gathered = sum(gather.rows * bytes_of[gather.place.arena] for gather in copied)
     for step in plan.steps:
         kind = step.kind
         nodes, launched = ran.get(kind.name, (0, 0))

@@ -20,7 +20,6 @@ from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.session import Session
 from gluonjit.rows.fused_steps import FusedSteps
 from gluonjit.rows.steps import Steps
-from gluonjit.rows.stretches import StepStretch
 
 _NOW: AbstractContextManager[None] = nullcontext()
 _SMALL = 1 << 14  # bytes of an arena that may stay as long as some of its rows
@@ -144,10 +143,6 @@ class SteppedSession(Session):
         """Runs the program of a step, recorded if there is a tape, and puts its results into their places."""
         raise NotImplementedError
 
-    def run_rows(self, begin: int, end: int) -> StepStretch | None:
-        """Runs steps in C up to one for which that cannot be; None if it is the first."""
-        return self.fused.run(begin, end)  # type: ignore[no-any-return]
-
     def prepare(self, steps: Sequence[int]) -> None:
         """Prepares for steps that do not run in C."""
         if steps:
@@ -219,7 +214,7 @@ class SteppedSession(Session):
         since = perf_counter()
         if self.finite is not None:
             self.finite.weights(begin, self.plan.steps[begin].kind.program.consts)
-        ran, others = self.run_rows(begin, end), [begin]
+        ran, others = self.fused.run(begin, end), [begin]
         if ran is not None and not self.check.agrees(begin, ROWS):
             ran, others = None, steps.leave(begin)
         if ran is None:

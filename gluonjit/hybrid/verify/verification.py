@@ -43,6 +43,7 @@ class CallEvent:
         return f"{self.name} in sample {self.sample}" + (f" at {self.line}" if self.line else "")
 
 
+@dataclass
 class Log:
     """The calls of a run, as they are made.
 
@@ -50,17 +51,16 @@ class Log:
     None if it gets none.
     """
 
-    def __init__(self, array: type, probed: Callable[[Any], tuple[Any, Any]], witness: Witness | None) -> None:
-        self._witness = witness
-        self.events: list[CallEvent] = []
-        self.sample = 0
-        self._open: list[CallEvent] = []
-        self._array = array
-        self._probed = probed
+    _array: type
+    _probed: Callable[[Any], tuple[Any, Any]]
+    _witness: Witness | None
+    events: list[CallEvent] = field(default_factory=list)
+    sample: int = 0
+    _open: list[CallEvent] = field(default_factory=list)
 
     def call(self, name: str, operands: Any, run: Callable[[], Any]) -> Any:
         """Makes a call and log it."""
-        addresses = tuple([id(array) for array in items_of(operands, self._array)])
+        addresses = tuple(id(array) for array in items_of(operands, self._array))
         event = CallEvent(name, self.sample, line_of(user_line()), addresses)
         (self._open[-1].inside if self._open else self.events).append(event)
         self._open.append(event)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gluonjit.hybrid.capture.guards.facts import class_attribute
+from gluonjit.hybrid.capture.guards.facts import ABSENT, class_attribute
 from gluonjit.hybrid.capture.guards.owners import LIBRARY, is_user_class, is_user_function, owner_of_module
 
 BUILTIN = (
@@ -29,27 +29,18 @@ BUILTIN = (
     np.ufunc,
 )
 UNBOUND = (MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType)
-CHANGES: dict[str, Callable[[Any, Any], Any]] = {
-    "Add": operator.iadd,
-    "Sub": operator.isub,
-    "Mult": operator.imul,
-    "MatMult": operator.imatmul,
-    "Div": operator.itruediv,
-    "FloorDiv": operator.ifloordiv,
-    "Mod": operator.imod,
-    "Pow": operator.ipow,
-    "LShift": operator.ilshift,
-    "RShift": operator.irshift,
-    "BitAnd": operator.iand,
-    "BitOr": operator.ior,
-    "BitXor": operator.ixor,
+_OPERATORS = {
+    **{"Add": "add", "Sub": "sub", "Mult": "mul", "MatMult": "matmul", "Div": "truediv", "FloorDiv": "floordiv"},
+    **{"Mod": "mod", "Pow": "pow", "LShift": "lshift", "RShift": "rshift"},
+    **{"BitAnd": "and_", "BitOr": "or_", "BitXor": "xor"},
 }
-"""Functions for `+=` and the like, by the names that Python's syntax has for operators."""
-BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    name: getattr(operator, {"iand": "and_", "ior": "or_"}.get(change.__name__, change.__name__[1:]))
-    for name, change in CHANGES.items()
-}
+"""Names of functions of `operator`, by those that Python's syntax has."""
+BINARY: dict[str, Callable[[Any, Any], Any]] = {syntax: getattr(operator, name) for syntax, name in _OPERATORS.items()}
 """Functions for `+` and the like."""
+CHANGES: dict[str, Callable[[Any, Any], Any]] = {
+    syntax: getattr(operator, f"i{name.rstrip('_')}") for syntax, name in _OPERATORS.items()
+}
+"""Functions for `+=` and the like."""
 COMPARING: dict[str, Callable[[Any, Any], Any]] = {
     "Eq": operator.eq,
     "NotEq": operator.ne,
@@ -89,23 +80,7 @@ def _getattr(follower: Any, item: Any, name: str, *default: Any) -> Any:
 
 
 def _hasattr(follower: Any, item: Any, name: str) -> bool:
-    try:
-        follower.get(item, name)
-    except AttributeError:
-        return False
-    return True
-
-
-def _setattr(follower: Any, item: Any, name: str, value: Any) -> None:
-    setattr(follower.writable(item, name), name, value)
-
-
-def _delattr(follower: Any, item: Any, name: str) -> None:
-    delattr(follower.writable(item, name), name)
-
-
-def _iter(follower: Any, item: Any, *rest: Any) -> Any:
-    return follower.new(iter(follower.iterate(item), *rest))
+    return _getattr(follower, item, name, ABSENT) is not ABSENT
 
 
 def _next(follower: Any, item: Any, *default: Any) -> Any:
@@ -141,9 +116,9 @@ def _entries(function: Any) -> Callable[..., None]:
 SPECIAL: dict[Any, Callable[..., Any]] = {
     getattr: _getattr,
     hasattr: _hasattr,
-    setattr: _setattr,
-    delattr: _delattr,
-    iter: _iter,
+    setattr: lambda follower, item, name, value: setattr(follower.writable(item, name), name, value),
+    delattr: lambda follower, item, name: delattr(follower.writable(item, name), name),
+    iter: lambda follower, item, *rest: follower.new(iter(follower.iterate(item), *rest)),
     next: _next,
     len: lambda follower, item: follower.size(item),
     isinstance: _isinstance,

@@ -462,9 +462,8 @@ class Follower(Reader):
                     self.whole(owner)
                 else:
                     self.writable(owner, None)
-            result = self._kept_native(function, args, kwargs)
-            fresh = name in ("copy", "items", "keys", "values", "__iter__", "elements", "most_common")
-            if fresh:
+            result = function(*args, **kwargs)  # which may keep its arguments in the container
+            if name in ("copy", "items", "keys", "values", "__iter__", "elements", "most_common"):
                 self.made[id(result)] = result
             return result
         if name in ("__init__", "__init_subclass__", "__new__", "__eq__", "__ne__", "__hash__", "__repr__", "__str__"):
@@ -483,10 +482,6 @@ class Follower(Reader):
         if owner_of_module(type(owner).__module__) == LIBRARY:
             return self._native(function, args, kwargs)
         self.refuse(f"it calls {self.name_of(owner)}.{name}, which gluonjit does not know")
-
-    def _kept_native(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """Calls a function that stores its arguments in a container made in the call."""
-        return function(*args, **kwargs)
 
 
 def follow(

@@ -88,7 +88,7 @@ def _names_in(code: CodeType, namespace: str) -> tuple[tuple[dict[str, Any], str
     space = sys.modules[namespace].__dict__
     modules = [space[name] for name in code.co_names if isinstance(space.get(name), ModuleType)]
     spaces = [space, *[module.__dict__ for module in modules if not is_user_module(module)]]
-    return tuple([(each, name) for each in spaces for name in code.co_names if name in each])
+    return tuple((each, name) for each in spaces for name in code.co_names if name in each)
 
 
 def names_of(function: FunctionType) -> list[tuple[dict[str, Any], str, Any]]:

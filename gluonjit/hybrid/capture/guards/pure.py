@@ -54,7 +54,7 @@ EFFECTS = {
 }
 """Builtins that a node cannot call, and why."""
 
-MODULES = {"math", "cmath", "operator", "_operator", "itertools", "_collections", "_struct", "struct", "_functools"}
+MODULES = {*"math cmath operator _operator itertools _collections _struct struct _functools".split()}
 """Modules of the standard library whose functions in C give what follows from their arguments."""
 
 UNSTEADY = {

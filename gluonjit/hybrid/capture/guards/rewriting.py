@@ -133,7 +133,8 @@ class Rewriter(ast.NodeTransformer):
     def index(self, node: ast.expr) -> ast.expr:
         """Returns the index in brackets, as an expression."""
         if isinstance(node, ast.Slice):
-            parts = [None if part is None else self.visit(part) for part in _bounds(node)]
+            bounds = node.lower, node.upper, node.step
+            parts = [None if part is None else self.visit(part) for part in bounds]
             return placed(node, "slice", *parts)
         if isinstance(node, ast.Tuple):
             items = [self.index(item) for item in node.elts]
@@ -358,7 +359,3 @@ class Rewriter(ast.NodeTransformer):
         raise Unfollowable("it is asynchronous")
 
     visit_AsyncFunctionDef = visit_AsyncFor = visit_AsyncWith = visit_Await = _asynchronous
-
-
-def _bounds(node: ast.Slice) -> tuple[ast.expr | None, ...]:
-    return node.lower, node.upper, node.step

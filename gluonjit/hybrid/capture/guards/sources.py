@@ -94,7 +94,7 @@ def twin_of(function: FunctionType, hidden: Any) -> FunctionType:
         function.__globals__,
         function.__name__,
         function.__defaults__,
-        tuple([cells[name] for name in made.co_freevars]),
+        tuple(cells[name] for name in made.co_freevars),
     )
     twin.__kwdefaults__ = function.__kwdefaults__
     twin.__qualname__ = function.__qualname__

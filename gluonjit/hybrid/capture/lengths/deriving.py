@@ -148,7 +148,7 @@ class Recipe:
             raise NotDerivable
         for number in self._checked:
             shapes = self._shapes(number, known)
-            if any([shape != self._shape(each, known) for each, shape in zip(form.trace.ops[number].outputs, shapes)]):
+            if any(shape != self._shape(each, known) for each, shape in zip(form.trace.ops[number].outputs, shapes)):
                 raise NotDerivable
         sized = {position for position, _ in form.sizes}
         shapes = [
@@ -163,12 +163,12 @@ class Recipe:
         found = replace(
             form.trace,
             operands=tuple(operands),
-            consts=tuple([self._constant(position, known) for position in self._consts]),
+            consts=tuple(self._constant(position, known) for position in self._consts),
             ops=tuple(ops),
             shapes=tuple(shapes),
             built={},
         )
-        return found, tuple([known.get(length, 0) for length in range(form.lengths)])
+        return found, tuple(known.get(length, 0) for length in range(form.lengths))
 
     def _shape(self, position: int, known: dict[int, int]) -> tuple[int, ...]:
         try:
@@ -212,6 +212,6 @@ class Recipe:
         """The longest of constants, of which all others are the beginning."""
         longest = max(given, key=lambda array: prod(array.shape))
         parts = [(self._engine.begin(longest, tuple(array.shape)), array) for array in given]
-        if not self._form.axes(position) or not all([self._engine.equal(*both) for both in parts]):
+        if not self._form.axes(position) or not all(self._engine.equal(*both) for both in parts):
             raise NotDerivable
         return longest

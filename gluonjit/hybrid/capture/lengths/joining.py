@@ -83,6 +83,7 @@ class _Lengths:
     found: list[_Found] = field(default_factory=list)
 
 
+@dataclass
 class Joiner:
     """Finds kinds of calls of any length, for an engine.
 
@@ -90,8 +91,7 @@ class Joiner:
     traced of it a `trace`, and `draws`: whether it draws random numbers, or does more than to give results.
     """
 
-    def __init__(self, engine: JoiningEngine) -> None:
-        self._engine = engine
+    _engine: JoiningEngine
 
     def _known(self, call: Any) -> list[_Found]:
         known: _Lengths | None = call.cell.joints.get(_KEY)
@@ -102,7 +102,7 @@ class Joiner:
 
     def derived(self, call: Any) -> Kind | None:
         """The kind of a call of a new size, from traced calls of other sizes: the program is not run again for it."""
-        operands = tuple([value.spec for value in call.values])
+        operands = tuple(value.spec for value in call.values)
         for found in self._known(call):
             with self._engine.quiet():
                 recipes = found.recipes_of(call.noted.signature)
@@ -200,12 +200,12 @@ class Joiner:
             with engine.quiet():
                 form = Form(before, now, engine.equal, self._is_view)
                 if not form.lengths or not all(
-                    [_lie(each.fixed, form.laid(each.traced.trace).operands) for each in calls]
+                    _lie(each.fixed, form.laid(each.traced.trace).operands) for each in calls
                 ):
                     return None
                 lengths = [form.lengths_of(trace) for trace in (before, now)]
                 stages = Stages(form, engine, [*lengths, lengths[0]])
-                if other.kind.operator and any([stage.way == ALONE for stage in stages.stages]):
+                if other.kind.operator and any(stage.way == ALONE for stage in stages.stages):
                     raise NotBatchable("it would run for each length all the same")
                 first = self._member(other.kind, before, stages, lengths[0])
                 own = self._member(new.kind, now, stages, lengths[1], first)
@@ -221,7 +221,7 @@ class Joiner:
 
     def _note_rows(self, call: Any, kind: Kind, traced: Any) -> None:
         """Notes a call of a kind for any number of rows, by which those with other numbers are derived."""
-        if not (kind.poly or kind.children) or all([spec.rows < 2 for spec in kind.operands]):
+        if not (kind.poly or kind.children) or all(spec.rows < 2 for spec in kind.operands):
             return
         known = call.cell.joints.setdefault(_KEY, _Lengths()).by_family
         found = known.setdefault(kind.family, [])
@@ -240,7 +240,7 @@ class Joiner:
 
     def _of_rows(self, like: Kind, trace: Trace) -> Kind:
         """The kind of another number of rows, for which the program is that of one like it. Raises NotDerivable."""
-        if any([family_key(own) != family_key(spec) for own, spec in zip(like.operands, trace.operands)]):
+        if any(family_key(own) != family_key(spec) for own, spec in zip(like.operands, trace.operands)):
             raise NotDerivable
         outputs, rows = self._engine.lay_out(trace, [MODES.index(output.spec.mode) for output in like.outputs])
         work = self._engine.work_of(trace, like.work.ops)
@@ -281,12 +281,12 @@ def joins(cell: Any) -> bool:
 
 def without_sizes(wanted: tuple[Any, ...]) -> tuple[Any, ...]:
     """A signature but for the sizes of operands."""
-    return tuple([(len(item.shape), item.dtype, item.device) if item.__class__ is Spec else item for item in wanted])
+    return tuple((len(item.shape), item.dtype, item.device) if item.__class__ is Spec else item for item in wanted)
 
 
 def _lie(fixed: Sequence[Spec | None], specs: Sequence[Spec]) -> bool:
     """True if operands may lie so."""
-    return all([spec is None or spec is other for spec, other in zip(fixed, specs)])
+    return all(spec is None or spec is other for spec, other in zip(fixed, specs))
 
 
 def _may_differ(kind: Kind, trace: Trace, operator: bool) -> bool:
@@ -294,7 +294,7 @@ def _may_differ(kind: Kind, trace: Trace, operator: bool) -> bool:
     rest = _rest(kind)
     if kind.lone or rest.children or kind.apart:
         return False
-    if operator and rest.poly and any([spec.rows > 1 for spec in kind.operands]):
+    if operator and rest.poly and any(spec.rows > 1 for spec in kind.operands):
         return False  # it runs for any number of rows, and of what else differs there are few
     return any(max(spec.shape[rest.poly :], default=1) > 1 for spec in trace.operands)
 

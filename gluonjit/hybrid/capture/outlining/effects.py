@@ -80,7 +80,8 @@ class Effects:
             return None
         scope, called = FunctionNames(function, self.scope.owner, self.scope.known), set[str]()
         clean = all(self._statement(scope, statement, called) for statement in node.body)
-        return called if clean and scope.own not in _stored(node) else None
+        stored = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+        return called if clean and scope.own not in stored else None
 
     def _statement(self, scope: FunctionNames, node: ast.stmt, called: set[str]) -> bool:
         if isinstance(node, ast.Expr):
@@ -97,7 +98,3 @@ class Effects:
             elif not self._clean(scope, child, called):
                 return False
         return True
-
-
-def _stored(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}

@@ -287,7 +287,7 @@ def is_private(name: str) -> bool:
 
 def is_plain_call(node: ast.Call) -> bool:
     """Tells whether a call passes its arguments one by one, and none of them is written to."""
-    if any(isinstance(arg, ast.Starred) or _is_true(arg) for arg in node.args):
+    if any(isinstance(arg, ast.Starred) or (isinstance(arg, ast.Constant) and arg.value is True) for arg in node.args):
         return False
     return all(word.arg is not None and word.arg not in ("out", "inplace", "training") for word in node.keywords)
 
@@ -296,10 +296,6 @@ def _is_number(node: ast.AST) -> bool:
     """Tells whether an expression is a number as it is written, such as -1."""
     node = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
     return isinstance(node, ast.Constant)
-
-
-def _is_true(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
 
 
 def loads(*nodes: ast.AST) -> list[str]:

@@ -52,13 +52,13 @@ class Made:
         A trace pays only for calls that come again, if calls with other numbers of rows run apart: those that take rows
         of several numbers do, and others if two numbers have led to kinds that do.
         """
-        look = tuple([arg._v.spec for arg in args if getattr(arg, "_v", None) is not None])
+        look = tuple(arg._v.spec for arg in args if getattr(arg, "_v", None) is not None)
         if look in self._looks:
             return False
         if len(self._looks) >= _MOST_LOOKS:
             self._looks.clear()
         self._looks.add(look)
-        if not _of_several_lengths(look):
+        if len({spec.rows for spec in look if spec.mode == "rows" and spec.rows > 1}) < 2:
             blind = _but_for_rows(look)
             kinds = [kind for kind in self.run.cell.kinds.values() if blind and _but_for_rows(kind.operands) == blind]
             if len({id(kind.family) for kind in kinds}) < _APART:
@@ -103,16 +103,11 @@ class Made:
             report.outlined[self.name] = reason
 
 
-def _of_several_lengths(specs: Iterable[Spec]) -> bool:
-    """Tells whether operands have different numbers of rows: a program of those is for these numbers only."""
-    return len({spec.rows for spec in specs if spec.mode == "rows" and spec.rows > 1}) > 1
-
-
 def _but_for_rows(specs: Iterable[Spec]) -> tuple[Any, ...]:
     """Returns what operands have in common that differ in lengths along axis 0; () if one has a single row."""
-    if any([spec.mode == "rows" and spec.rows < 2 for spec in specs]):
+    if any(spec.mode == "rows" and spec.rows < 2 for spec in specs):
         return ()
-    return tuple([(len(spec.shape), spec.shape[1:], spec.dtype, spec.device) for spec in specs])
+    return tuple((len(spec.shape), spec.shape[1:], spec.dtype, spec.device) for spec in specs)
 
 
 class OutlinedFunction(Entry):

@@ -101,7 +101,7 @@ def outlined(function: FunctionType, owner: Any, known: FrameworkFunctions, ente
     for statement in [new.body[-1], *[part for each in entering for part in ast.walk(each)]]:
         ast.copy_location(statement, old[0])
     made = replacing(function, new, around)
-    made = made.replace(co_consts=tuple([enter if each == _ENTER else each for each in made.co_consts]))
+    made = made.replace(co_consts=tuple(enter if each == _ENTER else each for each in made.co_consts))
     stands_for(made, code_of(function))
     sites = tuple(placing.sites)
     parts = dict(maker.effects.parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -24,7 +25,6 @@ _memory = ctypes.pythonapi.PyMemoryView_FromMemory
 _memory.argtypes, _memory.restype = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int), ctypes.py_object
 _WRITABLE = 0x200  # PyBUF_WRITE
 _HOST = {"cpu_shared", "cpu_pinned"}
-_contexts: dict[str, Context] = {}
 _names: dict[tuple[int, int], str] = {}
 _DTYPE_CODES = {code: str(np.dtype(dtype).name) for code, dtype in _DTYPE_MX_TO_NP.items() if code >= 0}
 _FLOAT32 = int(_DTYPE_NP_TO_MX[np.float32])
@@ -41,17 +41,14 @@ def device_of(array: NDArray) -> str:
         if context.device_type in _HOST:
             context = Context("cpu", 0)
         name = _names[key] = str(context)
-        _contexts[name] = context
     return name
 
 
+@cache
 def context_of(device: str) -> Context:
     """The MXNet context of a device's name."""
-    found = _contexts.get(device)
-    if found is None:
-        kind, number = device.rstrip(")").split("(")
-        found = _contexts[device] = Context(kind, int(number))
-    return found
+    kind, number = device.rstrip(")").split("(")
+    return Context(kind, int(number))
 
 
 def room_for(spec: Spec, rows: int) -> NDArray:

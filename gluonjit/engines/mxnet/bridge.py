@@ -64,7 +64,8 @@ def bridged(value: Value) -> NDArray:
         if id(current) in known:
             pending.pop()
         elif tape is None or spent(current, tape) or current.spec.dtype == "bool" or not is_entered(current):
-            known[id(current)] = _plain(current)
+            with as_captured(0):
+                known[id(current)] = numbers_of(current)
         else:
             origins = tape.origins(places_of(current))
             missing = [origin.value for origin in origins if origin.value is not None and id(origin.value) not in known]
@@ -98,8 +99,3 @@ def _joined(value: Value, tape: Any, inputs: list[NDArray]) -> NDArray:
             nothing.attach_grad()
             differentiable(joined, [nothing], lambda gradient, training: [])
     return as_shape(joined, value.spec.shape)  # a recorded call: the gradient of a sparse operator ends in it as dense
-
-
-def _plain(value: Value) -> NDArray:
-    with as_captured(0):
-        return numbers_of(value)

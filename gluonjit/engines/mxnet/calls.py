@@ -24,7 +24,7 @@ from gluonjit.engines.mxnet.inference import operator_call
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, reshaped, wrap
 from gluonjit.engines.mxnet.lazy_np import wrap_np
 from gluonjit.engines.mxnet.operands import Empty, leaf, owned
-from gluonjit.engines.mxnet.ops import capture_op, is_pending
+from gluonjit.engines.mxnet.ops import capture_op, is_pending, wrapped
 from gluonjit.engines.mxnet.outlining import KNOWN
 from gluonjit.engines.mxnet.replacing import becomes, before_write, is_replaceable
 from gluonjit.engines.mxnet.reuse import REUSING
@@ -62,9 +62,7 @@ def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool
         return hooked.invoke_original(handle, arrays, keys, vals, _written(out), is_np, as_list)
     if state.trace is not None:
         name, attrs = operator_call(handle, len(arrays), keys, vals)
-        values = state.trace.record_in(state.mode, name, attrs, arrays)
-        results = [wrap_np(value) for value in values] if is_np else [wrap(value) for value in values]
-        return results if as_list or len(results) > 1 else results[0]
+        return wrapped(state.trace.record_in(state.mode, name, attrs, arrays), is_np, as_list)
     if state.inside or is_pending(arrays):
         return capture_op(handle, arrays, keys, vals, is_np, as_list)
     return hooked.invoke_original(handle, arrays, keys, vals, out, is_np, as_list)

@@ -7,6 +7,7 @@ from typing import Any
 from gluonjit.engines.mxnet.computing import waits
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.hybrid.capture.cell import BatchedCell
+from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
 from gluonjit.hybrid.options import Options
 
@@ -44,10 +45,4 @@ class Cell(BatchedCell):
 
 def any_lazy(items: Any) -> bool:
     """Tells whether an array among these arguments waits for its batch."""
-    for item in items:
-        if isinstance(item, Lazy):
-            if waits(item):
-                return True
-        elif isinstance(item, (list, tuple)) and any_lazy(item):
-            return True
-    return False
+    return any(map(waits, items_of(items, Lazy)))

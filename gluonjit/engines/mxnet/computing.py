@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from mxnet.ndarray import NDArray
@@ -137,6 +138,11 @@ def own(array: Any, refusing: bool = True) -> NDArray:
         _open(base, written, refusing, True)
         renew(array)
     return concrete(array)
+
+
+def in_own_memory(arrays: Iterable[Any]) -> list[NDArray]:
+    """Arrays that are to be written to, whatever MXNet refuses to a program."""
+    return [own(array, False) if hasattr(array, "_v") else array for array in arrays]
 
 
 def _open(array: Any, written: Value, refusing: bool, by_view: bool = False) -> None:

@@ -51,8 +51,8 @@ class _MXNetObjects(FrameworkObjects):
     def sizes(self, item: Any, asked: list[int]) -> Any:
         if type(item) is int:
             return traced(item, asked)
-        whole = type(item) is tuple and all([type(size) is int for size in item])
-        return tuple([traced(size, asked) for size in item]) if whole else item
+        whole = type(item) is tuple and all(type(size) is int for size in item)
+        return tuple(traced(size, asked) for size in item) if whole else item
 
     def operates(self, function: Any) -> bool:
         owner = getattr(function, "__self__", None)

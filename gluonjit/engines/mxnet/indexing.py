@@ -72,7 +72,7 @@ def rows_at(item: Any, key: Any) -> Value | None:
     """`x[key]` of a captured array by an array of numbers of whole rows; None where it is another case."""
     value, state = item._v, LOCAL.state
     parts = key if isinstance(key, tuple) else (key,)
-    if isinstance(value.graph, Recorder) or state.batch is None or any(not _is_all(part) for part in parts[1:]):
+    if isinstance(value.graph, Recorder) or state.batch is None or not all(map(_is_all, parts[1:])):
         return None
     if not parts or len(parts) > len(value.spec.shape) or not _is_numbers(parts[0]):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Any
 
@@ -61,35 +61,28 @@ def _text(value: Any) -> str:
     return str(value.__class__(map(plain, value)) if value.__class__ in (tuple, list) else plain(value))
 
 
-_inferred: dict[Any, Shapes] = {}
-
-
 def infer(name: str, attrs: Attrs, inputs: Shapes) -> Shapes:
     """Shapes and dtypes of an operator's results.
 
     Raises CaptureError if the operator does not take such inputs. MXNet 1.9.1 does not check whether a reshape keeps
     the number of elements, and for symbols not the shape of a condition.
     """
-    key = (name, attrs, inputs, LOCAL.state.numpy & SHAPES)
-    outputs = _inferred.get(key)
-    if outputs is None:
-        if len(_inferred) > 10_000:
-            _inferred.clear()
-        outputs = _inferred[key] = _infer(name, attrs, inputs)
-    return outputs
+    return _infer(name, attrs, inputs, LOCAL.state.numpy & SHAPES)
 
 
 def inferred_count() -> int:
     """Shapes in the cache: 10,000 at most."""
-    return len(_inferred)
+    return _infer.cache_info().currsize
 
 
 def clear_inferred() -> None:
     """Forgets them."""
-    _inferred.clear()
+    _infer.cache_clear()
 
 
-def _infer(name: str, attrs: Attrs, inputs: Shapes) -> Shapes:
+@lru_cache(maxsize=10_000)
+def _infer(name: str, attrs: Attrs, inputs: Shapes, numpy: int) -> Shapes:
+    """Infers what is not in the cache; `numpy` is the semantics in which MXNet does."""
     names = [f"operand{k}" for k in range(len(inputs))]
     fits = False
     try:

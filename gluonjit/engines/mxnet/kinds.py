@@ -28,7 +28,7 @@ from gluonjit.hybrid.capture.cell import product_kind
 from gluonjit.hybrid.capture.children import Maker, TracedKind, join
 from gluonjit.hybrid.capture.guards.objects import Refused
 from gluonjit.hybrid.capture.guards.variants import Noted, first_difference
-from gluonjit.hybrid.capture.structure import Args, Repeated, ResultPlace, map_structure
+from gluonjit.hybrid.capture.structure import Args, Repeated, ResultPlace, items_of, map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.axes.values import NotBatchable
@@ -88,12 +88,19 @@ def _traced(
     devices = {str(spec.device) for spec in specs}
     if len(devices) > 1:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
-    trace = Recorder(specs, LOCAL.state.mode, lambda array: _is_parameter(owner, batch, array))
+    trace = Recorder(
+        specs, LOCAL.state.mode, lambda array: id(array) in batch.parameters or bool(_parameters(owner, [array]))
+    )
     placeholders = iter([trace.placeholder(position, spec) for position, spec in enumerate(specs)])
-    stand_ins = _arrays_in(args, lambda array: (wrap_np if isinstance(array, ndarray) else wrap)(next(placeholders)))
+
+    def stand_in(item: Any) -> Any:
+        if not isinstance(item, NDArray):
+            return item
+        return (wrap_np if isinstance(item, ndarray) else wrap)(next(placeholders))
+
     try:
         with recording(trace):
-            result = followed(trace, owner, run, stand_ins, noted, INSTEAD)
+            result = followed(trace, owner, run, map_structure(args, stand_in, False), noted, INSTEAD)
         if isinstance(owner, gluon.Block) and LOCAL.state.numpy & ARRAYS:
             _check_all_np_ndarrays(result)
     except Refused as refusal:
@@ -112,8 +119,7 @@ def _traced(
         structure = map_structure(result, lambda array: _result(trace, array, results, met), False)
     except UnknownArgument as unknown:
         return f"it returns {unknown}"
-    arrays: dict[int, Any] = {}
-    _arrays_in(result, lambda array: arrays.update({id(array): array}))
+    arrays = {id(array): array for array in items_of(result, NDArray)}
     shared = _shared(trace, arrays) if isinstance(owner, gluon.Block) else ""
     if shared:
         return shared
@@ -202,7 +208,7 @@ def _kind_of(
     )
     _join_family(cell, rest, without, kind)
     if "arity" not in without and kind.pure:
-        origins = tuple([(operand, 0) for operand in range(len(trace.operands))]) if pieces is None else pieces.origins
+        origins = tuple((operand, 0) for operand in range(len(trace.operands))) if pieces is None else pieces.origins
         traced = TracedKind(kind, rest, origins)
         kind = join(_CHILDREN, cell, (without, trace.training, LOCAL.state.numpy), args, trace.operands, traced, batch)
     if pieces is not None:
@@ -266,14 +272,5 @@ def _parameters(owner: Any, consts: Sequence[Any], others: Iterable[gluon.Block]
     return found
 
 
-def _is_parameter(owner: Any, batch: Batch, array: Any) -> bool:
-    return id(array) in batch.parameters or bool(_parameters(owner, [array]))
-
-
 def _hooked(block: gluon.Block) -> bool:
-    return any([inner._forward_hooks or inner._forward_pre_hooks for inner in blocks_of(block) if inner is not block])
-
-
-def _arrays_in(item: Any, visit: Callable[[Any], Any]) -> Any:
-    """Applies `visit` to every array in nested lists and tuples."""
-    return map_structure(item, lambda part: visit(part) if isinstance(part, NDArray) else part, False)
+    return any(inner._forward_hooks or inner._forward_pre_hooks for inner in blocks_of(block) if inner is not block)

@@ -230,7 +230,7 @@ def _running(name: str, attrs: Attributes, inputs: Sequence[Spec | None]) -> tup
     """The positions among the constants of what an operator mixes its statistics into."""
     if name not in WITH_STATISTICS or attrs.get("use_global_stats") or any(spec is not None for spec in inputs[3:5]):
         return ()
-    before = sum([spec is None for spec in inputs[:3]])
+    before = sum(spec is None for spec in inputs[:3])
     return before, before + 1
 
 

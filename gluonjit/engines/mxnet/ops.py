@@ -9,7 +9,7 @@ from mxnet.ndarray import NDArray, register
 from mxnet.ndarray.sparse import BaseSparseNDArray
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.mxnet.computing import concrete, created, own, waits
+from gluonjit.engines.mxnet.computing import concrete, created, in_own_memory, waits
 from gluonjit.engines.mxnet.hooked import Attrs, invoke_original, original_invoke
 from gluonjit.engines.mxnet.indexing import by_numbers
 from gluonjit.engines.mxnet.inference import infer, operator_call
@@ -75,7 +75,7 @@ def capture_op(
     if found is None and not weights:
         found = by_numbers(batch, name, arrays, attrs, wrap)
     if found is not None:
-        return _wrapped((found,), is_np, as_list)
+        return wrapped((found,), is_np, as_list)
     try:
         values = [None if k in weights else value_of(batch, array) for k, array in enumerate(arrays)]
         record, results = _results(batch, handle, name, attrs, arrays, values, state.mode)
@@ -85,7 +85,7 @@ def capture_op(
         refuse(f"{name} runs when it is called")
         if name in WRITES:  # what has read the arrays runs before they change
             batch.flush("an operator that writes into its operands was called")
-            arrays = [own(array, False) if isinstance(array, Lazy) else array for array in arrays]
+            arrays = in_own_memory(arrays)
         elif name in _WITHOUT_GRADIENT:
             arrays = [concrete(array) if isinstance(array, Lazy) else array for array in map(as_decided, arrays)]
         else:
@@ -93,15 +93,13 @@ def capture_op(
             arrays = [as_decided(array, constant) for array in arrays]
         return invoke_original(handle, arrays, keys, vals, None, is_np, as_list)
     if FAST is not None:
-        kept = _way(results[0], values) if record is None else record if _takes(record, values) else None
+        if record is None:
+            kept = _way(results[0], values)
+        else:  # None if its nodes take these values converted
+            kept = record if len(record.kind.operands) == len(values) - values.count(None) else None
         if kept is not None:
             FAST.keep_operator(handle, arrays, keys, vals, kept)
-    return _wrapped(results, is_np, as_list)
-
-
-def _takes(record: Record, values: Sequence[Value | None]) -> bool:
-    """Tells whether the nodes of a record take these values, at most laid otherwise."""
-    return len(record.kind.operands) == sum(value is not None for value in values)
+    return wrapped(results, is_np, as_list)
 
 
 def _way(found: Value, values: Sequence[Value | None]) -> Any:
@@ -114,13 +112,10 @@ def _way(found: Value, values: Sequence[Value | None]) -> Any:
     return found.spec if found.base.__class__ is Copied and found.spec.rows == first.spec.rows else None
 
 
-def _wrapped(values: Sequence[Value], is_np: bool, as_list: bool) -> Any:
+def wrapped(values: Sequence[Value], is_np: bool, as_list: bool) -> Any:
     """Lazy arrays of an operator's values, as the operator returns its results."""
-    if is_np:
-        return [wrap_np(value) for value in values] if as_list or len(values) > 1 else wrap_np(values[0])
-    if as_list or len(values) > 1:
-        return [wrap(value) for value in values]
-    return wrap(values[0])
+    of: Any = wrap_np if is_np else wrap
+    return [*map(of, values)] if as_list or len(values) > 1 else of(values[0])
 
 
 def _weights(batch: Batch, name: str, arrays: Sequence[Any]) -> set[int]:

@@ -67,7 +67,7 @@ class _MXNetFunctions(FrameworkFunctions):
         return name in _METHODS
 
     def waits(self, args: tuple[Any, ...]) -> bool:
-        return any([isinstance(arg, LazyArray) and waits(arg) for arg in args])
+        return any(isinstance(arg, LazyArray) and waits(arg) for arg in args)
 
     def creates(self, item: Any) -> bool:
         return callable(item) and is_among(item, _CREATING)

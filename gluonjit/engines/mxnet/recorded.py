@@ -22,7 +22,6 @@ from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, Value
 from gluonjit.graph.modes import is_recorded, is_training
-from gluonjit.program.trace import Trace
 
 
 def recorded(values: Sequence[Value]) -> list[NDArray]:
@@ -89,7 +88,9 @@ class _Again:
         self._bases = bases[order]  # of all nodes, in the order of their calls
         self._nodes = np.stack([np.concatenate([[], *owners]), np.concatenate([[], *nodes])], 1).astype(int)[order]
         self._rows_at = tape.rows_at
-        self._inputs = {row: each for each in tape.sources if _goes_on(each) for row in tape.rows_at(each.place)}
+        # Not what goes into a value whose history is gone.
+        inputs = [each for each in tape.sources if each.value is None or goes_back(each.value)]
+        self._inputs = {row: each for each in inputs for row in tape.rows_at(each.place)}
         self._pending: list[int] = []
         self._calls: set[int] = set()
         self._given: dict[int, RecordedInput] = {}  # inputs that are used, by their addresses
@@ -136,7 +137,8 @@ class _Again:
             kind = record.kind
             with as_captured(record.mode), shapes(program_of(kind).numpy):
                 operands = [self._piece(rows, spec) for rows, spec in zip(rows_read(record, node), kind.operands)]
-                _refuse_drawn(kind.call, is_training(record.mode))
+                if any([draws(op.name, read(op.attrs), is_training(record.mode)) for op in kind.call.ops]):
+                    raise CaptureError(_DRAWN)
                 results = interpret(kind.call, operands)
                 for output, array in zip(kind.outputs, results):
                     first = record.base(node) + output.offset
@@ -174,24 +176,12 @@ class _Again:
         return other is array and found == position
 
 
-def _goes_on(source: RecordedInput) -> bool:
-    """Tells whether gradients go on from an input: not into a value whose history is gone."""
-    return source.value is None or goes_back(source.value)
-
-
 def _begun(source: RecordedInput, others: dict[Tape, _Again]) -> NDArray:
     """An input, with its history."""
     with as_captured(2):
         if source.value is not None:
             return others[_tape(source.value)].value(source.value)
         return classic(source.array) if source.again is None else source.again()
-
-
-def _refuse_drawn(call: Trace, training: bool) -> None:
-    """Raises for a call that draws at random."""
-    for op in call.ops:
-        if draws(op.name, read(op.attrs), training):
-            raise CaptureError(_DRAWN)
 
 
 _WRITTEN = (

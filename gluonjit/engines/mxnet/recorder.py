@@ -56,7 +56,7 @@ class Recorder(TraceBuilder):
         if name in AT_ONCE:
             raise NeedsValue()
         positions = [self.position(array) for array in inputs]
-        outputs = infer(name, attrs, tuple([self.shapes[position] for position in positions]))
+        outputs = infer(name, attrs, tuple(self.shapes[position] for position in positions))
         return [
             self.placeholder(position, intern_spec(*shaped, self.device, natural_mode(shaped[0])))
             for position, shaped in zip(self.op(name, attrs, positions, outputs), outputs)

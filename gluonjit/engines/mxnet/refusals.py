@@ -38,8 +38,10 @@ def refuse_waiting(value: Value) -> bool:
     graph = value.graph
     if not state.mode & RECORDING or state.paused != state.eagerly or state.batch is None:
         return False
-    if graph is None or graph is not state.batch.graph or _is_one_of_several(value) or _is_new(value):
+    if graph is None or graph is not state.batch.graph or _is_one_of_several(value):
         return False
+    if value.base is None and not value.taped and value.row_list()[-1] + 1 == graph.rows:
+        return False  # nothing was captured since it was made, without being recorded
     begun: list[int] = []
     for leaf in graph.leaves.values():
         payload = leaf.payload
@@ -66,12 +68,6 @@ def _is_one_of_several(value: Value) -> bool:
     """
     graph = value.graph
     return isinstance(graph, Graph) and not graph.several.isdisjoint(value.row_list())
-
-
-def _is_new(value: Value) -> bool:
-    """Tells whether nothing was captured since an array was made without being recorded."""
-    graph = value.graph
-    return value.base is None and not value.taped and value.row_list()[-1] + 1 == graph.rows
 
 
 def refuse_variable(array: Any) -> None:

@@ -19,12 +19,7 @@ def threads() -> int:
         found = os.environ.get(setting, "").split(",")[0].strip()
         if found.isdecimal() and int(found):
             return int(found)
-    return _whole_cores()
-
-
-def _whole_cores() -> int:
-    """Counts the cores that this process may use; those that share one are one."""
-    try:
+    try:  # those that share a core are one
         return len({Path(_SIBLINGS.format(core)).read_text() for core in os.sched_getaffinity(0)})
     except (OSError, AttributeError):  # not on Linux
         return max(1, cores() // 2)

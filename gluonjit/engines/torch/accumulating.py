@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 from weakref import getweakrefcount
@@ -27,8 +28,6 @@ _WAYS: dict[Any, Callable[..., Any]] = {
 _COUNTED = sys.version_info < (3, 14) and hasattr(torch._C, "_storage_Use_Count")
 _NAMES_HERE = 6  # the program's, twice with the stack; the arguments, the caller's, `target`, and that of the count
 _PACKAGE = __name__.partition(".")[0]
-_assigns: dict[tuple[CodeType, int], bool] = {}
-_MOST = 4096
 
 
 def accumulated(func: Any, args: tuple[Any, ...]) -> Any:
@@ -58,10 +57,9 @@ def _is_assigned() -> bool:
         frame = frame.f_back
     if frame is None:
         return False
-    place = (frame.f_code, frame.f_lasti)
-    known = _assigns.get(place)
-    if known is None:
-        if len(_assigns) >= _MOST:
-            _assigns.clear()
-        known = _assigns[place] = is_assignment(frame.f_code.co_code, frame.f_lasti)
-    return known
+    return _assigns(frame.f_code, frame.f_lasti)
+
+
+@lru_cache(maxsize=4096)
+def _assigns(code: CodeType, at: int) -> bool:
+    return is_assignment(code.co_code, at)

@@ -6,33 +6,31 @@ taken before are of that, too: `transpose_` changes none of them.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
 
-from gluonjit.engines.torch.arrays import LEARNABLE, dtype_named
-from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.arrays import LEARNABLE, zeros_of
+from gluonjit.engines.torch.hooked import functions_named, plain
 from gluonjit.engines.torch.known import LIKE
 from gluonjit.engines.torch.lazy import UNSEEN, LazyTensor, noted, wrap
 from gluonjit.engines.torch.operands import Key, is_input, is_made
-from gluonjit.engines.torch.view_steps import PathStep, frozen, step_of
+from gluonjit.engines.torch.view_steps import PathStep, frozen, show, step_of
 from gluonjit.graph import Spec
 from gluonjit.graph.references import keys_of
 from gluonjit.hybrid.capture.structure import Args, Kwargs
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
 
-_MOST = 4096
-
 
 def path_of(key: Any) -> tuple[PathStep, ...]:
     """The steps to a view, of what LazyTensor has in `_k`: a step, a key of `[]`, or (what comes before, the last)."""
-    return tuple([item if item.__class__ is PathStep else _indexing(item, True) for item in keys_of(key)])
+    return tuple([item if item.__class__ is PathStep else _indexing(item) for item in keys_of(key)])
 
 
-def _indexing(key: Any, learning: bool) -> PathStep:
-    return PathStep(torch.Tensor.__getitem__, (frozen(key.key if key.__class__ is Key else key),), (), None, learning)
+def _indexing(key: Any) -> PathStep:
+    return PathStep(torch.Tensor.__getitem__, (frozen(key.key if key.__class__ is Key else key),), (), None, True)
 
 
 _METHODS = (
@@ -40,10 +38,10 @@ _METHODS = (
     "flatten unflatten ravel narrow select split chunk tensor_split split_with_sizes unbind hsplit vsplit dsplit "
     "diagonal expand expand_as broadcast_to unfold detach contiguous to float double half bfloat16 type_as type cpu "
     "adjoint as_strided atleast_1d atleast_2d atleast_3d __getitem__ positive view_as_real real"
-).split()
-VIEWING: set[Any] = {
-    getattr(place, name) for name in _METHODS for place in (torch, torch.Tensor) if callable(getattr(place, name, None))
-} | {getattr(torch.Tensor, name).__get__ for name in ("T", "mT", "H", "mH", "real", "data")}
+)
+VIEWING = functions_named(_METHODS) | {
+    getattr(torch.Tensor, name).__get__ for name in ("T", "mT", "H", "mH", "real", "data")
+}
 """Functions of which a result may share its memory with the first argument."""
 
 
@@ -81,26 +79,17 @@ def _is_basic(key: Any) -> bool:
 
 def dummy(spec: Spec, taped: bool) -> Any:
     """A tensor of zeros that looks like this, and is no leaf where it learns."""
-    found = torch.zeros(spec.shape, dtype=dtype_named(spec.dtype))
+    found = zeros_of(spec)
     return found.requires_grad_().clone() if taped and spec.dtype in LEARNABLE else found
 
 
-_known: OrderedDict[Any, bool] = OrderedDict()
-
-
+@lru_cache(maxsize=4096)
 def is_alias(spec: Spec, path: tuple[PathStep, ...]) -> bool:
     """Tells whether what these steps give of a tensor shares its memory."""
-    key = (spec, path)
-    found = _known.get(key)
-    if found is None:
-        with plain():
-            base = view = dummy(spec, False)
-            for step in path:
-                view = step.of(view)
-        found = _known[key] = view.untyped_storage().data_ptr() == base.untyped_storage().data_ptr()
-        while len(_known) > _MOST:
-            _known.popitem(last=False)
-    return found
+    with plain():
+        base = dummy(spec, False)
+        view = show(base, path)
+    return bool(view.untyped_storage().data_ptr() == base.untyped_storage().data_ptr())
 
 
 _NAMES = "squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_"

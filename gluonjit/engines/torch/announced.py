@@ -96,14 +96,11 @@ def _memory(self: Any) -> Any:
     batch = LOCAL.state.batch
     if batch is None:
         return found
-    if id(self) in batch.parameters or isinstance(self, torch.nn.Parameter) or _is_used(batch, self):
+    used = batch.own.__class__ is Account and id(self) in batch.own.versions
+    if used or id(self) in batch.parameters or isinstance(self, torch.nn.Parameter):
         return _exposing(self, found)
     batch.imports.pop(id(self), None)  # an input, which is looked at anew when it is used next
     return found
-
-
-def _is_used(batch: Any, tensor: Any) -> bool:
-    return batch.own.__class__ is Account and id(tensor) in batch.own.versions
 
 
 def _give_memory(self: Any, tensor: Any) -> None:

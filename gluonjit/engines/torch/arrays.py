@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ctypes import c_char
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,45 +27,30 @@ _BY_NUMBERS = {"float32", "float64", "bool", "float16", *INTEGERS}
 _SMALL = 4096  # bytes: up to here equal tensors are told by their numbers
 _MOST_LOOKS = 10_000
 _looks: dict[Any, TensorTraits] = {}
-_names: dict[Any, str] = {}
-_dtypes: dict[str, Any] = {}
-_device_names: dict[Any, str] = {}
-_devices: dict[str, Any] = {}
-_metas: dict[Spec, Any] = {}
 
 
+@cache
 def name_of_dtype(dtype: Any) -> str:
     """The dtype by name, such as "float32"."""
-    name = _names.get(dtype)
-    if name is None:
-        name = _names[dtype] = str(dtype).removeprefix("torch.")
-        _dtypes[name] = dtype
-    return name
+    return str(dtype).removeprefix("torch.")
 
 
+@cache
 def dtype_named(name: str) -> Any:
     """The dtype of this name."""
-    found = _dtypes.get(name)
-    if found is None:
-        found = _dtypes[name] = getattr(torch, name)
-    return found
+    return getattr(torch, name)
 
 
+@cache
 def name_of_device(device: Any) -> str:
     """The device by name, such as "cpu" or "cuda:0"."""
-    name = _device_names.get(device)
-    if name is None:
-        name = _device_names[device] = str(device)
-        _devices[name] = device
-    return name
+    return str(device)
 
 
+@cache
 def device_named(name: str) -> Any:
     """The device of this name."""
-    found = _devices.get(name)
-    if found is None:
-        found = _devices[name] = torch.device(name)
-    return found
+    return torch.device(name)
 
 
 class TensorTraits:
@@ -166,14 +152,15 @@ def sent(numbers: npt.NDArray[np.int64], device: Any) -> Any:
     return found.pin_memory().to(device, non_blocking=True)
 
 
+def zeros_of(spec: Spec) -> Any:
+    """A tensor of zeros of this shape and dtype, on the host."""
+    return torch.zeros(spec.shape, dtype=dtype_named(spec.dtype))
+
+
+@lru_cache(maxsize=10_000)
 def meta_of(spec: Spec) -> Any:
     """A tensor without memory of this shape and dtype: the body of lazy ones."""
-    found = _metas.get(spec)
-    if found is None:
-        if len(_metas) > 10_000:
-            _metas.clear()
-        found = _metas[spec] = torch.empty(spec.shape, dtype=dtype_named(spec.dtype), device="meta")
-    return found
+    return torch.empty(spec.shape, dtype=dtype_named(spec.dtype), device="meta")
 
 
 def host_numbers(tensor: Any) -> Any:

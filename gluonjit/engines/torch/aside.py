@@ -11,10 +11,11 @@ from torch.nn.utils.rnn import PackedSequence
 from gluonjit.engines.torch import hooked
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.recurrent import PACKED
-from gluonjit.engines.torch.results import computed
+from gluonjit.engines.torch.results import computed, run_computed
 from gluonjit.engines.torch.waiting import write_statistics
 from gluonjit.hybrid.capture.cell import KEY
-from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
+from gluonjit.hybrid.capture.structure import items_of
+from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue
 
 _tracing = torch._C._get_tracing_state
@@ -52,10 +53,8 @@ def why_aside(module: Any, args: Any, kwargs: Any) -> str:
 
 def run_aside(run: Any, module: Any, args: Any, kwargs: Any) -> Any:
     """Calls on computed tensors, as without batching."""
-    given, named = computed((args, kwargs))
     write_statistics()
-    with UNCAPTURED:
-        return run(module, *given, **named)
+    return run_computed(run, module, args, kwargs)
 
 
 def compile_(model: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -125,13 +124,11 @@ def _script_by_itself(original: Any, script: Any, args: Any, kwargs: Any) -> Any
     if state.trace is not None:
         raise NeedsValue
     write_statistics()
-    if not _holds_lazy((args, kwargs)):
+    if next(items_of((args, kwargs), LazyTensor), None) is None:
         return original(script, *args, **kwargs)
     if state.batch is not None:
         state.batch.report.unbatched[script.name] = "TorchScript runs it; without torch.jit it would batch"
-    args, kwargs = computed(args), computed(kwargs)
-    with UNCAPTURED:
-        return original(script, *args, **kwargs)
+    return run_computed(original, script, args, kwargs)
 
 
 def _is_captured(model: Any, args: Any, kwargs: Any) -> bool:
@@ -144,12 +141,4 @@ def _is_captured(model: Any, args: Any, kwargs: Any) -> bool:
     owner = getattr(model, "__self__", model)
     batched = isinstance(owner, torch.nn.Module) and KEY in owner.__dict__
     explicit = state.batch is not None and state.batch.explicit
-    return bool(batched or state.inside or explicit or _holds_lazy((args, kwargs)))
-
-
-def _holds_lazy(given: Any) -> bool:
-    if given.__class__ is LazyTensor:
-        return True
-    if isinstance(given, dict):
-        given = tuple(given.values())
-    return isinstance(given, (list, tuple)) and any(map(_holds_lazy, given))
+    return bool(batched or state.inside or explicit or any(True for _ in items_of((args, kwargs), LazyTensor)))

@@ -155,11 +155,11 @@ def _reached_from(func: Any, named: dict[str, Any], name: str) -> set[int]:
         leaf = map_structure(named[name], _learning)
         others = map_structure(named, _copied)  # traces know numbers by these tensors, and it may write to them
         result = func(**{**others, name: map_structure(leaf, _copied)})
-        leaves = tuple([item for item in items_of(leaf, torch.Tensor) if item.requires_grad])
+        leaves = tuple(item for item in items_of(leaf, torch.Tensor) if item.requires_grad)
         for number, item in enumerate(result if isinstance(result, (list, tuple)) else [result]):
             if leaves and isinstance(item, torch.Tensor) and item.requires_grad:
                 gradients = run_backward((item,), (torch.ones_like(item),), True, False, leaves, True, False)
-                if any([gradient is not None for gradient in gradients]):
+                if any(gradient is not None for gradient in gradients):
                     found.add(number)
     return found
 
@@ -207,7 +207,7 @@ def operator_of(func: Any) -> AtenOperator:
     schema, tags = func._schema, func.tags
     return AtenOperator(
         name_of(func),
-        tuple([argument.name for argument in schema.arguments]),
+        tuple(argument.name for argument in schema.arguments),
         func.namespace in ("aten", "prim"),
         schema.is_mutable,
         RANDOM in tags,

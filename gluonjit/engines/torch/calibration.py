@@ -72,7 +72,7 @@ def _start(net: Any) -> None:
 
 
 def _train(net: Any, samples: Sequence[Any]) -> None:
-    sum([net(sample).sum() for sample in samples]).backward()
+    sum(net(sample).sum() for sample in samples).backward()
 
 
 def _infer(net: Any, samples: Sequence[Any]) -> list[Any]:

@@ -14,17 +14,14 @@ from typing import Any
 
 import torch
 
+from gluonjit.engines.torch.hooked import functions_named
+
 _HERE = Path(__file__).parent
 _PACKAGES = (str(_HERE.parents[1]), str(Path(torch.__file__).parent))
 _ENTRANCES = {str(_HERE / "dynamic.py"), str(_HERE.parents[1] / "hybrid" / "capture" / "outermost.py")}
 
 _NAMES = "inv inverse cholesky solve tensorinv tensorsolve matrix_power"
-RAISING: set[Any] = {
-    getattr(place, name)
-    for name in _NAMES.split()
-    for place in (torch, torch.linalg, torch.Tensor)
-    if callable(getattr(place, name, None))
-}
+RAISING = functions_named(_NAMES, (torch, torch.linalg, torch.Tensor))
 """Functions that raise an error by the numbers they are given."""
 
 

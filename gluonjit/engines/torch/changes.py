@@ -17,7 +17,7 @@ from gluonjit.engines.torch.history import is_needed_again
 from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.operands import current, is_made, share
 from gluonjit.engines.torch.records import is_watched
-from gluonjit.engines.torch.results import computed, outside_of_transforms, refuse_used, settle
+from gluonjit.engines.torch.results import computed, outside_of_transforms, refuse_used, run_computed, settle
 from gluonjit.engines.torch.waiting import write_statistics
 from gluonjit.hybrid.capture.guards.owners import USER, owner_of_module
 from gluonjit.hybrid.choose.pacing import BACKWARD, close, keep_eager
@@ -116,17 +116,10 @@ def changing(name: str) -> Any:
     return change
 
 
-CHANGING = (
-    "register_forward_hook",
-    "register_forward_pre_hook",
-    "register_full_backward_hook",
-    "register_full_backward_pre_hook",
-    "register_backward_hook",
-    "register_buffer",
-    "register_parameter",
-    "add_module",
-    "__delattr__",
-)
+CHANGING = """
+    register_forward_hook register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook
+    register_backward_hook register_buffer register_parameter add_module __delattr__
+""".split()
 
 
 def wrapping(original: Any) -> Any:
@@ -152,9 +145,7 @@ def functional_call(module: Any, *args: Any, **kwargs: Any) -> Any:
         return hooked.original_functional_call(module, *args, **kwargs)
     if state.batch is not None:
         state.batch.report.unbatched[type(module).__name__] = "functional_call passes it other weights in each call"
-    args, kwargs = computed(args), computed(kwargs)
-    with UNCAPTURED:
-        return hooked.original_functional_call(module, *args, **kwargs)
+    return run_computed(hooked.original_functional_call, module, args, kwargs)
 
 
 def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -180,9 +171,8 @@ def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         raise NeedsValue
     if state.batch is not None and not state.paused and owner_of_module(cls.__module__) == USER and waits(args):
         state.batch.report.unbatched[cls.__name__] = _ITS_OWN
-    args, kwargs = computed(args), computed(kwargs)
-    with UNCAPTURED:  # what its forward returns has to be there
-        return hooked.original_function_apply.__get__(None, cls)(*args, **kwargs)
+    # What its forward returns has to be there.
+    return run_computed(hooked.original_function_apply.__func__, cls, args, kwargs)
 
 
 def variable(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -256,9 +246,13 @@ def _passed(
     """Runs what a pass begins at; returns this, its gradients, the inputs, and whether the history is to stay."""
     outputs, inputs = _as_tuple(outputs), _listed(inputs)
     _keep_where_asked(inputs, create_graph)
-    _run_heads(outputs)
+    for tensor in outputs if LOCAL.state.trace is None else ():  # in a trace `computed` refuses that
+        if tensor.__class__ is LazyTensor:
+            value = current(tensor)
+            if tensor._c is None:
+                settle(value, backward=True)
     given = computed(outputs), computed(_listed(gradients)), computed(inputs)
-    for item in () if inputs is None else _tensors_of(inputs):
+    for item in _tensors_of(inputs):
         refuse_used(item, where)
     keep = bool(create_graph if retain_graph is None else retain_graph) or is_needed_again(_nodes_of(given[0]))
     return given, keep
@@ -268,7 +262,7 @@ def _keep_where_asked(inputs: Any, create_graph: bool) -> None:
     """Keeps a program eager that asks for gradients of results inside of it, or inside of samples for some to go on."""
     if create_graph and LOCAL.state.eagerly:  # a batch for each, which would run twice, and may have to refuse
         keep_eager()
-    for item in () if inputs is None else _tensors_of(inputs):
+    for item in _tensors_of(inputs):
         if item.__class__ is torch.Tensor and item.grad_fn is not None:
             keep_eager()
 
@@ -309,20 +303,9 @@ def _listed(tensors: Any) -> Any:
 
 
 def _tensors_of(listed: Any) -> Any:
-    return listed.values() if isinstance(listed, Mapping) else listed
+    return listed.values() if isinstance(listed, Mapping) else listed or ()
 
 
 def _nodes_of(inputs: Any) -> list[Any]:
     """Returns the nodes of the history that give these tensors."""
-    listed = [] if inputs is None else _tensors_of(inputs)
-    return [item.node if isinstance(item, GradientEdge) else item.grad_fn for item in listed]
-
-
-def _run_heads(tensors: tuple[Any, ...]) -> None:
-    """Runs what backward begins with; in a trace `computed` refuses that."""
-    if LOCAL.state.trace is None:
-        for tensor in tensors:
-            if tensor.__class__ is LazyTensor:
-                value = current(tensor)
-                if tensor._c is None:
-                    settle(value, backward=True)
+    return [item.node if isinstance(item, GradientEdge) else item.grad_fn for item in _tensors_of(inputs)]

@@ -14,7 +14,7 @@ from torch.nn.utils import parametrize
 
 from gluonjit.engines.torch.buffers import is_written
 from gluonjit.engines.torch.structure import RESULTS
-from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -92,17 +92,11 @@ def constants_of(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, 
     found: dict[int, Any] = dict(batch.parameters)
     if isinstance(owner, torch.nn.Module):
         for module in owner.modules():
-            found.update((id(tensor), tensor) for tensor in module._parameters.values() if tensor is not None)
-            found.update((id(tensor), tensor) for tensor in module._buffers.values() if tensor is not None)
             results = RESULTS.get(module, ())
             own = [item for name, item in module.__dict__.items() if name not in results]
-            found.update((id(item), item) for item in own if isinstance(item, torch.Tensor))
-
-    def note(item: Any) -> None:
-        if isinstance(item, torch.nn.Parameter):
-            found[id(item)] = item
-
-    map_structure((args, kwargs), note)
+            held = (*module._parameters.values(), *module._buffers.values(), *own)
+            found.update((id(item), item) for item in held if isinstance(item, torch.Tensor))
+    found.update((id(item), item) for item in items_of((args, kwargs), torch.nn.Parameter))
     return {place: tensor for place, tensor in found.items() if not is_written(tensor)}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.run.failures import of_framework, refused
 
 NEXT = "gluonjit.hybridize(net, dynamic_batch=False) runs the same code eagerly."
@@ -16,8 +16,7 @@ def unfit(func: Any, args: Any, kwargs: Any, error: Exception) -> Exception:
     """The error of a function of PyTorch's that does not take such tensors: CaptureError, and PyTorch's own class."""
     if not of_framework(error):
         return error
-    tensors: list[Any] = []
-    map_structure((args, kwargs), lambda item: tensors.append(item) if isinstance(item, torch.Tensor) else None)
+    tensors = list(items_of((args, kwargs), torch.Tensor))
     dtypes = sorted({str(tensor.dtype) for tensor in tensors})
     devices = sorted({str(tensor.device) for tensor in tensors})
     if len(devices) > 1:

@@ -56,8 +56,7 @@ class _TorchObjects(FrameworkObjects):
         self._watched = {id(module) for module in modules}
 
     def writes(self, out: Any) -> list[int]:
-        tensors = items_of(out, TraceTensor)
-        return [(tensor if tensor.base is None else tensor.base).writes for tensor in tensors]
+        return [tensor.root.writes for tensor in items_of(out, TraceTensor)]
 
     def answers(self, item: Any, name: str) -> bool:
         if name in _LOOKS:

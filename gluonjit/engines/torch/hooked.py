@@ -55,6 +55,12 @@ make_subclass = torch.Tensor._make_subclass
 make_wrapper = torch.Tensor._make_wrapper_subclass
 
 
+def functions_named(names: str, places: tuple[Any, ...] = (torch, torch.Tensor)) -> frozenset[Any]:
+    """The functions that have one of these names in any of the places."""
+    found = [getattr(place, name, None) for name in names.split() for place in places]
+    return frozenset(filter(callable, found))
+
+
 _KEYS = torch._C.DispatchKey.__members__
 _CASTING = reduce(or_, [torch._C.DispatchKeySet(key) for name, key in _KEYS.items() if name.startswith("Autocast")])
 _NOTHING = nullcontext()

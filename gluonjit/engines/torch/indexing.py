@@ -103,7 +103,8 @@ def index(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
     if value is None:
         return None
     if not by_arrays:
-        return _view(batch, tensor, value, key, _has_tensor(given))
+        parts = given if given.__class__ is tuple else (given,)
+        return _view(batch, tensor, value, key, any(isinstance(part, torch.Tensor) for part in parts))
     found = _rows(batch, value, key)
     return captured_operator(torch.Tensor.__getitem__, (tensor, key)) if found is None else found
 
@@ -128,10 +129,6 @@ def select_where(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
     if any(one not in (1, other) for one, other in zip(reversed(mask.shape), reversed(shape))):
         return None
     return index(batch, (args[0], mask.expand(shape)), {})
-
-
-def _has_tensor(key: Any) -> bool:
-    return any(isinstance(part, torch.Tensor) for part in (key if key.__class__ is tuple else (key,)))
 
 
 def _rows(batch: Batch, value: Value, key: tuple[Any, ...]) -> Any:

@@ -25,7 +25,7 @@ from gluonjit.hybrid.capture.cell import product_kind
 from gluonjit.hybrid.capture.children import Maker, TracedKind, join
 from gluonjit.hybrid.capture.guards.objects import Refused
 from gluonjit.hybrid.capture.guards.variants import Noted, first_difference
-from gluonjit.hybrid.capture.structure import map_structure
+from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.hybrid.choose.pacing import captures_whole, note_loop
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.program.axes.values import NotBatchable
@@ -100,7 +100,7 @@ def make_kind(call: Call) -> Kind | str:
     made = _kind_of(cell, rest, structure, draws)
     if isinstance(made, str):
         return made
-    origins = tuple([(operand, 0) for operand in range(len(specs))])
+    origins = tuple((operand, 0) for operand in range(len(specs)))
     if pieces is not None:
         try:
             products = [(each.operand, product_kind(cell, each.trace, (), build, work_of)) for each in pieces.pieces]
@@ -194,7 +194,7 @@ def _trace(call: Call, recorders: list[Tracer], known: set[int]) -> TraceFinding
     if any(0 in builder.shapes[place][0] for place in places):
         return EMPTY
     trace = builder.finish(places, noted.asked)
-    others = _other_devices(trace)
+    others = sorted({name_of_device(tensor.device) for tensor in trace.consts if tensor.dim()} - {trace.device})
     if len(others) == 1 and [op.name for op in trace.ops] == ["embedding.default"]:
         trace = replace(trace, device=others[0])  # that of its table: indices are numbers of the host
     elif others:
@@ -205,11 +205,6 @@ def _trace(call: Call, recorders: list[Tracer], known: set[int]) -> TraceFinding
     learning = [tensor.requires_grad for tensor in trace.consts]
     found = noted.traced = TraceFindings(trace, structure, recorder.draws, learning)
     return found
-
-
-def _other_devices(trace: Trace) -> list[str]:
-    """The devices of weights that are not on that of the operands."""
-    return sorted({name_of_device(tensor.device) for tensor in trace.consts if tensor.dim()} - {trace.device})
 
 
 def _may_set(cell: Cell, noted: Noted) -> bool:
@@ -252,18 +247,18 @@ def difference(call: Call, before: TraceFindings) -> str:
         return found
     consts = found.trace.consts, before.trace.consts
     if len(consts[0]) != len(consts[1]) or not all(
-        own is other or (own.shape == other.shape and own.dtype == other.dtype and _same_numbers(own, other))
+        own is other
+        or (
+            own.shape == other.shape
+            and own.dtype == other.dtype
+            and torch.allclose(own, other, rtol=0.0, atol=0.0, equal_nan=True)  # as `logdet` has NaN
+        )
         for own, other in zip(*consts)
     ):
         return "it uses other weights, or constants with other numbers"
     text = first_difference(*[[*each.trace.listing(), each.structure] for each in (before, found)])
     # PyTorch takes some operators apart by what learns: into others, that do the same.
     return text if before.learning == found.learning else ""
-
-
-def _same_numbers(one: Any, other: Any) -> bool:
-    """Tells whether constants have the same numbers; NaN, as `logdet` has one, is the same as NaN."""
-    return bool(torch.equal(one, other) or torch.allclose(one, other, rtol=0.0, atol=0.0, equal_nan=True))
 
 
 def _of_any_rows(cell: Cell, given: Any, specs: Sequence[Any], new: TracedKind, batch: Batch) -> Kind:
@@ -279,9 +274,7 @@ def _of_any_rows(cell: Cell, given: Any, specs: Sequence[Any], new: TracedKind, 
 
 def _operands(args: Any, kwargs: Any) -> int:
     """Counts the tensors among arguments, but parameters; a buffer is among them, but may be a constant."""
-    found: list[Any] = []
-    map_structure((args, kwargs), lambda item: found.append(item) if _is_operand(item) else None)
-    return len(found)
+    return sum(map(_is_operand, items_of((args, kwargs), torch.Tensor)))
 
 
 def _is_operand(item: Any) -> bool:

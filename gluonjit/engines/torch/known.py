@@ -13,6 +13,7 @@ import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 from gluonjit.engines.torch.arrays import WHOLE
+from gluonjit.engines.torch.hooked import functions_named
 from gluonjit.engines.torch.lazy import LazyTensor, as_known, waits
 from gluonjit.engines.torch.operands import concrete, current, in_memory
 
@@ -41,15 +42,7 @@ LIKE: dict[Any, Any] = {
     torch.Tensor.expand_as: torch.Tensor.expand,
 }
 """Functions that take nothing but the shape of their second argument, and those that take that."""
-CHEAP: frozenset[Any] = frozenset(
-    [
-        getattr(place, name)
-        for name in _NAMES.split()
-        for place in (torch, torch.Tensor)
-        if callable(getattr(place, name, None))
-    ]
-    + [getattr(torch.Tensor, name).__get__ for name in ("T", "mT", "data")]
-)
+CHEAP = functions_named(_NAMES) | {getattr(torch.Tensor, name).__get__ for name in ("T", "mT", "data")}
 """Functions that run at the call where all their tensors are known."""
 
 

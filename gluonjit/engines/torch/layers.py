@@ -16,11 +16,9 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 def keeps_statistics(module: Any) -> bool:
     """Tells whether a call of a module updates running statistics: what is captured is inside of its `forward`."""
-    return isinstance(module, NORM) and module.training and module.track_running_stats and _is_norm(module)
-
-
-def _is_norm(module: Any) -> bool:
-    return type(module).forward is NORM.forward and is_plain(module)
+    if not isinstance(module, NORM) or type(module).forward is not NORM.forward:
+        return False
+    return bool(module.training and module.track_running_stats) and is_plain(module)
 
 
 def is_layer(module: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.arrays import dtype_named
+from gluonjit.engines.torch.arrays import zeros_of
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.program import interpret, program_of
 from gluonjit.graph import Graph, Kind, Spec, Value
@@ -49,14 +49,14 @@ def _like(graph: Graph, rows: Any, spec: Spec) -> Any:
             and tuple(tensor.shape) == spec.shape
         ):
             return torch.zeros_like(tensor, device="cpu", requires_grad=False)
-    return torch.zeros(spec.shape, dtype=dtype_named(spec.dtype))
+    return zeros_of(spec)
 
 
 def _result(kind: Kind, offset: int, spec: Spec, operands: list[Any]) -> Any:
     numbers = [
         k for k, output in enumerate(kind.outputs) if output.offset == offset and output.spec.shape == spec.shape
     ]
-    like = torch.zeros(spec.shape, dtype=dtype_named(spec.dtype))
+    like = zeros_of(spec)
     if not numbers or kind.split is not None or len(program_of(kind).trace.operands) != len(operands):
         return like
     program = program_of(kind)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from functools import wraps
 from math import prod
 from typing import Any
 
@@ -62,6 +63,27 @@ def _note_asked(lazy: LazyTensor, question: str) -> None:
     frame = sys._getframe(2)
     if own_of(lazy) is None and owner_of(frame.f_code, frame.f_globals) == USER:
         note_question(f"{question} of a tensor")
+
+
+def _asking(method: Any) -> Any:
+    """Stands in for a method that looks at a tensor's memory."""
+
+    @wraps(method)
+    def ask(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _note_asked(self, f"{method.__name__}()")
+        return _engine().call_operator(method, (self, *args), kwargs)
+
+    return ask
+
+
+def _reading(name: str) -> Any:
+    """Stands in for a method that reads numbers."""
+
+    @wraps(getattr(torch.Tensor, name))
+    def read(self: Any) -> Any:
+        return getattr(_read(self), name)()
+
+    return read
 
 
 class _NoItems:
@@ -261,20 +283,9 @@ class LazyTensor(_Items, torch.Tensor):  # type: ignore[misc]
         _note_asked(self, "_version")
         return concrete(self)._version
 
-    def stride(self, *dim: int) -> Any:
-        """Stands in for torch.Tensor.stride."""
-        _note_asked(self, "stride()")
-        return LazyTensor.__torch_function__(torch.Tensor.stride, (LazyTensor,), (self, *dim))
-
-    def storage_offset(self) -> Any:
-        """Stands in for torch.Tensor.storage_offset."""
-        _note_asked(self, "storage_offset()")
-        return LazyTensor.__torch_function__(torch.Tensor.storage_offset, (LazyTensor,), (self,))
-
-    def is_contiguous(self, **kwargs: Any) -> bool:
-        """Stands in for torch.Tensor.is_contiguous."""
-        _note_asked(self, "is_contiguous()")
-        return bool(LazyTensor.__torch_function__(torch.Tensor.is_contiguous, (LazyTensor,), (self,), kwargs))
+    stride = _asking(torch.Tensor.stride)
+    storage_offset = _asking(torch.Tensor.storage_offset)
+    is_contiguous = _asking(torch.Tensor.is_contiguous)
 
     def get_device(self) -> int:
         """Stands in for torch.Tensor.get_device."""
@@ -294,13 +305,9 @@ class LazyTensor(_Items, torch.Tensor):  # type: ignore[misc]
             return iter(self.unbind(0) if there is None else [as_known(part) for part in there.unbind(0)])
         return iter([self[k] for k in range(self._v.spec.shape[0])])
 
-    def item(self) -> Any:
-        """Stands in for torch.Tensor.item."""
-        return _read(self).item()
-
-    def tolist(self) -> Any:
-        """Stands in for torch.Tensor.tolist."""
-        return _read(self).tolist()
+    item, tolist = _reading("item"), _reading("tolist")
+    __bool__, __float__ = _reading("__bool__"), _reading("__float__")
+    __int__, __index__ = _reading("__int__"), _reading("__index__")
 
     def numpy(self, *, force: bool = False) -> Any:
         """Stands in for torch.Tensor.numpy."""
@@ -312,18 +319,6 @@ class LazyTensor(_Items, torch.Tensor):  # type: ignore[misc]
         computed = _engine().lent(self)
         numbers = computed.__array__() if dtype is None else computed.__array__(dtype)
         return numbers.copy() if copy else numbers
-
-    def __bool__(self) -> bool:
-        return bool(_read(self))
-
-    def __float__(self) -> float:
-        return float(_read(self))
-
-    def __int__(self) -> int:
-        return int(_read(self))
-
-    def __index__(self) -> int:
-        return int(_read(self).__index__())
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return repr(concrete(self))

@@ -78,7 +78,7 @@ def _function(call: Call) -> Any:
 
 
 def _shapes(owner: Any) -> tuple[Any, ...]:
-    return tuple([tensor.shape for tensor in owner.parameters()])
+    return tuple(tensor.shape for tensor in owner.parameters())
 
 
 def _signature(call: Call, wanted: tuple[Any, ...], cell: Any, owner: Any) -> tuple[Any, ...] | None:
@@ -111,10 +111,6 @@ class Pairs:
             raise KeyError
         return item if found is None else found
 
-    def crossed(self) -> bool:
-        """Tells whether something is part of both modules, at other places."""
-        return any(place in self._here and place != id(other) for place, other in self._there.items())
-
 
 def paired(one: Any, other: Any) -> Pairs | None:
     """The parts of two modules in pairs; None where they are alike in more or less than their weights."""
@@ -130,7 +126,7 @@ def paired(one: Any, other: Any) -> Pairs | None:
         met.add(id(first))
         if not found.add(first.__dict__, second.__dict__) or not all(_are_alike(first, second, found, pending)):
             return None
-    return None if found.crossed() else found
+    return None if any(place in found._here and place != id(other) for place, other in found._there.items()) else found
 
 
 def _are_alike(first: Any, second: Any, found: Pairs, pending: list[tuple[Any, Any]]) -> Iterator[bool]:
@@ -177,7 +173,7 @@ def _take(call: Call, variant: Variant, pairs: Pairs) -> bool:
     if found is None:
         return False
     try:
-        facts = tuple([_there(fact, pairs) for fact in variant.facts])
+        facts = tuple(_there(fact, pairs) for fact in variant.facts)
         kept = tuple(map(pairs.of, variant.kept))
         consts = [pairs.of(tensor) for tensor in found.trace.consts]
         structure = found.structure

@@ -9,10 +9,9 @@ import torch
 
 from gluonjit.engines.torch.operators.recurrent import RECURRENT
 
-_PRODUCTS = {
-    f"{name}.default"
-    for name in ("mm", "addmm", "mv", "addmv", "bmm", "baddbmm", "addbmm", "convolution", "_trilinear")
-}.union(RECURRENT)
+_PRODUCTS = {f"{name}.default" for name in "mm addmm mv addmv bmm baddbmm addbmm convolution _trilinear".split()}.union(
+    RECURRENT
+)
 
 
 class Loops:

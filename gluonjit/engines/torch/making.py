@@ -80,7 +80,7 @@ def _is_plain(item: Any) -> bool:
 
 # --- for themselves --------------------------------------------------------------------------------------------------
 
-_NAMES = ("zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "tensor")
+_NAMES = "zeros ones full empty zeros_like ones_like full_like empty_like tensor".split()
 _users: dict[CodeType, bool] = {}
 _MOST = 4096
 

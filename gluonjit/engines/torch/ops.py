@@ -35,7 +35,7 @@ from gluonjit.hybrid.run.places import FEW_NUMBERS, vary
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue
 
-_CASTING = {getattr(torch.Tensor, name) for name in ("long", "int", "bool", "byte", "float", "double", "type", "to")}
+_CASTING = {getattr(torch.Tensor, name) for name in "long int bool byte float double type to".split()}
 _DETACHING = {torch.detach, torch.Tensor.detach, DATA}
 
 

@@ -92,7 +92,7 @@ class _Torch(FrameworkFunctions):
     parts = staticmethod(torch.nn.Module.modules)
 
     def captured(self, args: Any) -> bool:
-        return any([self.captured(arg) if arg.__class__ is list else _is_captured(arg) for arg in args])
+        return any(self.captured(arg) if arg.__class__ is list else _is_captured(arg) for arg in args)
 
     def function(self, item: Any) -> bool:
         return is_among(item, _functions())

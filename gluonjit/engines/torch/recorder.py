@@ -111,7 +111,7 @@ class Tracer(KnownNumbers, Writes):
             raise NeedsValue
         for number, op in enumerate(self.trace.ops):
             if info in op.outputs and op.name in CHECKING:
-                attrs = tuple([(name, value) for name, value in op.attrs if name != "check_errors"])
+                attrs = tuple((name, value) for name, value in op.attrs if name != "check_errors")
                 self.trace.ops[number] = op._replace(attrs=(*attrs, ("check_errors", True)))
                 return
         raise NeedsValue
@@ -133,7 +133,7 @@ class Tracer(KnownNumbers, Writes):
                 inputs.append(self._position(value))
                 return Operand(len(inputs) - 1)
             if isinstance(value, (list, tuple)):
-                return tuple([placed(item) for item in value])
+                return tuple(placed(item) for item in value)
             return value
 
         def stand_in(value: Any) -> Any:
@@ -158,7 +158,7 @@ class Tracer(KnownNumbers, Writes):
                     self._note_views(func, named, [apart], False)
                 # The parts of a composite are what PyTorch itself differentiates.
                 return apart if other == func.decompose else self._tie(func, named, apart, begin)
-        attrs = tuple([(key, placed(value)) for key, value in named.items()])
+        attrs = tuple((key, placed(value)) for key, value in named.items())
         given = {key: stand_in(value) for key, value in named.items()}
         found = func(**given)
         if known.random and draws(func, named):
@@ -178,7 +178,7 @@ class Tracer(KnownNumbers, Writes):
         self.by_parts = self.by_parts or name == "unbind.int"
         if made:
             self._made_of_nothing.update(outputs)
-        if self.loops.found and self._goes_by_sizes():
+        if self.loops.found and (self.by_parts or self.follower is None or bool(self.follower.asked)):
             self.looped = True
             if self.ends_in_loops:
                 raise NeedsValue  # the rest of a sequence or a tree need not be traced
@@ -214,10 +214,6 @@ class Tracer(KnownNumbers, Writes):
                         if self.learns_at(place) is not False:
                             found[k] = self._tensor(self._tied(result.position, place))
         return type(apart)(found) if isinstance(apart, (list, tuple)) else found[0]
-
-    def _goes_by_sizes(self) -> bool:
-        """Tells whether the program may go by sizes, or by the lengths of lists: others then repeat more or less."""
-        return self.by_parts or self.follower is None or bool(self.follower.asked)
 
     def _stays(self, device: Any) -> bool:
         """Tells whether a result on this device is where the operands are; else it is no node's."""

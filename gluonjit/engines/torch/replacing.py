@@ -93,7 +93,7 @@ def _numbers(key: Any, shape: tuple[int, ...]) -> tuple[int, list[int]]:
     """
     if key.__class__ is tuple and len(key) > 1:
         front = shape[: len(key)]
-        if len(front) < len(key) or not all([type(at) is int and -size <= at < size for at, size in zip(key, front)]):
+        if len(front) < len(key) or not all(type(at) is int and -size <= at < size for at, size in zip(key, front)):
             return 1, []
         return len(key), [int(np.ravel_multi_index(key, front, "wrap"))]
     if not shape:

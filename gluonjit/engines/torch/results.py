@@ -26,7 +26,7 @@ from gluonjit.hybrid.choose.pacing import turn_eager
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.session import results_of, rows_of
-from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 from gluonjit.hybrid.run.state import settle as run
 
 _ATEN = torch.ops.aten
@@ -98,7 +98,7 @@ def is_used_inside(value: Value) -> bool:
     return False
 
 
-_SPARSE = [f"sparse_{name}_tensor" for name in ("coo", "csr", "csc", "bsr", "bsc", "compressed")]
+_SPARSE = [f"sparse_{name}_tensor" for name in "coo csr csc bsr bsc compressed".split()]
 KEEPING = ("as_tensor", "asarray", *_SPARSE)
 """Functions of torch that ask no class of their arguments, and whose results have the history of these."""
 _COPIES = {_ATEN.detach, _ATEN._to_copy, _ATEN.clone, _ATEN.alias}
@@ -117,6 +117,13 @@ def computed(item: Any, lending: bool = False) -> Any:
         return found
 
     return map_structure(item, of)
+
+
+def run_computed(function: Callable[..., Any], first: Any, args: Args, kwargs: Kwargs) -> Any:
+    """Calls a function on computed tensors, as without batching."""
+    given, named = computed((args, kwargs))
+    with UNCAPTURED:
+        return function(first, *given, **named)
 
 
 def of_computed(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ import torch
 from gluonjit.engines.torch.effects import PLAIN
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.traced_tensors import TraceTensor
-from gluonjit.engines.torch.view_steps import PathStep, frozen
+from gluonjit.engines.torch.view_steps import PathStep, frozen, show
 from gluonjit.hybrid.capture.guards.sizes import plain as plain_number
 from gluonjit.hybrid.capture.structure import Constant, Repeated, ResultPlace, items_of, map_structure
 
@@ -91,7 +91,9 @@ class ReturnedTensors:
             if apart or (tensor.base is not None and id(tensor.base) not in self._met)
         ]
         return (apart and self._repeats) or any(
-            _overlap(one, other) for k, one in enumerate(found) for other in found[:k]
+            one.root is other.root and torch.isin(_entries(one), _entries(other)).any()
+            for k, one in enumerate(found)
+            for other in found[:k]
         )
 
 
@@ -103,17 +105,8 @@ def gives_views(result: Any, arguments: bool) -> bool:
     )
 
 
-def _overlap(one: Any, other: Any) -> bool:
-    if (one if one.base is None else one.base) is not (other if other.base is None else other.base):
-        return False
-    return bool(torch.isin(_entries(one), _entries(other)).any())
-
-
 def _entries(view: Any) -> Any:
     """The numbers of the entries of its base that a view shows."""
-    base = view if view.base is None else view.base
+    base = view.root
     with plain():
-        found = torch.arange(base.numel()).reshape(base.shape)
-        for step in view.path:
-            found = step.of(found)
-    return found
+        return show(torch.arange(base.numel()).reshape(base.shape), view.path)

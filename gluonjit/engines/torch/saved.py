@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.arrays import LEARNABLE, dtype_named, on_host
+from gluonjit.engines.torch.arrays import LEARNABLE, on_host, zeros_of
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.operators.binding import operator_named
 from gluonjit.program.axes.values import placed
@@ -34,7 +34,7 @@ def _saved_values(program: Any, learned: tuple[bool, ...]) -> Saved:
     with plain(True):
         try:
             for position, spec in enumerate(trace.operands):
-                tensors[position] = _leaf(torch.zeros(spec.shape, dtype=dtype_named(spec.dtype)), learned[position])
+                tensors[position] = _leaf(zeros_of(spec), learned[position])
             for position, tensor in trace.constants():
                 tensors[position] = _leaf(on_host(tensor), tensor.requires_grad)
             for op in trace.ops:

@@ -34,27 +34,25 @@ def _spread(index: Any, source: Any) -> Any:
     return index.view(-1, *[1] * (source.dim() - 1)).expand_as(source)
 
 
-def _index_add(base: Any, index: Any, source: Any, alpha: Any) -> Any:
-    return base.index_add(0, index, source, alpha=alpha)
-
-
-def _index_put(base: Any, index: Any, source: Any, accumulate: bool) -> Any:
-    return base.index_put((index,), source, accumulate)
-
-
-def _index_copy(base: Any, index: Any, source: Any) -> Any:
-    return base.index_copy(0, index, source)
-
-
-def _scatter_reduce(base: Any, index: Any, source: Any, reduce: str, include_self: bool) -> Any:
-    return base.scatter_reduce(0, _spread(index, source), source, reduce, include_self=include_self)
-
-
 WAYS: dict[str, tuple[Callable[..., Any], str, tuple[str, ...]]] = {
-    "index_add": (_index_add, "self dim index source", ("alpha",)),
-    "index_put": (_index_put, "self indices values", ("accumulate",)),
-    "index_copy": (_index_copy, "self dim index source", ()),
-    "scatter_reduce": (_scatter_reduce, "self dim index src", ("reduce", "include_self")),
+    "index_add": (
+        lambda base, index, source, alpha: base.index_add(0, index, source, alpha=alpha),
+        "self dim index source",
+        ("alpha",),
+    ),
+    "index_put": (
+        lambda base, index, source, accumulate: base.index_put((index,), source, accumulate),
+        "self indices values",
+        ("accumulate",),
+    ),
+    "index_copy": (lambda base, index, source: base.index_copy(0, index, source), "self dim index source", ()),
+    "scatter_reduce": (
+        lambda base, index, source, *how: base.scatter_reduce(
+            0, _spread(index, source), source, how[0], include_self=how[1]
+        ),
+        "self dim index src",
+        ("reduce", "include_self"),
+    ),
 }
 """Ways for rows to go into rows: what does it for all nodes; the arguments of the operator that does it for one."""
 
@@ -209,16 +207,17 @@ def _of_rows(given: list[Any]) -> Any:
     return first
 
 
-def _reducing(how: Any, include_self: Any) -> tuple[Any, ...] | None:
-    return (how, include_self is not False) if how in ("sum", "prod", "mean", "amax", "amin") else None
-
-
+_REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 INTO_ROWS: dict[str, Callable[..., Any]] = {
     "index_add": _along("index source alpha", "index_add", lambda alpha: (1 if alpha is None else alpha,)),
     "index_copy": _along("index source", "index_copy", lambda: ()),
     "index_put": index_put,
     "scatter_add": _along("index src", "index_add", lambda: (1,)),
-    "scatter_reduce": _along("index src reduce include_self", "scatter_reduce", _reducing),
+    "scatter_reduce": _along(
+        "index src reduce include_self",
+        "scatter_reduce",
+        lambda how, include_self: (how, include_self is not False) if how in _REDUCTIONS else None,
+    ),
 }
 """Functions and methods of PyTorch's by name."""
 

@@ -95,11 +95,10 @@ class BackwardPass:
         """The gradient of a weight, to be added to; where gradients do not reach it, zeros are."""
         leaf = self._tape.constant(tensor)
         known = self.weights.get(id(leaf))
-        if known is None and not reaches:  # eagerly there is no gradient
-            return self._tape.spare.setdefault(id(leaf), by_one_thread(torch.zeros_like, leaf, requires_grad=False))
         if known is None:
-            known = self.weights[id(leaf)] = by_one_thread(torch.zeros_like, leaf, requires_grad=False)
-        elif known.layout is not torch.strided:
+            rooms = self.weights if reaches else self._tape.spare  # eagerly there is no gradient then
+            return rooms.setdefault(id(leaf), by_one_thread(torch.zeros_like, leaf, requires_grad=False))
+        if known.layout is not torch.strided:
             known = self.weights[id(leaf)] = known.to_dense()
         return known
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dis import opmap
+from functools import cache, lru_cache
 from inspect import signature
 from types import CodeType
 from typing import Any
@@ -30,8 +32,6 @@ def is_writing(name: str) -> bool:
 _OPCODES = {number for name, number in opmap.items() if name.startswith("INPLACE_")}
 _BINARY = opmap.get("BINARY_OP", -1)
 _ASSIGNING = 13  # arguments of BINARY_OP from here on are those of assignments
-_MOST = 4096
-_writers: dict[CodeType, bool] = {}
 
 
 def is_assignment(code: bytes, at: int) -> bool:
@@ -39,16 +39,11 @@ def is_assignment(code: bytes, at: int) -> bool:
     return code[at] in _OPCODES or (code[at] == _BINARY and code[at + 1] >= _ASSIGNING)
 
 
+@lru_cache(maxsize=4096)
 def may_write(code: CodeType) -> bool:
     """Tells whether a function may write to a view that it takes: it names a method that does, or assigns so."""
-    known = _writers.get(code)
-    if known is None:
-        if len(_writers) >= _MOST:
-            _writers.clear()
-        named = any([is_writing(name) and not name.startswith("_") for name in code.co_names])
-        known = named or any([is_assignment(code.co_code, at) for at in range(0, len(code.co_code), 2)])
-        _writers[code] = known
-    return known
+    named = any([is_writing(name) and not name.startswith("_") for name in code.co_names])
+    return named or any([is_assignment(code.co_code, at) for at in range(0, len(code.co_code), 2)])
 
 
 def _inplace(func: Any, args: Args, kwargs: Kwargs) -> bool:
@@ -60,14 +55,14 @@ def _inplace(func: Any, args: Args, kwargs: Kwargs) -> bool:
             break
     else:  # as mostly: no generator for this
         return False
-    place = _places.get(func)
-    if place is None:
-        try:
-            place = list(signature(func).parameters).index("inplace")
-        except (ValueError, TypeError):
-            place = len(_places) + 1_000
-        _places[func] = place
+    place = _place(func)
     return place < len(args) and args[place] is True
 
 
-_places: dict[Any, int] = {}
+@cache
+def _place(func: Any) -> int:
+    """The position of `inplace` among a function's parameters, or one after any argument."""
+    try:
+        return list(signature(func).parameters).index("inplace")
+    except (ValueError, TypeError):
+        return sys.maxsize

@@ -8,10 +8,18 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gluonjit.engines.torch.arrays import LEARNABLE, device_named, dtype_named, name_of_dtype, on_host, spec_of
+from gluonjit.engines.torch.arrays import (
+    LEARNABLE,
+    device_named,
+    name_of_dtype,
+    on_host,
+    spec_of,
+    zeros_of,
+)
 from gluonjit.engines.torch.hooked import REQUIRES_GRAD, make_wrapper
 from gluonjit.engines.torch.loops import Loops
 from gluonjit.engines.torch.operators.table import DETACH, WITHOUT_HISTORY
+from gluonjit.engines.torch.view_steps import show
 from gluonjit.hybrid.capture.guards.facts import SLOT, Fact
 from gluonjit.program.axes.values import Operand
 from gluonjit.program.trace import NeedsValue, TraceBuilder, TraceOp
@@ -35,6 +43,11 @@ class TraceTensor(torch.Tensor):  # type: ignore[misc]
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Reached where the recorder does not stand before it: the tensor has left its trace."""
         raise NeedsValue
+
+    @property
+    def root(self) -> TraceTensor:
+        """The tensor that it is a view of, or itself."""
+        return self if self.base is None else self.base
 
     @property
     def requires_grad(self) -> bool:
@@ -93,7 +106,7 @@ class Positions(TorchDispatchMode):  # type: ignore[misc]
         self._plain = True  # whether no constant is of a class with methods of its own
         # What operators run on to tell the shapes of their results. Not of device "meta": in Python, PyTorch's kernels
         # for that one import its compiler, which takes seconds.
-        self._shapes: list[Any] = [torch.zeros(spec.shape, dtype=dtype_named(spec.dtype)) for spec in trace.operands]
+        self._shapes: list[Any] = [zeros_of(spec) for spec in trace.operands]
         self._made_of_nothing: set[int] = set()  # positions of which `_shapes` has the numbers, in this call and others
         self._views: list[TraceTensor] = []
         self.learns = torch.is_grad_enabled()
@@ -133,9 +146,7 @@ class Positions(TorchDispatchMode):  # type: ignore[misc]
         base = tensor.base
         if base is not None and base.writes != tensor.writes:
             with torch.set_grad_enabled(tensor.learning), self:
-                found = base
-                for step in tensor.path:
-                    found = step.of(found)
+                found = show(base, tensor.path)
             tensor.position, tensor.writes = found.position, base.writes
             tensor.places.add(tensor.position)
         return int(tensor.position)
@@ -162,7 +173,7 @@ class Positions(TorchDispatchMode):  # type: ignore[misc]
     def _learns_now(self, position: int) -> bool:
         """True if gradients go through a position in the call that is traced, be it not the same in all."""
         found = self.learns_at(position)
-        return any([self.taped[origin] for origin in self.origins(position) if origin < len(self.taped)]) or bool(found)
+        return any(self.taped[origin] for origin in self.origins(position) if origin < len(self.taped)) or bool(found)
 
     def origins(self, position: int, begin: int = 0) -> set[int]:
         """The positions from which gradients go to one through operators, from number `begin` on."""
@@ -237,7 +248,7 @@ class Positions(TorchDispatchMode):  # type: ignore[misc]
         result = self._new(self._shapes[inputs[-1]])
         with torch.set_grad_enabled(name != DETACH):
             self._pass_on(inputs, [result])
-        attrs = tuple([(argument, Operand(k)) for k, argument in enumerate(("self", "other")[: len(inputs)])])
+        attrs = tuple((argument, Operand(k)) for k, argument in enumerate(("self", "other")[: len(inputs)]))
         self.trace.ops.append(TraceOp(name, attrs, inputs, (result,)))
         self.loops.add(name, inputs, (result,))
         return result

@@ -19,6 +19,7 @@ from gluonjit.engines.torch.aten import (
 from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.saved import Write, overwritten
 from gluonjit.engines.torch.traced_tensors import Positions, TraceTensor
+from gluonjit.engines.torch.view_steps import show
 from gluonjit.engines.torch.views import ViewStep, detaches, through
 from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.program.trace import NeedsValue
@@ -102,16 +103,13 @@ class KnownNumbers(Positions):
 
         The result is a constant: a program does not run hundreds of writes each time.
         """
-        base = written if written.base is None else written.base
+        base = written.root
         others = list(items_of([value for value in named.values() if value is not written], torch.Tensor))
         known = {base.position, *map(self._position, others)} <= self._made_of_nothing
         if not known or operator_of(func).random or detaches(written.path):
             return False
         whole = self._shapes[base.position].clone()
-        part = whole
-        for step in written.path:
-            part = step.of(part)
-
+        part = show(whole, written.path)
         func(**map_structure(named, lambda value: part if value is written else self.numbers(value)))
         base.position = self._known_constant(whole).position
         base.writes += 1
@@ -183,7 +181,7 @@ class Writes(Positions):
                 result.outside = True
                 continue
             self._views.append(result)
-            result.base = parent if parent.base is None else parent.base
+            result.base = parent.root
             result.path = (*parent.path, ViewStep(func, rest, number if several else None))
             result.outside, result.writes = parent.outside, result.base.writes
             result.places = parent.places
@@ -193,7 +191,7 @@ class Writes(Positions):
         """A tensor of this trace has the numbers of this position from now on, and so has what shares its memory."""
         if self.trace.shapes[position] != self.trace.shapes[target.position]:
             position = self._as_before(target, position)
-        base = target if target.base is None else target.base
+        base = target.root
         detached = detaches(target.path)
         if detached and torch.is_grad_enabled() and self.learns_at(position) is not False:
             raise NeedsValue  # it has a history of its own from now on, beside that of its base

@@ -37,7 +37,8 @@ def check_constants(report: Counts, plan: Plan) -> tuple[list[Held], list[tuple[
             held = None if unseen else snapshots.get(number)  # of what nobody saw, any call may be the first after
             users = [step for step in plan.steps if any(tensor is item for item in program_of(step.kind).consts)]
             known = held is not None and held.rows is not tensor and all(step.kind.operator for step in users)
-            looked = [chunk.place for chunk in plan.inputs if _looks_up(chunk, tensor)]
+            tables = [chunk for chunk in plan.inputs if isinstance(chunk, LookupChunk)]
+            looked = [chunk.place for chunk in tables if chunk.table.weight is tensor]
             if held is not None and known and users and not looked:
                 found.append(held)
             elif users or looked:
@@ -70,7 +71,3 @@ def _written_weight(tensor: Any) -> CaptureError:
         "they ran. First read a result of these calls (or call batch.flush), which runs them."
     )
     return both(CaptureError, RuntimeError, text)
-
-
-def _looks_up(chunk: Any, weight: Any) -> bool:
-    return isinstance(chunk, LookupChunk) and chunk.table.weight is weight

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -35,6 +36,13 @@ class PathStep(NamedTuple):
         with torch.set_grad_enabled(self.learning):
             found = self.func(tensor, *args, **{name: _opened(value) for name, value in self.kwargs})
         return found if self.output is None else found[self.output]
+
+
+def show(tensor: Any, path: Iterable[Any]) -> Any:
+    """The view of a tensor that these steps lead to."""
+    for step in path:
+        tensor = step.of(tensor)
+    return tensor
 
 
 def step_of(func: Any, args: Args, kwargs: Kwargs, output: int | None) -> PathStep | None:

@@ -28,7 +28,7 @@ from gluonjit.engines.torch.records import NotOneNode, noting
 from gluonjit.engines.torch.replacing import replaced
 from gluonjit.engines.torch.targets import WRITES
 from gluonjit.engines.torch.traced_tensors import TraceTensor
-from gluonjit.engines.torch.view_steps import PathStep
+from gluonjit.engines.torch.view_steps import PathStep, show
 from gluonjit.graph import Value
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.capture.structure import Args, Kwargs, map_structure
@@ -73,14 +73,10 @@ def renew(lazy: Any) -> None:
     if base is lazy:
         return
     if base._c is None:
-        found = base
-        for step in path:
-            found = step.of(found)
+        found = show(base, path)
     else:
         with torch.inference_mode(False):
-            found = base._c
-            for step in path:
-                found = step.of(found)
+            found = show(base._c, path)
     if found.__class__ is LazyTensor:
         lazy._v, lazy._c = found._v, found._c
     else:
@@ -179,9 +175,8 @@ def _constant(batch: Batch, func: Any, base: Any, path: tuple[PathStep, ...], ar
         return False
     refuse(WRITES)
     with plain():
-        found = view = dummy(base._v.spec, False)
-        for step in path:
-            view = step.of(view)
+        found = dummy(base._v.spec, False)
+        view = show(found, path)
         with torch.no_grad():
             func(view, *args[1:], **kwargs)
     if base._v.taped:
@@ -196,9 +191,7 @@ def _writer(func: Any, path: tuple[PathStep, ...], by_out: bool, quiet: bool, ta
 
     def write(base: Any, args: Args, kwargs: Kwargs) -> None:
         with torch.set_grad_enabled(torch.is_grad_enabled() and not quiet):
-            view = base
-            for step in path:
-                view = step.of(view)
+            view = show(base, path)
             if by_out:
                 func(*args, **kwargs, out=view)
             else:

@@ -7,6 +7,7 @@ tried.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -88,7 +89,7 @@ class Study:
     """The flushes of one size and phase: their measurements, and the choice."""
 
     allowed: Allowed
-    flushes: dict[Capture, int] = field(default_factory=dict)
+    flushes: Counter[Capture] = field(default_factory=Counter)
     profiled: set[Capture] = field(default_factory=set)
     estimates: dict[Setting, Estimate] = field(default_factory=dict)
     ruled_out: dict[str, str] = field(default_factory=dict)  # ways that cannot pay, and why
@@ -149,7 +150,7 @@ class Study:
 
     def count(self, capture: Capture) -> None:
         """Counts a flush captured this way."""
-        self.flushes[capture] = self.flushes.get(capture, 0) + 1
+        self.flushes[capture] += 1
 
     def drifted(self, capture: Capture, nodes: int, samples: int) -> bool:
         """Counts a flush, and tells whether captured graphs no longer resemble those of the choice."""
@@ -160,11 +161,11 @@ class Study:
 
     def profiles(self, capture: Capture) -> bool:
         """Tells whether to profile this flush: the second, as everything is new in the first."""
-        return self.chosen is None and self.flushes.get(capture, 0) >= 2 and capture not in self.profiled
+        return self.chosen is None and self.flushes[capture] >= 2 and capture not in self.profiled
 
     def wants(self, capture: Capture) -> bool:
         """Tells whether to compare schedulers on such a graph: once the model has measured its steps."""
-        return self.chosen is None and self.flushes.get(capture, 0) > 2 and not self._seen_enough(capture)
+        return self.chosen is None and self.flushes[capture] > 2 and not self._seen_enough(capture)
 
     def _seen_enough(self, capture: Capture) -> bool:
         """Tells whether enough different minibatches were seen, or this way is far from the best in any case."""

@@ -7,8 +7,10 @@ others add to it; a gradient that is a copy of another is that one.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from gluonjit.rows.program import Builder, Instr, NotFusable, RowProgram, View, Weight
 from gluonjit.rows.slopes import CONSTANT, RULES, Form
@@ -43,11 +45,11 @@ def derive(
 
 @dataclass
 class _Gradient:
-    """The gradient of one register so far: a copy of a view, or a separate register with the columns written."""
+    """The gradient of one register so far: a copy of a view, or a separate register; which columns are written."""
 
     alias: View | None = None
     own: View | None = None
-    written: list[tuple[int, int]] = field(default_factory=list)
+    written: Any = None
 
 
 class _Deriving(Builder):
@@ -63,7 +65,7 @@ class _Deriving(Builder):
             seed = None
             if number in seeded and result.reg in self.needs:
                 own = self.register(self.spaces[result.reg], result.width)
-                self.gradients[result.reg] = _Gradient(own=own, written=[(0, own.width)])
+                self.gradients[result.reg] = _Gradient(own=own, written=np.ones(own.width, bool))
                 seed = own.reg
             self.seeds.append(seed)
 
@@ -154,41 +156,28 @@ class _Deriving(Builder):
             return
         own = self._owned(target.reg, known)
         begin, end = target.column, target.column + target.width
-        inside = any(first <= begin and end <= last for first, last in known.written)
-        if not inside:
-            touched = [span for span in known.written if span[0] < end and begin < span[1]]
-            if touched:
-                self._fill(known, begin, end)
-                inside = True
-            else:
-                known.written.append((begin, end))
+        inside = bool(known.written[begin:end].any())
+        if inside:
+            self._fill(known, begin, end)
+        known.written[begin:end] = True
         self.code.append(instr._replace(out=own.part(begin, end), adds=inside))
 
     def _owned(self, reg: int, known: _Gradient) -> View:
         if known.own is None:
             known.own = self.register(self.spaces[reg], self.widths[reg])
+            known.written = np.full(known.own.width, known.alias is not None)
             if known.alias is not None:
                 self.code.append(Instr("COPY", known.own, known.alias))
-                known.written.append((0, known.own.width))
                 known.alias = None
         return known.own
 
     def _fill(self, known: _Gradient, begin: int, end: int) -> None:
         """Writes zeros to the columns in [begin, end) that nothing has been written to."""
         assert known.own is not None
-        place = begin
-        for first, last in sorted([span for span in known.written if span[0] < end and begin < span[1]]):
-            if place < first:
-                self._zero(known, place, first)
-            place = max(place, last)
-        if place < end:
-            self._zero(known, place, end)
-        known.written = _joined(known.written)
-
-    def _zero(self, known: _Gradient, begin: int, end: int) -> None:
-        assert known.own is not None
-        self.code.append(Instr("FILL", known.own.part(begin, end)))
-        known.written.append((begin, end))
+        edges = begin + np.flatnonzero(np.diff(known.written[begin:end], prepend=True, append=True))
+        for gap in edges.reshape(-1, 2).tolist():
+            self.code.append(Instr("FILL", known.own.part(*gap)))
+        known.written[begin:end] = True
 
     def gradient_of(self, view: View) -> View:
         """The gradient of a view, whose every column is written."""
@@ -198,13 +187,3 @@ class _Deriving(Builder):
         assert known.own is not None
         self._fill(known, view.column, view.column + view.width)
         return known.own.part(view.column, view.column + view.width)
-
-
-def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for begin, end in sorted(spans):
-        if joined and begin <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((begin, end))
-    return joined

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Set as AbstractSet
 from ctypes import c_uint64
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -109,7 +110,7 @@ class Steps:
     """
 
     _workspace: _Workspace | None = None
-    stops: Collection[int] = ()  # steps before and after which a stretch ends
+    stops: AbstractSet[int] = frozenset()  # steps before and after which a stretch ends
 
     def __init__(
         self,
@@ -189,12 +190,8 @@ class Steps:
     def end(self, begin: int) -> int:
         """The end of the stretch that begins with a step."""
         end, stops = begin, self.stops
-        while not stops and end in self._in:
+        while end in self._in and (not stops or end == begin or stops.isdisjoint((end - 1, end))):
             end += 1
-        while stops and end in self._in and (end == begin or end not in stops):
-            end += 1
-            if end - 1 in stops:
-                break
         return end
 
     def leave(self, number: int) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -63,6 +64,11 @@ class Const(CellValue):
         else:
             weight = self.weight._replace(left=left + begin, columns=count)
         return replace(self, shape=_cut(self.shape, axis, count), weight=weight)
+
+
+def _paired(op: str) -> Callable[[Any, Any], Rows]:
+    """A method that pairs a value with another operand."""
+    return lambda one, other: pair(op, one, other)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,20 +182,7 @@ class Rows(CellValue):
         found = found if scale is None else found * scale
         return found if shift is None else found + shift
 
-    def __add__(self, other: Any) -> Rows:
-        return pair("ADD", self, other)
-
-    def __sub__(self, other: Any) -> Rows:
-        return pair("SUB", self, other)
-
-    def __rsub__(self, other: float) -> Rows:
-        return pair("RSUB", self, other)
-
-    def __mul__(self, other: Any) -> Rows:
-        return pair("MUL", self, other)
-
-    def __truediv__(self, other: Any) -> Rows:
-        return pair("DIV", self, other)
+    __add__, __sub__, __rsub__, __mul__, __truediv__ = map(_paired, "ADD SUB RSUB MUL DIV".split())
 
     def __neg__(self) -> Rows:
         return self.do("NEG")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import textwrap
 from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any, cast
@@ -18,7 +17,7 @@ from weakref import WeakKeyDictionary
 
 from gluonjit.hybrid.capture.guards.facts import class_attribute
 from gluonjit.hybrid.capture.guards.owners import is_user_function
-from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
+from gluonjit.hybrid.capture.guards.rewriting import Unfollowable, located
 from gluonjit.hybrid.capture.guards.sources import plain_source, replacing, source_of
 from gluonjit.hybrid.capture.outlining.questions import asking
 from gluonjit.replaced import ENTRANCES, code_of, stands_for
@@ -90,10 +89,7 @@ if {_NAME} is not None:
     if {_NAME} is not None:
         return {_NAME}({", ".join(args)})
 """
-    statements = ast.parse(f"def asks():{textwrap.indent(text, ' ')}").body[0].body  # type: ignore[attr-defined]
-    for part in [inner for statement in statements for inner in ast.walk(statement)]:
-        ast.copy_location(part, node.body[0])
-    return cast("list[ast.stmt]", statements)
+    return located(text, node.body[0]).body  # type: ignore[no-any-return]
 
 
 def _runs_a_sample(function: Any, owner: Any, is_part: IsPart, met: set[str]) -> bool:

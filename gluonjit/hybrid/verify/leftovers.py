@@ -30,10 +30,6 @@ _CODE = (FunctionType, MethodType, CellFunction)
 _NOT_FOLLOWED = (ModuleType, type, property, staticmethod, classmethod)
 
 
-def _attribute(path: str, key: Any) -> str:
-    return f"{path}.{key}"
-
-
 class Container(NamedTuple):
     """A container: its name, its items by name or number, what holds them, and how they are put into that."""
 
@@ -41,7 +37,7 @@ class Container(NamedTuple):
     items: Items
     state: Any
     put: Callable[[Any, Items], None]
-    joined: Callable[[str, Any], str] = _attribute  # the path of an item
+    joined: Callable[[str, Any], str] = "{}.{}".format  # the path of an item
 
 
 class Framework(NamedTuple):

@@ -17,10 +17,23 @@ class Unfollowable(Exception):
     """The reason why a function cannot be followed."""
 
 
-def call(name: str, *args: Any) -> ast.Call:
-    """A call of one of the follower's methods, with expressions and constants."""
-    method = ast.Attribute(ast.Name(HIDDEN, ast.Load()), name, ast.Load())
+def named(text: str) -> ast.Name:
+    """An expression that reads a name."""
+    return ast.Name(text, ast.Load())
+
+
+def call(name: str, *args: Any, owner: str = HIDDEN) -> ast.Call:
+    """A call of one of the follower's methods, or another owner's, with expressions and constants."""
+    method = ast.Attribute(named(owner), name, ast.Load())
     return ast.Call(method, [arg if isinstance(arg, ast.expr) else ast.Constant(arg) for arg in args], [])
+
+
+def located(text: str, like: ast.AST) -> Any:
+    """The module of such a text, all of it at the place of a node."""
+    module = ast.parse(text)
+    for part in ast.walk(module):
+        ast.copy_location(part, like)
+    return module
 
 
 def placed(node: ast.expr, name: str, *args: Any) -> ast.Call:
@@ -47,9 +60,9 @@ class Rewriter(ast.NodeTransformer):
         """The body of a function or lambda, with what its scope needs."""
         self.scopes.append(Scope(node))
         arguments = node.args
-        named = [*arguments.posonlyargs, *arguments.args]
-        self.first.append(named[0].arg if named else None)
-        for argument in (*named, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
+        given = [*arguments.posonlyargs, *arguments.args]
+        self.first.append(given[0].arg if given else None)
+        for argument in (*given, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
             if argument is not None:
                 argument.annotation = None
         if isinstance(node, ast.Lambda):
@@ -59,8 +72,7 @@ class Rewriter(ast.NodeTransformer):
             body = self.statements(node.body)
             if arguments.kwarg is not None:  # made anew for each call
                 name = arguments.kwarg.arg
-                fresh = call("new", ast.Name(name, ast.Load()))
-                body.insert(0, ast.Assign([ast.Name(name, ast.Store())], fresh))
+                body.insert(0, ast.Assign([ast.Name(name, ast.Store())], call("new", named(name))))
             node.body = body
         self.scopes.pop()
         self.first.pop()
@@ -238,7 +250,7 @@ class Rewriter(ast.NodeTransformer):
         if isinstance(function, ast.Name) and function.id == "super" and self.resolved("super") == "global":
             first = next((name for name in reversed(self.first) if name), None)
             if not node.args and first is not None:
-                node.args = [ast.Name("__class__", ast.Load()), ast.Name(first, ast.Load())]
+                node.args = [named("__class__"), named(first)]
                 return node  # the builtin itself: what is asked of it passes `get`
         self.generic_visit(node)
         for keyword in node.keywords:
@@ -299,7 +311,7 @@ class Rewriter(ast.NodeTransformer):
         before: Body = []
         if isinstance(target, ast.Name):
             self.visit_Name(target)
-            now: ast.expr = self.visit_Name(ast.Name(target.id, ast.Load()))
+            now: ast.expr = self.visit_Name(named(target.id))
         elif isinstance(target, ast.Attribute):
             base = self._kept(self.visit(target.value), before)
             name = self.mangled(target.attr)
@@ -316,7 +328,7 @@ class Rewriter(ast.NodeTransformer):
         self.temporaries += 1
         name = f"_gluonjit_{self.temporaries}"
         before.append(ast.Assign([ast.Name(name, ast.Store())], value))
-        return ast.Name(name, ast.Load())
+        return named(name)
 
     def visit_With(self, node: ast.With) -> Any:
         for item in node.items:

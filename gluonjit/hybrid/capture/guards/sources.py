@@ -12,7 +12,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from gluonjit.hybrid.capture.guards.owners import is_user_function
-from gluonjit.hybrid.capture.guards.rewriting import HIDDEN, Rewriter, Unfollowable
+from gluonjit.hybrid.capture.guards.rewriting import HIDDEN, Rewriter, Unfollowable, located
 from gluonjit.hybrid.capture.guards.scopes import FUNCTIONS, Function
 from gluonjit.replaced import code_of
 
@@ -128,15 +128,11 @@ def compiled(node: Function, owner: str | None, free: Iterable[str], code: CodeT
     else:
         node.decorator_list = []
         inner = node
-    if owner is not None:
-        inner = ast.ClassDef(owner, [], [], [inner], [])
-    names = [ast.arg(name) for name in free]
-    around = ast.FunctionDef("around", ast.arguments([], names, None, [], [], None, []), [inner], [])
-    new: Any
-    for new in (around, inner):
-        if "type_params" in new._fields and not hasattr(new, "type_params"):  # from Python 3.12 on
-            new.type_params = []
-    module = ast.fix_missing_locations(ast.copy_location(ast.Module([around], []), node))
+    body = "pass" if owner is None else f"class {owner}: pass"
+    module = located(f"def around({', '.join(free)}):\n {body}", node)
+    around = module.body[0]
+    (around if owner is None else around.body[0]).body = [inner]
+    ast.fix_missing_locations(module)
     try:
         made = compile(module, code.co_filename, "exec", code.co_flags & _FUTURES, True)
     except (SyntaxError, ValueError, RecursionError) as error:

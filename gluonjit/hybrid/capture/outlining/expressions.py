@@ -14,6 +14,7 @@ import copy
 from typing import Any
 
 from gluonjit.hybrid.capture.guards.owners import is_user_function
+from gluonjit.hybrid.capture.guards.rewriting import named
 from gluonjit.hybrid.capture.guards.sources import deep_copy
 from gluonjit.hybrid.capture.outlining.effects import Effects
 from gluonjit.hybrid.capture.outlining.known import LAYER, PREFIX, WEIGHT, FunctionNames, loads, stores
@@ -280,7 +281,7 @@ class Expressions:
         self.count += 1
         name = name or f"{PREFIX}{self.count}"
         self.scope.variables.add(name)
-        return ast.copy_location(ast.Name(name, ast.Load()), node)
+        return ast.copy_location(named(name), node)
 
     def gather(self, target: Any, value: Any) -> Any:
         statement = assign(target, value)

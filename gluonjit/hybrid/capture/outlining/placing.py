@@ -8,7 +8,7 @@ from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from gluonjit.hybrid.capture.entrances import asks, entrance_of
-from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
+from gluonjit.hybrid.capture.guards.rewriting import Unfollowable, located
 from gluonjit.hybrid.capture.guards.sources import deep_copy, give_source, replacing, source_of
 from gluonjit.hybrid.capture.outlining.blocks import Outliner
 from gluonjit.hybrid.capture.outlining.expressions import Block
@@ -79,27 +79,16 @@ def outlined(function: FunctionType, owner: Any, known: FrameworkFunctions, ente
     body = tidied([placing.visit(s) for s in body], loads(*body))
     if not placing.sites:
         raise Unfollowable("no two operators in it may run together")
-    own: list[ast.expr] = [] if owner is None else [ast.Name(scope.own, ast.Load())]
-    cells = ast.Name(_CELLS, ast.Load())
     new = copy.copy(node)
     entrance = entrance_of(function)
     asked = asks(node, known.key, entrance) if entrance else []  # where there are cells, a sample is open
-    entering: list[ast.stmt] = [
-        ast.Assign([ast.Name(_CELLS, ast.Store())], ast.Constant(_ENTER)),
-        ast.Assign([ast.Name(_CELLS, ast.Store())], ast.Call(cells, own, [])),
-    ]
+    text = f"{_CELLS} = {_ENTER!r}; {_CELLS} = {_CELLS}({'' if owner is None else scope.own})"
     if owner is None and known.tracing is not None:  # the framework's tracer knows no such constant
         function.__globals__.setdefault(_TRACING, known.tracing)
-        traced = ast.Call(ast.Name(_TRACING, ast.Load()), [], [])
-        none = ast.Assign([ast.Name(_CELLS, ast.Store())], ast.Constant(None))
-        entering = [ast.If(traced, [none], entering)]
-    new.body = [
-        *doc,
-        *entering,
-        ast.If(ast.Compare(cells, [ast.Is()], [ast.Constant(None)]), [*asked, *old], body),
-    ]
-    for statement in [new.body[-1], *[part for each in entering for part in ast.walk(each)]]:
-        ast.copy_location(statement, old[0])
+        text = f"if {_TRACING}(): {_CELLS} = None\nelse: {text}"
+    entering = located(f"{text}\nif {_CELLS} is None: pass", old[0])
+    entering.body[-1].body, entering.body[-1].orelse = [*asked, *old], body
+    new.body = [*doc, *entering.body]
     made = replacing(function, new, around)
     made = made.replace(co_consts=tuple(enter if each == _ENTER else each for each in made.co_consts))
     stands_for(made, code_of(function))
@@ -151,16 +140,11 @@ class _Placing(ast.NodeTransformer):
             numbers = block.evidence and name not in block.tensors
             looks.append(f"({look} or {_CELLS}[{number + 1}]({name}))" if numbers else look)
         made = f"{PREFIX}made"
-        call = ast.parse(f"{made} = {_CELLS}[{number}]({', '.join(reads)}) if {' and '.join(looks)} else None").body[0]
-        take: Any = ast.parse(f"if {made} is None: pass\nelse: {', '.join(writes)} = {made}").body[0]
-        take.body = deep_copy(block.body)
-        for statement in (call, take.orelse[0]):
-            for n in ast.walk(statement):
-                ast.copy_location(n, block.body[0])
-        ast.copy_location(take, block.body[0])
-        for n in ast.walk(take.test):
-            ast.copy_location(n, block.body[0])
-        return [call, take]
+        call = f"{made} = {_CELLS}[{number}]({', '.join(reads)}) if {' and '.join(looks)} else None"
+        take = f"if {made} is None: pass\nelse: {', '.join(writes)} = {made}"
+        found = located(f"{call}\n{take}", block.body[0]).body
+        found[1].body = deep_copy(block.body)
+        return found
 
     def _reads(self, block: Block) -> list[str]:
         """Names that a block reads before writing them, except the model's own."""
@@ -183,11 +167,9 @@ class _Placing(ast.NodeTransformer):
     def _site(self, block: Block, reads: list[str], writes: list[str]) -> Site:
         function = self.function
         own = self.maker.scope.own
-        module: Any = ast.parse(f"def cell({', '.join([own, *reads])}):\n return {', '.join(writes)}")
+        module = located(f"def cell({', '.join([own, *reads])}):\n return {', '.join(writes)}", block.body[-1])
         made = module.body[0]
         name = made.name = code_of(function).co_name  # not that of the function, which may be any text
-        for n in ast.walk(made):
-            ast.copy_location(n, block.body[-1])
         made.lineno = block.body[0].lineno
         made.body[:0] = deep_copy(block.body)
         space: dict[str, Any] = {}

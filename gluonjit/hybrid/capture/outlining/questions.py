@@ -20,7 +20,7 @@ from weakref import WeakSet
 
 from gluonjit.hybrid.capture.guards.objects import Eagerly
 from gluonjit.hybrid.capture.guards.owners import is_user_function, is_user_module
-from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
+from gluonjit.hybrid.capture.guards.rewriting import Unfollowable, call
 from gluonjit.hybrid.capture.guards.scopes import FUNCTIONS, Scope
 from gluonjit.hybrid.capture.guards.sources import deep_copy, replacing, source_of
 from gluonjit.hybrid.run.state import LOCAL
@@ -128,12 +128,7 @@ class _Asking(ast.NodeTransformer):
 
     def _asked(self, name: str, node: ast.AST, *args: ast.expr) -> Any:
         self.asks = True
-        method = ast.Attribute(ast.Name(_NAME, ast.Load()), name, ast.Load())
-        made = ast.Call(method, list(args), [])
-        for part in ast.walk(made):
-            if not hasattr(part, "lineno"):
-                ast.copy_location(part, node)
-        return made
+        return ast.fix_missing_locations(ast.copy_location(call(name, *args, owner=_NAME), node))
 
     def visit_Call(self, node: ast.Call) -> Any:
         """type(x), id(x), and calls that are given `type`"""

@@ -9,7 +9,6 @@ from typing import Any
 import mxnet as mx
 from mxnet import autograd, gluon
 
-from gluonjit.engines.mxnet.arrays import VERSIONS
 from gluonjit.hybrid.run.calibration import WORDS, Bench, Chains, Nets, Trees, gated
 
 
@@ -68,4 +67,4 @@ def _infer(net: gluon.Block, samples: Sequence[Any]) -> list[Any]:
 
 
 _NETS = Nets(_Trees, _Chains, partial(_Chains, activation=None), _Operators)
-BENCH = Bench("mxnet", VERSIONS, _NETS, mx.nd.array, _start, _train, _infer, mx.nd.waitall)
+BENCH = Bench(_NETS, mx.nd.array, _start, _train, _infer)

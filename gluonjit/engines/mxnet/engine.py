@@ -88,7 +88,7 @@ class MXNetEngine(Adapter):
         """Measures what work costs here."""
         from gluonjit.engines.mxnet.calibration import BENCH  # nobody else needs its programs
 
-        return measure(BENCH, seconds, progress)
+        return measure(self, BENCH, seconds, progress)
 
     def cache_info(self) -> dict[str, int]:
         """Entries in caches: of operators (4,096 at most), of shapes, of graphs for sizes that came again (256 at

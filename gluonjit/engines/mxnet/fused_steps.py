@@ -17,23 +17,24 @@ from gluonjit.rows.program import NotFusable, RowProgram
 from gluonjit.rows.stretches import StepStretch
 
 
+def row_program(kind: Kind) -> RowProgram:
+    """The program of the nodes of a kind. Raises NotFusable."""
+    if program_of(kind).may_fail:
+        raise NotFusable("it may fail")
+    return lowered(kind, call_of)
+
+
 class FusedSteps(fused_steps.FusedSteps):
     """The `steps` of a flush that run in C.
 
     MXNet computes in the background: a step waits, once, for what MXNet may still be writing.
     """
 
-    room_for = staticmethod(room_for)
+    room_for, make, threads = staticmethod(room_for), staticmethod(row_program), staticmethod(threads)
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._constants: dict[int, int] = {}
-
-    def make(self, kind: Kind) -> RowProgram:
-        return row_program(kind)
-
-    def threads(self) -> int:
-        return threads()
 
     def begin_backward(self) -> None:
         """Reads weights anew, as MXNet's own backward does, after pending writes to them."""
@@ -78,10 +79,3 @@ class FusedSteps(fused_steps.FusedSteps):
     def learned(self, array: Any) -> int:
         """The address of a weight's gradient."""
         return self.tape.learned_address(array)  # type: ignore[no-any-return]
-
-
-def row_program(kind: Kind) -> RowProgram:
-    """The program of the nodes of a kind. Raises NotFusable."""
-    if program_of(kind).may_fail:
-        raise NotFusable("it may fail")
-    return lowered(kind, call_of)

@@ -44,6 +44,8 @@ _METHODS = frozenset(name for name in dir(NDArray) if _only_gives_a_result(name)
 _FUNCTIONS.update([nd.add, nd.subtract, nd.multiply, nd.divide, nd.maximum, nd.minimum])
 _CREATING = {nd.array, nd.zeros, nd.ones, nd.arange}
 _LAYERS = (
+    gluon.nn.Sequential,
+    gluon.nn.HybridSequential,
     gluon.nn.Dense,
     gluon.nn.Activation,
     gluon.nn.LayerNorm,
@@ -116,8 +118,6 @@ class _MXNetFunctions(FrameworkFunctions):
 
 def _is_layer(block: Any) -> bool:
     """Tells whether a call of a block is sure to be computed from its arguments and weights alone."""
-    if type(block) in (gluon.nn.Sequential, gluon.nn.HybridSequential):
-        return all(_is_plain(part) and _is_layer(part) for part in block._children.values())
     return type(block) in _LAYERS and all(_is_plain(part) and _is_layer(part) for part in block._children.values())
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from gluonjit.engines.torch.arrays import VERSIONS
 from gluonjit.engines.torch.dynamic import enable
 from gluonjit.hybrid.run.calibration import WORDS, Bench, Chains, Nets, Trees, gated
 
@@ -80,10 +79,5 @@ def _infer(net: Any, samples: Sequence[Any]) -> list[Any]:
         return [net(sample) for sample in samples]
 
 
-def _wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
 _NETS = Nets(_Trees, _Chains, partial(_Chains, bounded=False), _Operators)
-BENCH = Bench("torch", VERSIONS, _NETS, torch.from_numpy, _start, _train, _infer, _wait)
+BENCH = Bench(_NETS, torch.from_numpy, _start, _train, _infer)

@@ -167,7 +167,7 @@ class TorchEngine(Adapter):
         """Measures what work costs here."""
         from gluonjit.engines.torch.calibration import BENCH  # nobody else needs its programs
 
-        return measure(BENCH, seconds, progress)
+        return measure(self, BENCH, seconds, progress)
 
     def cache_info(self) -> dict[str, int]:
         """Entries in caches: sums (4,096 at most), and those of cells."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ import numpy as np
 from gluonjit.analysis.costs.measured import Measured, Progress
 from gluonjit.analysis.table import OFFERED
 from gluonjit.hybrid.choose.costs import cost_model, use_model
+from gluonjit.hybrid.run.engine import Engine
 from gluonjit.hybrid.run.scope import batching
 
 WORDS = 200
@@ -80,14 +81,11 @@ class Nets(NamedTuple):
 class Bench(NamedTuple):
     """The engine's own part of a calibration."""
 
-    engine: str
-    versions: Mapping[str, str]
     nets: Nets
     array: Callable[[Any], Any]  # of these numbers
     start: Callable[[Any], None]  # draw a net's weights, and batch it dynamically
     train: Callable[[Any, Sequence[Any]], None]  # a net over samples, forward and backward
     infer: Callable[[Any, Sequence[Any]], list[Any]]  # what the net gives for them
-    wait: Callable[[], None]  # until all has run that was handed over
 
 
 class _Workload(NamedTuple):
@@ -141,34 +139,34 @@ class _Run(NamedTuple):
     options: dict[str, Any]
 
 
-def measure(bench: Bench, seconds: float, progress: Progress) -> Measured:
+def measure(engine: Engine, bench: Bench, seconds: float, progress: Progress) -> Measured:
     """Runs programs for about so long, each of them at least once; `progress` is told the share that is over."""
     begin = perf_counter()
     measured = Measured()
     random = np.random.RandomState(0)
     runs = _runs(bench, random)
-    with warnings.catch_warnings(), _taken_down_by(measured, bench):
+    with warnings.catch_warnings(), _taken_down_by(measured, engine):
         warnings.simplefilter("ignore")
         for run in runs:  # what they run has to be compiled
-            _perform(bench, run, False)
+            _perform(engine, bench, run, False)
         done = 0
         while done < len(runs) or perf_counter() - begin < seconds:
             if done % len(runs) == 0:
                 order = random.permutation(len(runs))
-            _compare(bench, runs[order[done % len(runs)]], measured)
+            _compare(engine, bench, runs[order[done % len(runs)]], measured)
             done += 1
             progress(min((perf_counter() - begin) / seconds, done / len(runs), 1.0))
     return measured
 
 
 @contextmanager
-def _taken_down_by(measured: Measured, bench: Bench) -> Iterator[None]:
-    known = cost_model(bench.engine, bench.versions)
-    use_model(bench.engine, measured)
+def _taken_down_by(measured: Measured, engine: Engine) -> Iterator[None]:
+    known = cost_model(engine.name, engine.versions)
+    use_model(engine.name, measured)
     try:
         yield
     finally:
-        use_model(bench.engine, known)
+        use_model(engine.name, known)
 
 
 def _runs(bench: Bench, random: np.random.RandomState) -> list[_Run]:
@@ -187,24 +185,24 @@ def _runs(bench: Bench, random: np.random.RandomState) -> list[_Run]:
     return runs
 
 
-def _compare(bench: Bench, run: _Run, measured: Measured) -> None:
+def _compare(engine: Engine, bench: Bench, run: _Run, measured: Measured) -> None:
     """Runs it profiled, with caches as cold as in a new minibatch; then once more, with waits and without."""
-    _perform(bench, run, True)
+    _perform(engine, bench, run, True)
     waits = measured.waits()
     measured.settle()
     begin = perf_counter()
-    _perform(bench, run, False)
+    _perform(engine, bench, run, False)
     middle = perf_counter()
-    _perform(bench, run, True)
+    _perform(engine, bench, run, True)
     measured.pairs.append((perf_counter() - middle, middle - begin, waits))
     measured.drop()
 
 
-def _perform(bench: Bench, run: _Run, profile: bool) -> None:
+def _perform(engine: Engine, bench: Bench, run: _Run, profile: bool) -> None:
     outputs = []  # alive until all has run: what nobody can read would not
     with batching(profile=profile, **run.options):
         if run.training:
             bench.train(run.net, run.samples)
         else:
             outputs += bench.infer(run.net, run.samples)
-    bench.wait()
+    engine.wait()

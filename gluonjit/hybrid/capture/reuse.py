@@ -154,11 +154,12 @@ class Apart:
     number: tells it from others; copies: the number of `graph.copies` before it.
     """
 
+    reason = ""  # why the call is no function of its key
+    open = True
+
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self.graph = batch.graph
-        self.reason = ""  # why the call is no function of its key
-        self.open = True
         self.number = next(_apart)
         self.copies = len(batch.graph.copies)
         self._room = batch.room

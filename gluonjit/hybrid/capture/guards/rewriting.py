@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from gluonjit.hybrid.capture.guards.scopes import Function, Scope
+from gluonjit.hybrid.capture.guards.scopes import Function, Scope, arguments_of
 
 Body = list[ast.stmt]
 """Statements, one after the other."""
@@ -62,9 +62,8 @@ class Rewriter(ast.NodeTransformer):
         arguments = node.args
         given = [*arguments.posonlyargs, *arguments.args]
         self.first.append(given[0].arg if given else None)
-        for argument in (*given, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg):
-            if argument is not None:
-                argument.annotation = None
+        for argument in arguments_of(arguments):
+            argument.annotation = None
         if isinstance(node, ast.Lambda):
             node.body = self.visit(node.body)
         else:
@@ -154,12 +153,11 @@ class Rewriter(ast.NodeTransformer):
         return self.visit(node)  # type: ignore[no-any-return]
 
     def operand(self, node: ast.expr, name: str, *args: Any) -> ast.expr:
-        """An operand that a method of the follower looks at, unless it is a constant."""
-        found: ast.expr = self.visit(node)
-        return found if isinstance(found, ast.Constant) else placed(node, name, found, *args)
+        """A rewritten operand that a method of the follower looks at, unless it is a constant."""
+        return node if isinstance(node, ast.Constant) else placed(node, name, node, *args)
 
     def truth(self, node: ast.expr) -> ast.expr:
-        """Returns an expression tested for truth: an object's attributes do not count."""
+        """Returns a rewritten expression tested for truth: an object's attributes do not count."""
         return self.operand(node, "whole", False)
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
@@ -167,6 +165,7 @@ class Rewriter(ast.NodeTransformer):
         return placed(node, "binary", operator, self.visit(node.left), self.visit(node.right))
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        self.generic_visit(node)
         if isinstance(node.op, ast.Not):
             node.operand = self.truth(node.operand)
         else:
@@ -174,36 +173,31 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> Any:
-        node.values = [self.truth(value) for value in node.values]
+        self.generic_visit(node)
+        node.values = list(map(self.truth, node.values))
         return node
 
     def visit_Compare(self, node: ast.Compare) -> Any:
+        self.generic_visit(node)
+        sides = [node.left, *node.comparators]
         if len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
-            found: ast.expr = call("contains", self.visit(node.left), self.visit(node.comparators[0]))
+            found: ast.expr = call("contains", *sides)
             if isinstance(node.ops[0], ast.NotIn):
                 found = ast.UnaryOp(ast.Not(), found)
             return ast.copy_location(found, node)
         if all(isinstance(operator, (ast.Is, ast.IsNot)) for operator in node.ops):
-            sides = [node.left, *node.comparators]
             if len(node.ops) > 1 or any(isinstance(side, ast.Constant) for side in sides):
-                return self.generic_visit(node)
-            found = call("same", *map(self.visit, sides))
+                return node
+            found = call("same", *sides)
             return ast.copy_location(found if isinstance(node.ops[0], ast.Is) else ast.UnaryOp(ast.Not(), found), node)
         if len(node.ops) == 1:
-            name = type(node.ops[0]).__name__
-            return placed(node, "compare", name, self.visit(node.left), self.visit(node.comparators[0]))
-        node.left = self.operand(node.left, "compared")
-        node.comparators = [self.operand(comparator, "compared") for comparator in node.comparators]
-        return node
-
-    def visit_IfExp(self, node: ast.IfExp) -> Any:
-        node.test, node.body, node.orelse = self.truth(node.test), self.visit(node.body), self.visit(node.orelse)
+            return placed(node, "compare", type(node.ops[0]).__name__, *sides)
+        node.left, *node.comparators = [self.operand(side, "compared") for side in sides]
         return node
 
     def visit_FormattedValue(self, node: ast.FormattedValue) -> Any:
+        self.generic_visit(node)
         node.value = self.operand(node.value, "whole")
-        if node.format_spec is not None:
-            node.format_spec = self.visit(node.format_spec)
         return node
 
     def visit_Starred(self, node: ast.Starred) -> Any:
@@ -234,7 +228,7 @@ class Rewriter(ast.NodeTransformer):
                 raise Unfollowable("it is asynchronous")
             generator.iter = outer if generator is first else call("iterate", self.visit(generator.iter))
             generator.target = self.visit(generator.target)
-            generator.ifs = [self.truth(test) for test in generator.ifs]
+            generator.ifs = [self.truth(self.visit(test)) for test in generator.ifs]
         for field in ("elt", "key", "value"):
             if hasattr(node, field):
                 setattr(node, field, self.visit(getattr(node, field)))
@@ -277,27 +271,21 @@ class Rewriter(ast.NodeTransformer):
     # Statements
 
     def visit_For(self, node: ast.For) -> Any:
-        node.iter = call("iterate", self.visit(node.iter))
-        node.target = self.visit(node.target)
-        node.body, node.orelse = self.statements(node.body), self.statements(node.orelse)
+        self.generic_visit(node)
+        node.iter = call("iterate", node.iter)
         return node
 
     def _tested(self, node: Any) -> Any:
+        self.generic_visit(node)
         node.test = self.truth(node.test)
-        for field in ("body", "orelse"):
-            if hasattr(node, field):
-                setattr(node, field, self.statements(getattr(node, field)))
-        if isinstance(node, ast.Assert) and node.msg is not None:
-            node.msg = self.visit(node.msg)
         return node
 
-    visit_If = visit_While = visit_Assert = _tested
+    visit_If = visit_While = visit_Assert = visit_IfExp = _tested
 
     def visit_Assign(self, node: ast.Assign) -> Any:
-        node.value = self.visit(node.value)
+        self.generic_visit(node)
         if any(isinstance(target, (ast.Tuple, ast.List)) for target in node.targets):
             node.value = call("iterate", node.value)
-        node.targets = [self.visit(target) for target in node.targets]
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
@@ -331,11 +319,9 @@ class Rewriter(ast.NodeTransformer):
         return named(name)
 
     def visit_With(self, node: ast.With) -> Any:
+        self.generic_visit(node)
         for item in node.items:
-            item.context_expr = call("manage", self.visit(item.context_expr))
-            if item.optional_vars is not None:
-                item.optional_vars = self.visit(item.optional_vars)
-        node.body = self.statements(node.body)
+            item.context_expr = call("manage", item.context_expr)
         return node
 
     def visit_YieldFrom(self, node: ast.YieldFrom) -> Any:
@@ -361,9 +347,9 @@ class Rewriter(ast.NodeTransformer):
     def visit_Match(self, node: Any) -> Any:
         if any(type(part).__name__ == "MatchClass" for part in ast.walk(node)):
             self.refuse("it matches attributes of classes")
-        node.subject = self.operand(node.subject, "whole")
+        node.subject = self.operand(self.visit(node.subject), "whole")
         for case in node.cases:
-            case.guard = None if case.guard is None else self.truth(case.guard)
+            case.guard = None if case.guard is None else self.truth(self.visit(case.guard))
             case.body = self.statements(case.body)
         return node
 

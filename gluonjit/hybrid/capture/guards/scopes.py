@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Union
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -37,7 +37,7 @@ class Scope:
             if isinstance(node, ast.Lambda):
                 continue
             if isinstance(node, COMPREHENSIONS):  # := in it binds here
-                self.bound.update(item.target.id for item in _walrus(node) if isinstance(item.target, ast.Name))
+                self.bound.update(item.target.id for item in ast.walk(node) if isinstance(item, ast.NamedExpr))
                 continue
             self._note(node)
             self._collect(ast.iter_child_nodes(node))
@@ -60,15 +60,6 @@ class Scope:
                     self.bound.add(name)
 
 
-def arguments_of(arguments: ast.arguments) -> Iterator[ast.arg]:
+def arguments_of(arguments: ast.arguments) -> list[ast.arg]:
     """All arguments that a function takes."""
-    yield from (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-    for argument in (arguments.vararg, arguments.kwarg):
-        if argument is not None:
-            yield argument
-
-
-def _walrus(node: ast.AST) -> Iterator[ast.NamedExpr]:
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.NamedExpr):
-            yield inner
+    return [each for each in ast.iter_child_nodes(arguments) if isinstance(each, ast.arg)]

@@ -89,14 +89,15 @@ class Noted:
     those of the signature; set: attributes of blocks that the call sets, each with the block, its name and the value.
     """
 
+    facts: tuple[Fact, ...] = ()
+    kept: tuple[Any, ...] = ()
+    asked: tuple[Any, ...] = ()
+    signature: Any = None
+    specs: Sequence[Any] = ()
+    traced: Any = None
+
     def __init__(self) -> None:
-        self.facts: tuple[Fact, ...] = ()
-        self.kept: tuple[Any, ...] = ()
-        self.asked: tuple[Any, ...] = ()
         self.set: list[tuple[Any, str, Any]] = []
-        self.signature: Any = None
-        self.specs: Sequence[Any] = ()
-        self.traced: Any = None
 
     def steady(self, *steady: type) -> bool:
         """Tells whether only functions of classes, which modules names stand for, and `steady` objects were read."""
@@ -155,9 +156,8 @@ _SHARE = 0.003
 class Again:
     """Selects the calls that are traced again: one in a thousand, in at most 0.3 % of the time."""
 
-    def __init__(self) -> None:
-        self.found = 0
-        self.resting = 0.0  # until when none is, in seconds of `perf_counter`
+    found = 0
+    resting = 0.0  # until when none is, in seconds of `perf_counter`
 
     def due(self) -> bool:
         """Counts a cache hit, and tells whether to trace it again; C counts its own hits."""

@@ -80,14 +80,15 @@ class Expressions:
     minimum: so many operators are worth a cell.
     """
 
+    count = 0
+    pieces: list[Any] | None = None  # within a comprehension: what is evaluated for each item
+    each = ""  # its variable
+
     def __init__(self, scope: FunctionNames, minimum: int = 2) -> None:
         self.scope, self.effects, self.minimum = scope, Effects(scope), minimum
         self.blocks: list[Block] = []
         self.block = Block()
         self.out: list[Any] = []
-        self.count = 0
-        self.pieces: list[Any] | None = None  # within a comprehension: what is evaluated for each item
-        self.each = ""  # its variable
         self.loops: list[Any] = []  # around the statement that is looked at
         self.lists: set[str] = set()  # names of lists that are made here
 

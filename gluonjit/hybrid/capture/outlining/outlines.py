@@ -35,15 +35,16 @@ OUTLINES: WeakKeyDictionary[FunctionType, OutlinedFunction] = WeakKeyDictionary(
 class Made:
     """A cell of one model: `run` captures a call of it. After a refused call, no others are made."""
 
+    run: Any = None
+    refused = ""
+    at = 0
+    _kinds = 0
+
     def __init__(self, outline: str, site: Site, holder: Any) -> None:
         self.name, self.holder = f"{outline}, {site.lines}", holder
-        self.run: Any = None
-        self.refused = ""
         self.cells: list[Any] = []
-        self.at = 0
         self._seen: set[Any] = set()
         self._looks: set[Any] = set()  # of arguments, by which kinds are told apart
-        self._kinds = 0
         self._samples: list[int] = []  # that brought something new, by their numbers, each unlike the last one
 
     def is_first(self, args: tuple[Any, ...]) -> bool:

@@ -98,22 +98,23 @@ class PaceSummary(NamedTuple):
 class Pace:
     """The pace of one phase, training or inference, of one block: all that is known of it."""
 
+    seconds = 0.0  # of all stretches
+    lost = 0.0  # of them what trials have taken longer than they would have in the way that is kept
+    way = ""
+    calls = 0  # of the last batched stretch
+    kept_at = 0.0  # seconds of a batched call when that was decided; 0 where it has been doubted
+    pinned = False  # whether it may not run batched
+    written = 0  # of the first calls, which have written to weights
+    loops = False  # whether there are calls that are loops
+    whole = False  # whether these are captured whole
+    few = False  # whether they come in few shapes
+    probes = _PROBES  # that are left
+    turned = False  # whether that has been changed, as it was slower than eager
+
     def __init__(self, training: bool) -> None:
         self.training = training
-        self.seconds = 0.0  # of all stretches
-        self.lost = 0.0  # of them what trials have taken longer than they would have in the way that is kept
         self.again = _AGAIN
-        self.way = ""
-        self.calls = 0  # of the last batched stretch
-        self.kept_at = 0.0  # seconds of a batched call when that was decided; 0 where it has been doubted
         self.told: Callable[[], None] | None = None  # is called when it is decided
-        self.pinned = False  # whether it may not run batched
-        self.written = 0  # of the first calls, which have written to weights
-        self.loops = False  # whether there are calls that are loops
-        self.whole = False  # whether these are captured whole
-        self.few = False  # whether they come in few shapes
-        self.turned = False  # whether that has been changed, as it was slower than eager
-        self.probes = _PROBES  # that are left
         self.shapes: deque[Hashable] = deque(maxlen=_LONGEST)  # of the last calls that were compared; None: of no shape
         self.compare_again()
 

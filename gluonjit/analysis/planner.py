@@ -151,13 +151,14 @@ class Planner:
     sharing: whether equal products that are cut out of calls are one; see `gluonjit.analysis.captured`.
     """
 
+    _nodes: Nodes | None = None
+    _folded = False
+    _dropped = 0
+
     def __init__(self, graph: Graph, sum_kind: SumKind, sharing: bool = True) -> None:
         self._graph, self._sum_kind, self._sharing = graph, sum_kind, sharing
         self._given = [record for record in graph.records.values() if len(record)]
         self._structure = structure_of(graph, self._given, sharing)
-        self._nodes: Nodes | None = None
-        self._folded = False
-        self._dropped = 0
 
     @property
     def made(self) -> Sequence[Record]:

@@ -5,7 +5,7 @@ in its graph, and an operand is a list of row numbers. Slicing, stacking and loo
 numbers, not nodes.
 """
 
-from gluonjit.graph.frames import LIBRARIES, Origin, user_line
+from gluonjit.graph.frames import LIBRARIES, user_line
 from gluonjit.graph.graph import Graph, Leaf
 from gluonjit.graph.kinds import (
     Arrays,
@@ -14,7 +14,6 @@ from gluonjit.graph.kinds import (
     Group,
     Kind,
     Output,
-    Split,
     Work,
     family_key,
     operand_groups,
@@ -23,7 +22,7 @@ from gluonjit.graph.kinds import (
 )
 from gluonjit.graph.origins import Line, Mark, clear_lines, is_own, line_of, raised_at, sample_at
 from gluonjit.graph.recorder import Record, Value
-from gluonjit.graph.values import Rows, Spec, clear_specs, intern_spec, mode_of, natural_mode, spec_count
+from gluonjit.graph.values import Rows, Spec, clear_specs, intern_spec, mode_of, natural_mode
 
 __all__ = [
     "Arrays",
@@ -36,12 +35,10 @@ __all__ = [
     "Leaf",
     "Line",
     "Mark",
-    "Origin",
     "Output",
     "Record",
     "Rows",
     "Spec",
-    "Split",
     "Value",
     "Work",
     "clear_specs",
@@ -56,7 +53,6 @@ __all__ = [
     "outputs_of",
     "raised_at",
     "sample_at",
-    "spec_count",
     "split_kind",
     "user_line",
 ]

@@ -32,11 +32,12 @@ class Curve:
     single outliers, which an interrupted measurement makes, do not show.
     """
 
+    _medians: list[Point] | None = None
+    _slope: float | None = None  # of the line through them, where it is known
+
     def __init__(self) -> None:
         self._buckets: dict[int, deque[Point]] = {}
-        self._medians: list[Point] | None = None
         self._sizes: list[float] = []  # of these
-        self._slope: float | None = None  # of the line through them, where it is known
 
     def __len__(self) -> int:
         return sum(map(len, self._buckets.values()))

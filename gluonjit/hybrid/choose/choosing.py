@@ -30,6 +30,9 @@ _GRANULARITIES = ("cell", "op")
 class Chooser:
     """The choices of one region, and their data."""
 
+    _pays: int | None = None
+    _origin = ""
+
     def __init__(self, options: Options) -> None:
         self._allowed = Allowed(
             _GRANULARITIES if options.granularity in (AUTO, BATCHED, EAGER) else (options.granularity,),
@@ -43,8 +46,6 @@ class Chooser:
         self._first = self._allowed.first
         self._studies: dict[tuple[bool, int], Study] = {}
         self._last: dict[bool, Study] = {}  # of training, and of inference
-        self._pays: int | None = None
-        self._origin = ""
         self.told: Callable[[], None] | None = None  # is called when a way is chosen
         self.choice = Choice(self._allowed.first, False, False, False, (), {})
 

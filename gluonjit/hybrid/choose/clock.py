@@ -16,11 +16,12 @@ _ALL = 2  # the generation of all objects
 class Clock:
     """The time without pauses of the collector, which it hears of while someone measures."""
 
+    _measuring = 0
+    _begun = 0.0
+    _paused = 0.0
+
     def __init__(self) -> None:
         self._lock = Lock()
-        self._measuring = 0
-        self._begun = 0.0
-        self._paused = 0.0
 
     def start(self) -> None:
         """Begins a measurement."""

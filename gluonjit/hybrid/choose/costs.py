@@ -14,6 +14,7 @@ from threading import Lock
 from gluonjit.analysis.costs.coefficients import Coefficients, CoefficientsError
 from gluonjit.analysis.costs.model import CostModel
 from gluonjit.errors import GluonJITWarning
+from gluonjit.rows.running import cores
 
 _models: dict[str, CostModel] = {}
 _lock = Lock()
@@ -66,11 +67,7 @@ def cache_folder() -> Path:
 
 def machine() -> list[str]:
     """Describes the machine: the processor, the cores that this process may use, and the engine's threads."""
-    try:
-        cores = len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        cores = os.cpu_count() or 1
-    return [_processor(), f"{cores} cores", *(f"{name}={os.environ.get(name, '')}" for name in _THREADS)]
+    return [_processor(), f"{cores()} cores", *(f"{name}={os.environ.get(name, '')}" for name in _THREADS)]
 
 
 def _processor() -> str:

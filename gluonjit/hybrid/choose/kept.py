@@ -113,8 +113,7 @@ def _signature(options: Options, engine: Any, blocks: Sequence[BlockDescription]
     """Returns the digest of everything that a choice depends on and that is known before the first call."""
     facts = [sys.version, engine.name, repr(sorted(engine.versions.items())), *machine()]
     facts.append(repr(options))
-    for block in blocks:
-        facts.append(f"{block.name} {block.type.__module__}.{block.type.__qualname__} {block.parameters}")
+    facts += [f"{block.name} {block.type.__module__}.{block.type.__qualname__} {block.parameters}" for block in blocks]
     digest = hashlib.sha256("\n".join(facts).encode(errors="backslashreplace"))
     for type_ in dict.fromkeys(base for block in blocks for base in block.type.__mro__):
         for code in _code(type_):

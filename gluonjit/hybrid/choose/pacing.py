@@ -90,6 +90,22 @@ def clear_paces() -> None:
 class CallStretch:
     """A stretch of outermost calls of one thread, in one way."""
 
+    calls = 0
+    others = 0  # the last calls, one after the other, that were of the other phase
+    given = 0  # calls that run eagerly without coming here, at most
+    inside = 0
+    seconds = 0.0
+    traced = 0.0  # seconds
+    traces = 0
+    ended = False  # the next call begins another one
+    unlike = False
+    explores: Any = None  # the chooser that tries another way to capture
+    whole = True
+    rate = 0.0  # seconds of a call that was batched, where this was abandoned and they were not few
+    loses = False
+    way = ""
+    pauses = False  # the rest of this call runs eagerly
+
     def __init__(self, state: Any, paces: Paces, training: bool, engine: Any) -> None:
         self.pace = pace = paces.phases[training]
         beside = paces.phases[not training]
@@ -105,27 +121,12 @@ class CallStretch:
         unmarked = self.eager and not training and not named and pace.compares
         self.most = (pace.calls or beside.calls or _UNMARKED) if unmarked else _LONGEST
         self.apart = 0.0 if unmarked and self.timed else inf  # seconds of its longest pause between two calls
-        self.calls = 0
-        self.others = 0  # the last calls, one after the other, that were of the other phase
-        self.given = 0  # calls that run eagerly without coming here, at most
         if settled:
             self.given = state.spare = self.most - 1
             state.spare_mode, state.spare_of = 2 * training, paces
-        self.inside = 0
-        self.seconds = 0.0
         self.pause = _PAUSE * pace.unit  # a longer time between two calls does not count
-        self.traced = 0.0  # seconds
-        self.traces = 0
-        self.ended = False  # the next call begins another one
-        self.unlike = False
-        self.explores: Any = None  # the chooser that tries another way to capture
-        self.whole = True
-        self.rate = 0.0  # seconds of a call that was batched, where this was abandoned and they were not few
-        self.loses = False
         self.took: list[float] = []  # seconds of each call, up to the next one, in which nothing was traced
         self.marked = 0.0, 0  # seconds and traces when the last call began
-        self.way = ""
-        self.pauses = False  # the rest of this call runs eagerly
         if self.timed:
             CLOCK.start()
         if self.timed and pace.compares:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from collections import Counter, defaultdict
 from collections.abc import Hashable
 from types import CodeType
 from typing import Any
@@ -221,7 +222,7 @@ def _thrashing(report: Report, flush: Provenance, line: Line | None) -> None:
 
 def _operators(flush: Provenance) -> None:
     """Warns of functions whose operators are captured one by one, call after call."""
-    nodes: dict[CodeType, dict[int, int]] = {}
+    nodes: dict[CodeType, Counter[int]] = defaultdict(Counter)
     for step in flush.plan.steps:
         if not step.kind.operator or step.count < _CALLS:
             continue
@@ -229,8 +230,7 @@ def _operators(flush: Provenance) -> None:
             for node in numbers.tolist():
                 origin = record.origins[node]
                 if origin is not None:
-                    offsets = nodes.setdefault(origin[0], {})
-                    offsets[origin[1]] = offsets.get(origin[1], 0) + 1
+                    nodes[origin[0]][origin[1]] += 1
     _streaks.looked += bool(nodes)
     for code, offsets in nodes.items():
         places = [count for count in offsets.values() if count >= _CALLS]

@@ -143,6 +143,17 @@ def settle(value: Value, backward: bool = False) -> None:
             state.close()
 
 
+def preceded(original: Any, run: Callable[[Any], Any]) -> Any:
+    """A method of a framework's before which something else runs, given the object."""
+
+    @wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        run(self)
+        return original(self, *args, **kwargs)
+
+    return method
+
+
 def compute_what_is_sent() -> None:
     """Has queues between processes run what waits before they take an object, which a thread of theirs pickles."""
     from multiprocessing import queues  # which frameworks import

@@ -157,10 +157,8 @@ def batched_with(
         with BATCHED:
             yield
     finally:
-        if cell is None:
-            switch(net, None)
-        else:
-            switch(net, {field.name: getattr(cell.options, field.name) for field in fields(cell.options)})
+        own = None if cell is None else cell.options
+        switch(net, own and {field.name: getattr(own, field.name) for field in fields(own)})
 
 
 class Difference(NamedTuple):

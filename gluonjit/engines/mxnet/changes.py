@@ -28,7 +28,7 @@ from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.choose.pacing import close
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.options import refuse_without_switch
-from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, preceded
 
 
 def set_recording(is_recording: bool) -> bool:
@@ -54,12 +54,7 @@ def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> 
 
 
 def attaching(original: Any) -> Any:
-    @wraps(original)
-    def attach_grad(self: NDArray, *args: Any, **kwargs: Any) -> None:
-        before_variable(self)
-        original(self, *args, **kwargs)
-
-    return attach_grad
+    return preceded(original, before_variable)
 
 
 def get_index(self: NDArray, key: tuple[Any, ...]) -> Any:
@@ -140,8 +135,7 @@ def flushing(original: Any) -> Any:
     """Wraps a function so that everything pending runs before it."""
     name = original.__qualname__
 
-    @wraps(original)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def flush(owner: Any) -> None:
         state = LOCAL.state
         if not state.paused and state.trace is None:
             state.flush(name)
@@ -150,41 +144,35 @@ def flushing(original: Any) -> Any:
                 MINIBATCH.end()
             if name.startswith("Trainer"):
                 close()
-        return original(self, *args, **kwargs)
 
-    return wrapper
+    return preceded(original, flush)
 
 
 def replacing(original: Any) -> Any:
     """A method of a Parameter that puts other arrays in the place of those it has, if it has any."""
-    name = original.__qualname__
 
-    @wraps(original)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def look(parameter: Any) -> None:
         state = LOCAL.state
-        if self._data is not None:
+        if parameter._data is not None:
             Cell.forget_recordings()
-        if self._data is not None and state.batch is not None and not state.paused:
-            state.flush(name)
+        if parameter._data is not None and state.batch is not None and not state.paused:
+            state.flush(original.__qualname__)
             for batch in state.explicit:
                 batch.noted.clear()
                 batch.parameters.clear()
-        return original(self, *args, **kwargs)
 
-    return wrapper
+    return preceded(original, look)
 
 
 def restructuring(original: Any, own: bool = False) -> Any:
     """A function that changes blocks: `own` says that it is a method of one, which may call other functions then."""
 
-    @wraps(original)
-    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def forget(block: Any) -> None:
         if own:
             Cell.forget_recordings()
-        restructured(self if own else None)
-        return original(self, *args, **kwargs)
+        restructured(block if own else None)
 
-    return wrapper
+    return preceded(original, forget)
 
 
 def initialising(original: Any) -> Any:

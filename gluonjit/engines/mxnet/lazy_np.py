@@ -133,8 +133,6 @@ def _is_mask(key: Any) -> bool:
     """Tells whether an index is made of truth values."""
     if isinstance(key, (bool, np.bool_)):
         return True
-    if isinstance(key, list):
-        return any(_is_mask(part) for part in key)
-    if isinstance(key, tuple):
-        return any(_is_mask(part) for part in key)
+    if isinstance(key, (list, tuple)):
+        return any(map(_is_mask, key))
     return isinstance(key, (NDArray, np.ndarray)) and np.dtype(key.dtype) == np.bool_

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -78,20 +79,10 @@ class OperatorCall(NamedTuple):
     noted: Noted
 
 
+@lru_cache(maxsize=_MOST_KINDS)
 def sum_kind(spec: Spec, count: int) -> Kind:
     """The kind that adds up `count` arrays of this spec, given as one operand of all their rows."""
-    key = ("sum", spec, count)
-    kind = _kinds.get(key)
-    if kind is None:
-        if len(_kinds) >= _MOST_KINDS:
-            clear_kinds()
-        rows = (count * spec.rows, *spec.row_shape)
-        stacked = intern_spec(rows, spec.dtype, spec.device, "rows")
-        kind = _kinds[key] = _make_sum(spec, stacked, count)
-    return kind
-
-
-def _make_sum(spec: Spec, stacked: Spec, count: int) -> Kind:
+    stacked = intern_spec((count * spec.rows, *spec.row_shape), spec.dtype, spec.device, "rows")
     inner = (count, *((spec.rows,) if spec.mode != "stack" else ()), *spec.row_shape)
     data = apply("Reshape", [mx.sym.var("group0")], {"shape": (-1, *inner)})
     total = apply("sum", [data], {"axis": 1})
@@ -256,15 +247,14 @@ def _in_segments(kind: Kind) -> Kind:
     return replace(kind, program=first.program, children=((0,),), family=first)
 
 
-def clear_kinds() -> int:
-    """Forgets every operator's kind; returns how many there were."""
-    count = len(_kinds)
+def clear_kinds() -> None:
+    """Forgets every operator's kind."""
+    sum_kind.cache_clear()
     _kinds.clear()
     _families.clear()
     _cells.clear()
-    return count
 
 
 def kind_count() -> int:
-    """Operators' kinds in the cache."""
-    return len(_kinds)
+    """Operators' kinds in the cache, and those of sums."""
+    return len(_kinds) + sum_kind.cache_info().currsize

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from gluonjit.engines.mxnet.arrays import dtype_name
@@ -73,7 +74,7 @@ class Recorder(TraceBuilder):
         values = self.record(name, attrs, inputs)
         if is_recorded(mode) == is_recorded(self.mode):
             return values
-        return [self.record("BlockGrad", (), [_Placeholder(value)])[0] for value in values]
+        return [self.record("BlockGrad", (), [SimpleNamespace(_v=value)])[0] for value in values]
 
 
 @contextmanager
@@ -93,15 +94,8 @@ def trace_op(name: str, attrs: Attrs, operands: Sequence[Spec | Any], mode: int)
     trace = Recorder(specs, mode)
     positions = iter(range(len(specs)))
     inputs = [
-        _Placeholder(trace.placeholder(next(positions), operand)) if isinstance(operand, Spec) else operand
+        SimpleNamespace(_v=trace.placeholder(next(positions), operand)) if isinstance(operand, Spec) else operand
         for operand in operands
     ]
     trace.record(name, attrs, inputs)
     return trace.finish(trace.ops[0].outputs, whole=True)
-
-
-class _Placeholder:
-    """A placeholder: what `Recorder.position` needs of a lazy array."""
-
-    def __init__(self, value: Value) -> None:
-        self._v = value

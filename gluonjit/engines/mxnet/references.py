@@ -26,10 +26,6 @@ __all__ = ["REFERENCES", "Copied", "indexed", "row", "row_range"]
 Reference = Callable[[Sequence[Value], Attributes, Shape], Optional[Value]]
 
 
-def _reshaped(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
-    return reshaped(values[0], shape)
-
-
 def _slice_axis(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
     (value,) = values
     if attrs.get("axis", 0) != 0:
@@ -55,26 +51,19 @@ def _plus_nothing(values: Sequence[Value], attrs: Attributes, shape: Shape) -> V
     return _same(values, attrs, shape) if float(attrs.get("scalar", 1.0)) == 0.0 else None
 
 
-def _float_plus_nothing(values: Sequence[Value], attrs: Attributes, shape: Shape) -> Value | None:
-    """Tells the same for floats; integers would become floats."""
-    return _plus_nothing(values, attrs, shape) if values[0].spec.dtype.startswith("float") else None
-
-
 REFERENCES: Mapping[str, Reference] = {
-    "Reshape": _reshaped,
-    "expand_dims": _reshaped,
-    "squeeze": _reshaped,
-    "Flatten": _reshaped,
+    **dict.fromkeys(
+        "Reshape expand_dims squeeze Flatten _np_reshape _npx_reshape _np_squeeze".split(),
+        lambda values, attrs, shape: reshaped(values[0], shape),
+    ),
     "slice_axis": _slice_axis,
     "Concat": _joiner("rows", "dim", 1),
     "stack": _joiner("stack", "axis"),
     "_copy": _same,
     "_plus_scalar": _plus_nothing,
-    "_np_reshape": _reshaped,
-    "_npx_reshape": _reshaped,
-    "_np_squeeze": _reshaped,
     "_npi_concatenate": _joiner("rows", "axis"),
     "_npi_stack": _joiner("stack", "axis"),
     "_np_copy": _same,
-    "_npi_add_scalar": _float_plus_nothing,
+    # Integers would become floats.
+    "_npi_add_scalar": lambda values, *of: _plus_nothing(values, *of) if values[0].spec.dtype[0] == "f" else None,
 }

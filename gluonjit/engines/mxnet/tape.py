@@ -58,6 +58,12 @@ class Tape(tape.Tape):
     follows. `entered`: the rows that MXNet would have in a graph (see `refusals`).
     """
 
+    entered: Any = None
+    bridges = 0  # values that MXNet's own history comes from: backward may come through them at any time
+    arrays: Sequence[Any] = ()  # the rows of all arenas
+    laps: Sequence[tuple[int, float, float]] = ()  # when profiling, of the last backward: step, begin, end
+    _fresh = True  # gradients are zeros yet
+
     advice = (
         "Capture the losses of a minibatch first, then call backward once for their sum: "
         "gluonjit.add_n(losses).backward(), or autograd.backward(losses)."
@@ -72,17 +78,12 @@ class Tape(tape.Tape):
         self.sources: list[RecordedInput] = []
         self.read: dict[int, tuple[NDArray, Place]] = {}  # by their address, arrays of the program that learn nothing
         self._constants: dict[int, tuple[NDArray, NDArray | None]] = {}  # weights, with their gradients
-        self.entered: Any = None
-        self.bridges = 0  # values that MXNet's own history comes from: backward may come through them at any time
-        self.arrays: Sequence[Any] = ()  # the rows of all arenas
-        self.laps: Sequence[tuple[int, float, float]] = ()  # when profiling, of the last backward: step, begin, end
         self._lock = threading.Lock()  # MXNet calls bridges back in threads of its own
         self.done: set[tuple[int, int]] = set()
         self._addresses: dict[int | tuple[str, int], int] = {}  # of gradients that MXNet is not writing to
         self._variables: list[NDArray | None] = [None] * len(plan.arenas)
         self._gradients: list[NDArray | None] = [None] * len(plan.arenas)
         self._weights: dict[int, NDArray] = {}  # as variables of the steps' own recording
-        self._fresh = True  # gradients are zeros yet
         self.statistics = Statistics(plan)
         self._begun = self.learned_rows  # rows that no step computes, or without gradients
         LIVING.add(self)

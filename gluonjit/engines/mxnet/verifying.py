@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from operator import add
 from typing import Any
@@ -26,7 +26,7 @@ from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 from gluonjit.hybrid.verify.comparing import Mode
 from gluonjit.hybrid.verify.leftovers import Framework
-from gluonjit.hybrid.verify.verification import Log, Loss, Patch, RunOutcome, called
+from gluonjit.hybrid.verify.verification import Log, Loss, Patch, RunOutcome, called, swapped
 from gluonjit.hybrid.verify.verifying import Verifying
 
 
@@ -34,9 +34,8 @@ def _predicting(training: bool) -> Any:
     return autograd.train_mode() if training else autograd.predict_mode()
 
 
-@contextmanager
-def _right_gradients() -> Iterator[None]:
-    """Lets MXNet pool as in training."""
+def _right_gradients() -> AbstractContextManager[None]:
+    """Returns a context in which MXNet pools as in training."""
     invoke = register._imperative_invoke
 
     def pooling(handle: int, *args: Any) -> Any:
@@ -44,11 +43,7 @@ def _right_gradients() -> Iterator[None]:
             return invoke(handle, *args)
 
     handles = {operator_handle(name) for name in POOLING}
-    register._imperative_invoke = pooling
-    try:
-        yield
-    finally:
-        register._imperative_invoke = invoke
+    return swapped([(register, "_imperative_invoke", pooling)])
 
 
 def _weighted_sum(array: NDArray) -> NDArray:

@@ -20,8 +20,9 @@ _HERE = Path(__file__).parent
 _PACKAGES = (str(_HERE.parents[1]), str(Path(torch.__file__).parent))
 _ENTRANCES = {str(_HERE / "dynamic.py"), str(_HERE.parents[1] / "hybrid" / "capture" / "outermost.py")}
 
-_NAMES = "inv inverse cholesky solve tensorinv tensorsolve matrix_power"
-RAISING = functions_named(_NAMES, (torch, torch.linalg, torch.Tensor))
+RAISING = functions_named(
+    "inv inverse cholesky solve tensorinv tensorsolve matrix_power", (torch, torch.linalg, torch.Tensor)
+)
 """Functions that raise an error by the numbers they are given."""
 
 

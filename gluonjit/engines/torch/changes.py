@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import wraps
 from typing import Any
 
 import torch
@@ -23,7 +22,7 @@ from gluonjit.hybrid.capture.guards.owners import USER, owner_of_module
 from gluonjit.hybrid.choose.pacing import BACKWARD, close, keep_eager
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, preceded
 from gluonjit.program.trace import NeedsValue
 
 
@@ -104,16 +103,13 @@ def look_again(batch: Batch) -> None:
 
 def changing(name: str) -> Any:
     """Stands in the place of a method of torch.nn.Module's that gives a module hooks, or other parts."""
-    original = getattr(torch.nn.Module, name)
 
-    @wraps(original)
-    def change(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def change(module: Any) -> None:
         state = LOCAL.state
         if state.batch is not None and state.trace is None:
             look_again(state.batch)
-        return original(self, *args, **kwargs)
 
-    return change
+    return preceded(getattr(torch.nn.Module, name), change)
 
 
 CHANGING = """

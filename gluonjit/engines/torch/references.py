@@ -151,9 +151,7 @@ _OF_ONE = {
 REFERENCES: dict[Any, Reference] = {
     **{getattr(place, name): found for name, found in _OF_ONE.items() for place in (torch, torch.Tensor)},
     torch.Tensor.view: _reshape,
-    torch.cat: _joiner("rows"),
-    torch.concat: _joiner("rows"),
-    torch.concatenate: _joiner("rows"),
+    **dict.fromkeys((torch.cat, torch.concat, torch.concatenate), _joiner("rows")),
     torch.stack: _joiner("stack"),
     torch.Tensor.__radd__: _plus_nothing,
     torch.Tensor.__add__: _plus_nothing,

@@ -74,35 +74,25 @@ def overwritten(
     writes: (operators before, operators when it was done, the position written to, those of the same memory, whether
     gradients were recorded).
     """
-    if not _may_be_overwritten(trace, likes, writes):
-        return False
-    known: dict[int, Any] = {}
-    with plain(True):
-        try:
-            for position in (*range(len(trace.operands)), *trace.consts):
-                known[position] = _leaf(likes[position], learned(position))
-            for number, op in enumerate(trace.ops[: writes[-1][1]]):
-                if _loses(number, op, known, writes):
-                    return True
-        except (RuntimeError, ValueError, TypeError, IndexError):  # of numbers that are none of the program's
-            return True
-    return False
-
-
-def _may_be_overwritten(trace: TraceBuilder, likes: Sequence[Any], writes: Sequence[Write]) -> bool:
-    """Tells whether that may be, from those operators alone that use the memory, as if they were given what learns."""
     if not writes:
         return False
     memory: set[int] = set().union(*[places for _, _, _, places, _ in writes])
-    with plain(True):
+    ops = list(enumerate(trace.ops[: writes[-1][1]]))
+    users = [(number, op) for number, op in ops if not memory.isdisjoint((*op.inputs, *op.outputs))]
+
+    def lost(among: list[tuple[int, TraceOp]], known_to: Callable[[TraceOp], dict[int, Any]]) -> bool:
         try:
-            for number, op in enumerate(trace.ops[: writes[-1][1]]):
-                if not memory.isdisjoint((*op.inputs, *op.outputs)):
-                    if _loses(number, op, {position: _leaf(likes[position], None) for position in op.inputs}, writes):
-                        return True
-        except (RuntimeError, ValueError, TypeError, IndexError):
+            return any(_loses(number, op, known_to(op), writes) for number, op in among)
+        except (RuntimeError, ValueError, TypeError, IndexError):  # of numbers that are none of the program's
             return True
-    return False
+
+    with plain(True):
+        # First as if operators that use the memory were given what learns, each of them alone.
+        if not lost(users, lambda op: {position: _leaf(likes[position], None) for position in op.inputs}):
+            return False
+        begun = (*range(len(trace.operands)), *trace.consts)
+        known = {position: _leaf(likes[position], learned(position)) for position in begun}
+        return lost(ops, lambda op: known)
 
 
 def _loses(number: int, op: TraceOp, known: dict[int, Any], writes: Sequence[Write]) -> bool:

@@ -8,14 +8,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gluonjit.engines.torch.arrays import (
-    LEARNABLE,
-    device_named,
-    name_of_dtype,
-    on_host,
-    spec_of,
-    zeros_of,
-)
+from gluonjit.engines.torch.arrays import LEARNABLE, device_named, name_of_dtype, on_host, spec_of, zeros_of
 from gluonjit.engines.torch.hooked import REQUIRES_GRAD, make_wrapper
 from gluonjit.engines.torch.loops import Loops
 from gluonjit.engines.torch.operators.table import DETACH, WITHOUT_HISTORY
@@ -91,26 +84,27 @@ class Positions(TorchDispatchMode):  # type: ignore[misc]
     `constant(tensor)` says whether a tensor from outside is the same in every call, as a parameter is.
     """
 
+    draws = False
+    asks_mode = False  # whether the program asks whether gradients are recorded
+    ends_in_loops = False
+    looped = False
+    by_parts = False  # whether it was given lists, or has taken a tensor apart into its rows
+    follower: Any = None  # what sees to Python's state, where the user's code is recorded
+    _plain = True  # whether no constant is of a class with methods of its own
+    taped: Sequence[bool] = ()  # of operands, whether gradients go through them in this call
+
     def __init__(self, trace: TraceBuilder, constant: Callable[[Any], bool], taped: bool) -> None:
         super().__init__()
         self.trace = trace
-        self.draws = False
-        self.asks_mode = False  # whether the program asks whether gradients are recorded
         self.loops = Loops()
-        self.ends_in_loops = False
-        self.looped = False
-        self.by_parts = False  # whether it was given lists, or has taken a tensor apart into its rows
-        self.follower: Any = None  # what sees to Python's state, where the user's code is recorded
         self._constant = constant
         self._known: dict[int, int] = {}
-        self._plain = True  # whether no constant is of a class with methods of its own
         # What operators run on to tell the shapes of their results. Not of device "meta": in Python, PyTorch's kernels
         # for that one import its compiler, which takes seconds.
         self._shapes: list[Any] = [zeros_of(spec) for spec in trace.operands]
         self._made_of_nothing: set[int] = set()  # positions of which `_shapes` has the numbers, in this call and others
         self._views: list[TraceTensor] = []
         self.learns = torch.is_grad_enabled()
-        self.taped: Sequence[bool] = ()  # of operands, whether gradients go through them in this call
         # Of one operand the signature says whether gradients go through it, of several whether through any.
         self.operands_learn = taped and self.learns
         status = (len(trace.operands) == 1 or None) if self.operands_learn else False

@@ -11,11 +11,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.arrays import dtype_named
-from gluonjit.engines.torch.aten import (
-    ASSIGNING,
-    functional,
-    operator_of,
-)
+from gluonjit.engines.torch.aten import ASSIGNING, functional, operator_of
 from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.saved import Write, overwritten
 from gluonjit.engines.torch.traced_tensors import Positions, TraceTensor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 from gluonjit.hybrid.verify.comparing import Mode
 from gluonjit.hybrid.verify.leftovers import Framework
-from gluonjit.hybrid.verify.verification import Log, Loss, Patch, RunOutcome, called
+from gluonjit.hybrid.verify.verification import Log, Loss, Patch, RunOutcome, called, swapped
 from gluonjit.hybrid.verify.verifying import Verifying
 
 _Module = torch.nn.Module
@@ -132,14 +132,8 @@ class _Verifying(Verifying):
 
         return [(_Module, "__call__", watched_call)]
 
-    @contextmanager
-    def kept_gradients(self, net: Any, samples: Sequence[Any]) -> Iterator[None]:
-        kept = [(tensor, tensor.grad) for _, tensor in _learned(net, samples)]
-        try:
-            yield
-        finally:
-            for tensor, before in kept:
-                tensor.grad = before
+    def kept_gradients(self, net: Any, samples: Sequence[Any]) -> AbstractContextManager[None]:
+        return swapped([(tensor, "grad", None) for _, tensor in _learned(net, samples)])
 
     def trains(self, net: Any, train_mode: bool) -> bool:
         return bool(net.training)

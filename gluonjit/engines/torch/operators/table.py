@@ -87,7 +87,9 @@ def _masked(call: Application) -> Vals:
 def _where(call: Application, condition: Any, value: Any) -> Vals:
     """The tensor that is written to, with the value where the condition is true; both are operands of the call."""
     attrs = {"condition": condition, "self": value, "other": call.attrs["self"]}
-    return _renumbered(ROWS_OF["where.self"], call, "where.self", attrs)
+    vals = [call.vals[place] for place in attrs.values()]
+    numbered = dict(zip(attrs, map(Operand, range(len(vals)))))
+    return ROWS_OF["where.self"].lift(call.on("where.self", numbered, vals, call.outs))
 
 
 def _put(call: Application) -> Vals:
@@ -104,13 +106,6 @@ def _put(call: Application) -> Vals:
         (mask,) = ROWS_OF["unsqueeze.default"].lift(wider)
     call.vals[index] = mask
     return _where(call, index, call.attrs["values"])
-
-
-def _renumbered(each: Row, call: Application, name: str, attrs: Mapping[str, Any]) -> Vals:
-    """The results of another operator on the operands that its arguments name."""
-    vals = [call.vals[place] for place in attrs.values()]
-    numbered = dict(zip(attrs, map(Operand, range(len(vals)))))
-    return each.lift(call.on(name, numbered, vals, call.outs))
 
 
 class _Repeat(PerAxis):

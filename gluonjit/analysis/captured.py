@@ -7,6 +7,7 @@ ones once, and the rest. Capture does not know this: all products of a kind run 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,7 +68,6 @@ class Captured:
         self.alive = room(nodes)
         self.operands = room(width)
         self.keep = repeated(1, nodes)
-        self._producer: Any = None
         self.given = given
         self.products: list[Index] = []
         self.read(given)
@@ -180,13 +180,12 @@ class Captured:
             record.rows_read = self.rows_read(number).ravel()
         return self.records
 
-    @property
+    @cached_property
     def producer(self) -> Any:
-        """Returns for each row the number of the node that yields it plus one, 0 if none does."""
-        if self._producer is None:
-            self._producer = room(self.rows)
-            flat.produced(self.count, self.heights, self.kinds, self.bases, self.keep, self._producer)
-        return self._producer
+        """For each row the number of the node that yields it plus one, 0 if none does."""
+        found = room(self.rows)
+        flat.produced(self.count, self.heights, self.kinds, self.bases, self.keep, found)
+        return found
 
     def prune(self) -> int:
         """Keeps only nodes that can be read or that are impure, and those they need; returns how many remain."""

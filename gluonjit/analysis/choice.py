@@ -17,7 +17,7 @@ import numpy as np
 
 from gluonjit.analysis.bound import lower_bound
 from gluonjit.analysis.costs.model import CostModel
-from gluonjit.analysis.plan import Part, Plan, Step, launches
+from gluonjit.analysis.plan import Part, Plan, Step
 from gluonjit.analysis.ways import Capture, Choice, Estimate, Setting
 from gluonjit.graph.recorder import Record
 
@@ -191,7 +191,7 @@ class Study:
             return
         if self._todo is None:
             others = [other for other in self.allowed.captures if other != capture]
-            self._todo = [other for other in others if not self._cannot_pay(other, self._best, seen)]
+            self._todo = [other for other in others if not self._cannot_pay(other, seen)]
         gone = capture.granularity if self._far_off(self._of(capture)) else None
         self._todo = [other for other in self._todo if other != capture and other.granularity != gone]
         self._choose()
@@ -235,8 +235,9 @@ class Study:
             del self.estimates[setting]
             self.ruled_out[str(setting)] = f"its analysis took {seconds * 1e3:.1f} ms, more than a minibatch by {first}"
 
-    def _cannot_pay(self, other: Capture, best: Estimate, seen: Seen) -> bool:
+    def _cannot_pay(self, other: Capture, seen: Seen) -> bool:
         """Tells whether a way to capture costs more than it could ever save."""
+        best = self._best
         costs = _at_least(other, best.setting.capture, seen)
         saves = _avoidable(best, seen)
         if costs <= saves:
@@ -247,18 +248,13 @@ class Study:
 
 def _estimate(setting: Setting, plan: Plan, seen: Seen) -> Estimate:
     costs = seen.model.predict(plan, seen.calls, setting.scheduler, setting.granularity, seen.training)
-    return Estimate(setting, 1, max(seen.samples, 1), plan.nodes, _launches(plan), costs)
-
-
-def _launches(plan: Plan) -> int:
-    return sum(map(launches, plan.steps))
+    return Estimate(setting, 1, max(seen.samples, 1), plan.nodes, plan.launches, costs)
 
 
 def _spare(plan: Plan) -> float:
     """The part of its launches, but for one of each kind, that some schedule could do without; see `lower_bound`."""
-    count = _launches(plan)
     kinds = len({(step.kind.family, step.mode) for step in plan.steps})
-    return max(count - lower_bound(plan), 0) / max(count - kinds, 1)
+    return max(plan.launches - lower_bound(plan), 0) / max(plan.launches - kinds, 1)
 
 
 def _at_least(other: Capture, now: Capture, seen: Seen) -> float:

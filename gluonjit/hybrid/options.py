@@ -127,9 +127,7 @@ def _gone(name: str, value: Any) -> str:
 _GONE_SWITCHES = {"sums", "identities", "zeros", "activations", "splits"}
 
 
-_GONE = {
-    "executor": "as every plan runs step by step: leave it out",
-}
+_GONE = {"executor": "as every plan runs step by step: leave it out"}
 """Removed options; with the reason, and what to type."""
 
 

@@ -152,7 +152,7 @@ class Launches:
         self.threads = 1
         self._packed: dict[int, list[tuple[Pack, _Memory]]] = {}  # by the address of the array
         self._numbers: dict[int, tuple[int, Assembly]] = {}  # of programs, by the address of what is kept with it
-        self._programs: tuple[tuple[Any, Any], ...] = ()
+        self.programs: tuple[tuple[Any, Any], ...] = ()  # that have been launched
         self._last: dict[bool, _Arguments] = {}  # forward and backward
         self.under_way = -1  # the step that is run, or ran last
 
@@ -164,15 +164,10 @@ class Launches:
         """The number of a program."""
         found = self._numbers.get(id(assembly))
         if found is None:
-            found = len(self._programs), assembly
-            self._programs += ((assembly.code, assembly.regs),)
+            found = len(self.programs), assembly
+            self.programs += ((assembly.code, assembly.regs),)
             self._numbers[id(assembly)] = found  # last: an interrupt leaves at most a program that nobody runs
         return found[0]
-
-    @property
-    def programs(self) -> int:
-        """The number of programs that have been launched."""
-        return len(self._programs)
 
     def slots(self, template: Template, consts: Sequence[Any], memory: FlushMemory) -> array[int]:
         """The slots of a form."""
@@ -201,7 +196,7 @@ class Launches:
         done, count = 0, len(steps)
         while done < count:  # each few milliseconds Python comes to look at signals
             self.under_way = steps[done]
-            done = ROWS.run(self._programs, last.rows, last.args, _BLOCK, done, self.threads)
+            done = ROWS.run(self.programs, last.rows, last.args, _BLOCK, done, self.threads)
         return saved, last.launches[4::5].tolist()
 
     def _arguments(self, steps: list[int], forms: list[BlockForm]) -> _Arguments:

@@ -124,7 +124,7 @@ class Steps:
         self.plan, self._unfused, self._recorded = plan, unfused, recorded
         self._learned: dict[int, Any] | None = None  # the weights of a kind that learn
         self._renewed: set[int] = set()  # ways whose forms have the addresses of this flush
-        self._in: frozenset[int] = frozenset()
+        self.begun: frozenset[int] = frozenset()  # the steps that run in C
         self._keeps = True  # what it knows is whole, and of use to a later flush
         if ROWS is None or "fused" in without:
             return
@@ -133,7 +133,7 @@ class Steps:
             found = plan.common.read = self._found(make)
         for number, reason in found.unfit:
             unfused[plan.steps[number].kind.name] = reason
-        self._in, self._read = found.steps, found
+        self.begun, self._read = found.steps, found
         workspace = self._workspace = found.workspace(len(plan.arenas))
         if workspace is None:
             return
@@ -153,7 +153,7 @@ class Steps:
         if workspace is None or not self._keeps:
             return
         workspace.clear()
-        if len(self._read.workspaces) < _MOST_WORKSPACES and workspace.launches.programs <= MOST_WAYS:
+        if len(self._read.workspaces) < _MOST_WORKSPACES and len(workspace.launches.programs) <= MOST_WAYS:
             self._read.workspaces.append(workspace)
 
     def _found(self, make: Callable[[Kind], RowProgram]) -> _Read:
@@ -176,7 +176,7 @@ class Steps:
     @property
     def all(self) -> bool:
         """Tells whether all steps run in C."""
-        return len(self._in) == len(self.plan.steps)
+        return len(self.begun) == len(self.plan.steps)
 
     @property
     def others(self) -> list[int]:
@@ -185,26 +185,21 @@ class Steps:
 
     def __contains__(self, number: int) -> bool:
         """Tells whether a step may run in C."""
-        return number in self._in
+        return number in self.begun
 
     def end(self, begin: int) -> int:
         """The end of the stretch that begins with a step."""
         end, stops = begin, self.stops
-        while end in self._in and (not stops or end == begin or stops.isdisjoint((end - 1, end))):
+        while end in self.begun and (not stops or end == begin or stops.isdisjoint((end - 1, end))):
             end += 1
         return end
 
     def leave(self, number: int) -> list[int]:
         """Lets the steps of a program run otherwise from here on; returns them."""
         program = self.plan.steps[number].kind.program
-        found = [n for n in self._in if self.plan.steps[n].kind.program.checks is program.checks]
-        self._in -= frozenset(found)
+        found = [n for n in self.begun if self.plan.steps[n].kind.program.checks is program.checks]
+        self.begun -= frozenset(found)
         return found
-
-    @property
-    def begun(self) -> frozenset[int]:
-        """The steps that run in C."""
-        return self._in
 
     @property
     def under_way(self) -> int:
@@ -243,7 +238,7 @@ class Steps:
             elif not self._taped:
                 workspace.chosen[begin, end] = found
         if not found:
-            self._in -= {begin}
+            self.begun -= {begin}
         number = begin
         for way in found:
             if way not in self._renewed:

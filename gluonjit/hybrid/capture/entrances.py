@@ -99,7 +99,9 @@ def _runs_a_sample(function: Any, owner: Any, is_part: IsPart, met: set[str]) ->
         return False
     own, computes, returns = function.__code__.co_varnames[0], False, False
     for part in ast.walk(node):
-        if isinstance(part, _REFUSED) or (isinstance(part, ast.Name) and part.id == own and _is_bound(part)):
+        if isinstance(part, _REFUSED) or (
+            isinstance(part, ast.Name) and part.id == own and not isinstance(part.ctx, ast.Load)
+        ):
             return False
         returns = returns or (isinstance(part, ast.Return) and part.value is not None)
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id in (own, "super", "locals"):
@@ -117,7 +119,3 @@ def _runs_a_sample(function: Any, owner: Any, is_part: IsPart, met: set[str]) ->
         else:
             computes = computes or is_part(owner, part.attr)
     return computes and returns
-
-
-def _is_bound(node: ast.Name) -> bool:
-    return not isinstance(node.ctx, ast.Load)

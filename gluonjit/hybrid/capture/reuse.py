@@ -242,15 +242,12 @@ class RecordedNodes(Protocol):
 
     def row(self, number: int) -> int:
         """The row that a number stands for."""
-        raise NotImplementedError
 
     def values(self, number: int) -> tuple[Value, ...]:
         """The values of a node."""
-        raise NotImplementedError
 
     def value(self, number: int, k: int) -> Value:
         """The k-th of these."""
-        raise NotImplementedError
 
 
 def made(result: Any, found: RecordedNodes, graph: Any) -> Value:

@@ -56,14 +56,11 @@ def without_constants(structure: Any) -> Any:
 def map_structure(item: Any, visit: Callable[[Any], Any], tables: bool = True) -> Any:
     """Applies `visit` to the leaves of nested lists, tuples and, with `tables`, dictionaries."""
     kind = type(item)
-    if kind is list:
-        return [map_structure(part, visit, tables) for part in item]
-    if kind is tuple:
-        return tuple([map_structure(part, visit, tables) for part in item])
+    # Some tuples are made in C, as those of torch.return_types.
+    if kind is list or kind is tuple or (isinstance(item, tuple) and hasattr(kind, "n_sequence_fields")):
+        return kind([map_structure(part, visit, tables) for part in item])
     if isinstance(item, tuple) and hasattr(kind, "_make"):  # a named one
         return kind._make([map_structure(part, visit, tables) for part in item])
-    if isinstance(item, tuple) and hasattr(kind, "n_sequence_fields"):  # made in C, as those of torch.return_types
-        return kind([map_structure(part, visit, tables) for part in item])
     if tables and isinstance(item, dict):
         table = copy(item)  # a defaultdict is none that its class makes of pairs
         table.update([(key, map_structure(part, visit, tables)) for key, part in item.items()])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from operator import itemgetter
 from sys import getrefcount
+from types import SimpleNamespace
 from typing import Any
 
 from gluonjit.graph import Leaf, Value
@@ -130,25 +131,6 @@ class TemplateMaker:
         return source
 
 
-class _Recorded:
-    """The nodes of a recording that is being made, the rows of which are those of the graph."""
-
-    def __init__(self, values: list[tuple[Value, ...]]) -> None:
-        self._values = values
-
-    def row(self, number: int) -> int:
-        """The same row."""
-        return number
-
-    def values(self, number: int) -> tuple[Value, ...]:
-        """The values of a node."""
-        return self._values[number]
-
-    def value(self, number: int, k: int) -> Value:
-        """The k-th of these."""
-        return self._values[number][k]
-
-
 def _result(value: Value, values: list[tuple[Value, ...]], own: dict[int, int]) -> Any:
     """Describes what a call returns: a value of a node, or a reference to rows of nodes."""
     nodes = tuple(sorted({own[row] for row in value.row_list() if row in own}))
@@ -175,7 +157,8 @@ def _held(apart: Apart, lazies: list[Any], results: list[Any], values: list[tupl
             held = apart.holds()
         return held
     finally:
-        found = _Recorded(values)
+        # Nodes of a recording that is being made, the rows of which are those of the graph.
+        found: Any = SimpleNamespace(row=int, values=values.__getitem__, value=lambda node, k: values[node][k])
         for array, result in zip(lazies, results):
             array._v = made(result, found, apart.graph)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -26,7 +27,6 @@ class Provenance:
     marks: Sequence[Mark]
     _records: Sequence[Record] = ()
     _samples: range = range(0)
-    _producers: dict[int, Node] | None = None
 
     def without_inputs(self) -> Provenance:
         """The same, without the plan's input arrays: a report must not keep them."""
@@ -59,7 +59,7 @@ class Provenance:
 
     def producer(self, arena: int, position: int) -> Node:
         """The node whose result lies there."""
-        producers = self._producers_by_row()
+        producers = self._producers
         return next(producers[row] for row in self._rows_at(arena, position) if row in producers)
 
     def user(self, step: int, arena: int, position: int) -> Node:
@@ -83,7 +83,7 @@ class Provenance:
 
     def sample(self, row: int) -> int | None:
         """The sample of a node by its first row; one called outside of any, as a loss, has that of its operands."""
-        producers = self._producers_by_row()
+        producers = self._producers
         pending, seen = [row], set()
         while pending:
             current = pending.pop()
@@ -106,14 +106,14 @@ class Provenance:
         place = bisect_right(bases, row) - 1
         return self._samples[place] if not self.marks and 0 <= place and len(bases) == len(self._samples) else None
 
-    def _producers_by_row(self) -> dict[int, Node]:
-        if self._producers is None:
-            self._producers = {
-                record.base(node) + offset: (record, node)
-                for record, node in _nodes(self.plan.steps)
-                for offset in range(record.kind.rows)
-            }
-        return self._producers
+    @cached_property
+    def _producers(self) -> dict[int, Node]:
+        """The nodes, by each of the rows that they make."""
+        return {
+            record.base(node) + offset: (record, node)
+            for record, node in _nodes(self.plan.steps)
+            for offset in range(record.kind.rows)
+        }
 
 
 def _nodes(steps: Sequence[Step]) -> Iterator[Node]:

@@ -31,10 +31,9 @@ def both(ours: type[_Ours], theirs: type[BaseException], text: str) -> _Ours:
     if issubclass(ours, theirs) or issubclass(theirs, GluonJITError):
         return ours(text)
     try:
-        found: _Ours = _joint(ours, theirs)(text)
+        return _joint(ours, theirs)(text)  # type: ignore[no-any-return]
     except TypeError:  # its class wants more than a text
-        found = ours(text)
-    return found
+        return ours(text)
 
 
 def refused(theirs: type[BaseException], text: str) -> CaptureError:

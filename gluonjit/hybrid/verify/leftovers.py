@@ -154,7 +154,7 @@ def _held(item: Any, path: str, framework: Framework) -> list[Container]:
     if isinstance(item, (list, deque)):
         return [Container(path, dict(enumerate(item)), item, _fill, _item)]
     if isinstance(item, set):
-        return [Container(path, dict.fromkeys(item, True), item, _fill_set, _item)]
+        return [Container(path, dict.fromkeys(item, True), item, _fill, _item)]
     if isinstance(item, (tuple, frozenset)):
         return [Container(path, dict(enumerate(item)), item, lambda state, items: None, _item)]
     if isinstance(item, _NOT_FOLLOWED) or type(item).__module__.partition(".")[0] in LIBRARIES:
@@ -247,12 +247,7 @@ def _add(state: Items, items: Items) -> None:
 
 def _fill(container: Any, items: Items) -> None:
     container.clear()
-    container.extend(items.values())
-
-
-def _fill_set(container: set[Any], items: Items) -> None:
-    container.clear()
-    container.update(items)
+    container.update(items) if isinstance(container, set) else container.extend(items.values())
 
 
 def _set_on(item: Any, items: Items) -> None:

@@ -82,7 +82,8 @@ def _traced(
     owner: Any, run: Callable[..., Any], args: Args, values: Sequence[Value], batch: Batch, noted: Noted
 ) -> _Found | str:
     """Traces what a call does, or says why it cannot be one node."""
-    if isinstance(owner, gluon.Block) and _hooked(owner):
+    inside = blocks_of(owner) if isinstance(owner, gluon.Block) else ()
+    if any(block._forward_hooks or block._forward_pre_hooks for block in inside if block is not owner):
         return "a block inside it has forward hooks, which must run for each sample"
     specs = [value.spec for value in values]
     devices = {str(spec.device) for spec in specs}
@@ -270,7 +271,3 @@ def _parameters(owner: Any, consts: Sequence[Any], others: Iterable[gluon.Block]
                     left.remove(id(array))
                     found.append((parameter, array))
     return found
-
-
-def _hooked(block: gluon.Block) -> bool:
-    return any(inner._forward_hooks or inner._forward_pre_hooks for inner in blocks_of(block) if inner is not block)

@@ -12,14 +12,7 @@ from typing import Optional
 from gluonjit.engines.mxnet.operators.symbols import Attributes
 from gluonjit.graph import Value
 from gluonjit.graph.joining import Copied, joined
-from gluonjit.graph.references import (
-    Shape,
-    indexed,
-    reshaped,
-    row,
-    row_range,
-    same_rows,
-)
+from gluonjit.graph.references import Shape, indexed, reshaped, row, row_range, same_rows
 
 __all__ = ["REFERENCES", "Copied", "indexed", "row", "row_range"]
 

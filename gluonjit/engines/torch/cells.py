@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from time import perf_counter
 from types import FunctionType
@@ -211,7 +211,7 @@ def rebuild(structure: Any, results: tuple[Value, ...], given: Sequence[Any]) ->
 
 
 def _flatten_each(
-    args: Sequence[Any], owner: Any, batch: Batch, signature: list[Any], values: list[Value], given: list[Any]
+    args: Iterable[Any], owner: Any, batch: Batch, signature: list[Any], values: list[Value], given: list[Any]
 ) -> None:
     """Appends the values and constants of arguments, of which most are values of the open batch."""
     graph = batch.graph
@@ -254,18 +254,15 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
         signature.append(spec)
     elif kind is slice:
         signature.append(slice)
-        for item in (arg.start, arg.stop, arg.step):
-            _flatten(item, owner, batch, signature, values, given)
+        _flatten_each((arg.start, arg.stop, arg.step), owner, batch, signature, values, given)
     elif isinstance(arg, _CONSTANTS):
         signature.append((kind, arg if arg or kind is not float else str(arg)))  # 0.0 == -0.0
     elif isinstance(arg, tuple) and hasattr(kind, "_make"):
         signature.append(kind)
-        for item in arg:
-            _flatten(item, owner, batch, signature, values, given)
+        _flatten_each(arg, owner, batch, signature, values, given)
     elif isinstance(arg, dict) and all(isinstance(name, str) for name in arg):
         signature.append((kind, *arg))
-        for item in arg.values():
-            _flatten(item, owner, batch, signature, values, given)
+        _flatten_each(arg.values(), owner, batch, signature, values, given)
     else:
         why = f"an argument is a {kind.__name__}, which is neither a tensor nor a plain constant"
         if not issubclass(kind, dict):  # whether one of these is depends on its keys

@@ -16,9 +16,9 @@ from gluonjit.engines.torch import changes, hooked
 from gluonjit.engines.torch.aside import DECIDING, run_aside, traced_otherwise, why_aside
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
-from gluonjit.engines.torch.effects import parts_of
+from gluonjit.engines.torch.effects import PARTS, parts_of
 from gluonjit.engines.torch.held import version_of
-from gluonjit.engines.torch.layers import NORM, WHOLE, keeps_statistics
+from gluonjit.engines.torch.layers import NORM, WHOLE, has_hooks, keeps_statistics
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.normalizing import normalized
 from gluonjit.engines.torch.outlining import KNOWN
@@ -55,7 +55,6 @@ _Noted = tuple[Any, bool, bool, bool]
 _SPECIAL = (*DECIDING, NORM)
 _OWN = frozenset(torch.nn.Module().__dict__)
 _CALL = torch.nn.Module._call_impl
-_PARTS = ("_parameters", "_buffers", "_modules")
 
 
 def enable(module: Any, options: dict[str, Any]) -> None:
@@ -76,7 +75,7 @@ def enable(module: Any, options: dict[str, Any]) -> None:
 
 
 def _is_part(module: Any, name: str) -> bool:
-    return any(name in module.__dict__[space] for space in _PARTS)
+    return any(name in module.__dict__[space] for space in PARTS)
 
 
 def _described(named: tuple[str, Any]) -> BlockDescription:
@@ -112,7 +111,7 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
             return _captured(self, cell, args, kwargs)
     elif state.trace is not None and isinstance(self, DECIDING) and why_aside(self, args, kwargs):
         raise NeedsValue
-    elif state.trace is not None and state.trace.follower is not None and not _hooked(self):
+    elif state.trace is not None and state.trace.follower is not None and not has_hooks(self):
         follower = state.trace.follower  # of a module inside of what is traced
         return follower.call(follower.get(self, "forward"), *args, **kwargs)
     return hooked.original_call(self, *args, **kwargs)
@@ -168,7 +167,7 @@ def _automatic_cell(module: Any, args: Any, kwargs: Any) -> Cell | None:
 
 def _bare(module: Any) -> bool:
     """Tells whether a module has neither parameters nor buffers nor parts."""
-    return not any(item is not None for name in _PARTS for item in module.__dict__[name].values())
+    return not any(item is not None for name in PARTS for item in module.__dict__[name].values())
 
 
 def _same(seen: dict[str, Any], now: dict[str, Any]) -> bool:
@@ -182,7 +181,7 @@ def _alike(module: Any) -> Cell | None:
     for name, item in module.__dict__.items():
         if name not in _OWN and name.startswith("_"):
             return None
-        if name in _PARTS or name == "_non_persistent_buffers_set":
+        if name in PARTS or name == "_non_persistent_buffers_set":
             if any(part is not None for part in item.values()) if item.__class__ is dict else item:
                 return None
             looks += item  # the names of parts that it may have and has not
@@ -322,12 +321,6 @@ def _with_options(batch: Batch, cell: Cell, module: Any) -> Batch:
     return open_batch(cell.options)
 
 
-def _hooked(module: Any) -> bool:
-    return bool(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    )
-
-
 def _noted(batch: Batch, module: Any, cell: Cell) -> _Noted:
     """Lets the batch know this module, once: its parameters and buffers, and whether anything in it has hooks.
 
@@ -338,7 +331,7 @@ def _noted(batch: Batch, module: Any, cell: Cell) -> _Noted:
         inside = parts_of(module)
         held = [tensor for part in inside for tensor in (*part._parameters.values(), *part._buffers.values())]
         own = {id(tensor): tensor for tensor in held if tensor is not None}
-        cell.known = Fingerprint(module), own, any(map(_hooked, inside))
+        cell.known = Fingerprint(module), own, any(map(has_hooks, inside))
     _, own, hooked_inside = cell.known
     batch.parameters.update(own)
     hooked_inside = hooked_inside or hooked.hooks_everywhere()

@@ -100,7 +100,7 @@ def constants_of(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, 
     return {place: tensor for place, tensor in found.items() if not is_written(tensor)}
 
 
-PARTS = {"_parameters", "_buffers", "_modules"}
+PARTS = ("_parameters", "_buffers", "_modules")
 """Attributes in which a module has its weights and parts."""
 _USUAL_PLAIN, _USUAL_HOLDERS = {*PLAIN} - {float}, {dict, OrderedDict, set}
 """Classes of most attributes: to ask for one of these is faster than for what derives from one."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from gluonjit.engines.torch.effects import PARTS
 from gluonjit.engines.torch.hooked import REQUIRES_GRAD
 from gluonjit.engines.torch.recurrent import WHOLE
 from gluonjit.engines.torch.structure import RESULTS
@@ -30,7 +31,6 @@ _MEMORY = frozenset(
     is_conj is_neg has_names dim_order __dir__ __sizeof__ __class__ __dict__ __hash__ __reduce_ex__""".split()
 )
 """What is asked of a tensor's memory, or of what is kept beside its numbers."""
-_SPACES = ("_parameters", "_buffers", "_modules")
 
 
 class _TorchObjects(FrameworkObjects):
@@ -86,18 +86,18 @@ class _TorchObjects(FrameworkObjects):
             and not name.startswith("__")
             and class_attribute(type(item), name) is ABSENT
             and type(item).__setattr__ is torch.nn.Module.__setattr__
-            and not any(name in item.__dict__[space] for space in _SPACES)
+            and not any(name in item.__dict__[space] for space in PARTS)
         )
 
     def is_result(self, item: Any, name: str) -> bool:
         return name in RESULTS.get(item, ())
 
     def spaces(self, item: Any) -> Sequence[dict[str, Any]]:
-        return [item.__dict__[name] for name in _SPACES] if isinstance(item, torch.nn.Module) else ()
+        return [item.__dict__[name] for name in PARTS] if isinstance(item, torch.nn.Module) else ()
 
     def state(self, item: Any) -> Iterator[tuple[dict[str, Any], str]]:
         for module in item.modules():
-            for name in _SPACES:
+            for name in PARTS:
                 yield from [(module.__dict__[name], key) for key in module.__dict__[name]]
             yield from [(module.__dict__, name) for name, value in module.__dict__.items() if is_plain(value)]
 

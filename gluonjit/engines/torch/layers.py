@@ -30,11 +30,12 @@ def is_layer(module: Any) -> bool:
     return not module._modules and not getattr(module, "inplace", False) and is_plain(module)
 
 
+def has_hooks(module: Any) -> bool:
+    """Tells whether a call of a module, or going back through it, calls hooks."""
+    return any(getattr(module, name) for name in _HOOKS)
+
+
 def is_plain(module: Any) -> bool:
     """Tells whether a call of a module does what its class says: nothing was replaced."""
     space = module.__dict__
-    return (
-        not any(map(len, map(space.__getitem__, _HOOKS)))
-        and "forward" not in space
-        and (space.get("_compiled_call_impl") is None)
-    )
+    return not has_hooks(module) and "forward" not in space and (space.get("_compiled_call_impl") is None)

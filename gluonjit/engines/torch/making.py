@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import cache, wraps
 from types import CodeType
 from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.arrays import FLOATS, WHOLE
+from gluonjit.engines.torch.arrays import FLOATS, WHOLE, device_named, dtype_named
 from gluonjit.engines.torch.cells import open_batch
 from gluonjit.engines.torch.known import is_whole
 from gluonjit.engines.torch.lazy import LazyTensor, as_known, wrap
@@ -26,7 +26,10 @@ MAKING: set[Any] = _BARE | _FILLED
 """Functions that take of a tensor nothing but its dtype and device, where no other is given."""
 
 
-_likes: dict[Any, Any] = {}
+@cache
+def _like(dtype: str, device: str) -> Any:
+    """A tensor without elements."""
+    return torch.empty(0, dtype=dtype_named(dtype), device=device_named(device))
 
 
 def made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -37,11 +40,7 @@ def made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     spec = args[0]._v.spec
     if spec.dtype not in FLOATS or not all(map(_is_plain, (*args[1:], *kwargs.values()))):
         return None
-    like = _likes.get((spec.dtype, spec.device))
-    if like is None:
-        like = torch.empty(0, dtype=args[0].dtype, device=args[0].device)
-        _likes[spec.dtype, spec.device] = like
-    found = func(like, *args[1:], **kwargs)
+    found = func(_like(spec.dtype, spec.device), *args[1:], **kwargs)
     if found.requires_grad:
         return found
     if func in _BARE:

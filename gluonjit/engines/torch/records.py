@@ -14,13 +14,7 @@ from gluonjit.engines.torch.arrays import LEARNABLE
 from gluonjit.engines.torch.buffers import note_versions
 from gluonjit.engines.torch.cell import RAISED, Call, Cell
 from gluonjit.engines.torch.effects import attributes, parts_of, training_of, undrawn
-from gluonjit.engines.torch.kinds import (
-    ResultWithoutTensors,
-    make_kind,
-    structure_of,
-    trace_call,
-    unrolls,
-)
+from gluonjit.engines.torch.kinds import ResultWithoutTensors, make_kind, structure_of, trace_call, unrolls
 from gluonjit.engines.torch.layers import WHOLE
 from gluonjit.engines.torch.lengths.program import JOINER
 from gluonjit.engines.torch.patterns import note_record, note_refusal, refused_before

@@ -113,8 +113,7 @@ def _split(value: Value, args: Any, kwargs: Any) -> Any:
         sizes = list(size)
     else:
         return None
-    ends = list(accumulate(sizes))
-    return tuple([args[0][end - size : end] for end, size in zip(ends, sizes)])
+    return tuple([args[0][end - size : end] for end, size in zip(accumulate(sizes), sizes)])
 
 
 def _joiner(mode: str) -> Reference:
@@ -145,8 +144,13 @@ def _plus_nothing(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
 
 
 _OF_ONE = {
-    **{"reshape": _reshape, "unsqueeze": _unsqueeze, "squeeze": _squeeze, "select": _select, "narrow": _narrow},
-    **{"unbind": _unbind, "split": _split},
+    "reshape": _reshape,
+    "unsqueeze": _unsqueeze,
+    "squeeze": _squeeze,
+    "select": _select,
+    "narrow": _narrow,
+    "unbind": _unbind,
+    "split": _split,
 }
 REFERENCES: dict[Any, Reference] = {
     **{getattr(place, name): found for name, found in _OF_ONE.items() for place in (torch, torch.Tensor)},

@@ -364,7 +364,7 @@ def batch_op(
         if not is_sized(tuple(val.shape for val in vals) + tuple(shape for shape, _ in outputs)):
             return _once(name, attrs, vals, outputs, writer)
         if not vals:
-            return [_as_long(call)]
+            return _as_long(call)
         call.vals = [writer.spread(val) if is_sized(val.shape) else val for val in vals]
     elif not writer.sized:
         writer.like = call.mine[0]
@@ -387,11 +387,11 @@ def batch_op(
 _BY_SIZE = {**dict.fromkeys(("_zeros", "_ones", "_full", "_npi_zeros", "_npi_ones"), "shape"), "_arange": "stop"}
 
 
-def _as_long(call: Application) -> Values:
+def _as_long(call: Application) -> Vals:
     """Numbers made of a length, as many as of the longest: those of each node are the first of them."""
     if any(is_sized(value) and key != _BY_SIZE.get(call.name) for key, value in call.attrs.items()):
         raise call.refuse("of numbers that differ")
-    return call.lying([call.writer.longest(call.name, call.attrs, [])], None, call.shape)[0]
+    return call.lying([call.writer.longest(call.name, call.attrs, [])], None, call.shape)
 
 
 def _spell_out(call: Application) -> None:

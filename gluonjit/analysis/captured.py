@@ -182,7 +182,7 @@ class Captured:
 
     @cached_property
     def producer(self) -> Any:
-        """For each row the number of the node that yields it plus one, 0 if none does."""
+        """Returns for each row the number of the node that yields it plus one, 0 if none does."""
         found = room(self.rows)
         flat.produced(self.count, self.heights, self.kinds, self.bases, self.keep, found)
         return found

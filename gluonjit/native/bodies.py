@@ -62,7 +62,7 @@ def note_view(kind, view, array, key):
         base = array
         if kind is not torch.lazy and before is not True:
             fill_slot(array, kind.k, True)
-    elif type(base) is not kind.kind:
+    elif type(base) is not kind.kind and (kind is torch.lazy or not isinstance(base, mxnet.Array)):
         raise TypeError(f"{base!r} has no views; nobody but gluonjit notes them")
     else:
         key = (before, key)

@@ -295,7 +295,7 @@ def _of_known(func, args: Args, count: Py_ssize_t):
 
 
 def through(func, args, count, kwargs):
-    """Captures a call that has a door, or runs one of known integers; or LEFT. Raises what Python makes of an error in it."""
+    """Captures a call that has a door, or runs one of known integers; or LEFT. Raises what Python makes of errors."""
     doors: dict = torch.doors
     if doors is None:
         return LEFT

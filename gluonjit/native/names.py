@@ -61,9 +61,9 @@ class TorchNames(FrameworkNames):
     raised for an error in such a call; steps_of(func, args, kwargs, how many results): the ways to the views that a
     call gives, or None; laid_out: the cell of nodes that lay the rows of a value otherwise;
     leaf_laid(batch, tensor, modes, place) -> its value, in the mode for that place, and its natural spec;
-    cheap: functions that run at the call where all their tensors are integers (of dtypes `whole`, or as PyTorch has them
-    `whole_types`) that are known, which `as_known` makes of the result; item(lazy tensor, key): what lazy[key] gives, of any key; expanded(batch, cell, module, why): is told of a call that
-    was no node.
+    cheap: functions that run at the call where all their tensors are integers that are known, of dtypes `whole`, as
+    PyTorch has them `whole_types`; as_known(tensor): such a result; item(lazy tensor, key): what lazy[key] gives, of
+    any key; expanded(batch, cell, module, why): is told of a call that was no node.
     """
 
 

@@ -46,3 +46,8 @@ def test_a_module_is_found_under_its_name_and_under_another() -> None:
     assert returned(gone, {"rows/again.py": old, "rows/players.py": other}) == ["rows/again.py"]
     within = Gone("engines/player", ("Player play stop",), within="engines/")
     assert returned(within, {"program/player.py": old, "engines/torch/again.py": old}) == ["engines/torch/again.py"]
+
+
+def test_the_fast_path_of_capture_is_not_in_c() -> None:
+    here = {path.name for path in (PACKAGE / "native").iterdir() if path.suffix in {".c", ".h"}}
+    assert here == {"slots.h", "stack.h", "tensors.c"}

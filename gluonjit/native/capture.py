@@ -257,14 +257,18 @@ def _link_views(
     """Lets what a call has given know which views of its first argument these are, as Python's `linked` does."""
     several: bint = isinstance(result, (tuple, list))
     tensor = item(args, 0)
+    k: Py_ssize_t
     if type(tensor) is not torch.lazy.kind:
         return
     if entry.steps is None:
         given = all_of(args, count)
         entry.steps = torch.steps_of(viewing, given, named, len(result) if several else -1) or ()
-    parts = result if several else (result,)
-    for part, step in zip(parts, entry.steps):
-        _link(tensor, part, step)
+    steps: tuple = entry.steps
+    if several:
+        for k in range(min(len(steps), len(result))):
+            _link(tensor, result[k], steps[k])
+    elif len(steps) == 1:
+        _link(tensor, result, steps[0])
 
 
 @cfunc

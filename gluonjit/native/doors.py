@@ -271,6 +271,9 @@ def _entered(state: StateNumbers, door: tuple, func, args: Args, count: Py_ssize
 @cfunc
 def _of_known(func, args: Args, count: Py_ssize_t):
     """Runs a cheap function of known integers that are no views, and of plain numbers, at once; or LEFT."""
+    first = item(args, 0)
+    if type(first) is torch.lazy.kind and (slot_is(first, torch.lazy.c, None) or _is_float(first)):
+        return LEFT
     given: list = []
     k: Py_ssize_t
     for k in range(count):
@@ -302,7 +305,7 @@ def through(func, args, count, kwargs):
     door = doors.get(func)
     state: StateNumbers = state_here()
     try:
-        if not kwargs and state.inside > 0 and is_running(state):
+        if count and not kwargs and state.inside > 0 and is_running(state):
             found = _of_known(func, args, count)
             if found is not LEFT:
                 return found

@@ -30,11 +30,17 @@ class FusedSteps(fused_steps.FusedSteps):
     MXNet computes in the background: a step waits, once, for what MXNet may still be writing.
     """
 
-    room_for, make, threads = staticmethod(room_for), staticmethod(row_program), staticmethod(threads)
+    room_for = staticmethod(room_for)
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._constants: dict[int, int] = {}
+
+    def make(self, kind: Kind) -> RowProgram:
+        return row_program(kind)
+
+    def threads(self) -> int:
+        return threads()
 
     def begin_backward(self) -> None:
         """Reads weights anew, as MXNet's own backward does, after pending writes to them."""

@@ -36,7 +36,13 @@ class FusedSteps(fused_steps.FusedSteps):
     _pass: Any = None  # `tape.BackwardPass`
     _sources: Collection[int] = ()  # weights that gradients go to
 
-    room_for, make, threads = staticmethod(room_for), staticmethod(row_program), staticmethod(torch.get_num_threads)
+    room_for = staticmethod(room_for)
+
+    def make(self, kind: Kind) -> RowProgram:
+        return row_program(kind)
+
+    def threads(self) -> int:
+        return int(torch.get_num_threads())
 
     def run(self, begin: int, end: int) -> StepStretch | None:
         ran = super().run(begin, end)

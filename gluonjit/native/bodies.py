@@ -31,7 +31,7 @@ def tensor_of(value):
     global bodies
     spec: Spec = value.spec
     kept = spec.bodies
-    if type(kept) is list and len(kept):
+    if type(kept) is list and len(cython.cast(list, kept)):
         found = last_of(kept)
         if Py_REFCNT(found) == 1 and type(found) is torch.lazy.kind and slot_is(found, torch.lazy.c, Ellipsis):
             bodies -= 1

@@ -21,6 +21,7 @@ from torch import nn
 from torch_support import assert_near
 
 import gluonjit
+from gluonjit.engines.torch import kinds
 from gluonjit.errors import CaptureError, StateError
 from gluonjit.hybrid.capture.guards.variants import AGAIN, Again, Noted
 
@@ -414,6 +415,28 @@ def test_a_constant_that_is_no_number_is_the_same_when_it_is_traced_again(monkey
     monkeypatch.setattr(AGAIN, "resting", 0.0)
     monkeypatch.setattr(AGAIN, "found", 0)
     with gluonjit.batching(granularity="cell", expand=("Steady",), sharing=False) as batch:
+        [net(torch.randn(3)) for _ in range(700)]
+    assert batch.report.retraced >= 1
+
+
+def test_a_loop_that_is_no_longer_captured_whole_is_the_same_when_it_is_traced_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def body(self: Any, F: Any, x: Any) -> Any:
+        for part in x.unbind(0):
+            x = self.linear(x) + part
+        return x
+
+    net = Steady()
+    net.cell.body = body
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="cell", expand=("Steady",))
+    whole = [True]
+    monkeypatch.setattr(kinds, "captures_whole", lambda: bool(whole))
+    monkeypatch.setattr(AGAIN, "resting", 0.0)
+    monkeypatch.setattr(AGAIN, "found", 0)
+    with gluonjit.batching(granularity="cell", expand=("Steady",), sharing=False) as batch:
+        net(torch.randn(3))
+        whole.clear()
         [net(torch.randn(3)) for _ in range(700)]
     assert batch.report.retraced >= 1
 

@@ -1,6 +1,7 @@
 """The compiled parts, which are optional; everything else about the package is in pyproject.toml."""
 
 import os
+import re
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -8,26 +9,10 @@ from setuptools.errors import CompileError
 from setuptools.modified import newer_group
 
 NATIVE = "gluonjit/native/"
-GRAPH = ("recorder", "frames", "values", "slices", "entries", "joining", "replay", "reading")
-NAMES = (
-    "names",
-    "modes",
-    "bodies",
-    "signatures",
-    "capture",
-    "doors",
-    "items",
-    "modules",
-    "operators",
-    "arrays",
-    "hooks",
-)
 # Files in Cython's pure-Python mode that are compiled together; the first one is the module `_fast`.
-PARTS = (
-    *[f"graph/{name}" for name in GRAPH],
-    *[f"hybrid/capture/{name}" for name in ("guards/facts", "outlining/entering", "arguments")],
-    *[f"native/{name}" for name in NAMES],
-)
+with open("gluonjit/compiled.py", encoding="utf-8") as source:
+    LISTED = re.search('_PARTS = """(.*?)"""', source.read(), re.DOTALL).group(1)
+PARTS = ("graph/recorder", *[name.replace(".", "/") for name in LISTED.split()])
 KERNELS = ("generic", "avx2", "avx512")
 ROWS = ("module", "stretch", "check", "pack", "interpreter", "shared", "scratch", "crew", *KERNELS)
 ROWS_HEADERS = ("rows", "stretch", "crew", "kernels", "functions", "elements", "lines", "products", "updates")

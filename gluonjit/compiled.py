@@ -33,26 +33,13 @@ def load(name: str) -> tuple[Any, str]:
 
 FAST, WHY_NOT = load("_fast")
 """The module that captures calls, or None and why."""
-_GRAPH = ("frames", "values", "slices", "entries", "joining", "replay", "reading")
-_CAPTURE = ("guards.facts", "outlining.entering", "arguments")
-_NATIVE = (
-    "names",
-    "modes",
-    "bodies",
-    "signatures",
-    "capture",
-    "doors",
-    "items",
-    "modules",
-    "operators",
-    "arrays",
-    "hooks",
-)
-PARTS = (
-    *[f"gluonjit.graph.{name}" for name in _GRAPH],
-    *[f"gluonjit.hybrid.capture.{name}" for name in _CAPTURE],
-    *[f"gluonjit.native.{name}" for name in _NATIVE],
-)
+_PARTS = """
+    graph.frames graph.values graph.slices graph.entries graph.joining graph.replay graph.reading
+    hybrid.capture.guards.facts hybrid.capture.outlining.entering hybrid.capture.arguments
+    native.names native.modes native.bodies native.signatures native.capture native.doors native.items native.modules
+    native.operators native.arrays native.hooks
+"""  # which setup.py reads
+PARTS = tuple(f"gluonjit.{name}" for name in _PARTS.split())
 """Modules that were built together with it, into the same file."""
 
 

@@ -1,9 +1,8 @@
 # The types of bodies.py.
 cimport cython
-from cpython.object cimport PyObject
 from gluonjit._fast cimport Value
 from gluonjit.graph.values cimport Spec
-from gluonjit.native.names cimport ADDRESS, LEFT, LazyKind, fill_slot, mxnet, read_slot, slot_is, torch
+from gluonjit.native.names cimport LazyKind, fill_slot, mxnet, read_slot, slot_is, torch
 
 cdef extern from "slots.h":
     int bodies

@@ -1,6 +1,5 @@
 # The types of capture.py.
 cimport cython
-from cpython.object cimport PyObject
 from gluonjit._fast cimport BatchRoom, CellSlots, Record, StateNumbers, Value, new_node, value_at
 from gluonjit.graph.joining cimport shown_as
 from gluonjit.graph.values cimport Spec
@@ -11,8 +10,8 @@ from gluonjit.native.names cimport (
     package, read_slot, state_here, torch
 )
 from gluonjit.native.signatures cimport (
-    CONSTANT, DEVICE, END, MOST, NAMED, NO_ARGUMENT, SLICE, SeenCall, SignatureEntry, SignatureTable,
-    append, append_bits, append_number, begin, close, current, finish, hold, opened, take, own
+    CONSTANT, DEVICE, END, MOST, NAMED, NO_ARGUMENT, SLICE, SeenCall, SignatureEntry, SignatureTable, append,
+    append_bits, append_number, begin, close, current, finish, hold, opened, take, own
 )
 
 cdef extern from "Python.h":
@@ -29,6 +28,7 @@ cdef enum:
 cdef object wrapped(LazyKind kind, Record record, Py_ssize_t node, Py_ssize_t k)
 cdef object wrapped_all(LazyKind kind, Record record, Py_ssize_t node, bint listed)
 cdef bint lay(SeenCall call, StateNumbers state, tuple operands) except -1
+cdef Py_ssize_t node_of(SeenCall call, SignatureEntry entry, bint sharing) except -1
 cdef bint is_fine(StateNumbers state, object block) except -1
 cdef object captured(
     FrameworkNames of, StateNumbers state, object cell, object owner, object viewing, Args args, Py_ssize_t count, dict named

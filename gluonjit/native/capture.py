@@ -121,7 +121,7 @@ def _look_at(call: SeenCall, state: StateNumbers, args: Args, count: Py_ssize_t,
 
 
 @cfunc
-def value_of(record: Record, node: Py_ssize_t, k: Py_ssize_t) -> Value:
+def _value_of(record: Record, node: Py_ssize_t, k: Py_ssize_t) -> Value:
     """The k-th value of a node."""
     if not 0 <= k < record.results or (node + 1) * record.results > len(record._values):
         raise IndexError(f"there is no value {k} of node {node}")
@@ -130,7 +130,7 @@ def value_of(record: Record, node: Py_ssize_t, k: Py_ssize_t) -> Value:
 
 def wrapped(kind, record, node, k):
     """A lazy array of the k-th value of a node."""
-    return wrap(kind, value_of(record, node, k))
+    return wrap(kind, _value_of(record, node, k))
 
 
 def wrapped_all(kind, record, node, listed):
@@ -181,7 +181,7 @@ def _returned(call: SeenCall, entry: SignatureEntry, record: Record, node: Py_ss
     found = _part(call, structure, record, node, {})
     if found is not LEFT:
         return found
-    values = tuple([value_of(record, node, k) for k in range(record.results)])
+    values = tuple([_value_of(record, node, k) for k in range(record.results)])
     if of is mxnet:
         return of.rebuild(structure, values)
     given: Args = call.values
@@ -216,7 +216,7 @@ def _met_before(call: SeenCall, keys: SignatureTable, key) -> SignatureEntry:
 
 @cfunc
 def _note_key(call: SeenCall, key) -> cython.void:
-    """Notes by what C found a call, in any batch, with the key that Python made of it."""
+    """Notes by what compiled code found a call, in any batch, with the key that Python made of it."""
     cell = cython.cast(object, call.cell)
     keys = cell.keys
     if type(keys) is not SignatureTable or cython.cast(SignatureTable, keys).used >= MOST_KEYS:
@@ -285,7 +285,7 @@ def _laid_out(call: SeenCall, state: StateNumbers, value: Value, spec: Spec):
         if begin(laying, state) and take(laying, None, value, None) and _flatten(laying, spec.mode) and finish(laying):
             entry: SignatureEntry = _entry_of(laying)
             if entry is not None and entry.record is not None:
-                return value_of(entry.record, _node(laying, entry, laying.batch.sharing), 0)
+                return _value_of(entry.record, node_of(laying, entry, laying.batch.sharing), 0)
     finally:
         close(laying)
     return None
@@ -308,8 +308,7 @@ def lay(call, state, operands):
     return True
 
 
-@cfunc
-def _node(call: SeenCall, entry: SignatureEntry, sharing: bint) -> Py_ssize_t:
+def node_of(call, entry, sharing):
     """The node of a call: one that is there, or a new one."""
     return new_node(call.batch, call.graph, entry.record, call.operands, call.arguments, entry.pure and sharing)
 
@@ -348,7 +347,7 @@ def _captured(call: SeenCall, state: StateNumbers, viewing, args: Args, count: P
         ):
             return LEFT
         call.itself = call.of is torch and not entry.operator
-        result = _returned(call, entry, entry.record, _node(call, entry, sharing))
+        result = _returned(call, entry, entry.record, node_of(call, entry, sharing))
     if result is not LEFT and viewing is not None:
         _link_views(entry, viewing, result, args, count, named)
     return result

@@ -1,6 +1,5 @@
 # The types of doors.py.
 cimport cython
-from cpython.object cimport PyObject
 from gluonjit._fast cimport BatchRoom, GraphRows, StateNumbers, Value
 from gluonjit.graph.entries cimport into, whole
 from gluonjit.graph.joining cimport copied, joined
@@ -10,8 +9,8 @@ from gluonjit.native.bodies cimport is_stale, spec_of, tensor_of, value_in
 from gluonjit.native.capture cimport captured, outside
 from gluonjit.native.modes cimport is_learning, is_overridden
 from gluonjit.native.names cimport (
-    ADDRESS, Args, LEFT, LazyKind, PyObject_Vectorcall, all_of, is_running, is_torch, item, items_of, read_slot,
-    slot_is, state_here, torch
+    Args, LEFT, PyObject_Vectorcall, all_of, is_running, is_torch, item, items_of, read_slot, slot_is, state_here,
+    torch
 )
 
 cdef extern from "Python.h":

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import cython
 from cython import bint, cfunc
 
 __all__ = ["Items", "Silent"]
@@ -45,15 +44,11 @@ class Items:
 
     def __getitem__(self, key):
         """Returns rows, or by other constants a node."""
-        given: cython.pointer(PyObject)[2]
         if package.local is not None and type(self) is torch.lazy.kind:
             found = slice_of(torch.lazy, self, key)
             if found is LEFT and not is_overridden():  # by what has to see the call first
-                given[0], given[1] = (
-                    cython.cast(cython.pointer(PyObject), self),
-                    cython.cast(cython.pointer(PyObject), key),
-                )
-                found = through(torch.getitem, given, 2, None)
+                given = (self, key)
+                found = through(torch.getitem, items_of(given), 2, None)
             if found is not LEFT:
                 return found
         if torch.item is None:

@@ -1,7 +1,6 @@
 # The types of modes.py.
 from gluonjit.native.names cimport torch
 
-ctypedef bint (*Asked)() noexcept
 
 cdef extern from *:
     """

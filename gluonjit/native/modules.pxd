@@ -1,12 +1,12 @@
 # The types of modules.py.
 cimport cython
-from cpython.object cimport PyObject, PyTypeObject
+from cpython.object cimport PyObject
 from gluonjit._fast cimport BatchRoom, CellSlots, StateNumbers
 from gluonjit.native.capture cimport captured
 from gluonjit.native.modes cimport is_learning
 from gluonjit.native.names cimport (
     ADDRESS, Args, FrameworkNames, LEFT, PyObject_Vectorcall, PyObject_VectorcallMethod, is_running, is_torch, item,
-    items_of, state_here, torch
+    state_here, torch
 )
 
 cdef extern from "Python.h":

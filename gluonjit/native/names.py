@@ -37,7 +37,7 @@ class FrameworkNames:
 
     value_of(batch, array) -> Value, or raises `empty`; original: the call of a block as it was;
     look_up(cell, batch, indices, mode): a Value, or in PyTorch a tensor; None where that is no look-up;
-    lay(batch, value, spec): the value with rows that lie as the spec has them; in MXNet, or None;
+    lay(batch, value, spec): the value with rows that lie as the spec has them;
     again(batch, cell, owner, key of another batch) -> (Record, key), or None;
     rebuild(structure, values): what a call returns; in PyTorch (structure, values, arguments).
     """

@@ -121,10 +121,10 @@ def _captured(call: SeenCall, state: StateNumbers, args: Args):
     if record is None:
         result = _referred(call, state, kind, entry.structure)
         return [result] if listed and result is not LEFT else result
-    sharing: bint = entry.pure and call.batch.sharing
+    sharing: bint = call.batch.sharing
     if entry.apart and not lay(call, state, entry.operands):
         return LEFT
-    node: Py_ssize_t = new_node(call.batch, call.graph, record, call.operands, call.arguments, sharing)
+    node: Py_ssize_t = node_of(call, entry, sharing)
     if record.results == 1 and not listed:
         return wrapped(kind, record, node, 0)
     return wrapped_all(kind, record, node, True)

@@ -1,12 +1,11 @@
 # The types of signatures.py.
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from gluonjit._fast cimport BatchRoom, GraphRows, Record, StateNumbers, Value
 from gluonjit.hybrid.capture.guards.facts cimport Guards, _hold
 from gluonjit.native.modes cimport is_casting, is_learning
-from gluonjit.native.names cimport ADDRESS, FrameworkNames, Pointer, mxnet, torch
+from gluonjit.native.names cimport ADDRESS, FrameworkNames, Pointer, torch
 from libc.string cimport memcmp, memcpy
 
 cdef extern from "Python.h":

@@ -59,6 +59,7 @@ class Made:
         if len(self._looks) >= _MOST_LOOKS:
             self._looks.clear()
         self._looks.add(look)
+        # A program of operands with different numbers of rows is for these numbers only.
         if len({spec.rows for spec in look if spec.mode == "rows" and spec.rows > 1}) < 2:
             blind = _but_for_rows(look)
             kinds = [kind for kind in self.run.cell.kinds.values() if blind and _but_for_rows(kind.operands) == blind]

@@ -168,22 +168,21 @@ class _Asking(ast.NodeTransformer):
         if len(node.ops) != 1 or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
             return node
         sides = [node.left, node.comparators[0]]
-        if any(
-            isinstance(side, ast.Constant)
-            or self._is_own(side)
-            or (
-                isinstance(side, ast.Call)
-                and isinstance(side.func, ast.Attribute)
-                and side.func.attr in ("type_of", "class_of")
-            )
-            for side in sides
-        ):
+        if any(isinstance(side, ast.Constant) or self._is_own(side) or _is_asked(side) for side in sides):
             return node
         found = self._asked("same", node, *sides)
         return found if isinstance(node.ops[0], ast.Is) else ast.copy_location(ast.UnaryOp(ast.Not(), found), node)
 
     def _is_own(self, node: ast.AST) -> bool:
         return isinstance(node, ast.Name) and node.id == self._own
+
+
+def _is_asked(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("type_of", "class_of")
+    )
 
 
 def asking(node: Any, function: FunctionType) -> Any:

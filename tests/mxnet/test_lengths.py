@@ -504,3 +504,29 @@ def test_calls_are_captured_in_c_with_rows_that_lie_as_their_kind_has_them(monke
             assert_close(one.asnumpy(), alone(row).asnumpy(), "result")
     assert records
     assert len(called) < 2  # one in a thousand is traced again
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("layer", ["q", "narrow"])
+def test_a_backward_pass_reads_weights_as_they_are_then(layer: str, training: bool) -> None:
+    """Outside of training oneDNN lays weights out anew: their copies get what is written to weights since."""
+
+    def mixed(net: Model, F: Any, table: Any, x: Any) -> Any:
+        found = net.q(x) if layer == "q" else F.transpose(F.squeeze(net.narrow(turned(F, x)), axis=0))
+        return F.softmax(found, axis=0) * x
+
+    found: list[list[Any]] = []
+    for net in both(mixed):
+        samples = words(2, 3, 5)
+        for array in samples:
+            array.attach_grad()
+        with gluonjit.batching() if found else nullcontext(), autograd.record(training):
+            outputs = [nd.square(net(x)).sum() for x in samples]
+            total = nd.add_n(*outputs)
+        total.wait_to_read()
+        weight = getattr(net, layer).weight
+        weight.data()[:] *= 0.5
+        total.backward()
+        found.append([array.grad.asnumpy() for array in samples] + [weight.grad().asnumpy()])
+    for one, other in zip(*found):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)

@@ -56,6 +56,8 @@ def _handle(name: str) -> int:
 # In inference oneDNN lays their weights out anew where they lie. Of a view that is the memory of the whole arena.
 _LAYING_OUT = {_handle(name) for name in ("Convolution", "Deconvolution", "FullyConnected")}
 _COPY = _handle("_copy")
+COPIES: list[tuple[NDArray, NDArray]] = []
+"""Weights of recorded operators, each with the copy that was laid out in its place."""
 
 
 def invoke_original(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool, as_list: bool) -> Any:
@@ -71,7 +73,10 @@ def run_operator(handle: int, arrays: Sequence[Any], attrs: Attrs) -> list[NDArr
     The same as `original_invoke`, whose `ctypes.cast` leaves a cycle for Python's collector with every result.
     """
     if handle in _LAYING_OUT and not autograd.is_training():
-        arrays = [arrays[0], *run_operator(_COPY, arrays[1:2], ()), *arrays[2:]]
+        (copy,) = run_operator(_COPY, arrays[1:2], ())
+        if autograd.is_recording():
+            COPIES.append((arrays[1], copy))
+        arrays = [arrays[0], copy, *arrays[2:]]
     count, results, stypes = ctypes.c_int(0), ctypes.POINTER(NDArrayHandle)(), ctypes.POINTER(ctypes.c_int)()
     check_call(
         _LIB.MXImperativeInvokeEx(

@@ -21,7 +21,7 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis.plan import Gather, Place, Step, row_bytes
 from gluonjit.engines.mxnet.arrays import address_of, context_of, host_view, room_for, sent, view_at
 from gluonjit.engines.mxnet.filling import fill_zero, zeros
-from gluonjit.engines.mxnet.hooked import original_backward, slice_rows
+from gluonjit.engines.mxnet.hooked import COPIES, original_backward, slice_rows
 from gluonjit.engines.mxnet.one_by_one import compute_alone
 from gluonjit.engines.mxnet.program import program_of
 from gluonjit.engines.mxnet.reach import Reach
@@ -84,6 +84,7 @@ class Tape(tape.Tape):
         self._variables: list[NDArray | None] = [None] * len(plan.arenas)
         self._gradients: list[NDArray | None] = [None] * len(plan.arenas)
         self._weights: dict[int, NDArray] = {}  # as variables of the steps' own recording
+        self._copies: list[tuple[NDArray, NDArray]] = []  # of weights that steps have read
         self.statistics = Statistics(plan)
         self._begun = self.learned_rows  # rows that no step computes, or without gradients
         LIVING.add(self)
@@ -185,6 +186,8 @@ class Tape(tape.Tape):
 
     def note(self, number: int, results: list[NDArray]) -> None:
         """Remembers a step that was recorded; one without anything learned before it was not."""
+        self._copies += COPIES
+        COPIES.clear()
         step = self.plan.steps[number]
         program = program_of(step.kind)
         sources = [*map(self.gathers, step.gathers), *[self.gradient_of(array) is not None for array in program.consts]]
@@ -288,6 +291,9 @@ class Tape(tape.Tape):
                 if self.finite is not None:
                     self.finite.head(given)
         self.fused.begin_backward()
+        with as_captured(0):  # as MXNet's own backward reads weights as they are now
+            for array, copy in self._copies:
+                mx.nd.identity(array, out=copy)
         if not train_mode:
             self.statistics.lend()
         laps, begin = [], self._now()

@@ -82,7 +82,7 @@ def main() -> int:
     sections = {
         "engines": _engine_lines(engines),
         "numpy": _numpy_lines(engines),
-        "capture": ["in C" if FAST is not None else f"in Python, which is slower: {WHY_NOT}"],
+        "capture": ["in compiled code" if FAST is not None else f"in Python, which is slower: {WHY_NOT}"],
         "steps": [f"in C ({ROWS.features()})" if ROWS is not None else f"as graphs, which is slower: {WHY_NO_ROWS}"],
         "threads": _thread_lines(),
         "caches": _cache_lines(),

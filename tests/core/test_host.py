@@ -106,7 +106,7 @@ def test_results_that_differ_are_a_fault(
     make = on.calls
     monkeypatch.setattr(on, "calls", lambda batched, seed: make(batched, seed + batched))
     monkeypatch.setattr(on, "SORTS", on.SORTS[:1])
-    monkeypatch.setattr(cli, "_capture", lambda: "in C")
+    monkeypatch.setattr(cli, "_capture", lambda: "in compiled code")
     monkeypatch.setattr(cli, "_planned", lambda engine, options: [])
     monkeypatch.setattr(cli, "_launched", lambda engine, options: (Launched(1, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0), []))
     assert cli.main(["--engine", engine, *SMALL]) == 1

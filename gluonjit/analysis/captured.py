@@ -147,18 +147,21 @@ class Captured:
 
     def _add_products(self, product: Product, origins: list[Any], calls: list[_Calls], sharing: bool) -> None:
         """Adds a record of products, and links the calls to them; those of equal rows are that of the first call."""
-        rows, bases = np.concatenate([each.rows for each in calls]), np.concatenate([each.bases for each in calls])
+        rows, bases, _ = calls[0]
+        if len(calls) > 1:
+            rows, bases = np.concatenate([each.rows for each in calls]), np.concatenate([each.bases for each in calls])
         order = np.argsort(bases)
-        first = which = np.arange(len(order))
+        times = first = np.arange(len(order))
         if sharing and rows.shape[1] == 1:
-            _, first, which = np.unique(rows[order, 0], return_index=True, return_inverse=True)
+            read, known = rows[order, 0], np.empty(self.rows, np.int64)
+            known[read[::-1]] = times[::-1]  # of equal numbers the last one stays
+            first = known[read]
         made = np.empty_like(bases)
-        made[order] = bases[order[first[which]]]
-        outputs = [range(output.offset, output.offset + output.spec.rows) for output in product[0].outputs]
-        results = np.concatenate(outputs)
+        made[order] = bases[order[first]]
+        results = np.array([output.offset + row for output in product[0].outputs for row in range(output.spec.rows)])
         for each in calls:
             each.results[:], made = made[: len(each.bases), None] + results, made[len(each.bases) :]
-        nodes, at = order[np.sort(first)], self.width
+        nodes, at = order[first == times], self.width
         self.products.append(nodes)
         number, begin = len(self.records), self.count
         self.add(product_record(product, origins, nodes), form_of(product[0]), len(nodes))
@@ -222,7 +225,7 @@ def product_record(product: Product, origins: Sequence[Any], nodes: Index) -> Re
     """Makes the record of a product, with nodes of these calls of those of `origins`."""
     record = Record(*product, 0.0)
     record.calls = len(nodes)
-    record.origins.extend([origins[node] for node in nodes])
+    record.origins.extend([origins[node] for node in nodes.tolist()])
     return record
 
 

@@ -21,8 +21,6 @@ if cython.compiled:
 else:
     from gluonjit.standin import Flags, Number, Numbers, Size
 
-from gluonjit.rows.program import APART
-
 WHAT = {"constant": 0, "index": 1, "operand": 2, "base": 2, "gradient": 3, "result": 4, "seed": 5, "saved": 6}
 """What a slot of a form is: two numbers as they are; of an operand its index, rows or gradients; of a result its rows
 or gradients; or a saved register, the numbers being the columns that are saved before it, of nodes and of children."""
@@ -413,7 +411,7 @@ class Blocks:
         # What can be told apart: nodes, or where they have any number of rows these.
         units: Number = self.counts[step]
         per: Number = self.nodes[step] // units
-        every: bint = self.apart[step] == APART
+        every: bint = False
         nodes: bytearray = bytearray(units)
         for number in results:
             if every:

@@ -17,9 +17,9 @@ from gluonjit.graph import Kind, operand_groups
 from gluonjit.program.axes.along import Along, Section
 from gluonjit.program.axes.elementwise import Loss, Make, Map
 from gluonjit.program.axes.products import Contract
-from gluonjit.program.axes.row import SUM, Application, Row
+from gluonjit.program.axes.row import SUM, Application, Row, rows_before
 from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Reshape
-from gluonjit.program.axes.values import NotBatchable, Operand, Shaped
+from gluonjit.program.axes.values import NotBatchable, Operand, Shaped, Size, is_sized
 from gluonjit.program.axes.writer import Writer
 from gluonjit.program.children.table import GATHER, RATIO, RULES, SPREAD, TOTAL, VIEWS
 from gluonjit.program.trace import Trace, TraceOp
@@ -33,24 +33,24 @@ def lowered(kind: Kind, call_of: CallOf) -> RowProgram:
     if any(not spec.device.startswith("cpu") for spec in kind.operands):
         raise NotFusable("operands that are not in the host's memory")
     builder = Builder()
-    source, listed = _source(kind)
+    source, shapes, listed = _source(kind)
     known: dict[int, Any] = {}
     for number, spec, space, lead in listed:
         width, whole = prod(spec.row_shape), spec.dtype == "int64" and space == NODE and not lead
         if not width or not ((whole and width == 1) or spec.dtype == "float32"):
             raise NotFusable(f"an operand of {spec.dtype}")
         view = builder.operand(space, 2 if whole else width)  # an integer has 64 bits
-        known[number] = Rows(builder, source.shapes[number][0], view, lead)
+        known[number] = Rows(builder, shapes[number][0], view, lead)
     for number, value in known.items():
-        if source.shapes[number][1] == "int64":
+        if shapes[number][1] == "int64":
             known[number] = replace(value, view=value.do("WHOLE", width=1).view, operand=value.view.reg)
     for place, (number, _) in enumerate(source.constants()):
-        shape, dtype = source.shapes[number]
+        shape, dtype = shapes[number]
         if dtype != "float32":
             raise NotFusable(f"a constant of {dtype}")
         known[number] = Const(builder, shape, Weight(place, 0, prod(shape[:-1]), 0, (1, *shape)[-1]))
     for op in source.ops:
-        inputs, outs = [known.get(number) for number in op.inputs], [source.shapes[number] for number in op.outputs]
+        inputs, outs = [known.get(number) for number in op.inputs], [shapes[number] for number in op.outputs]
         if None in inputs:
             raise NotFusable(f"{op.name} takes a result that has no instruction")
         known.update(zip(op.outputs, _results(call_of, op, inputs, outs)))
@@ -62,17 +62,28 @@ def lowered(kind: Kind, call_of: CallOf) -> RowProgram:
     return builder.finish([value.view for value in results])
 
 
-def _source(kind: Kind) -> tuple[Trace, list[tuple[int, Any, int, bool]]]:
-    """The trace, or the program for any number of children, and the specs and spaces of its operands.
+def _source(kind: Kind) -> tuple[Trace, Sequence[Shaped], list[tuple[int, Any, int, bool]]]:
+    """The trace, or the program for any number of children, its shapes, and the specs and spaces of its operands.
 
     Each of their rows is a node's if all operands and results have as many rows; or else those of one operand are its
     node's children.
     """
-    of = kind.program.children
+    of, trace = kind.program.children, kind.call
     if of is not None:
         specs, owned = of.trace.operands, of.owned()
         groups = operand_groups(specs, False, of.roles)
-        return of.trace, [(k, specs[k], CHILD if k in owned else NODE, False) for group in groups for (k,) in group]
+        listed = [(k, specs[k], CHILD if k in owned else NODE, False) for group in groups for (k,) in group]
+        return of.trace, of.trace.shapes, listed
+    if kind.program.by_length:
+        form, length = kind.program.stages.form, Size(0)
+        ends = [form.shapes[number][0] for number in (*range(len(kind.operands)), *trace.results)]
+        rows = [prod(shape[: rows_before(shape)]) for shape in ends]
+        sizes = [[size for size in shape if size.__class__ is Size] for shape, _ in form.shapes]
+        if form.own or any(each not in ([], [length]) for each in sizes) or not {1, length}.issuperset(rows):
+            raise NotFusable("operands of several lengths, or not row by row")
+        space = CHILD if 1 in rows else NODE
+        listed = [(k, spec, space * (rows[k] == length), rows[k] == length) for k, spec in enumerate(kind.operands)]
+        return replace(trace, ops=tuple(form.ops), built={}), form.shapes, listed
     heights = {spec.rows for spec in [*kind.operands, *[output.spec for output in kind.outputs]]}
     even = kind.poly or (len(heights) == 1 and not kind.children)
     listed = []
@@ -80,7 +91,7 @@ def _source(kind: Kind) -> tuple[Trace, list[tuple[int, Any, int, bool]]]:
         spec = kind.operands[place]
         many = spec.rows > 1 or bool(kind.children)
         listed.append((place, spec, CHILD if many and not even else NODE, spec.mode == "rows" and (many or kind.poly)))
-    return kind.call, listed
+    return trace, trace.shapes, listed
 
 
 def _results(call_of: CallOf, op: TraceOp, inputs: list[Any], outs: Sequence[Shaped]) -> list[Any]:
@@ -164,12 +175,15 @@ def _along(row: Along, call: Application) -> Any:
     """An instruction along whole rows, or the sum of rows; for what else each row has nothing."""
     a, code, axes = rows_in(call.vals[0]), row.code, row.axes(call)
     axes = tuple(range(a.rank)) if axes is None else axes
-    sizes = [a.shape[axis] for axis in axes if axis or not a.lead]
+    over = a.lead and a.axis in axes
+    sizes = [a.shape[axis] for axis in axes if not (a.lead and axis == a.axis)]
     if code in ("SUM", "MEAN") and prod(sizes) in (1, a.width):
         found, count = a if prod(sizes) == 1 else a.total(), prod([a.shape[axis] for axis in axes])
-        found = found.gathered() if a.lead and 0 in axes else found
-        return found / count if code == "MEAN" and count > 1 else found
-    if (a.lead and 0 in axes) or prod(sizes) != a.width:
+        found = found.gathered() if over else found
+        return found / count if code == "MEAN" and count != 1 else found
+    if over and a.width == 1 and a.space == CHILD and code in ("SOFTMAX", "LOGSOFTMAX"):
+        return a.do("COPY").do(f"SEG{code}")
+    if over or prod(sizes) != a.width:
         raise call.refuse("over rows")
     if callable(code):
         return code(call, a, *call.vals[1:])
@@ -211,11 +225,12 @@ def _part(value: Any, axis: int, begin: int | None, count: int) -> Any:
 
 
 def _joined(row: Join, call: Application) -> Any:
-    parts, axis = alike([rows_in(val) for val in call.vals]), row.axis(call)
-    first, lead = parts[0], parts[0].lead
+    parts = alike([rows_in(val) for val in call.vals])
+    first = parts[0]
     if len(parts) == 1:
         return first
-    if any(part.lead != lead for part in parts) or (lead and not axis) or prod(call.shape[lead:axis]) != 1:
+    first.within(row.axis(call))
+    if any(part.lead != first.lead for part in parts):
         raise call.refuse("of rows")
     ends = [*accumulate([part.width for part in parts], initial=0)]
     whole = first.builder.register(first.space, ends[-1])
@@ -226,19 +241,23 @@ def _joined(row: Join, call: Application) -> Any:
 def _permuted(row: Permute, call: Application) -> Any:
     value: Any = call.vals[0]
     order = [axis % value.rank for axis in row.order(call, value.rank)] if value.rank else []
-    moved = [axis for axis in order if value.shape[axis] != 1]
+    moved = [axis for axis in order if value.shape[axis] != 1 and value.shape[axis].__class__ is not Size]
     if isinstance(value, Const) and order == [1, 0]:
         return replace(value, shape=value.shape[::-1], turned=not value.turned)
-    if moved != sorted(moved) or (isinstance(value, Rows) and value.lead and order[0]):
+    if isinstance(value, Const):
+        return value
+    if moved != sorted(moved) or (value.lead and order[0] and not is_sized(value.shape)):
         raise call.refuse("of rows")
-    return value
+    return replace(value, shape=call.shape)
 
 
 def _expanded(row: Expand, call: Application) -> Any:
     a = rows_in(call.vals[0])
-    width = prod(call.shape[a.lead :])
+    if is_sized(call.shape) and not a.lead:
+        a = a.do("SPREAD", space=CHILD).under(call.shape)
     if a.lead and len(call.shape) != a.rank:
         raise call.refuse("of rows")
+    width = prod(replace(a, shape=call.shape).inner)
     return a.do("BCASTW", width=width) if a.width == 1 != width else a
 
 
@@ -251,14 +270,16 @@ def _product(row: Contract, call: Application) -> Any:
     (one, first), (other, second), *plus = given
     gone = [label for label in one if label in other and label not in out]
     a = rows_in(first)
-    if len(gone) != 1 or (a.lead and one[0] != (out or " ")[0]):
+    along = a.lead and one[a.axis] in gone
+    if len(gone) != 1 or (a.lead and one[a.axis] not in (*gone, *out[: a.axis + 1])):
         raise call.refuse("over rows, or over several axes")
-    if isinstance(second, Const):
+    if isinstance(second, Const) and not along:
         return a.linear(second, *[val for _, val in plus], down=other.index(gone[0]) == 0)
     b = rows_in(second)
-    if not a.width == b.width == a.shape[one.index(gone[0])]:
+    if along != (b.lead and other[b.axis] in gone) or not (along or a.width == b.width == a.shape[one.index(gone[0])]):
         raise call.refuse("of rows with rows")
-    found = (a * b).total()
+    found = a.listed() * b.listed()
+    found = (found.gathered() if along else found.total()).shaped(call.shape)
     return found + plus[0][1] if plus else found
 
 

@@ -13,9 +13,6 @@ from typing import Any, NamedTuple
 NODE, CHILD = 0, 1
 """Whom the rows of a matrix belong to: a node each, or a child each, node by node."""
 
-APART, ANY_ROWS = 1, 2
-"""Steps whose rows are not equally many for each node: not known to be whose, or those of any number each."""
-
 
 class NotFusable(Exception):
     """A graph does something that no instruction does; the message says what."""
@@ -139,6 +136,8 @@ class Builder:
         """Emits an instruction whose result is as wide as its first operand, and as often, unless that is given."""
         if a is not None and b is not None and self.space(a) != self.space(b):
             raise NotFusable(f"{op} of a node and a child")
+        if space == CHILD not in self.spaces[: self.operands]:
+            raise NotFusable(f"{op} for children, of which there are none")
         out = self.register(
             self.space(a) if space is None else space,  # type: ignore[arg-type]
             a.width if width is None else width,  # type: ignore[union-attr]

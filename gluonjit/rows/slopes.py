@@ -29,6 +29,7 @@ RULES: dict[str, Slope] = {
     **dict.fromkeys(("COPY", "ADDS"), Slope(_COPY)),
     **dict.fromkeys(("NEG", "RSUBS"), Slope(_NEG)),
     **{op: Slope((f"D{op}", "dy", "y")) for op in ("SIGMOID", "TANH", "RELU", "LOGSOFTMAX", "SOFTMAX")},
+    **{op: Slope((f"D{op}", ("COPY", "dy"), "y")) for op in ("SEGLOGSOFTMAX", "SEGSOFTMAX")},
     "POSITIVE": Slope(("DRELU", "dy", "y")),
     "SPREAD": Slope(("SEGSUM", "dy")),
     "SEGSUM": Slope(("SPREAD", "dy")),

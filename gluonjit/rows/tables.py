@@ -21,7 +21,7 @@ if cython.compiled:
 else:
     from gluonjit.standin import Number, Numbers, Size
 
-from gluonjit.rows.program import ANY_ROWS, APART
+from gluonjit.rows.program import CHILD
 
 
 def read(steps: tuple, programs: list, unfit: Any) -> tuple:
@@ -56,11 +56,11 @@ def read(steps: tuple, programs: list, unfit: Any) -> tuple:
         units: Number = rows if kind.poly else step.count
         nodes.append(rows)
         counts.append(units)
-        several: cython.bint = kind.poly and step.count != rows
-        apart.append(APART if kind.apart or rows % units else ANY_ROWS if several else 0)
+        apart.append(kind.poly and step.count != rows)
         packed = _read_gathers(kind.groups, step.gathers, tables, wanted, packed)
-        family: Number = _total(step.arities)
         of: tuple = known[1]
+        arities = _arities(step, of)
+        family: Number = _total(arities)
         for k in range(len(arenas) - operand_at[number]):
             spaces.append(of[k])
             if of[k]:
@@ -68,7 +68,7 @@ def read(steps: tuple, programs: list, unfit: Any) -> tuple:
         children.append(family)
         first.append(-1)
         if family:
-            parents.append(number)
+            parents.append((number, arities))
         operand_at.append(len(arenas))
         for place in step.places:
             result_arenas.append(place.arena)
@@ -117,6 +117,17 @@ def _read_gathers(groups: tuple, gathers: tuple, tables: list, wanted: list, pac
 
 
 @cython.cfunc
+def _arities(step: Any, spaces: tuple) -> Any:
+    """The number of children of each node, None if all have as many; rows of any number are children or nodes."""
+    if not step.kind.apart:
+        return step.arities
+    if CHILD not in spaces:
+        return None
+    parts = [(record.kind.program.lengths[0], len(nodes)) for record, nodes in step.parts]
+    return np.repeat(*np.array(parts, np.int64).T)
+
+
+@cython.cfunc
 def _total(arities: Any) -> Number:
     """Counts the children of all nodes; 0 if there are none."""
     k: Size
@@ -139,15 +150,14 @@ def _packed(steps: tuple, wanted: list, packed: Number, parents: list, tables: l
     nodes: list = tables[1]
     children: list = tables[2]
     first: list = tables[5]
-    for number in parents:
+    for number, _ in parents:
         packed += nodes[number] + 1
     found = array("i", (0,)) * (packed + 1)
     into: cython.int[::1] = found
     if wanted:
         np.concatenate(wanted, out=np.frombuffer(found, dtype=np.int32)[:at], casting="same_kind")
-    for number in parents:
+    for number, arities in parents:
         first[number] = at
-        arities = steps[number].arities
         begin = 0
         if arities is None:  # then each node has as many
             each = children[number] // nodes[number]
@@ -175,7 +185,7 @@ def _why_not(step: Any, spaces: tuple) -> str:
     for place in step.places:
         if place.end - place.begin != nodes or not nodes:
             return "rows of one step that are not one a node"
-    arities = step.arities
+    arities = _arities(step, spaces)
     if arities is not None:
         children = _total(arities)
     groups: tuple = step.kind.groups

@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from gluonjit.program.axes.row import rows_before
+from gluonjit.program.axes.values import Size
 from gluonjit.rows.program import CHILD, NODE, Builder, NotFusable, View, Weight
 
-Shape = tuple[int, ...]
+Shape = tuple[Any, ...]
 _COMMUTATIVE = ("ADD", "MUL")
 _BY_ROW = {"ADD": "ADDV", "MUL": "MULV", "SUB": "SUBV"}
 _BY_COLUMN = {"ADD": "ADDW", "MUL": "MULW", "SUB": "SUBW", "DIV": "DIVW"}
@@ -73,7 +75,7 @@ def _paired(op: str) -> Callable[[Any, Any], Rows]:
 
 @dataclass(frozen=True, eq=False)
 class Rows(CellValue):
-    """A value of each node or child as one row; with `lead` its first axis is that of rows.
+    """A value of each node or child as one row; with `lead` one axis is that of rows.
 
     operand: where an integer comes from, as a column of floats that only picks entries.
     """
@@ -83,9 +85,14 @@ class Rows(CellValue):
     operand: int = -1
 
     @property
+    def axis(self) -> int:
+        """The axis of rows: that of any size, or the first."""
+        return max(rows_before(self.shape) - 1, 0)
+
+    @property
     def inner(self) -> Shape:
         """The axes within a row."""
-        return self.shape[1:] if self.lead else self.shape
+        return (*self.shape[: self.axis], *self.shape[self.axis + 1 :]) if self.lead else self.shape
 
     @property
     def width(self) -> int:
@@ -100,17 +107,23 @@ class Rows(CellValue):
     def shaped(self, shape: Shape) -> Rows:
         """The same rows, in another shape."""
         found = replace(self, shape=shape)
-        if prod(found.inner) != self.width or (self.lead and shape[:1] != self.shape[:1]):
+        before, now = [prod(value.shape[: value.axis + 1]) for value in (self, found)]
+        if prod(found.inner) != self.width or (self.lead and before != now):
             raise NotFusable(f"rows of {self.inner} become {shape}")
         return found
 
     def part(self, axis: int, begin: int, count: int) -> Rows:
         """Some of the entries along an axis, where they lie together."""
-        if (self.lead and not axis) or prod(self.shape[self.lead : axis]) != 1:
-            raise NotFusable("a part of rows that is not contiguous")
-        each = prod(self.shape[axis + 1 :])
+        each = prod(self.inner[self.within(axis) + 1 :])
         view = self.view.part(begin * each, (begin + count) * each)
         return replace(self, view=view, shape=_cut(self.shape, axis, count))
+
+    def within(self, axis: int) -> int:
+        """The place of an axis within a row, if those before it have one entry. Raises NotFusable."""
+        place = axis - (self.lead and axis > self.axis)
+        if (self.lead and axis == self.axis) or prod(self.inner[:place]) != 1:
+            raise NotFusable("a part of rows that is not contiguous")
+        return place
 
     def do(self, op: str, other: Rows | None = None, **fields: Any) -> Rows:
         """The result of an instruction."""
@@ -120,8 +133,8 @@ class Rows(CellValue):
         """Its rows with other columns, along the last axis where they are not as many."""
         if view.width == self.width:
             return replace(self, view=view)
-        before = (1,) * (self.rank - self.lead - 1)
-        return replace(self, view=view, shape=(*self.shape[: self.lead], *before, view.width))
+        inner, at = (*(1,) * (self.rank - self.lead - 1), view.width), self.axis
+        return replace(self, view=view, shape=(*inner[:at], *self.shape[at : at + self.lead], *inner[at:]))
 
     def stopped(self) -> Rows:
         """The same numbers without a gradient."""
@@ -142,6 +155,19 @@ class Rows(CellValue):
         if self.space != CHILD:
             raise NotFusable("a sum over rows, or over children of a value of the node")
         return replace(self.do("SEGSUM", space=NODE), shape=self.inner, lead=False)
+
+    def listed(self) -> Rows:
+        """Its rows without axes of one entry, whichever axis is that of rows."""
+        return replace(self, shape=(*self.shape[self.axis : self.axis + self.lead], self.width))
+
+    def under(self, shape: Shape) -> Rows:
+        """A value of a node as one of each row, where another one of this shape is. Raises NotFusable."""
+        whole = [*(1,) * (len(shape) - self.rank), *self.shape]
+        at = replace(self, shape=shape).axis
+        if len(whole) != len(shape) or whole[at] != 1:
+            raise NotFusable(f"rows of {self.shape} and of {shape}")
+        whole[at] = shape[at]
+        return replace(self, shape=tuple(whole), lead=True)
 
     def pick(self, number: Any) -> Rows:
         """The entry that an integer says, or a float, as which the last one is taken beyond the end."""
@@ -209,13 +235,17 @@ def pair(op: str, a: Any, b: Any) -> Rows:
     if isinstance(a, Const) and isinstance(b, Rows) and op in _COMMUTATIVE:
         a, b = b, a
     one = rows_in(a)
+    if b.__class__ is Size and op in _BY_COLUMN:
+        ones = one.builder.emit("FILL", width=1, space=CHILD, number=float(b.times))
+        b = Rows(one.builder, (b,), ones, True).gathered()
     if isinstance(b, (int, float)):
         return one.do(BY_NUMBER[op], number=float(-b if op == "SUB" else 1.0 / b if op == "DIV" else b))
     if isinstance(b, Const) and b.is_row and op in _BY_ROW and b.weight.columns == one.width == prod(one.inner[-1:]):
         return one.do(_BY_ROW[op], weight=b.weight)
     one, other = alike([one, rows_in(b)])
-    one, other = _under(one, other), _under(other, one)
-    if one.lead and (one.shape[0], one.rank) != (other.shape[0], other.rank):
+    if one.lead != other.lead:
+        one, other = (one, other.under(one.shape)) if one.lead else (one.under(other.shape), other)
+    if one.lead and (one.shape[one.axis], one.rank - one.axis) != (other.shape[other.axis], other.rank - other.axis):
         raise NotFusable(f"{op} of rows of {one.shape} and of {other.shape}")
     if one.width < other.width and op in _COMMUTATIVE:
         one, other = other, one
@@ -226,17 +256,6 @@ def pair(op: str, a: Any, b: Any) -> Rows:
         raise NotFusable(f"{op} of rows of {one.inner} and of {other.inner}")
     one, other = [each.do("BCASTW", width=wide) if each.width < wide else each for each in (one, other)]
     return one.do(op, other)
-
-
-def _under(value: Rows, other: Rows) -> Rows:
-    """A value of a node as one of each row, where the other one is."""
-    if value.lead or not other.lead:
-        return value
-    inner = value.shape[value.rank == other.rank :]
-    before = (1,) * (other.rank - 1 - len(inner))
-    if prod(inner) != value.width or len(inner) >= other.rank:
-        raise NotFusable(f"rows of {value.shape} and of {other.shape}")
-    return replace(value, shape=(other.shape[0], *before, *inner), lead=True)
 
 
 def _plain(shape: Shape) -> Shape:

@@ -18,6 +18,7 @@ static int is_operand(const Run *run, const Instruction *code, char form, int64_
         case 'w': return is_view(run, packed, code->w);
         case 'k': return is_view(run, packed, k);
         case '1': return is_view(run, packed, 1);
+        case 'c': return is_view(run, packed, 1) && run->regs[register_of(packed)].width == 1;
         default: return 1;
     }
 }
@@ -30,7 +31,7 @@ static int are_spaces(const Run *run, const Instruction *code, const Form *form)
     const int space = space_of(run, first);
     if (code->op == OP_SPREAD || code->op == OP_SEGSUM)
         return space == (code->op == OP_SPREAD ? CHILD : NODE) && space_of(run, code->a) != space;
-    return (form->a == '-' || space_of(run, code->a) == space) && (form->b == '-' || space_of(run, code->b) == space);
+    return (form->out != 'c' || space == CHILD) && (form->a == '-' || space_of(run, code->a) == space) && (form->b == '-' || space_of(run, code->b) == space);
 }
 
 static int is_slot(const Run *run, int64_t slot) { return slot >= 0 && slot < run->slots; }

@@ -71,9 +71,9 @@ static void scatter(const Run *run, const Instruction *code, ptrdiff_t from, ptr
     }
 }
 
-/* Rows from a node to its children, or from the children's sum to the node. */
+/* Rows from a node to its children, or from the children's sum to the node; or a column of children as a row. */
 static void along_children(const Run *run, const Instruction *code, int accumulate) {
-    const Operand out = operand(run, code->out), a = operand(run, code->a);
+    const Operand out = operand(run, code->out), a = operand(run, code->a), b = code->b < 0 ? a : operand(run, code->b);
     const int spread = code->op == OP_SPREAD;
     ptrdiff_t i;
     for (i = 0; i < run->rows[NODE]; i++) {
@@ -82,6 +82,11 @@ static void along_children(const Run *run, const Instruction *code, int accumula
         const ptrdiff_t children = !run->first ? 0 : run->first[node + 1] - run->first[node];
         View view = {.out = out.data + (spread ? child : i) * out.ld, .a = a.data + (spread ? i : child) * a.ld,
                      .rows = children, .w = code->w, .ldo = spread ? out.ld : 0, .lda = spread ? 0 : a.ld};
+        if (code->op >= OP_SEGLOGSOFTMAX) {
+            const View column = {.out = out.data + child, .a = a.data + child, .b = b.data + child, .rows = 1, .w = children};
+            call(run, code->op - OP_SEGLOGSOFTMAX + OP_LOGSOFTMAX, accumulate, &column);
+            continue;
+        }
         if (spread) {
             call(run, OP_COPY, accumulate, &view);
             continue;
@@ -204,7 +209,11 @@ void rows_code(const Run *run, ptrdiff_t begin, ptrdiff_t end) {
             case OP_GEMM_DW:
             case OP_COLSUM: rows_sum(run, code, 0, 1); break;
             case OP_SPREAD:
-            case OP_SEGSUM: along_children(run, code, accumulate); break;
+            case OP_SEGSUM:
+            case OP_SEGLOGSOFTMAX:
+            case OP_DSEGLOGSOFTMAX:
+            case OP_SEGSOFTMAX:
+            case OP_DSEGSOFTMAX: along_children(run, code, accumulate); break;
             case OP_PICK:
             case OP_DPICK: pick(run, code, accumulate); break;
             case OP_BCASTW:

@@ -17,6 +17,7 @@
      SPREAD, SEGSUM    a node's row to its children; the sum of its children's rows
      ..S, FILL; ..V    with the number x; with the vector at x
      ..W, PICK, DPICK  with a number for each row, which is a column
+     SEG..SOFTMAX      as without SEG, of the column of each node's children
      WHOLE             a number for each row: the whole one of 64 bits that its two columns are
      ARGMAX            a number for each row: its first column that is NaN, else the first of the largest
 
@@ -30,7 +31,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* name; columns of out, a and b: w, k, 1 or - for none; slots: 1 for x, 2 for x and x + 1, 3 for x and y or -1. The
+/* name; columns of out, a and b: w, k, 1, c for the only one, of children, or - for none; slots: 1 for x, 2 for x and x + 1, 3 for x and y or -1. The
    order gives the numbers. */
 #define ROWS_OPS(X)                                                                                     \
     X(GATHER, 'w', '-', '-', 2) X(SCATTER, '-', 'w', '-', 2)                                            \
@@ -55,7 +56,9 @@
     X(PICK, '1', 'w', '1', 0) X(DPICK, 'w', '1', '1', 0)                                                \
     X(DIVW, 'w', 'w', '1', 0) X(ADDW, 'w', 'w', '1', 0) X(SUBW, 'w', 'w', '1', 0)                       \
     X(XLOGY, 'w', 'w', 'w', 0) X(WHOLE, '1', 'w', '-', 0) X(LOGSUMEXP, '1', 'w', '-', 0)  \
-    X(ARGMAX, '1', 'w', '-', 0)
+    X(ARGMAX, '1', 'w', '-', 0)                                                                         \
+    X(SEGLOGSOFTMAX, 'c', 'c', '-', 0) X(DSEGLOGSOFTMAX, 'c', 'c', 'c', 0)                              \
+    X(SEGSOFTMAX, 'c', 'c', '-', 0) X(DSEGSOFTMAX, 'c', 'c', 'c', 0)
 
 #define ROWS_NAME(name, out, a, b, slots) OP_##name,
 enum { ROWS_OPS(ROWS_NAME) OPS };

@@ -41,6 +41,15 @@ class SizedMember:
     lengths: tuple[int, ...]
     own: Sequence[Any]
 
+    @property
+    def fused(self) -> Any:
+        """The row program of all members, or why there is none."""
+        return self.stages.fused
+
+    @fused.setter
+    def fused(self, found: Any) -> None:
+        self.stages.fused = found
+
     def key(self, stage: Stage) -> Any:
         """A key of the programs of a stage for each length, equal for members that share one."""
         numbers = [repr(self.trace.ops[place].attrs) for place in stage.places if place in self.stages.form.numbered]

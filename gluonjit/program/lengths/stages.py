@@ -132,6 +132,7 @@ class Stages:
         """Decides how each operator runs, on examples of these lengths. Raises NotBatchable."""
         self.form, self.framework = form, framework
         self.checks = Checks()
+        self.fused: Any = None  # the row program, or why there is none
         self.programs: dict[Any, Any] = {}  # of what runs for each length
         trace = form.trace
         count = len(trace.operands)

@@ -135,7 +135,6 @@ class Ragged(SizedMember, Program):
     """
 
     by_length = True
-    fused = "operands of any length"
 
     def __init__(self, stages: Stages, trace: Trace, lengths: Sequence[int]) -> None:
         super().__init__(stages.form.weights(trace))

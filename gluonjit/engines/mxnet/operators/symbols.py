@@ -25,7 +25,7 @@ Attributes = Mapping[str, Any]
 
 def read(attrs: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> Attributes:
     """Attributes as Python values; None where it says so."""
-    return {key: literal(str(value)) for key, value in dict(attrs).items()}
+    return {key: literal(value) if value.__class__ is str else value for key, value in dict(attrs).items()}
 
 
 def written(attrs: Iterable[tuple[str, Any]]) -> tuple[tuple[str, str], ...]:

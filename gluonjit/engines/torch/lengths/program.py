@@ -101,7 +101,6 @@ class Ragged(SizedMember, Program):
     """
 
     by_length = True
-    fused = "operands of any length"
 
     def __init__(self, stages: Stages, trace: Trace, lengths: Sequence[int]) -> None:
         super().__init__(trace, stages.rows + len(stages.stages))

@@ -82,6 +82,7 @@ class Blocks:
     result_at: Numbers
     result_arenas: Numbers
     result_begins: Numbers
+    result_spaces: Numbers
     rows: Numbers
     strides: Numbers
     offsets: Numbers
@@ -117,9 +118,10 @@ class Blocks:
         self.result_at = _part(whole, ends, 12)
         self.result_arenas = _part(whole, ends, 13)
         self.result_begins = _part(whole, ends, 14)
-        self.rows = _part(whole, ends, 15)
-        self.strides = _part(whole, ends, 16)
-        self.offsets = _part(whole, ends, 17)
+        self.result_spaces = _part(whole, ends, 15)
+        self.rows = _part(whole, ends, 16)
+        self.strides = _part(whole, ends, 17)
+        self.offsets = _part(whole, ends, 18)
         for k in range(arenas):
             self.offsets[k + 1] = self.offsets[k] + self.rows[k]
         self.packed = packed
@@ -142,6 +144,7 @@ class Blocks:
         found.apart, found.first, found.operand_at, found.arenas = self.apart, self.first, self.operand_at, self.arenas
         found.begins, found.sizes, found.spaces, found.indices = self.begins, self.sizes, self.spaces, self.indices
         found.result_at, found.result_arenas = self.result_at, self.result_arenas
+        found.result_spaces = self.result_spaces
         found.result_begins, found.rows, found.strides = self.result_begins, self.rows, self.strides
         found.offsets, found.packed, found.packed_at = self.offsets, self.packed, self.packed_at
         found._begin()
@@ -181,7 +184,6 @@ class Blocks:
         k: Size
         at: Size
         row: Number
-        place: Number
         chosen: list = []
         for step in range(begin, end):
             at = self.operand_at[step]
@@ -204,8 +206,7 @@ class Blocks:
             for number in marks[way]:
                 k = number
                 k += self.result_at[step]
-                place = self.offsets[self.result_arenas[k]] + self.result_begins[k]
-                for row in range(place, place + self.nodes[step]):
+                for row in range(self._flag(step, k, 0), self._flag(step, k, self.counts[step])):
                     learned[row] = 1
         return chosen
 
@@ -354,7 +355,6 @@ class Blocks:
         k: Size
         r: Size
         row: Number
-        place: Number
         found: list = []
         for k in range(len(steps)):
             step: Size = steps[k]
@@ -362,8 +362,7 @@ class Blocks:
             some: bint = False
             over: bint = passed is not None and step in passed
             for r in range(self.result_at[step], self.result_at[step + 1]):
-                place = self.offsets[self.result_arenas[r]] + self.result_begins[r]
-                for row in range(place, place + self.nodes[step]):
+                for row in range(self._flag(step, r, 0), self._flag(step, r, self.counts[step])):
                     if over:
                         reached[row] = 0
                     elif reached[row]:
@@ -390,74 +389,74 @@ class Blocks:
     def _all(self, step: Size, reached: Flags) -> bint:
         """Tells whether all rows of the results of a step have been reached."""
         r: Size
-        i: Number
-        place: Number
+        row: Number
         for r in range(self.result_at[step], self.result_at[step + 1]):
-            place = self.offsets[self.result_arenas[r]] + self.result_begins[r]
-            for i in range(self.nodes[step]):
-                if not reached[place + i]:
+            for row in range(self._flag(step, r, 0), self._flag(step, r, self.counts[step])):
+                if not reached[row]:
                     return False
         return True
 
     @cfunc
-    def _spread(self, step: Size, results: tuple, operands: tuple, reached: Flags) -> None:
-        """Notes which rows of operands are reached: those of reached nodes, or all if it is not known which."""
+    def _first(self, step: Size, space: Number, unit: Number) -> Number:
+        """The first row of what can be told apart: nodes, or where they have any number of rows these; or children."""
+        row: Number = unit * (self.nodes[step] // self.counts[step])
+        if not space:
+            return row
+        return self.packed[self.first[step] + row] if self.first[step] >= 0 else 0
+
+    @cfunc
+    def _flag(self, step: Size, r: Size, unit: Number) -> Number:
+        """The place of the first row of a unit's result among all flags."""
+        place: Number = self.offsets[self.result_arenas[r]] + self.result_begins[r]
+        return place + self._first(step, self.result_spaces[r], unit)
+
+    @cfunc
+    def _units(self, step: Size, results: Any, reached: Flags) -> bytearray:
+        """Tells for each unit whether a row of these results has been reached."""
         r: Size
-        o: Size
         i: Number
-        place: Number
-        child: Number
-        begin: Number = self.first[step]
-        # What can be told apart: nodes, or where they have any number of rows these.
-        units: Number = self.counts[step]
-        per: Number = self.nodes[step] // units
-        every: bint = False
-        nodes: bytearray = bytearray(units)
+        row: Number
+        found: bytearray = bytearray(self.counts[step])
         for number in results:
-            if every:
-                break
             r = number
             r += self.result_at[step]
-            missing: bint = False
-            place = self.offsets[self.result_arenas[r]] + self.result_begins[r]
-            for i in range(self.nodes[step]):
-                if reached[place + i]:
-                    nodes[i // per] = 1
-                else:
-                    missing = True
-            every = not missing
+            for i in range(self.counts[step]):
+                for row in range(self._flag(step, r, i), self._flag(step, r, i + 1)):
+                    if reached[row]:
+                        found[i] = 1
+                        break
+        return found
+
+    @cfunc
+    def _spread(self, step: Size, results: tuple, operands: tuple, reached: Flags) -> None:
+        """Notes which rows of operands are reached: those of units of which a result is."""
+        o: Size
+        i: Number
+        row: Number
+        place: Number
+        units: bytearray = self._units(step, results, reached)
         for number in operands:
             o = number
             o += self.operand_at[step]
             place = self.offsets[self.arenas[o]]
-            for i in range(self.nodes[step]):
-                if not every and not nodes[i // per]:
-                    continue
-                if not self.spaces[o]:
-                    reached[place + self._row(o, i)] = 1
-                elif begin >= 0:
-                    for child in range(self.packed[begin + i], self.packed[begin + i + 1]):
-                        reached[place + self._row(o, child)] = 1
+            for i in range(len(units)):
+                if units[i]:
+                    for row in range(self._first(step, self.spaces[o], i), self._first(step, self.spaces[o], i + 1)):
+                        reached[place + self._row(o, row)] = 1
 
     @cfunc
     def _complete(self, step: Size, reached: Flags) -> None:
         """Counts all rows of a node as reached of which one is."""
         r: Size
         i: Number
-        place: Number
-        units: Number = self.counts[step]
-        per: Number = self.nodes[step] // units
-        nodes: bytearray = bytearray(units)
+        row: Number
+        count: Size = self.result_at[step + 1] - self.result_at[step]
+        units: bytearray = self._units(step, range(count), reached)
         for r in range(self.result_at[step], self.result_at[step + 1]):
-            place = self.offsets[self.result_arenas[r]] + self.result_begins[r]
-            for i in range(self.nodes[step]):
-                if reached[place + i]:
-                    nodes[i // per] = 1
-        for r in range(self.result_at[step], self.result_at[step + 1]):
-            place = self.offsets[self.result_arenas[r]] + self.result_begins[r]
-            for i in range(self.nodes[step]):
-                if nodes[i // per]:
-                    reached[place + i] = 1
+            for i in range(len(units)):
+                if units[i]:
+                    for row in range(self._flag(step, r, i), self._flag(step, r, i + 1)):
+                        reached[row] = 1
 
     @cfunc
     def _row(self, o: Size, i: Number) -> Number:

@@ -33,7 +33,7 @@ def lowered(kind: Kind, call_of: CallOf) -> RowProgram:
     if any(not spec.device.startswith("cpu") for spec in kind.operands):
         raise NotFusable("operands that are not in the host's memory")
     builder = Builder()
-    source, shapes, listed = _source(kind)
+    source, shapes, listed, spaces = _source(kind)
     known: dict[int, Any] = {}
     for number, spec, space, lead in listed:
         width, whole = prod(spec.row_shape), spec.dtype == "int64" and space == NODE and not lead
@@ -55,25 +55,25 @@ def lowered(kind: Kind, call_of: CallOf) -> RowProgram:
             raise NotFusable(f"{op.name} takes a result that has no instruction")
         known.update(zip(op.outputs, _results(call_of, op, inputs, outs)))
     results = [rows_in(known.get(number)) for number in source.results]
-    if any(value.space != NODE for value in results):
+    if [value.space for value in results] != spaces:
         raise NotFusable("a result is per child, or per row")
     if any(output.spec.rows != 1 and not value.lead for output, value in zip(kind.outputs, results)):
         raise NotFusable("a result of several rows")
     return builder.finish([value.view for value in results])
 
 
-def _source(kind: Kind) -> tuple[Trace, Sequence[Shaped], list[tuple[int, Any, int, bool]]]:
-    """The trace, or the program for any number of children, its shapes, and the specs and spaces of its operands.
+def _source(kind: Kind) -> tuple[Trace, Sequence[Shaped], list[tuple[int, Any, int, bool]], list[int]]:
+    """The trace, or the program for any number of children, shapes, specs and spaces of operands, spaces of results.
 
     Each of their rows is a node's if all operands and results have as many rows; or else those of one operand are its
     node's children.
     """
-    of, trace = kind.program.children, kind.call
+    of, trace, plain = kind.program.children, kind.call, [NODE] * len(kind.outputs)
     if of is not None:
         specs, owned = of.trace.operands, of.owned()
         groups = operand_groups(specs, False, of.roles)
         listed = [(k, specs[k], CHILD if k in owned else NODE, False) for group in groups for (k,) in group]
-        return of.trace, of.trace.shapes, listed
+        return of.trace, of.trace.shapes, listed, plain
     if kind.program.by_length:
         form, length = kind.program.stages.form, Size(0)
         ends = [form.shapes[number][0] for number in (*range(len(kind.operands)), *trace.results)]
@@ -81,9 +81,9 @@ def _source(kind: Kind) -> tuple[Trace, Sequence[Shaped], list[tuple[int, Any, i
         sizes = [[size for size in shape if size.__class__ is Size] for shape, _ in form.shapes]
         if form.own or any(each not in ([], [length]) for each in sizes) or not {1, length}.issuperset(rows):
             raise NotFusable("operands of several lengths, or not row by row")
-        space = CHILD if 1 in rows else NODE
-        listed = [(k, spec, space * (rows[k] == length), rows[k] == length) for k, spec in enumerate(kind.operands)]
-        return replace(trace, ops=tuple(form.ops), built={}), form.shapes, listed
+        spaces = [CHILD if each == length else NODE for each in rows]
+        listed = [(k, spec, spaces[k], spaces[k] == CHILD) for k, spec in enumerate(kind.operands)]
+        return replace(trace, ops=tuple(form.ops), built={}), form.shapes, listed, spaces[len(listed) :]
     heights = {spec.rows for spec in [*kind.operands, *[output.spec for output in kind.outputs]]}
     even = kind.poly or (len(heights) == 1 and not kind.children)
     listed = []
@@ -91,7 +91,7 @@ def _source(kind: Kind) -> tuple[Trace, Sequence[Shaped], list[tuple[int, Any, i
         spec = kind.operands[place]
         many = spec.rows > 1 or bool(kind.children)
         listed.append((place, spec, CHILD if many and not even else NODE, spec.mode == "rows" and (many or kind.poly)))
-    return trace, trace.shapes, listed
+    return trace, trace.shapes, listed, plain
 
 
 def _results(call_of: CallOf, op: TraceOp, inputs: list[Any], outs: Sequence[Shaped]) -> list[Any]:

@@ -60,8 +60,8 @@ def row_flags(plan: Plan) -> tuple[Flags, list[Flags]]:
     return flags, [flags[begin:end] for begin, end in known]
 
 
-def read_steps(plan: Plan, programs: list[tuple[int, tuple[int, ...]] | None], unfit: Any) -> Blocks:
-    """Steps as `Blocks`, each with the number of its program and the spaces of its operands, or None.
+def read_steps(plan: Plan, programs: list[tuple[int, tuple[int, ...], list[int]] | None], unfit: Any) -> Blocks:
+    """Steps as `Blocks`, each with the number of its program and the spaces of its operands and results, or None.
 
     Those whose rows are not as its program takes them are told to `unfit`, by their number and why.
     """

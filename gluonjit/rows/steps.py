@@ -24,12 +24,13 @@ _MOST_WORKSPACES = 4  # kept for one structure: so many of its flushes may be ne
 
 
 class _PlannedProgram(NamedTuple):
-    """A program of a plan: its number and the spaces of its operands, or why there is none ("" if nodes run alone).
+    """A program of a plan: its number and the spaces of its operands and of its results, or why there is none ("" if
+    nodes run alone).
 
     limited: whether it reads whole numbers, with limits.
     """
 
-    known: tuple[int, tuple[int, ...]] | None
+    known: tuple[int, tuple[int, ...], list[int]] | None
     why: str = ""
     limited: bool = False
 
@@ -353,4 +354,5 @@ def _program(kind: Kind, make: Callable[[Kind], RowProgram], number: int) -> _Pl
         program = fused_of(kind, make).program
     except NotFusable as reason:
         return _PlannedProgram(None, str(reason))
-    return _PlannedProgram((number, program.spaces[: program.operands]), "", bool(program.limits))
+    results = [program.spaces[view.reg] for view in program.results]
+    return _PlannedProgram((number, program.spaces[: program.operands], results), "", bool(program.limits))

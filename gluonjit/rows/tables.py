@@ -21,18 +21,16 @@ if cython.compiled:
 else:
     from gluonjit.standin import Number, Numbers, Size
 
-from gluonjit.rows.program import CHILD
-
 
 def read(steps: tuple, programs: list, unfit: Any) -> tuple:
     """Reads steps, each with the number of its program and the spaces of its operands, or None.
 
-    Steps whose rows are not one a node or one a child are given to `unfit`, with why. Returns the first 15 tables of
+    Steps whose rows are not one a node or one a child are given to `unfit`, with why. Returns the first 16 tables of
     `Blocks`, and its packed indices.
     """
-    tables: list = [[], [], [], [], [], [], [0], [], [], [], [], [], [0], [], []]
+    tables: list = [[], [], [], [], [], [], [0], [], [], [], [], [], [0], [], [], []]
     program, nodes, children, counts, apart, first, operand_at = tables[:7]
-    arenas, _, sizes, spaces, _, result_at, result_arenas, result_begins = tables[7:]
+    arenas, _, sizes, spaces, _, result_at, result_arenas, result_begins, result_spaces = tables[7:]
     wanted: list = []
     parents: list = []
     packed: Number = 0
@@ -44,7 +42,8 @@ def read(steps: tuple, programs: list, unfit: Any) -> tuple:
         known = programs[number]
         why: str = ""
         if known is not None:
-            why = _why_not(step, known[1])
+            arities = _arities(step)
+            why = _why_not(step, arities, known)
             if why:
                 unfit(number, why)
         if known is None or why:
@@ -52,14 +51,13 @@ def read(steps: tuple, programs: list, unfit: Any) -> tuple:
             continue
         kind = step.kind
         program.append(known[0])
-        rows = step.places[0].end - step.places[0].begin
+        rows = step.count if kind.apart else step.places[0].end - step.places[0].begin
         units: Number = rows if kind.poly else step.count
         nodes.append(rows)
         counts.append(units)
         apart.append(kind.poly and step.count != rows)
         packed = _read_gathers(kind.groups, step.gathers, tables, wanted, packed)
         of: tuple = known[1]
-        arities = _arities(step, of)
         family: Number = _total(arities)
         for k in range(len(arenas) - operand_at[number]):
             spaces.append(of[k])
@@ -73,6 +71,7 @@ def read(steps: tuple, programs: list, unfit: Any) -> tuple:
         for place in step.places:
             result_arenas.append(place.arena)
             result_begins.append(place.begin)
+        result_spaces += known[2]
         result_at.append(len(result_arenas))
     return tables, _packed(steps, wanted, packed, parents, tables)
 
@@ -117,12 +116,10 @@ def _read_gathers(groups: tuple, gathers: tuple, tables: list, wanted: list, pac
 
 
 @cython.cfunc
-def _arities(step: Any, spaces: tuple) -> Any:
-    """The number of children of each node, None if all have as many; rows of any number are children or nodes."""
+def _arities(step: Any) -> Any:
+    """The number of children of each node, or of its rows of any number; None if all have as many."""
     if not step.kind.apart:
         return step.arities
-    if CHILD not in spaces:
-        return None
     parts = [(record.kind.program.lengths[0], len(nodes)) for record, nodes in step.parts]
     return np.repeat(*np.array(parts, np.int64).T)
 
@@ -174,20 +171,19 @@ def _packed(steps: tuple, wanted: list, packed: Number, parents: list, tables: l
 
 
 @cython.cfunc
-def _why_not(step: Any, spaces: tuple) -> str:
+def _why_not(step: Any, arities: Any, known: tuple) -> str:
     """Says why a program cannot take the rows of a step, if it cannot."""
     k: Size
     place = step.places[0]
-    nodes: Number = place.end - place.begin
-    children: Number = -1
+    nodes: Number = step.count if step.kind.apart else place.end - place.begin
+    children: Number = -1 if arities is None else _total(arities)
     rows: Number
     operand: Size = 0
-    for place in step.places:
-        if place.end - place.begin != nodes or not nodes:
+    spaces: tuple = known[1]
+    for k in range(len(step.places)):
+        place = step.places[k]
+        if place.end - place.begin != (children if known[2][k] else nodes) or not nodes:
             return "rows of one step that are not one a node"
-    arities = _arities(step, spaces)
-    if arities is not None:
-        children = _total(arities)
     groups: tuple = step.kind.groups
     gathers: tuple = step.gathers
     for k in range(len(gathers)):

@@ -87,7 +87,7 @@ class BatchedProgram:
     consts: the arrays that are the same for all nodes; operators: how many of them one call runs, or where nodes run
     alone one node; fused: a row program that does the same in C, or why there is none: None if nobody has asked;
     checks: comparisons with its trace, None where that is what runs; children: what it was made from instead of a
-    trace, if it is for any number of these; by_length: whether it is told nodes of each length of a step apart.
+    trace, if it is for any number of these; stages: those of nodes of any length, which it is told apart in a step.
     """
 
     consts: Sequence[Any] = ()
@@ -95,7 +95,7 @@ class BatchedProgram:
     fused: Any = None
     checks: Checks | None = None
     children: Any = None
-    by_length = False
+    stages: Any = None
     __call__: Any
 
 

@@ -33,7 +33,7 @@ def lowered(kind: Kind, call_of: CallOf) -> RowProgram:
     if any(not spec.device.startswith("cpu") for spec in kind.operands):
         raise NotFusable("operands that are not in the host's memory")
     builder = Builder()
-    source, shapes, listed, spaces = _source(kind)
+    source, shapes, listed = _source(kind)
     known: dict[int, Any] = {}
     for number, spec, space, lead in listed:
         width, whole = prod(spec.row_shape), spec.dtype == "int64" and space == NODE and not lead
@@ -55,35 +55,38 @@ def lowered(kind: Kind, call_of: CallOf) -> RowProgram:
             raise NotFusable(f"{op.name} takes a result that has no instruction")
         known.update(zip(op.outputs, _results(call_of, op, inputs, outs)))
     results = [rows_in(known.get(number)) for number in source.results]
-    if [value.space for value in results] != spaces:
+    if any(value.space != _space_of(shapes[number]) for value, number in zip(results, source.results)):
         raise NotFusable("a result is per child, or per row")
     if any(output.spec.rows != 1 and not value.lead for output, value in zip(kind.outputs, results)):
         raise NotFusable("a result of several rows")
     return builder.finish([value.view for value in results])
 
 
-def _source(kind: Kind) -> tuple[Trace, Sequence[Shaped], list[tuple[int, Any, int, bool]], list[int]]:
-    """The trace, or the program for any number of children, shapes, specs and spaces of operands, spaces of results.
+def _space_of(shaped: Shaped) -> int:
+    return CHILD if is_sized(shaped[0]) else NODE
 
-    Each of their rows is a node's if all operands and results have as many rows; or else those of one operand are its
-    node's children.
+
+def _source(kind: Kind) -> tuple[Trace, Sequence[Shaped], list[tuple[int, Any, int, bool]]]:
+    """The trace, or the program for any number of children, its shapes, and the specs and spaces of its operands.
+
+    Each of their rows is a node's if all operands and results have as many rows; or else those of one operand, or of
+    all that have any number, are its node's children.
     """
-    of, trace, plain = kind.program.children, kind.call, [NODE] * len(kind.outputs)
+    of, trace = kind.program.children, kind.call
     if of is not None:
         specs, owned = of.trace.operands, of.owned()
         groups = operand_groups(specs, False, of.roles)
         listed = [(k, specs[k], CHILD if k in owned else NODE, False) for group in groups for (k,) in group]
-        return of.trace, of.trace.shapes, listed, plain
-    if kind.program.by_length:
-        form, length = kind.program.stages.form, Size(0)
-        ends = [form.shapes[number][0] for number in (*range(len(kind.operands)), *trace.results)]
-        rows = [prod(shape[: rows_before(shape)]) for shape in ends]
-        sizes = [[size for size in shape if size.__class__ is Size] for shape, _ in form.shapes]
-        if form.own or any(each not in ([], [length]) for each in sizes) or not {1, length}.issuperset(rows):
+        return of.trace, of.trace.shapes, listed
+    if kind.program.stages is not None:
+        form, one = kind.program.stages.form, {1, Size(0)}
+        outer = [form.shapes[number][0] for number in (*range(len(kind.operands)), *trace.results)]
+        sizes = [prod([size for size in shape if size.__class__ is Size]) for shape, _ in form.shapes]
+        if form.own or not one.issuperset([*sizes, *[prod(shape[: rows_before(shape)]) for shape in outer]]):
             raise NotFusable("operands of several lengths, or not row by row")
-        spaces = [CHILD if each == length else NODE for each in rows]
-        listed = [(k, spec, spaces[k], spaces[k] == CHILD) for k, spec in enumerate(kind.operands)]
-        return replace(trace, ops=tuple(form.ops), built={}), form.shapes, listed, spaces[len(listed) :]
+        spaces = map(_space_of, form.shapes)
+        listed = [(k, spec, space, space == CHILD) for (k, spec), space in zip(enumerate(kind.operands), spaces)]
+        return replace(trace, ops=tuple(form.ops), built={}), form.shapes, listed
     heights = {spec.rows for spec in [*kind.operands, *[output.spec for output in kind.outputs]]}
     even = kind.poly or (len(heights) == 1 and not kind.children)
     listed = []
@@ -91,7 +94,7 @@ def _source(kind: Kind) -> tuple[Trace, Sequence[Shaped], list[tuple[int, Any, i
         spec = kind.operands[place]
         many = spec.rows > 1 or bool(kind.children)
         listed.append((place, spec, CHILD if many and not even else NODE, spec.mode == "rows" and (many or kind.poly)))
-    return trace, trace.shapes, listed, plain
+    return trace, trace.shapes, listed
 
 
 def _results(call_of: CallOf, op: TraceOp, inputs: list[Any], outs: Sequence[Shaped]) -> list[Any]:
@@ -100,8 +103,9 @@ def _results(call_of: CallOf, op: TraceOp, inputs: list[Any], outs: Sequence[Sha
         return [reduce(partial(pair, "ADD"), inputs)]
     if op.name == SPREAD:
         return inputs if isinstance(inputs[0], Const) else [inputs[0].do("SPREAD", space=CHILD)]
-    if op.name == GATHER and dict(op.attrs)["how"] == SUM:
-        return [rows_in(inputs[0]).gathered()]
+    if op.name == GATHER and dict(op.attrs)["how"] in (SUM, "mean"):
+        total = rows_in(inputs[0]).gathered()
+        return [total if dict(op.attrs)["how"] == SUM else total / Size()]
     if op.name == RATIO:
         return [inputs[0] / inputs[1]]
     if op.name in RULES:

@@ -24,6 +24,15 @@ def pick(a: Any, b: Any) -> Any:
     return a[np.arange(len(a)), columns_of(b, a.shape[1])][:, None]
 
 
+def by_node(function: Callable[..., Any], first: Any, *columns: Any) -> Any:
+    """What a function gives of the entries of each node's children as a row."""
+    found = np.zeros(columns[0].shape)
+    for begin, end in zip(first, first[1:]):
+        if end > begin:
+            found[begin:end] = function(*[column[begin:end].T for column in columns]).T
+    return found
+
+
 UNARY = [
     Case("COPY", lambda a: a),
     Case("NEG", lambda a: -a),
@@ -72,3 +81,9 @@ BINARY = [
     Case("SUBW", np.subtract, b=1),
     Case("PICK", pick, b=1, out=1),
 ]
+COLUMNS: dict[str, Callable[..., Any]] = {
+    "SEGSOFTMAX": softmax,
+    "SEGLOGSOFTMAX": lambda a: np.log(softmax(a)),
+    "DSEGSOFTMAX": lambda a, b: b * (a - (a * b).sum(1, keepdims=True)),
+    "DSEGLOGSOFTMAX": lambda a, b: a - np.exp(b) * a.sum(1, keepdims=True),
+}

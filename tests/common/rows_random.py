@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 import numpy as np
-from rows_cases import BINARY, UNARY, Case
+from rows_cases import BINARY, COLUMNS, UNARY, Case, by_node
 from rows_support import (
     ACC,
     CHILD,
@@ -40,15 +40,18 @@ class RandomProgram(Machine):
         self.initial: State = []
         self.arrays: dict[int, np.ndarray] = {}  # of registers that are at an address, or saved
         self.live: set[int] = set()  # registers that hold something
-        self.saved, self.kept = np.zeros(3 + 8 * 40 * max(self.counts), np.float32), 3
+        self.saved, self.kept = np.zeros(3 + 9 * 40 * max(self.counts), np.float32), 3
         self.args[1] = (self.saved.ctypes.data, self.saved.nbytes)
         for _ in range(8):
             self._register(int(self.random.integers(2)), int(self.random.integers(1, 41)))
+        for _ in range(3):
+            self._register(CHILD, 1)
         self.registers = len(self.regs)
         for _ in range(12):
-            (self._case, self._product, self._along_children, self._number, self._vector, self._sum, self._gather)[
-                int(self.random.choice(7, p=[0.46, 0.09, 0.09, 0.09, 0.09, 0.09, 0.09]))
-            ]()
+            (
+                *(self._case, self._product, self._along_children, self._column),
+                *(self._number, self._vector, self._sum, self._gather),
+            )[int(self.random.choice(8, p=[0.37, *[0.09] * 7]))]()
 
     def verify(self) -> None:
         state = [array.copy() for array in self.initial]
@@ -182,6 +185,18 @@ class RandomProgram(Machine):
         bias = self.random.standard_normal(out[1]).astype(np.float32)
         slots = self.packed(weight.T), self.slot(bias)
         self._write("GEMM", out, a, k, out[1], lambda state: self._read(state, a, k) @ weight.T + bias, *slots)
+
+    def _column(self) -> None:
+        op = str(self.random.choice([*COLUMNS]))
+        live = [k for k in sorted(self.live) if self.regs[k][:2] == (CHILD, 1)]
+        if not live:
+            return
+        out, *given = [int(self.random.choice(live)) for _ in range(3 if op.startswith("D") else 2)]
+
+        def wanted(state: State) -> Any:
+            return by_node(COLUMNS[op], self.first, *[self._read(state, a, 1) for a in given])
+
+        self._write(op, (out, 1), given[0], (*given, NONE)[1], 1, wanted)
 
     def _along_children(self) -> None:
         op, space = (("SPREAD", CHILD), ("SEGSUM", NODE))[int(self.random.integers(2))]

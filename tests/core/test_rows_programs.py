@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 import numpy as np
 import pytest
+from rows_cases import COLUMNS, by_node
 from rows_support import (
     ACC,
     CHILD,
@@ -74,6 +76,29 @@ def test_rows_go_to_children_and_their_sums_come_back(flags: int, block: int) ->
         wanted = flags * summed_before.astype(np.float64)
         np.add.at(wanted, machine.owner, spread)
         assert_close(summed, wanted)
+
+
+@pytest.mark.parametrize("op", COLUMNS)
+@pytest.mark.parametrize("flags", [0, ACC])
+def test_a_column_of_children_is_taken_as_a_row_of_each_node(op: str, flags: int) -> None:
+    for nodes, block in product(COUNTS, (1, 4, 1000)):
+        machine = Machine(nodes, seed=4)
+        given = [machine.normal(CHILD, 1) for _ in range(2 if op.startswith("D") else 1)]
+        out = machine.normal(CHILD, 1)
+        before, regs = out.astype(np.float64), [machine.reg(array, CHILD) for array in given]
+        machine.emit(op, machine.reg(out, CHILD), regs[0], (*regs, NONE)[1], 1, flags=flags)
+        machine.run(block)
+        wanted = by_node(COLUMNS[op], machine.first, *[array.astype(np.float64) for array in given])
+        assert_close(out, wanted + flags * before)
+
+
+@pytest.mark.parametrize(("width", "space"), [(2, CHILD), (1, NODE)])
+def test_a_column_of_children_is_all_of_a_register(width: int, space: int) -> None:
+    machine = Machine(13)
+    reg = machine.reg(machine.normal(space, width), space)
+    machine.emit("SEGSOFTMAX", reg, reg, NONE, 1)
+    with pytest.raises(ValueError, match=r"no register has|mixes rows"):
+        machine.run()
 
 
 SHAPES = [(1, 1), (1, 33), (7, 16), (16, 31), (33, 17), (5, 32), (3, 48), (50, 100), (64, 65)]
@@ -266,6 +291,6 @@ def test_buffers_of_other_types_are_refused() -> None:
 
 def test_operations_are_numbered_and_kernels_named(kernels: str) -> None:
     assert rows.features() == kernels
-    assert list(OPS.values()) == list(range(58))
+    assert list(OPS.values()) == list(range(62))
     assert (OPS["GATHER"], OPS["ADD"], OPS["FILL"], OPS["SUMW"], OPS["XLOGY"]) == (0, 21, 35, 42, 54)
     assert not rows.use("none such")

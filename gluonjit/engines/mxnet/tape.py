@@ -394,7 +394,7 @@ class Tape(tape.Tape):
         return [
             (result, self._rows(place))
             for result, place, depends in zip(results, step.places, program.depends)
-            if depends and self._gradients[place.arena] is not None and (not program.by_length or has_history(result))
+            if depends and self._gradients[place.arena] is not None and (program.stages is None or has_history(result))
         ]
 
     def _awaited(self) -> bool:

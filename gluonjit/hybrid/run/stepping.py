@@ -42,7 +42,7 @@ class Indices:
         for number in steps:
             step = plan.steps[number]
             self.gathers[number] = [None] * len(step.gathers)
-            if step.kind.program.by_length:
+            if step.kind.program.stages is not None:
                 self.besides[number] = ([(part.record.kind.program, len(part.nodes)) for part in step.parts],)
         self.add_children(plan, [number for number in steps if plan.steps[number].arities is not None], listed)
         for device, wanted in listed.items():

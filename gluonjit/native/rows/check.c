@@ -18,7 +18,7 @@ static int is_operand(const Run *run, const Instruction *code, char form, int64_
         case 'w': return is_view(run, packed, code->w);
         case 'k': return is_view(run, packed, k);
         case '1': return is_view(run, packed, 1);
-        case 'c': return is_view(run, packed, 1) && run->regs[register_of(packed)].width == 1;
+        case 'c': return code->w == 1 && is_view(run, packed, 1) && run->regs[register_of(packed)].width == 1;
         default: return 1;
     }
 }

@@ -46,15 +46,17 @@ static int make_room(Room *room, Run *run, Division *division) {
     return 0;
 }
 
+enum { SEVERAL = 8 }; /* children of each node in a block; where nodes have more the block has fewer of them */
+
 /* Run a program, if it can be run: NULL, or what is wrong. */
 static const char *run_program(Run *run, Room *room, int threads, double least) {
     const char *wrong = rows_check(run);
     Division division;
     if (wrong || run->nodes <= 0) return wrong;
     if (run->block <= 0 || run->block > run->nodes) run->block = run->nodes;
-    if (run->first) { /* of many children each, fewer nodes fit into the cache */
+    if (run->first) {
         const ptrdiff_t children = run->first[run->nodes] - run->first[0];
-        if (children / FEW > run->nodes) run->block = (run->block * FEW * run->nodes + children - 1) / children;
+        if (children / SEVERAL > run->nodes) run->block = (run->block * SEVERAL * run->nodes + children - 1) / children;
     }
     if (run->block > LARGEST_BLOCK) run->block = LARGEST_BLOCK;
     rows_divide(run, threads, least, &division);

@@ -134,8 +134,6 @@ class Ragged(SizedMember, Program):
     stages: those of the form that all members have; lengths: this one's sizes, in the form's order.
     """
 
-    by_length = True
-
     def __init__(self, stages: Stages, trace: Trace, lengths: Sequence[int]) -> None:
         super().__init__(stages.form.weights(trace))
         self.stages, self.trace, self.lengths = stages, trace, tuple(lengths)

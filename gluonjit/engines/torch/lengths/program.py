@@ -100,8 +100,6 @@ class Ragged(SizedMember, Program):
     stages: those of the form that all members have; lengths: this one's sizes, in the form's order.
     """
 
-    by_length = True
-
     def __init__(self, stages: Stages, trace: Trace, lengths: Sequence[int]) -> None:
         super().__init__(trace, stages.rows + len(stages.stages))
         self.stages = stages

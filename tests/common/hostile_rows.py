@@ -39,7 +39,7 @@ class Program:
         self.args += [self.slot(NODES * W), self.slot(CHILDREN * W), self.slot(2 * W)]  # 2, 3: registers; 4: a table
         self.args += [(self.index.ctypes.data, self.index.nbytes), (2, 0)]  # 5, 6: the saved one begins at 2
         self.args += [self.slot(rows.packed_size(W, W)), self.slot(W), self.slot(W * W), (W, 0)]  # 7 to 10
-        self.regs = [(0, W, 2, 2), (1, W, 2, 3), (0, W, 0, 0), (1, W, 0, 1), (0, W, 1, 6)]
+        self.regs = [(0, W, 2, 2), (1, W, 2, 3), (0, W, 0, 0), (1, W, 0, 1), (0, W, 1, 6), (1, 1, 0, 2)]
         self.code = [
             (OPS["GATHER"], 2, -1, -1, W, 4, 0, 0),
             (OPS["GEMM"], 0, 2, W, W, 7, 8, 0),
@@ -50,6 +50,7 @@ class Program:
             (OPS["PICK"], 2, 0, 4, W, 0, 0, 0),
             (OPS["DPICK"], 2, 0, 4, W, 0, 0, 1),
             (OPS["SOFTMAX"], 2, 4, -1, W, 0, 0, 0),
+            (OPS["SEGSOFTMAX"], 5, 5, -1, 1, 0, 0, 0),
             (OPS["GEMM_DW"], -1, 0, 2, W, 9, W, 0),
             (OPS["COLSUM"], -1, 0, -1, W, 8, 0, 0),
             (OPS["SCATTER"], -1, 0, -1, W, 4, 0, 0),

@@ -54,11 +54,11 @@ static const char *run_program(Run *run, Room *room, int threads, double least) 
     Division division;
     if (wrong || run->nodes <= 0) return wrong;
     if (run->block <= 0 || run->block > run->nodes) run->block = run->nodes;
+    if (run->block > LARGEST_BLOCK) run->block = LARGEST_BLOCK;
     if (run->first) {
         const ptrdiff_t children = run->first[run->nodes] - run->first[0];
         if (children / SEVERAL > run->nodes) run->block = (run->block * SEVERAL * run->nodes + children - 1) / children;
     }
-    if (run->block > LARGEST_BLOCK) run->block = LARGEST_BLOCK;
     rows_divide(run, threads, least, &division);
     if (make_room(room, run, &division) < 0) return rows_no_memory;
     rows_run(run, &division);

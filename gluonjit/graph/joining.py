@@ -19,11 +19,11 @@ if not cython.compiled:
 class Copied:
     """A reference by an operator that need not run: its rows are the operand's, its memory is its own."""
 
-    def __init__(self, value):
+    def __init__(self, value) -> None:
         self.value = value
 
 
-def joined(values, mode):
+def joined(values, mode: object):
     """Joins values of one `mode`, a list, along axis 0; None if there are none, or one has another spec."""
     value: Value = None
     spec: Spec

@@ -49,7 +49,7 @@ def row(value: Value, index: int, scalar: Shape = (1,)) -> Value | None:
         target = spec.one_row()
     else:
         target = intern_spec(scalar, spec.dtype, spec.device, "rows" if scalar == (1,) else "stack")
-    return one_row(value, rows, target, ~rows if rest else (rows, scalar))
+    return one_row(value, rows, target, ~rows if rest else (rows, scalar))  # type: ignore[no-any-return]
 
 
 def _part(value: Value, index: int) -> Value:
@@ -146,7 +146,8 @@ def table_rows(
     graph: Any, table: Any, row: Spec, numbers: Sequence[float], taped: bool = False, base: Any = None
 ) -> Value:
     """Entries of a table, each of which looks like `row`: equal ones are equal rows."""
-    return entries_value(graph, rows_of(graph, graph.entries(table, row), numbers), row, taped, base)
+    found = graph.entries(table, row)
+    return entries_value(graph, rows_of(graph, found, numbers), row, taped, base)  # type: ignore[no-any-return]
 
 
 def leaves_out(value: Value) -> bool:

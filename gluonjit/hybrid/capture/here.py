@@ -43,7 +43,7 @@ class Here:
 
     def gather(self, item: Any, arrays: list[Any]) -> bool:
         """Appends the arrays in nested arguments; False if one of them was captured."""
-        return gather(item, self._ways, self._way_of, arrays)
+        return gather(item, self._ways, self._way_of, arrays)  # type: ignore[no-any-return]
 
     def _way_of(self, kind: type) -> int:
         if issubclass(kind, self.reusing.array):

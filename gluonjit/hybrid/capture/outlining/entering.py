@@ -20,7 +20,7 @@ if not cython.compiled:
 class AsWritten:
     """Context in which no cells are made from source, so that every call of a program is seen."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.depth = 0
 
     def __enter__(self):
@@ -82,7 +82,7 @@ class MadeCall:
     numbers; `calls` counts all of them.
     """
 
-    def __init__(self, cell, holder, quick, otherwise):
+    def __init__(self, cell, holder, quick, otherwise) -> None:
         self.cell, self.holder, self.quick, self.otherwise = cell, holder, quick, otherwise
         self.grown = self.is_first = self.may = self.lazy = None
         self.calls = 0

@@ -51,7 +51,7 @@ class Brought:
                 _settle(code)
                 outline = OUTLINES[function] = OutlinedFunction(function, None, FRAMEWORKS[self._batch.engine.name])
                 outline.swap_in()
-                outline.cells = outline.cells_of(self._batch, None)
+                outline.cells = outline.cells_of(self._batch, None)  # type: ignore[assignment]
 
 
 def note_operator(batch: Batch) -> None:

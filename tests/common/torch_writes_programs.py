@@ -141,6 +141,17 @@ def to_data(net: Any, x: Any) -> Any:
 
 
 @at_once
+def to_data_again(net: Any, x: Any) -> Any:
+    h = net.first(x)
+    h.data.mul_(2)
+    y = h * 2
+    h.data.zero_()
+    z = h + y
+    h.data = y.detach().exp()
+    return (y + z * 3).sum()
+
+
+@at_once
 def dataview(net: Any, x: Any) -> Any:
     h = net.first(x) * 1
     v = h[0:3]

@@ -231,8 +231,6 @@ def write_now(func: Any, target: Any, args: Args, kwargs: Kwargs) -> Any:
     numbers = not kwargs and all(map(is_number, args[1:])) and args[0] is target
     if not numbers:
         map_structure((args, kwargs), _waiting)  # what waits runs before there is other memory
-    if base._c is not None:
-        run_readers(base._c)
     opened(base)
     if target is not base and not _share(target._c, base._c):  # a view that was captured of what was computed already
         renew(target)
@@ -280,11 +278,10 @@ def opened(lazy: Any, written: bool = True) -> Any:
     """
     base, _ = base_of(lazy)
     computed = concrete(base)
+    run_readers(computed)
     value = base._v
     if value.graph is not None or value.result is not None:
-        if value.base is computed and not value.depth:  # an input
-            run_readers(computed)
-        elif not (computed.requires_grad and computed.is_leaf):
+        if (value.base is not computed or value.depth) and not (computed.requires_grad and computed.is_leaf):
             if written:
                 note_written_result(value)
             if computed.retains_grad and not written:

@@ -316,7 +316,11 @@ def lent(lazy: Any) -> Any:
     """
     base, _ = base_of(lazy)
     computed = concrete(base)
-    return concrete(lazy) if base._v.base is computed and not base._v.depth else opened(lazy, False)
+    if base._v.base is not computed or base._v.depth:
+        return opened(lazy, False)
+    base._v = _apart(base._v, computed)  # what is captured next looks at its numbers again
+    _count(base)
+    return concrete(lazy)
 
 
 def put_data(lazy: Any, value: Any) -> None:

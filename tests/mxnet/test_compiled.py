@@ -1,4 +1,4 @@
-"""The part of a capture that is in C: it captures what Python captures, and lets go of it all."""
+"""The compiled part of a capture: it captures what Python captures, and lets go of it all."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_models_give_the_same_results_in_python() -> None:
 def test_the_doctor_says_how_calls_are_captured() -> None:
     told = "from gluonjit.install import doctor; doctor._DISTRIBUTIONS.clear(); doctor.main()"
     assert "\ncapture\n  in Python, which is slower: GLUONJIT_PURE is set\n" in fresh("-c", told, pure=True)
-    assert f"\ncapture\n  in {'C' if BUILT else 'Python'}" in fresh("-c", told, pure=False)
+    assert f"\ncapture\n  in {'compiled code' if BUILT else 'Python'}" in fresh("-c", told, pure=False)
 
 
 def test_a_value_has_what_it_was_made_of() -> None:

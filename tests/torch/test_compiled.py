@@ -1,4 +1,4 @@
-"""The part of a capture of PyTorch that is in C: it captures what Python captures, and uses tensors again unseen."""
+"""The compiled part of a capture of PyTorch: it captures what Python captures, and uses tensors again unseen."""
 
 from __future__ import annotations
 

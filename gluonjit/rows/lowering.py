@@ -248,11 +248,10 @@ def _permuted(row: Permute, call: Application) -> Any:
     moved = [axis for axis in order if value.shape[axis] != 1 and value.shape[axis].__class__ is not Size]
     if isinstance(value, Const) and order == [1, 0]:
         return replace(value, shape=value.shape[::-1], turned=not value.turned)
-    if isinstance(value, Const):
-        return value
-    if moved != sorted(moved) or (value.lead and order[0] and not is_sized(value.shape)):
+    led = isinstance(value, Rows) and value.lead and order[0] and not is_sized(value.shape)
+    if moved != sorted(moved) or led:
         raise call.refuse("of rows")
-    return replace(value, shape=call.shape)
+    return value if isinstance(value, Const) else replace(value, shape=call.shape)
 
 
 def _expanded(row: Expand, call: Application) -> Any:

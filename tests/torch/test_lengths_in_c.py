@@ -147,3 +147,23 @@ def test_gradients_reach_the_rows_of_nodes_that_are_read() -> None:
     gone = [x.grad is None for _, x in given]
     assert gone == [False, True, False]
     assert (given[0][1].grad.abs().sum(1) > 0).tolist() == [False, True, False]
+
+
+def test_a_weight_with_its_first_axes_swapped_is_no_constant_of_a_row_program() -> None:
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.arange(6.0 * C).reshape(2, 3, C).sin())
+
+        def forward(self, x: Any) -> Any:
+            return torch.tanh(nn.functional.linear(x, self.weight.permute(1, 0, 2).reshape(6, C)))
+
+    net = Layer()
+    rows = [torch.randn(C) for _ in range(4)]
+    wanted = [net(row).detach() for row in rows]
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="cell", scheduler="depth", check="never")
+    with gluonjit.batching(granularity="cell", scheduler="depth", check="never") as batch:
+        found = [net(row) for row in rows]
+    for one, other in zip(found, wanted):
+        torch.testing.assert_close(one.detach(), other, rtol=1e-5, atol=1e-5)
+    assert "of rows" in batch.report.unfused["Layer"]

@@ -147,9 +147,7 @@ class Captured:
 
     def _add_products(self, product: Product, origins: list[Any], calls: list[_Calls], sharing: bool) -> None:
         """Adds a record of products, and links the calls to them; those of equal rows are that of the first call."""
-        rows, bases, _ = calls[0]
-        if len(calls) > 1:
-            rows, bases = np.concatenate([each.rows for each in calls]), np.concatenate([each.bases for each in calls])
+        rows, bases = np.concatenate([each.rows for each in calls]), np.concatenate([each.bases for each in calls])
         order = np.argsort(bases)
         times = first = np.arange(len(order))
         if sharing and rows.shape[1] == 1:

@@ -120,6 +120,7 @@ class Pace:
 
     def compare_again(self) -> None:
         """Compares both ways again. The time lost by trials still counts."""
+        self.decided: bool | None = None  # True: eager. First: an interrupt leaves no decision without its times
         self.eager: list[float] = []  # seconds a call
         self.batched: list[float] = []  # of whole stretches in which nothing was traced
         self.strange: list[float] = []  # of those in which something was
@@ -129,7 +130,6 @@ class Pace:
         self.needed = _TRACE  # seconds that the next trial has to be allowed to lose
         # Seconds of a call in the way that is kept, as far as they are known; eagerly as long as none is.
         self.unit = 0.0
-        self.decided: bool | None = None  # True: eager
         self.origin = ""  # of what an earlier process has learned
         self.doubted: list[float] = []  # seconds of an eager call, in the first stretches since
         self.doubts = 0  # such stretches that are to come

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from interrupts import interrupted
 
 from gluonjit.analysis.pace import Pace, StretchOutcome
 
@@ -351,3 +352,14 @@ def test_loops_that_run_together_may_be_slow_at_first_but_are_not_for_long() -> 
         pace.add(StretchOutcome(False, CALLS * slow * 1e-3, CALLS, slow * 1e-3))
         assert pace.turned is turned
     assert not pace.joins(True)
+
+
+def test_an_interrupt_where_ways_are_compared_again_leaves_no_decision_without_its_times() -> None:
+    pace, lines = Pace(True), 0
+    run(pace, eager=1.0, batched=0.5, minibatches=30)
+    for _ in interrupted(lambda: pace.compare_again(), 1):
+        pace.saved_state()
+        run(pace, eager=1.0, batched=0.5, minibatches=30)
+        assert pace.decided is False
+        lines += 1
+    assert lines > 10

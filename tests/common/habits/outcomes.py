@@ -54,7 +54,7 @@ def differences(batched: Any, eager: Any, where: str) -> list[str]:
         return [line for key in eager for line in differences(batched[key], eager[key], f"{where}[{key!r}]")]
     if isinstance(eager, list) and isinstance(batched, list):
         if len(eager) != len(batched):
-            return [f"{where}: {len(batched)} entries, eagerly {len(eager)}"]
+            return [f"{where}: {len(batched)} entries, eagerly {len(eager)}: {batched!r}, {eager!r}"[:1000]]
         pairs = enumerate(zip(batched, eager))
         return [line for k, (one, other) in pairs for line in differences(one, other, f"{where}[{k}]")]
     if isinstance(eager, (float, np.ndarray)) and isinstance(batched, (float, np.ndarray)):

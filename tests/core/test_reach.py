@@ -76,15 +76,17 @@ def test_a_route_has_the_steps_that_lead_to_what_is_asked_for(seed: int) -> None
         step.kind.program = choose.choice([_Program([]), _Program([_WEIGHT])])
     sources = [chunk.place for chunk in plan.inputs if choose.random() < 0.5]
     weights = {id(_WEIGHT)} if seed % 2 else set()
+    learns = {place: choose.random() < 0.8 for step in plan.steps for place in step.places}
     expected: Rows = {(place.arena, row) for place in sources for row in range(place.begin, place.end)}
     steps = set()
     for number, step in enumerate(plan.steps):
         nodes = nodes_of(plan, step)
         meets = any(not expected.isdisjoint(rows) for _, operands in nodes for rows in operands)
-        if meets or (weights and step.kind.program.consts):
+        learned = [learns[place] for place in step.places]
+        if any(learned) and (meets or (weights and step.kind.program.consts)):
             steps.add(number)
-            expected.update(*[rows for results, _ in nodes for rows in results])
-    found = route(plan, sources, weights)
+            expected.update(*[rows for results, _ in nodes for rows, its in zip(results, learned) if its])
+    found = route(plan, sources, weights, learns.__getitem__)
     assert found.steps == steps
     assert reached(found.reach) == expected
 

@@ -163,3 +163,33 @@ def test_a_weight_of_which_calls_read_a_copy_may_be_written_to(way: str, samples
                 trained(batched)
         return
     torch.testing.assert_close(trained(True), trained(False))
+
+
+class Marked(nn.Module):
+    """What an input's signs decide is written over; no gradient of the input comes of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: Any) -> Any:
+        marks = torch.tanh(self.layer((x > 0).to(torch.float32)))
+        marks[..., 0] *= 2
+        return (marks * 1.0).sum() + (x * x).sum()
+
+
+@pytest.mark.parametrize("granularity", ["cell", "op"])
+def test_what_no_gradient_that_is_asked_for_comes_through_may_be_written_over(granularity: str) -> None:
+    grads = []
+    for batched in (False, True):
+        torch.manual_seed(0)
+        net, xs = Marked(), [torch.randn(2, 3, requires_grad=True) for _ in range(3)]
+        if batched:
+            gluonjit.hybridize(net, dynamic_batch=True, granularity=granularity)
+        sum(net(x) for x in xs).backward(inputs=xs)
+        grads.append([x.grad.clone() for x in xs])
+        assert net.layer.weight.grad is None
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            sum(net(x) for x in xs).backward()
+    for one, other in zip(*grads):
+        torch.testing.assert_close(one, other)

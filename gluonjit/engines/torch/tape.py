@@ -335,7 +335,7 @@ class Tape(tape.Tape):
             return None
         weights = {id(tensor) for pair, wanted in zip(self._constants.values(), asked) if wanted for tensor in pair}
         inputs = zip(self._inputs, asked[len(self._constants) :])
-        return route(self.plan, [place for (place, _), wanted in inputs if wanted], weights)
+        return route(self.plan, [place for (place, _), wanted in inputs if wanted], weights, self.learns)
 
     def leads(self, output: int, asked: Sequence[bool]) -> bool:
         """Tells whether any of the sources that are asked for is reached from one of the results."""

@@ -6,7 +6,7 @@ nothing it was asked for.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,16 +133,17 @@ class Route(NamedTuple):
     weights: Collection[int]  # identities
 
 
-def route(plan: Plan, places: Iterable[Place], weights: Collection[int]) -> Route:
-    """Finds the way to these rows and to weights of these identities."""
+def route(plan: Plan, places: Iterable[Place], weights: Collection[int], learns: Callable[[Place], bool]) -> Route:
+    """Finds the way to these rows and to weights of these identities; `learns` tells whether rows have a history."""
     reach = Reach(plan)
     for place in places:
         reach.start(place)
     steps = []
     for number, step in enumerate(plan.steps):
+        results = [place for place in step.places if learns(place)]
         weighed = any([id(array) in weights for array in step.kind.program.consts])
-        if weighed or any([reach.reaches(gather.place, gather.index) for gather in step.gathers]):
+        if results and (weighed or any([reach.reaches(gather.place, gather.index) for gather in step.gathers])):
             steps.append(number)
-            for place in step.places:
+            for place in results:
                 reach.start(place)
     return Route(frozenset(steps), reach, weights)

@@ -17,6 +17,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import context_of, device_of, dtype_name, room_for, sent
+from gluonjit.engines.mxnet.fused_steps import row_program
 from gluonjit.engines.mxnet.inference import infer
 from gluonjit.engines.mxnet.operands import is_plain
 from gluonjit.engines.mxnet.operators import binding
@@ -193,6 +194,7 @@ class _MXNet:
     part = _Part
     row_of = staticmethod(ROWS_OF.get)
     work_of = staticmethod(work_of)
+    row_program = staticmethod(row_program)
     current = staticmethod(current)
     write = staticmethod(write)
     function = staticmethod(compiled)

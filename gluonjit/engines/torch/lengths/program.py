@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from gluonjit.engines.torch.arrays import device_named, dtype_named, sent
+from gluonjit.engines.torch.fused_steps import row_program
 from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.operators.binding import Writer
 from gluonjit.engines.torch.operators.table import batch_op, row_of, work_of
@@ -122,6 +123,7 @@ class _Joining(Torch):
 
     row_of = staticmethod(row_of)
     work_of = staticmethod(work_of)
+    row_program = staticmethod(row_program)
 
     @contextmanager
     def quiet(self) -> Iterator[None]:

@@ -1,1 +1,1 @@
-"""Calls of a cell that differ in sizes alone: kinds that run together, and traces for lengths that were not met."""
+"""Calls of a cell that differ in sizes or numbers: kinds that run together, and traces for lengths not met before."""

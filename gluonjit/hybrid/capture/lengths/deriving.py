@@ -25,6 +25,7 @@ from gluonjit.program.lengths.form import Form
 from gluonjit.program.lengths.stages import LengthEngine, Stages
 from gluonjit.program.sizes import Bounds, NotDerivable, at_lengths, decisions, line_through
 from gluonjit.program.trace import Trace, TraceOp
+from gluonjit.rows.program import RowProgram
 
 _CUTS = (Section, Join, Samples, Last, By)
 """Rows of operators whose results may have any number of rows."""
@@ -55,6 +56,9 @@ class JoiningEngine(LengthEngine, Protocol):
 
     def lay_out(self, trace: Trace, wide: Sequence[int]) -> tuple[tuple[Output, ...], int]:
         """The outputs of a node, of each so many axes as rows if any differ, and how many rows they take."""
+
+    def row_program(self, kind: Kind) -> RowProgram:
+        """The program of the nodes of a kind in C. Raises NotFusable."""
 
     def work_of(self, trace: Trace, operators: int) -> Work:
         """The work of one node."""

@@ -1,10 +1,11 @@
-"""Gives calls of a cell that differ in sizes alone kinds that run together."""
+"""Gives calls of a cell that differ in sizes, numbers or constants alone kinds that run together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any, NamedTuple
 
 from gluonjit.graph import Kind, Spec, Work, family_key
@@ -19,6 +20,7 @@ from gluonjit.program.lengths.form import Form
 from gluonjit.program.lengths.stages import ALONE, Stages
 from gluonjit.program.sizes import NotDerivable, OtherForm
 from gluonjit.program.trace import Trace
+from gluonjit.rows.program import NotFusable
 
 _KEY = "lengths"
 _FEW = 3  # forms and calls without one, of a cell whose calls run together: training and inference may differ
@@ -53,7 +55,7 @@ class _Found:
     def note(self, noted: Noted, traced: Any, lengths: tuple[int, ...], structure: Any) -> None:
         """Notes a call that was traced; not of size 1, which frameworks may treat like one that is broadcast."""
         listed = self.calls.setdefault(noted.signature, [])
-        if len(listed) < _MOST and min(lengths) > 1:
+        if len(listed) < _MOST and min(lengths, default=0) > 1:
             listed.append(SizedCall(traced.trace, lengths, noted.facts, noted.kept, structure))
             self.recipes.pop(noted.signature, None)
 
@@ -199,9 +201,9 @@ class Joiner:
         try:
             with engine.quiet():
                 form = Form(before, now, engine.equal, self._is_view)
-                if not form.lengths or not all(
-                    _lie(each.fixed, form.laid(each.traced.trace).operands) for each in calls
-                ):
+                if not all(_lie(each.fixed, form.laid(each.traced.trace).operands) for each in calls):
+                    return None
+                if not (form.lengths or self._gains(form, other.kind)):
                     return None
                 lengths = [form.lengths_of(trace) for trace in (before, now)]
                 stages = Stages(form, engine, [*lengths, lengths[0]])
@@ -245,6 +247,20 @@ class Joiner:
         outputs, rows = self._engine.lay_out(trace, [MODES.index(output.spec.mode) for output in like.outputs])
         work = self._engine.work_of(trace, like.work.ops)
         return replace(like, operands=trace.operands, outputs=outputs, rows=rows, call=trace, work=work)
+
+    def _gains(self, form: Form, kind: Kind) -> bool:
+        """True if calls that differ in numbers or constants alone should run together, and not as steps in C.
+
+        Constants travel with each node then, so they may not be larger than the operands.
+        """
+        shapes = [form.trace.shapes[position][0] for position in form.own]
+        if not (form.numbers or shapes) or sum(map(prod, shapes)) > sum([prod(spec.shape) for spec in kind.operands]):
+            return False
+        try:
+            self._engine.row_program(kind)
+        except NotFusable:
+            return True
+        return False
 
     def _is_view(self, name: str) -> bool:
         return isinstance(self._engine.row_of(name), Reshape)

@@ -50,9 +50,7 @@ def _add_rules(commands: Any) -> None:
     )
     rules.add_argument("names", nargs="*", metavar="NAME", help="operators, by any of their names (default: all)")
     rules.add_argument("--kind", help="only rules of this kind, such as elementwise, axis, rewritten or alone")
-    rules.add_argument(
-        "--markdown", action="store_true", help="print the page docs/operators.md, or operators-torch.md"
-    )
+    rules.add_argument("--markdown", action="store_true", help="print a page of Markdown, by kind")
 
 
 def _add_simulate(commands: Any) -> None:

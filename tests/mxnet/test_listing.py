@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import mxnet as mx
 import pytest
 
@@ -20,8 +18,6 @@ from gluonjit.engines.mxnet.operators.table import KNOWN
 from gluonjit.engines.mxnet.program import Batched, Lone, build
 from gluonjit.engines.mxnet.recorder import trace_op
 from gluonjit.graph import intern_spec
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "operators.md"
 
 
 def test_every_registered_operator_has_a_rule_or_a_reason_to_have_none() -> None:
@@ -40,10 +36,11 @@ def test_every_line_says_how_and_why() -> None:
         assert all(row.note != KINDS[kind] for row in rows if row.kind == kind), kind
 
 
-def test_the_page_is_current(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_names_every_operator_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", "--engine", "mxnet", "--markdown"]) == 0
-    made = capsys.readouterr().out
-    assert PAGE.read_text() == made, "run: python -m gluonjit rules --engine mxnet --markdown > docs/operators.md"
+    page = capsys.readouterr().out
+    assert page.startswith(f"# Operators\n\nHow each operator of MXNet {mx.__version__} runs")
+    assert all(page.count(f"| `{row.operator}` |") == 1 for row in describe())
 
 
 def test_a_name_that_programs_write_finds_its_operator(capsys: pytest.CaptureFixture[str]) -> None:

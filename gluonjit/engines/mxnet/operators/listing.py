@@ -78,12 +78,11 @@ _HEAD = """\
 How each operator of MXNet {version} runs for many samples at once. Made by
 
 ```bash
-python -m gluonjit rules --engine mxnet --markdown > docs/operators.md
+python -m gluonjit rules --engine mxnet --markdown
 ```
 
 `python -m gluonjit rules NAME` looks one up by any of its names. The names here are those under which MXNet
 registers an operator; `mx.nd.elemwise_add`, `x + y` and `_Plus` are one operator.
-[operators-torch.md](operators-torch.md) lists the operators of PyTorch.
 
 * **unchanged**: the operator itself runs once, on the rows of all samples or on all samples stacked.
 * **rewritten**: other operators or other attributes do the same for all samples.

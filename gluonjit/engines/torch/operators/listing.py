@@ -114,12 +114,12 @@ _HEAD = """\
 How each operator of ATen, PyTorch's operator library, runs for many samples at once. Made with PyTorch {version} by
 
 ```bash
-python -m gluonjit rules --engine torch --markdown > docs/operators-torch.md
+python -m gluonjit rules --engine torch --markdown
 ```
 
 `python -m gluonjit rules NAME` looks one up by the name used in programs: `torch.softmax`, `F.relu`, `linalg.det`,
 or by the name used in reports, `sum.dim_IntList`. The names here are ATen's, with the overload; an in-place operator,
-such as `add_`, runs as the one that returns a new tensor. [operators.md](operators.md) lists the operators of MXNet.
+such as `add_`, runs as the one that returns a new tensor.
 
 * **unchanged**: the operator itself runs once, on the rows of all samples or on all samples stacked.
 * **rewritten**: other operators or other arguments do the same for all samples.

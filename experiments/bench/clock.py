@@ -33,7 +33,7 @@ class Timed(Protocol):
 
     @property
     def sharing(self) -> bool | None:
-        """Tells whether equal work is done once; None if that does not apply."""
+        """True if equal work is done once; None if that does not apply."""
 
     def timed(self, phase: str, samples: Sequence[Any]) -> float:
         """Run one minibatch and return its seconds."""

@@ -41,7 +41,7 @@ class _Detaching(ast.NodeTransformer):
 
 
 def _dropped(function: ast.FunctionDef) -> bool:
-    """Tells whether there was something to leave out."""
+    """True if there was something to leave out."""
     read = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     kept = [line for line in function.body if not _is_unread(line, read)]
     found = len(kept) < len(function.body)

@@ -105,26 +105,26 @@ class Framework(ABC):
 
     @abstractmethod
     def unusable(self, name: str, value: Any) -> bool:
-        """Tells whether the eager program's result is unusable as the oracle."""
+        """True if the eager program's result is unusable as the oracle."""
 
     @abstractmethod
     def known(self, value: Any) -> bool:
-        """Tells whether an error of the eager program need not be one of the batched program."""
+        """True if an error of the eager program need not be one of the batched program."""
 
     def refused(self, value: Any) -> bool:
-        """Tells whether a result is the eager program's refusal of a backward through overwritten values."""
+        """True if a result is the eager program's refusal of a backward through overwritten values."""
         return False
 
     def copied(self, text: str) -> bool:
-        """Tells whether a batch need not refuse this, because it has its own copies of the overwritten values."""
+        """True if a batch need not refuse this, because it has its own copies of the overwritten values."""
         return False
 
     def recorded(self, value: Any) -> bool:
-        """Tells whether a result is the eager program's refusal of a write to an array read by recorded calls."""
+        """True if a result is the eager program's refusal of a write to an array read by recorded calls."""
         return False
 
     def limit(self, wanted: Any, found: Any, text: str) -> bool:
-        """Tells whether an error that one of the runs raises, while the other gives None, is a documented limit."""
+        """True if an error that one of the runs raises, while the other gives None, is a documented limit."""
         return False
 
     @abstractmethod

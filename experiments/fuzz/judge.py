@@ -29,7 +29,7 @@ class Verdict(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Tells whether the batched run differs."""
+        """True if the batched run differs."""
         return self.kind not in ("equal", "discarded")
 
 
@@ -86,7 +86,7 @@ class Judge:
         return Verdict(_kind(*wrong[0]), "; ".join(f"{name}: {how}" for name, how in wrong[:4]))
 
     def _equals_allowing(self, rendered: Rendered, net: Any, found: Found, tolerance: float) -> bool:
-        """Tells whether the eager program, allowed to write what a batch allows, gives all that the batch gives.
+        """True if the eager program, allowed to write what a batch allows, gives all that the batch gives.
 
         What the batch refuses it may refuse too, or not.
         """
@@ -101,7 +101,7 @@ class Judge:
     def _shaky(
         self, rendered: Rendered, net: Any, wanted: Found, found: Found, names: list[str], tolerance: float
     ) -> bool:
-        """Tells whether everything that differs moves about as far when the inputs change in their last digits."""
+        """True if everything that differs moves about as far when the inputs change in their last digits."""
         by = COARSE if tolerance > self.framework.tolerance("", frozenset()) else FINE
         for sign in (1, -1):
             moved = self.play(self.framework.nudged(rendered.text, sign * by), net, False)
@@ -129,7 +129,7 @@ class Judge:
         return [pair for pair in pairs if not self._known(wanted, found, pair[0])]
 
     def _known(self, wanted: Found, found: Found, name: str) -> bool:
-        """Tells whether a difference is one that is meant."""
+        """True if a difference is one that is meant."""
         cause = name if "raises" in name else name.split(", output")[0] + " raises"
         return self.framework.known(wanted.get(cause)) and cause not in found
 

@@ -53,7 +53,7 @@ class Var:
 
 
 def fits(*shape: int) -> bool:
-    """Tells whether there is room for an array of this shape."""
+    """True if there is room for an array of this shape."""
     return prod(shape) <= MOST and len(shape) <= AXES
 
 

@@ -34,12 +34,12 @@ class Configuration(NamedTuple):
 
     @property
     def automatic(self) -> bool:
-        """Tells whether the library chooses."""
+        """True if the library chooses."""
         return self.sharing == "auto"
 
     @property
     def usable(self) -> bool:
-        """Tells whether the installed version knows these options."""
+        """True if the installed version knows these options."""
         try:
             gluonjit.Options().updated("hybridize(dynamic_batch=True)", self.options)
         except gluonjit.errors.OptionError:

@@ -53,7 +53,7 @@ class Allowed:
 
     @property
     def pinned(self) -> bool:
-        """Tells whether the options leave no choice."""
+        """True if the options leave no choice."""
         return len(self.granularities) == len(self.sharings) == len(self.schedulers) == 1
 
 
@@ -129,7 +129,7 @@ class Study:
         self.chosen, self._usual, self._mean = setting, nodes, nodes
 
     def explores(self, captured: Setting) -> bool:
-        """Tells whether this capture is a trial of another way than the best known one."""
+        """True if this capture is a trial of another way than the best known one."""
         return bool(self._todo) and self._todo[:1] == [captured.capture]  # type: ignore[index]
 
     def give_up(self) -> None:
@@ -160,21 +160,21 @@ class Study:
         return max(self._mean, self._usual) > _DRIFT * min(self._mean, self._usual)
 
     def profiles(self, capture: Capture) -> bool:
-        """Tells whether to profile this flush: the second, as everything is new in the first."""
+        """True if this flush is to be profiled: the second, as everything is new in the first."""
         return self.chosen is None and self.flushes[capture] >= 2 and capture not in self.profiled
 
     def wants(self, capture: Capture) -> bool:
-        """Tells whether to compare schedulers on such a graph: once the model has measured its steps."""
+        """True if schedulers are to be compared on such a graph: once the model has measured its steps."""
         return self.chosen is None and self.flushes[capture] > 2 and not self._seen_enough(capture)
 
     def _seen_enough(self, capture: Capture) -> bool:
-        """Tells whether enough different minibatches were seen, or this way is far from the best in any case."""
+        """True if enough different minibatches were seen, or this way is far from the best in any case."""
         known = self._of(capture)
         many = any(estimate.flushes >= _FLUSHES and estimate.samples >= _SAMPLES for estimate in known)
         return many or self._far_off(known)
 
     def _far_off(self, known: Sequence[Estimate]) -> bool:
-        """Tells whether even the cheapest of these costs far more than the best of all."""
+        """True if even the cheapest of these costs far more than the best of all."""
         return bool(known) and min(estimate.per_sample for estimate in known) > _FAR * self._best.per_sample
 
     def compare(self, capture: Capture, plan_by: PlanBy, seen: Seen) -> None:
@@ -236,7 +236,7 @@ class Study:
             self.ruled_out[str(setting)] = f"its analysis took {seconds * 1e3:.1f} ms, more than a minibatch by {first}"
 
     def _cannot_pay(self, other: Capture, seen: Seen) -> bool:
-        """Tells whether a way to capture costs more than it could ever save."""
+        """True if a way to capture costs more than it could ever save."""
         best = self._best
         costs = _at_least(other, best.setting.capture, seen)
         saves = _avoidable(best, seen)

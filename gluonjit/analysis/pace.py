@@ -152,7 +152,7 @@ class Pace:
 
     @property
     def wants_eager(self) -> bool:
-        """Tells whether the next stretch should run eagerly."""
+        """True if the next stretch should run eagerly."""
         if self.pinned:
             return True
         if self.decided is not None:
@@ -161,26 +161,26 @@ class Pace:
 
     @property
     def _turns(self) -> bool:
-        """Tells whether it is eager's turn to be measured."""
+        """True if it is eager's turn to be measured."""
         return len(self.eager) < _STRETCHES + self.trials or self.met < _CALLS
 
     @property
     def settled(self) -> bool:
-        """Tells whether the next stretch runs eagerly and need not be timed."""
+        """True if the next stretch runs eagerly and need not be timed."""
         return self.wants_eager and not self.doubts and (self.decided is not None or not self._turns)
 
     @property
     def compares(self) -> bool:
-        """Tells whether the next stretch must be timed to its end."""
+        """True if the next stretch must be timed to its end."""
         return self.decided is None or self.doubts > 0
 
     @property
     def may_try(self) -> bool:
-        """Tells whether other ways to batch may be tried: once batching is decided."""
+        """True if other ways to batch may be tried: once batching is decided."""
         return self.decided is False and self.allowed > self.needed
 
     def _repeats(self, times: int) -> bool:
-        """Tells whether calls come in few shapes: on average so many times each in a stretch."""
+        """True if calls come in few shapes: on average so many times each in a stretch."""
         count = min(len(self.shapes), max(self.calls, _SEEN))
         last = list(self.shapes)[-count:]
         return count >= _SEEN and None not in last and times * len(set(last)) <= count
@@ -201,11 +201,11 @@ class Pace:
             self.whole = beside.whole if decided else self.few
 
     def spent(self, seconds: float, calls: int) -> bool:
-        """Tells whether a trial that has taken so long, for this many calls so far, has spent what it may lose."""
+        """True if a trial that has taken so long, for this many calls so far, has spent what it may lose."""
         return seconds - self.unit * calls > self.allowed
 
     def loses(self, calls: list[float]) -> bool:
-        """Tells whether a trial loses, whatever follows, by the seconds of its calls in which nothing was traced.
+        """True if a trial loses, whatever follows, by the seconds of its calls in which nothing was traced.
 
         What comes after the calls, as backward passes do, is part of the time of eager ones.
         """
@@ -328,7 +328,7 @@ class Pace:
         return median(self.eager) < _BEYOND * median(last)
 
     def _slow(self, each: float) -> bool:
-        """Tells whether batches are slower than eager was: this one by far, or most of many."""
+        """True if batches are slower than eager was: this one by far, or most of many."""
         eager, many = median(self.eager), len(self.batched) >= _MANY
         return each > _WORSE * eager or (many and median(self.batched[-_MANY:]) > eager)
 

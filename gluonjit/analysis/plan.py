@@ -176,7 +176,7 @@ class Plan:
         return found
 
     def reads(self, arena: int, rows: Index) -> bool:
-        """Tells whether any step gathers any of these rows of an arena."""
+        """True if any step gathers any of these rows of an arena."""
         for gather in [gather for step in self.steps for gather in step.gathers]:
             place, index = gather.place, gather.index
             if place.arena == arena:

@@ -37,7 +37,7 @@ _places: list = [None] * 256
 
 
 def is_library(module: dict[str, Any]) -> bool:
-    """Tells whether these are the globals of a library's module, told by its name."""
+    """True if these are the globals of a library's module, told by its name."""
     name = module.get("__name__")
     if name not in known:
         package = str(name).partition(".")[0]

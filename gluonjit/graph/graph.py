@@ -75,7 +75,7 @@ class Graph(GraphRows):
             self.begun = self.clock()
 
     def again(self, row: int) -> bool:
-        """Tells whether equal recorded calls have found the node of a row."""
+        """True if equal recorded calls have found the node of a row."""
         return any(record.again(row) for record in self.records.values())
 
     @property

@@ -27,5 +27,5 @@ UNREAD = references([object()], 0)
 
 
 def is_held(values: list[Any], k: int) -> bool:
-    """Tells whether a value is held outside of the graph."""
+    """True if a value is held outside of the graph."""
     return references(values, k) > UNREAD

@@ -11,10 +11,10 @@ def mode_of(recording: bool, training: bool) -> int:
 
 
 def is_recorded(mode: int) -> bool:
-    """Tells whether what is captured in a mode can be differentiated."""
+    """True if what is captured in a mode can be differentiated."""
     return mode >= RECORDING
 
 
 def is_training(mode: int) -> bool:
-    """Tells whether layers behave as in training."""
+    """True if layers behave as in training."""
     return bool(mode & TRAINING)

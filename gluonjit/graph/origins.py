@@ -40,7 +40,7 @@ collector need not look at plain tuples of numbers."""
 
 
 def is_own(item: Any) -> bool:
-    """Tells whether an object's class belongs to a library, not to the user."""
+    """True if an object's class belongs to a library, not to the user."""
     return type(item).__module__.partition(".")[0] in LIBRARIES
 
 

@@ -174,7 +174,7 @@ def readers_of(
 @cython.cfunc
 @cython.exceptval(-1)
 def _has_any(record: Record, code: longlong, number: Py_ssize_t, ranges: list) -> cython.int:
-    """Tells whether an operand has a row in one of these ranges, each a first row and a count."""
+    """True if an operand has a row in one of these ranges, each a first row and a count."""
     row: longlong
     first: longlong
     end: longlong

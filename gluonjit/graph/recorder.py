@@ -314,7 +314,7 @@ class Record:
             raise IndexError(f"there is no node {node} among {len(self._bases)}")
 
     def held(self, begin: Py_ssize_t, end: Py_ssize_t, own: Py_ssize_t = 0):
-        """Tells whether a value of nodes from `begin` to `end` can be read outside of the graph.
+        """True if a value of nodes from `begin` to `end` can be read outside of the graph.
 
         `own` are the caller's references to each value, which do not count.
         """
@@ -348,7 +348,7 @@ class Record:
         return self.values(node)
 
     def again(self, row: longlong):
-        """Tells whether a row is one of a node that equal recorded calls have found."""
+        """True if a row is one of a node that equal recorded calls have found."""
         if self._again is None:
             return False
         return any([0 <= row - self._bases[node] < self.height for node in self._again])

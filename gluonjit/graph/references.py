@@ -151,7 +151,7 @@ def table_rows(
 
 
 def leaves_out(value: Value) -> bool:
-    """Tells whether a reference has no row of some recorded part of what it refers to.
+    """True if a reference has no row of some recorded part of what it refers to.
 
     Nothing would go back to that part, where an operator gives it zeros.
     """

@@ -76,7 +76,7 @@ class Options:
 
     @property
     def leave_the_way_open(self) -> bool:
-        """Tells whether calls may run eagerly if that is faster: no option names a way to run them."""
+        """True if calls may run eagerly if that is faster: no option names a way to run them."""
         return all(getattr(self, name) == default for name, default in _WAYS.items())
 
     def updated(self, call: str, changes: dict[str, Any]) -> Options:

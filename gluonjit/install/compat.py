@@ -70,7 +70,7 @@ def numpy_problem(version: str, python: tuple[int, int] = sys.version_info[:2]) 
 
 
 def needs_numpy_bool(version: str) -> bool:
-    """Tells whether MXNet imports with this numpy only after ``import gluonjit``."""
+    """True if MXNet imports with this numpy only after ``import gluonjit``."""
     return (1, 24) <= _release(version) < (2, 0)
 
 
@@ -97,7 +97,7 @@ def python_problem(python: tuple[int, int], has_distutils: bool) -> str:
 
 
 def has_distutils() -> bool:
-    """Tells whether distutils is available: Python's own, or that of setuptools."""
+    """True if distutils is available: Python's own, or that of setuptools."""
     return is_found("distutils")
 
 
@@ -141,7 +141,7 @@ def version_of(distribution: str) -> str | None:
 
 
 def is_found(name: str) -> bool:
-    """Tells whether a module exists; other finders may raise, or a module may have no spec."""
+    """True if a module exists; other finders may raise, or a module may have no spec."""
     try:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):

@@ -15,7 +15,7 @@ _found = 0  # calls of cells, since the last one that Python was left, to be tra
 
 
 def due():
-    """Tells whether a call that is found now is to be traced again; it is counted anew from then."""
+    """True if a call that is found now is to be traced again; it is counted anew from then."""
     global _found
     enough = _found >= EVERY
     if enough:
@@ -192,7 +192,7 @@ def _returned(call: SeenCall, entry: SignatureEntry, record: Record, node: Py_ss
 
 @cfunc
 def _is_owned(call: SeenCall) -> bint:
-    """Tells whether a call is one of a module, which may change."""
+    """True if a call is one of a module, which may change."""
     return call.of is torch and call.owner != cython.cast(Pointer, None)
 
 
@@ -354,7 +354,7 @@ def _captured(call: SeenCall, state: StateNumbers, viewing, args: Args, count: P
 
 
 def is_fine(state, block):
-    """Tells whether nodes of the open batch are operators, and this block of MXNet's, no look-up, runs as it is."""
+    """True if nodes of the open batch are operators, and this block of MXNet's, no look-up, runs as it is."""
     batch: BatchRoom = state.batch
     if batch is None or not batch.fine or is_torch(batch):
         return False
@@ -419,7 +419,7 @@ def capture(cell, owner, args: tuple, kwargs: dict):
 
 @cfunc
 def _is_found(call: SeenCall, key: tuple, record) -> bint:
-    """Tells whether a record is what Python finds by this key now."""
+    """True if a record is what Python finds by this key now."""
     if _is_owned(call):  # what has changed since the key was made?
         if len(key) < 4 or key[3] != call.batch.changes:
             return False

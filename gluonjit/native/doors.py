@@ -14,7 +14,7 @@ __all__ = ["torch_function"]
 
 @cfunc
 def _is_float(arg) -> bint:
-    """Tells whether a lazy tensor's value is there, and holds no whole numbers, which may be known."""
+    """True if a lazy tensor's value is there, and holds no whole numbers, which may be known."""
     spec: Spec = spec_of(torch.lazy, arg)
     if spec is None or slot_is(arg, torch.lazy.k, Ellipsis):  # made from nothing
         return False
@@ -24,7 +24,7 @@ def _is_float(arg) -> bint:
 
 @cfunc
 def _is_waiting(arg, graph: GraphRows, deeper: bint) -> bint:
-    """Tells whether a lazy tensor waits for this graph to run; `deeper`: as a result, which is not known."""
+    """True if a lazy tensor waits for this graph to run; `deeper`: as a result, which is not known."""
     value: Value = value_in(torch.lazy, arg)
     if value is None or value.graph is not graph or (deeper and value.depth == 0) or is_stale(arg):
         return False
@@ -33,7 +33,7 @@ def _is_waiting(arg, graph: GraphRows, deeper: bint) -> bint:
 
 @cfunc
 def _is_unknown(args: Args, count: Py_ssize_t, graph: GraphRows) -> bint:
-    """Tells whether one of these holds floats or is pending, and none is True, which may stand for `inplace`."""
+    """True if one of these holds floats or is pending, and none is True, which may stand for `inplace`."""
     found: bint = False
     k: Py_ssize_t
     for k in range(count):
@@ -87,7 +87,7 @@ def _joined_rows(graph: GraphRows, listed):
 
 @cfunc
 def _is_constant(arg, depth: cython.int) -> bint:
-    """Tells whether there is no tensor in an argument, as far as that is not nested deeper than keys and shapes are."""
+    """True if there is no tensor in an argument, as far as that is not nested deeper than keys and shapes are."""
     kind = type(arg)
     if kind is tuple or kind is list:
         if depth == 0:

@@ -10,7 +10,7 @@ __all__ = ["Items", "Silent"]
 
 @cfunc
 def _has_history(kind: LazyKind, state: StateNumbers, value: Value) -> bint:
-    """Tells whether a slice made now has the history of a value, which has one if it was taped."""
+    """True if a slice made now has the history of a value, which has one if it was taped."""
     if kind is torch.lazy:
         return is_running(state) and (not value.taped or is_learning())
     return not value.taped or state.mode >= 2

@@ -25,7 +25,7 @@ def own_dict(module):
 
 
 def unhooked(own, name):
-    """Tells whether a block has no hooks of this sort."""
+    """True if a block has no hooks of this sort."""
     hooks = own.get(name)
     return isinstance(hooks, dict) and len(cython.cast(dict, hooks)) == 0
 
@@ -47,7 +47,7 @@ def part_of(module, name):
 
 @cfunc
 def _is_special() -> bint:
-    """Tells whether there are hooks of all modules, or PyTorch traces a program."""
+    """True if there are hooks of all modules, or PyTorch traces a program."""
     for hooks in torch.global_hooks:
         if hooks:
             return True
@@ -56,7 +56,7 @@ def _is_special() -> bint:
 
 @cfunc
 def _is_forward(module) -> bint:
-    """Tells whether a call of a module is nothing but one of its forward."""
+    """True if a call of a module is nothing but one of its forward."""
     kind = type(module)
     own: dict = own_dict(module)
     compiled = "_compiled_call_impl"
@@ -108,7 +108,7 @@ def _noted(batch: BatchRoom, module) -> tuple:
 
 @cfunc
 def _are_ready(args: Args, count: Py_ssize_t) -> bint:
-    """Tells whether a call can be given all these as they are: no tensor in them must become lazy."""
+    """True if a call can be given all these as they are: no tensor in them must become lazy."""
     k: Py_ssize_t
     for k in range(1, count):
         kind = type(item(args, k))

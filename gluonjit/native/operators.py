@@ -80,7 +80,7 @@ def _look_at(call: SeenCall, state: StateNumbers, handle, arrays: list, keys: li
 
 @cfunc
 def _may_refer(call: SeenCall, state: StateNumbers) -> bint:
-    """Tells whether a reference to an operand needs no node: under recording, or if nothing goes back to it."""
+    """True if a reference to an operand needs no node: under recording, or if nothing goes back to it."""
     k: cython.int
     if state.mode >= 2:
         return True
@@ -184,7 +184,7 @@ def verified(args, count, numpy):
 
 @cfunc
 def _are_lazy(args: Args, count: Py_ssize_t) -> bint:
-    """Tells whether no argument is an array that has to become lazy."""
+    """True if no argument is an array that has to become lazy."""
     k: Py_ssize_t
     for k in range(1, count):
         kind = type(item(args, k))

@@ -89,7 +89,7 @@ def _hash(call: SeenCall) -> cython.ulonglong:
 
 @cfunc
 def _holds(record: Record) -> cython.bint:
-    """Tells whether what a record has read of Python's state is so now."""
+    """True if what a record has read of Python's state is so now."""
     return record.guards is None or (type(record.guards) is Guards and _hold(record.guards) > 0)
 
 

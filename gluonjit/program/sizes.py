@@ -88,7 +88,7 @@ class NamedSizes:
         )
 
     def is_used(self, position: int) -> bool:
-        """Tells whether a value is a result, or an operator takes it."""
+        """True if a value is a result, or an operator takes it."""
         return position in self.trace.used()
 
     def axes(self, position: int) -> list[int]:
@@ -153,7 +153,7 @@ def _is_other(op: TraceOp, beside: TraceOp) -> bool:
 
 
 def _may_be(value: Any, beside: Any) -> bool:
-    """Tells whether arguments are equal but for numbers."""
+    """True if arguments are equal but for numbers."""
     if type(value) is not type(beside):
         return False
     if isinstance(value, tuple):
@@ -179,7 +179,7 @@ class Comparison(NamedTuple):
     outcome: bool
 
     def holds(self, left: int, right: int) -> bool:
-        """Tells whether it comes out the same for other numbers."""
+        """True if it comes out the same for other numbers."""
         return getattr(left, self.name)(right) is self.outcome
 
 

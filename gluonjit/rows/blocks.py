@@ -387,7 +387,7 @@ class Blocks:
 
     @cfunc
     def _all(self, step: Size, reached: Flags) -> bint:
-        """Tells whether all rows of the results of a step have been reached."""
+        """True if all rows of the results of a step have been reached."""
         r: Size
         row: Number
         for r in range(self.result_at[step], self.result_at[step + 1]):

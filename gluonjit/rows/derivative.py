@@ -138,11 +138,11 @@ class _Deriving(Builder):
         return out
 
     def wants(self, view: View | None) -> bool:
-        """Tells whether the gradient of an operand of an instruction is needed."""
+        """True if the gradient of an operand of an instruction is needed."""
         return view is not None and view.reg in self.needs
 
     def learns(self, weight: Weight | None) -> bool:
-        """Tells whether the gradient of a constant is needed."""
+        """True if the gradient of a constant is needed."""
         return weight is not None and weight.const in self.consts
 
     def add(self, target: View | None, instr: Instr) -> None:

@@ -53,7 +53,7 @@ class FusedSteps:
         return self.steps.run(begin, ways, memory) if ways else None
 
     def marks(self, stretch: StepStretch) -> bool:
-        """Tells whether rows learn by any of these steps."""
+        """True if rows learn by any of these steps."""
         return any([self.steps.ways[way].learning.marks for way in set(stretch.ways)])
 
     def array(self, number: int) -> Any:

@@ -176,7 +176,7 @@ class Steps:
 
     @property
     def all(self) -> bool:
-        """Tells whether all steps run in C."""
+        """True if all steps run in C."""
         return len(self.begun) == len(self.plan.steps)
 
     @property
@@ -185,7 +185,7 @@ class Steps:
         return [] if self.all else [k for k in range(len(self.plan.steps)) if k not in self]
 
     def __contains__(self, number: int) -> bool:
-        """Tells whether a step may run in C."""
+        """True if a step may run in C."""
         return number in self.begun
 
     def end(self, begin: int) -> int:
@@ -252,7 +252,7 @@ class Steps:
         return found
 
     def _in_limits(self, number: int, memory: FlushMemory) -> bool:
-        """Tells whether the whole numbers that a step reads are those of entries: no row program of the same stretch
+        """True if the whole numbers that a step reads are those of entries: no row program of the same stretch
         computes them, since what these compute are floats."""
         step = self.plan.steps[number]
         gathers = [gather for gather, group in zip(step.gathers, step.kind.groups) for _ in group]

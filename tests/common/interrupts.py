@@ -51,14 +51,14 @@ class _Calls(_Lines):
 
 
 def _is_passed(frame: Any) -> bool:
-    """Tells whether Python sees to no signal at a line: where a region ends, and where its end is guarded."""
+    """True if Python sees to no signal at a line: where a region ends, and where its end is guarded."""
     file, number = frame.f_code.co_filename, frame.f_lineno
     before = linecache.getline(file, number - 1).strip()
     return linecache.getline(file, number).strip().startswith("with ") or before.startswith(("finally", "except"))
 
 
 def _is_deleted(frame: Any) -> bool:
-    """Tells whether something is being deleted: Python prints what is raised there, and goes on."""
+    """True if something is being deleted: Python prints what is raised there, and goes on."""
     return _is_within(frame, "__del__")
 
 

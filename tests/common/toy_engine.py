@@ -81,7 +81,7 @@ class Model:
 
 
 def captures() -> bool:
-    """Tells whether what is called now is captured."""
+    """True if what is called now is captured."""
     state = LOCAL.state
     return not state.paused and bool(state.inside or state.explicit)
 

@@ -35,7 +35,7 @@ SPELLING = Spelling(
 
 
 def dense(run: Run, x: Var) -> bool:
-    """Tells whether a view can give a tensor any shape."""
+    """True if a view can give a tensor any shape."""
     return bool(run.names[x.name].is_contiguous())
 
 

@@ -92,7 +92,7 @@ def gather(plan: Plan, step: Step) -> Amounts:
 
 
 def copies(step: Step) -> bool:
-    """Tells whether any operands must be gathered, so that the engine has work."""
+    """True if any operands must be gathered, so that the engine has work."""
     return gathers(step) > 0
 
 

@@ -132,7 +132,7 @@ def chains(
 
 @cython.cfunc
 def _read_once(row: Size, height: Size, uses: Numbers) -> cython.bint:
-    """Tells whether each of so many rows is read once."""
+    """True if each of so many rows is read once."""
     k: Size
     for k in range(row, row + height):
         if uses[k] != 1:

@@ -80,7 +80,7 @@ class Gather:
 
     @property
     def is_copied(self) -> bool:
-        """Tells whether there is an index: rows that lie together are not copied."""
+        """True if there is an index: rows that lie together are not copied."""
         return self._of is not None
 
     @property

@@ -62,7 +62,7 @@ def noted(view: Any, array: Any, key: Any) -> Any:
 
 
 def is_view(key: Any, shape: tuple[int, ...]) -> bool:
-    """Tells whether `x[key]` shares an array's memory: the key is basic, and what it picks lies together."""
+    """True if `x[key]` shares an array's memory: the key is basic, and what it picks lies together."""
     kind = key.__class__
     if kind is int or (kind is slice and key.step is None):
         return True
@@ -102,7 +102,7 @@ def seen(array: Any, view: NDArray, key: Any, wrapped: Any) -> Any:
 
 
 def is_stale(array: Any) -> bool:
-    """Tells whether an array is a view of memory that may have been written to since its value was found."""
+    """True if an array is a view of memory that may have been written to since its value was found."""
     base = array._b
     if base is None or base._v.base.__class__ is not Owned:
         return False

@@ -140,7 +140,7 @@ def _finish(through: bool) -> None:
 
 
 def _in_batch(head: Any) -> bool:
-    """Tells whether backward begins in a batch's own history."""
+    """True if backward begins in a batch's own history."""
     return isinstance(head, Lazy) and unlinked(head)
 
 

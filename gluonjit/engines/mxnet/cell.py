@@ -44,5 +44,5 @@ class Cell(BatchedCell):
 
 
 def any_lazy(items: Any) -> bool:
-    """Tells whether an array among these arguments waits for its batch."""
+    """True if an array among these arguments waits for its batch."""
     return any(map(waits, items_of(items, Lazy)))

@@ -76,12 +76,12 @@ def plain(array: Any) -> NDArray:
 
 
 def waits(array: Any) -> bool:
-    """Tells whether an operator on this array is to be captured: it waits, or its history is its batch's."""
+    """True if an operator on this array is to be captured: it waits, or its history is its batch's."""
     return not is_there(array) or (unlinked(array) and is_recorded(LOCAL.state.mode))
 
 
 def is_there(array: Any) -> bool:
-    """Tells whether an array has its numbers, or is to get them as its batch has run.
+    """True if an array has its numbers, or is to get them as its batch has run.
 
     While a batch is open what has run goes into that. Where none is open, the program may read results one by one after
     a minibatch, which would otherwise run a batch for each.
@@ -92,7 +92,7 @@ def is_there(array: Any) -> bool:
 
 
 def unlinked(array: Any) -> bool:
-    """Tells whether the history of an array lies in its batch, where MXNet's own recording does not see it."""
+    """True if the history of an array lies in its batch, where MXNet's own recording does not see it."""
     if array._b is not None and is_stale(array):
         renew(array)
     value = array._v

@@ -57,7 +57,7 @@ def cut_out(lazy: Any, cuts: Cuts, wrapped: Callable[[Value], Any], call: Callab
 
 
 def _as_operand(value: Value, number: int, of_many: bool) -> bool:
-    """Tells whether an entry's number becomes an operand: of many rows it is a sample's own more often than not."""
+    """True if an entry's number becomes an operand: of many rows it is a sample's own more often than not."""
     if isinstance(value.graph, Recorder) or value.spec.dtype == "bool":  # pick takes no truth values
         return False
     return of_many or are_many(value.spec, number)

@@ -83,7 +83,7 @@ def automatic_cell(block: gluon.HybridBlock, args: tuple[Any, ...]) -> Cell | No
 
 
 def _is_kept(kind: type, here: _Flush) -> bool:
-    """Tells whether a block of this class that is called for the first time is likely to be called in other flushes."""
+    """True if a block of this class that is called for the first time is likely to be called in other flushes."""
     where, count = _anew.get(kind, (here, 0))
     if count < _MOST_ANEW:
         _anew[kind] = here, count + 1 if where == here else 1

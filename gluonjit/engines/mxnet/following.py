@@ -31,7 +31,7 @@ FORWARDS = {gluon.HybridBlock.forward, gluon.rnn.RecurrentCell.forward}  # the l
 
 
 def is_hybrid(block: gluon.Block) -> bool:
-    """Tells whether a block's program is its `hybrid_forward`."""
+    """True if a block's program is its `hybrid_forward`."""
     return isinstance(block, gluon.HybridBlock) and type(block).forward in FORWARDS
 
 

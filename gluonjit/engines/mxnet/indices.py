@@ -31,7 +31,7 @@ def basic_index(parts: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Cuts | 
 
 
 def is_basic(parts: tuple[Any, ...]) -> bool:
-    """Tells whether an index has integers, slices and new axes only."""
+    """True if an index has integers, slices and new axes only."""
     return all(
         part is None or (isinstance(part, (int, np.integer, slice)) and not isinstance(part, bool)) for part in parts
     )

@@ -227,7 +227,7 @@ def _flat(structure: Any, trace: Trace) -> Any:
 
 
 def _keeps_state(op: TraceOp) -> bool:
-    """Tells whether an operator does more than to give results, so that no trace may lose it."""
+    """True if an operator does more than to give results, so that no trace may lose it."""
     return op.name not in KNOWN or op.name in STATEFUL
 
 

@@ -70,7 +70,7 @@ def numbers_within(array: NDArray, size: int) -> list[int] | None:
 
 
 def _is_kept(item: Any, array: NDArray) -> bool:
-    """Tells whether the array of an operand is the one that the program has, to which writes are noticed."""
+    """True if the array of an operand is the one that the program has, to which writes are noticed."""
     return array.__class__ not in SHARED and (item is array or item._c is array)
 
 

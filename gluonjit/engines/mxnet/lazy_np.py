@@ -130,7 +130,7 @@ def _call(name: str, *arrays: Any, **attrs: Any) -> Any:
 
 
 def _is_mask(key: Any) -> bool:
-    """Tells whether an index is made of truth values."""
+    """True if an index is made of truth values."""
     if isinstance(key, (bool, np.bool_)):
         return True
     if isinstance(key, (list, tuple)):

@@ -226,7 +226,7 @@ def _running(name: str, attrs: Attributes, inputs: Sequence[Spec | None]) -> tup
 
 
 def _sums_rows(kind: Kind, attrs: Attributes) -> bool:
-    """Tells whether an operator adds up the rows of its operand, and nothing inside of them."""
+    """True if an operator adds up the rows of its operand, and nothing inside of them."""
     (spec,), result = kind.operands, kind.outputs[0].spec
     axis = listed(attrs.get("axis"))
     along = axis == (0,) if spec.row_shape else axis in ((), (0,))

@@ -199,7 +199,7 @@ def _results(
 
 
 def _learns(value: Value) -> bool:
-    """Tells whether a value is a variable of the program's, met while nothing was recorded."""
+    """True if a value is a variable of the program's, met while nothing was recorded."""
     return isinstance(value.base, NDArray) and value.base.grad is not None
 
 
@@ -223,7 +223,7 @@ def _sum_of(batch: Batch, operands: Sequence[Value], mode: int) -> tuple[Record,
 
 
 def is_pending(arrays: Sequence[Any]) -> bool:
-    """Tells whether an operator on these arrays must be captured."""
+    """True if an operator on these arrays must be captured."""
     for array in arrays:
         if (array.__class__ is LazyArray or array.__class__ is LazyNumpy) and waits(array):
             return True

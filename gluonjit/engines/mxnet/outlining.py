@@ -117,12 +117,12 @@ class _MXNetFunctions(FrameworkFunctions):
 
 
 def _is_layer(block: Any) -> bool:
-    """Tells whether a call of a block is sure to be computed from its arguments and weights alone."""
+    """True if a call of a block is sure to be computed from its arguments and weights alone."""
     return type(block) in _LAYERS and all(_is_plain(part) and _is_layer(part) for part in block._children.values())
 
 
 def _is_plain(block: Any) -> bool:
-    """Tells whether a call of a block does what its class says: nothing was replaced."""
+    """True if a call of a block does what its class says: nothing was replaced."""
     return not block._forward_hooks and not block._forward_pre_hooks and "forward" not in block.__dict__
 
 

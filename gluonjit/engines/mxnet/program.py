@@ -322,7 +322,7 @@ def lay_out(shaped: Sequence[tuple[tuple[int, ...], str, str]], device: Any) -> 
 
 
 def current(kind: Kind) -> bool:
-    """Tells whether the parameters still are the arrays that the program was traced with."""
+    """True if the parameters still are the arrays that the program was traced with."""
     return all(
         parameter._data is not None and any(array is data for data in parameter._data)
         for parameter, array in program_of(kind).parameters

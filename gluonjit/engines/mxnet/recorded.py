@@ -46,7 +46,7 @@ def recorded(values: Sequence[Value]) -> list[NDArray]:
 
 
 def _is_same(before: Any, again: Any) -> bool:
-    """Tells whether these numbers are the same up to rounding; small ones may be differences of larger ones."""
+    """True if these numbers are the same up to rounding; small ones may be differences of larger ones."""
     finite = np.abs(before[np.isfinite(before)])
     return np.allclose(again, before, rtol=1e-2, atol=1e-4 + 1e-3 * finite.max(initial=0.0), equal_nan=True)
 

@@ -62,7 +62,7 @@ def refuse_waiting(value: Value) -> bool:
 
 
 def _is_one_of_several(value: Value) -> bool:
-    """Tells whether other arrays of the program have this value, too, so that who reads it may have read those.
+    """True if other arrays of the program have this value, too, so that who reads it may have read those.
 
     These are made alike, of nothing, and nobody else's write to one is seen in another.
     """
@@ -88,7 +88,7 @@ def _refusal(shape: tuple[int, ...]) -> Exception:
 
 
 def is_entered(value: Value, before: float = inf) -> bool:
-    """Tells whether the history of a batch that ran, and was not differentiated since, holds an array of this value.
+    """True if the history of a batch that ran, and was not differentiated since, holds an array of this value.
 
     `before` leaves out batches from this number on.
     """
@@ -100,7 +100,7 @@ def is_entered(value: Value, before: float = inf) -> bool:
 
 
 def _entered_later(tape: Any, rows: list[int], before: float) -> bool:
-    """Tells whether these rows of a batch have entered a graph with calls of a later one, which have read them."""
+    """True if these rows of a batch have entered a graph with calls of a later one, which have read them."""
     for later in [found for found in list(tape.later) if found.number < before]:
         for place, _, _, value, _ in later.sources:
             if value is None or not value.taped or history_of(value) is not tape or later.spent.reaches(place):
@@ -112,7 +112,7 @@ def _entered_later(tape: Any, rows: list[int], before: float) -> bool:
 
 
 def _is_read(array: NDArray, tapes: Iterable[Any]) -> bool:
-    """Tells whether any of these histories, not differentiated since, holds an array that learns nothing.
+    """True if any of these histories, not differentiated since, holds an array that learns nothing.
 
     Of others autograd knows itself.
     """
@@ -124,7 +124,7 @@ def _is_read(array: NDArray, tapes: Iterable[Any]) -> bool:
 
 
 def _has_entered(tape: Any, rows: list[int]) -> bool:
-    """Tells whether MXNet would have an array of these rows in a computational graph, which refuses writes to it."""
+    """True if MXNet would have an array of these rows in a computational graph, which refuses writes to it."""
     if tape.entered is None:
         plan = tape.plan
         leaves: list[Leaf] = []

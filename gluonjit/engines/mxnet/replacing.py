@@ -93,7 +93,7 @@ def _as_rows(batch: Batch, array: Any, value: Value) -> Value:
 
 
 def _learns(value: Value) -> bool:
-    """Tells whether a value has rows of an array with a history, met while nothing was recorded."""
+    """True if a value has rows of an array with a history, met while nothing was recorded."""
     pending: list[Any] = [value.base]
     while pending:
         base = pending.pop()
@@ -122,7 +122,7 @@ def becomes(array: Any, value: Value) -> None:
 
 
 def is_replaceable(array: Any, name: str, arrays: Any) -> bool:
-    """Tells whether such an operator with this array as result and first operand may be captured."""
+    """True if such an operator with this array as result and first operand may be captured."""
     if name not in IN_PLACE or not arrays or arrays[0] is not array or LOCAL.state.mode & RECORDING:
         return False
     return _open(array) is not None and any(getattr(other, "_c", other) is None for other in arrays)
@@ -166,7 +166,7 @@ class AddressRanges:
                     self._add(*_interval(array))
 
     def meets(self, array: NDArray) -> bool:
-        """Tells whether the memory of this array has been read."""
+        """True if the memory of this array has been read."""
         begin, end = _interval(array)
         first = bisect_right(self._ends, begin)
         return first < len(self._begins) and self._begins[first] < end

@@ -71,14 +71,14 @@ def is_learned_integer(array: NDArray) -> bool:
 
 
 def is_learned(array: NDArray) -> bool:
-    """Tells whether gradients go on from an array: it is a variable, or was computed from one under recording."""
+    """True if gradients go on from an array: it is a variable, or was computed from one under recording."""
     # A variable, and what was used together with one, which counts as one to MXNet, is named so.
     symbol = _history(array)
     return symbol is not None and any(not name.startswith("null") for name in symbol.list_inputs())
 
 
 def has_history(array: NDArray) -> bool:
-    """Tells whether autograd knows the array, as a variable or as a result under recording."""
+    """True if autograd knows the array, as a variable or as a result under recording."""
     return _history(array) is not None
 
 
@@ -129,12 +129,12 @@ def places_of(value: Value) -> list[Place]:
 
 
 def spent(value: Value, tape: Any) -> bool:
-    """Tells whether backward went through this flushed value already and freed its history."""
+    """True if backward went through this flushed value already and freed its history."""
     return tape.freed or all(tape.spent.reaches_all(place) for place in places_of(value))
 
 
 def goes_back(value: Value) -> bool:
-    """Tells whether gradients of an array of this value, whose batch has run, go back into that batch."""
+    """True if gradients of an array of this value, whose batch has run, go back into that batch."""
     tape = tape_of(value)
     return tape is not None and not spent(value, tape)
 

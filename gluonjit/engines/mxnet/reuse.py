@@ -76,7 +76,7 @@ class _MXNetReusing(Reusing):
         return leaf(batch, made_from_nothing(batch, source.what) if source.way == "made" else source.what)
 
     def alike(self, one: Any, other: Any) -> bool:
-        """Tells whether two arrays have the same numbers: they may be made anew for each call."""
+        """True if two arrays have the same numbers: they may be made anew for each call."""
         return (
             one.shape == other.shape
             and one.dtype == other.dtype

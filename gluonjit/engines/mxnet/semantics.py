@@ -99,7 +99,7 @@ def _set_shapes(numpy: bool) -> None:
 
 
 def is_numpy(array: Any) -> bool:
-    """Tells whether an array is one of mx.np."""
+    """True if an array is one of mx.np."""
     return isinstance(array, ndarray)
 
 

@@ -294,12 +294,12 @@ def _entries(table: Any, indices: Sequence[int], context: Any) -> NDArray:
 
 
 def _is_plain(spec: Spec) -> bool:
-    """Tells whether rows that look so are of float32, in the host's memory."""
+    """True if rows that look so are of float32, in the host's memory."""
     return spec.dtype == "float32" and spec.device.startswith("cpu")
 
 
 def _has_taped_inputs(plan: Plan) -> bool:
-    """Tells whether there are look-ups or arrays met under recording, or results of an earlier flush with history."""
+    """True if there are look-ups or arrays met under recording, or results of an earlier flush with history."""
     for chunk in plan.inputs:
         if isinstance(chunk, LookupChunk):
             if chunk.table.taped:

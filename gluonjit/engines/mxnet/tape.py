@@ -181,7 +181,7 @@ class Tape(tape.Tape):
         return found
 
     def gathers(self, gather: Gather) -> bool:
-        """Tells whether any of these rows is or was computed from something that gets a gradient."""
+        """True if any of these rows is or was computed from something that gets a gradient."""
         return self._gradients[gather.place.arena] is not None and self.learns(gather.place, gather.index)
 
     def note(self, number: int, results: list[NDArray]) -> None:
@@ -210,7 +210,7 @@ class Tape(tape.Tape):
         return Learning([k for k, learned in enumerate(weights) if learned], results, results if learns else (), learns)
 
     def learned_at(self, arena: int, rows: Any) -> bool:
-        """Tells whether gradients go through all of these rows."""
+        """True if gradients go through all of these rows."""
         return self._gradients[arena] is not None and super().learned_at(arena, rows)
 
     def trial(self, number: int, heads: Sequence[tuple[int, Sequence[int], Any]]) -> tuple[Any, Any]:
@@ -348,7 +348,7 @@ class Tape(tape.Tape):
 
     @property
     def profiles(self) -> bool:
-        """Tells whether each step is waited for. Not where MXNet may call back: it would wait for the call to end."""
+        """True if each step is waited for. Not where MXNet may call back: it would wait for the call to end."""
         return self.profile and not self.bridges
 
     def origins(self, places: Sequence[Place]) -> list[Target]:
@@ -398,11 +398,11 @@ class Tape(tape.Tape):
         ]
 
     def _awaited(self) -> bool:
-        """Tells whether backward may come from a later flush. Sharing may go through what has been gone through."""
+        """True if backward may come from a later flush. Sharing may go through what has been gone through."""
         return any(not tape.freed for tape in self.later)
 
     def _all_spent(self) -> bool:
-        """Tells whether backward has gone through all rows that have been computed from something that learns."""
+        """True if backward has gone through all rows that have been computed from something that learns."""
         return not (self.learned_rows > (self._begun | self.spent.flags)).any()
 
     def _gradients_of(self, step: Step) -> list[NDArray | None]:

@@ -51,7 +51,7 @@ def accumulated(func: Any, args: tuple[Any, ...]) -> Any:
 
 
 def _is_assigned() -> bool:
-    """Tells whether the program's current operation is an augmented assignment."""
+    """True if the program's current operation is an augmented assignment."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame = frame.f_back

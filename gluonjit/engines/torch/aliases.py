@@ -71,7 +71,7 @@ def linked(func: Any, args: Args, kwargs: Kwargs, found: Any) -> Any:
 
 
 def _is_basic(key: Any) -> bool:
-    """Tells whether indexing by a key gives a view, and no copy."""
+    """True if indexing by a key gives a view, and no copy."""
     if key.__class__ is tuple:
         return all(map(_is_basic, key))
     return key is None or key is Ellipsis or key.__class__ in (int, slice)
@@ -85,7 +85,7 @@ def dummy(spec: Spec, taped: bool) -> Any:
 
 @lru_cache(maxsize=4096)
 def is_alias(spec: Spec, path: tuple[PathStep, ...]) -> bool:
-    """Tells whether what these steps give of a tensor shares its memory."""
+    """True if what these steps give of a tensor shares its memory."""
     with plain():
         base = dummy(spec, False)
         view = show(base, path)

@@ -23,7 +23,7 @@ _modes = torch._C._len_torch_dispatch_stack
 
 
 def traced_otherwise() -> bool:
-    """Tells whether torch.jit.trace, torch.export, make_fx or another mode watches operators."""
+    """True if torch.jit.trace, torch.export, make_fx or another mode watches operators."""
     return _tracing() is not None or _modes() > 0
 
 
@@ -132,7 +132,7 @@ def _script_by_itself(original: Any, script: Any, args: Any, kwargs: Any) -> Any
 
 
 def _is_captured(model: Any, args: Any, kwargs: Any) -> bool:
-    """Tells whether a call is part of a batch: of a batched module, inside of a sample, or on results that wait."""
+    """True if a call is part of a batch: of a batched module, inside of a sample, or on results that wait."""
     state = LOCAL.state
     if state.trace is not None:
         return True

@@ -253,7 +253,7 @@ def _takes(func: Any) -> list[tuple[str, str]]:
 
 
 def keeps_statistics(func: Any, args: Sequence[Any]) -> bool:
-    """Tells whether a call writes to running statistics, which its schema does not say."""
+    """True if a call writes to running statistics, which its schema does not say."""
     if name_of(func) not in _NORMS:
         return False
     named = dict(zip(operator_of(func).arguments, args))

@@ -61,7 +61,7 @@ def note_written(tensor: Any) -> None:
 
 
 def is_written(tensor: Any) -> bool:
-    """Tells whether a buffer has been seen to be written to by the program that reads it."""
+    """True if a buffer has been seen to be written to by the program that reads it."""
     known = _written.get(id(tensor))
     return known is not None and known() is tensor
 
@@ -72,7 +72,7 @@ def passes_as_constant(batch: Batch, arg: Any) -> bool:
 
 
 def is_constant(batch: Batch, tensor: Any) -> bool:
-    """Tells whether a weight, or a buffer, is the same in all calls of this batch that wait to run."""
+    """True if a weight, or a buffer, is the same in all calls of this batch that wait to run."""
     if tensor.requires_grad or isinstance(tensor, torch.nn.Parameter):
         return True
     if is_written(tensor):

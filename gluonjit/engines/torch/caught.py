@@ -27,7 +27,7 @@ RAISING = functions_named(
 
 
 def caught() -> bool:
-    """Tells whether the sample that runs may catch an error that is raised now, or leave a `with` by it."""
+    """True if the sample that runs may catch an error that is raised now, or leave a `with` by it."""
     found = since = entered = False
     frame: Any = sys._getframe(1)
     while frame is not None:
@@ -42,6 +42,6 @@ def caught() -> bool:
 
 @lru_cache(maxsize=1024)
 def _covered(code: CodeType, place: int) -> bool:
-    """Tells whether an exception at this place of a function's code goes on in the function."""
+    """True if an exception at this place of a function's code goes on in the function."""
     entries = getattr(dis.Bytecode(code), "exception_entries", None)  # since Python 3.11
     return entries is None or any(entry.start <= place < entry.end for entry in entries)

@@ -46,7 +46,7 @@ class Readers:
 
     @property
     def spent(self) -> bool:
-        """Tells whether no other backward can come from here."""
+        """True if no other backward can come from here."""
         return not self.whole and not self.shared and len(self.done) >= self.values
 
 
@@ -210,7 +210,7 @@ keeps_graph: Callable[[], bool] = getattr(torch._C._autograd, "_get_current_grap
 
 
 def is_asked_by_name(node: Any) -> bool:
-    """Tells whether the backward under way was asked for the results of this node."""
+    """True if the backward under way was asked for the results of this node."""
     return node in _TOLD.asked
 
 
@@ -218,7 +218,7 @@ _executes: Callable[[Any], bool] = torch._C._will_engine_execute_node
 
 
 def is_asked_for(node: Any) -> bool:
-    """Tells whether the backward under way goes on to this node of the history."""
+    """True if the backward under way goes on to this node of the history."""
     try:
         return node is not None and _executes(node)
     except RuntimeError:  # it does not say so of a leaf that torch.autograd.grad was asked for

@@ -141,7 +141,7 @@ def _address(library: Path, name: str) -> int | None:
 
 
 def _agree() -> bool:
-    """Tells whether C reads what PyTorch's functions say, in each mode."""
+    """True if C reads what PyTorch's functions say, in each mode."""
     learning, casting = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")
     try:
         seen = []

@@ -166,12 +166,12 @@ def _automatic_cell(module: Any, args: Any, kwargs: Any) -> Cell | None:
 
 
 def _bare(module: Any) -> bool:
-    """Tells whether a module has neither parameters nor buffers nor parts."""
+    """True if a module has neither parameters nor buffers nor parts."""
     return not any(item is not None for name in PARTS for item in module.__dict__[name].values())
 
 
 def _same(seen: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Tells whether these are the same objects by the same names."""
+    """True if these are the same objects by the same names."""
     return [*seen] == [*now] and all(map(is_, seen.values(), now.values()))
 
 
@@ -296,7 +296,7 @@ def expanded(batch: Batch, cell: Cell, module: Any, why: str) -> None:
 
 
 def _is_fine(batch: Batch, module: Any, why: str) -> bool:
-    """Tells whether it is expected that a call is not a node: nobody can change it."""
+    """True if it is expected that a call is not a node: nobody can change it."""
     return is_own(module) or why in (LOOPS, UNROLLED) or why in batch.foreign.values()
 
 

@@ -69,7 +69,7 @@ class TorchEngine(Adapter):
             torch.cuda.synchronize()
 
     def may_choose(self) -> bool:
-        """Tells whether this process may choose how calls run; not if several processes train together."""
+        """True if this process may choose how calls run; not if several processes train together."""
         return not (torch.distributed.is_available() and torch.distributed.is_initialized())
 
     def account(self) -> Account:
@@ -77,7 +77,7 @@ class TorchEngine(Adapter):
         return Account(Statistics())
 
     def owes(self, own: Any) -> bool:
-        """Tells whether what was captured runs even where the program cannot read it: it updates statistics."""
+        """True if what was captured runs even where the program cannot read it: it updates statistics."""
         return bool(own.statistics.buffers)
 
     def session(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> Session:

@@ -42,7 +42,7 @@ def taken_over() -> Exposed:
 
 
 def is_due(exposed: Exposed, weight: Any) -> bool:
-    """Tells whether what waits for a weight has to run before the program gets its memory."""
+    """True if what waits for a weight has to run before the program gets its memory."""
     given = exposed.get(id(weight), ())
     if given:
         _judge(weight, given)
@@ -63,7 +63,7 @@ def begin_use(exposed: Exposed, weight: Any) -> None:
 
 
 def end_use(exposed: Exposed, weight: Any) -> bool:
-    """Tells whether a weight was written to since calls use it, which run now."""
+    """True if a weight was written to since calls use it, which run now."""
     given = exposed.get(id(weight), ())
     return any([data._version != before and data.data_ptr() == weight.data_ptr() for data, before, _ in given])
 
@@ -84,7 +84,7 @@ def _judge(weight: Any, given: Sequence[Any]) -> None:
 
 
 def _written(given: Sequence[Any]) -> bool:
-    """Tells whether what a program was given has been written to since."""
+    """True if what a program was given has been written to since."""
     data, _, before = given
     return bool(data._version != before)
 

@@ -49,7 +49,7 @@ class Held:
 
     @property
     def stale(self) -> bool:
-        """Tells whether its numbers have changed since they were captured."""
+        """True if its numbers have changed since they were captured."""
         return (self._rows is self.tensor or self.taped) and version_of(self.tensor) != self.version
 
     def share(self, other: Held) -> None:
@@ -66,7 +66,7 @@ class Held:
 
     @property
     def rewritten(self) -> bool:
-        """Tells whether the program's tensor has other numbers by now."""
+        """True if the program's tensor has other numbers by now."""
         return self.written >= self.users if self.shared else version_of(self.tensor) != self.version
 
 

@@ -91,7 +91,7 @@ _ENTERED = _Entered()
 
 
 def is_needed_again(heads: Sequence[Any]) -> bool:
-    """Tells whether a backward from these nodes has to leave to a later one what was computed before a flush.
+    """True if a backward from these nodes has to leave to a later one what was computed before a flush.
 
     PyTorch goes from one result of a flush to all of its sources, and forgets their history on the way, also that of
     sources which only another result depends on.
@@ -113,7 +113,7 @@ def is_needed_again(heads: Sequence[Any]) -> bool:
 
 
 def leads(node: Any, output: int, depth: int = 0) -> bool:
-    """Tells whether the backward under way comes from here to what it was asked for.
+    """True if the backward under way comes from here to what it was asked for.
 
     PyTorch says so of all results of a flush if that leads there from any; here the flush is asked from which.
     """

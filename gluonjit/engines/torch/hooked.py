@@ -75,7 +75,7 @@ def above() -> Any:
 
 
 def hooks_everywhere() -> bool:
-    """Tells whether there are hooks of all modules."""
+    """True if there are hooks of all modules."""
     return any(GLOBAL_HOOKS)
 
 
@@ -129,5 +129,5 @@ def _around(region: Any, there: tuple[Any, ...], back: tuple[Any, ...]) -> tuple
 
 
 def overridden() -> bool:
-    """Tells whether functions go to a TorchFunctionMode first, or not to the classes of their arguments."""
+    """True if functions go to a TorchFunctionMode first, or not to the classes of their arguments."""
     return torch._C._len_torch_function_stack() > 0 or not torch._C._is_torch_function_enabled()

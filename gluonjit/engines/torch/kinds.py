@@ -74,7 +74,7 @@ def trace_call(call: Call) -> str:
 
 
 def unrolls(call: Call) -> bool:
-    """Tells whether a module that was traced repeats operators with a length: no two lengths could run together."""
+    """True if a module that was traced repeats operators with a length: no two lengths could run together."""
     count = len(call.noted.traced.trace.ops)
     if call.owner is None or count < _LONG or captures_whole():
         return False
@@ -208,7 +208,7 @@ def _trace(call: Call, recorders: list[Tracer], known: set[int]) -> TraceFinding
 
 
 def _may_set(cell: Cell, noted: Noted) -> bool:
-    """Tells whether all that a call sets is made of tensors and constants, for a module that is its cell's alone.
+    """True if all that a call sets is made of tensors and constants, for a module that is its cell's alone.
 
     A list or dictionary that is there twice is not: a write to one is a write to the other.
     """

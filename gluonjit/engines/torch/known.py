@@ -47,12 +47,12 @@ CHEAP = functions_named(_NAMES) | {getattr(torch.Tensor, name).__get__ for name 
 
 
 def is_whole(tensor: Any) -> bool:
-    """Tells whether a computed tensor holds integers or truth values, on the host."""
+    """True if a computed tensor holds integers or truth values, on the host."""
     return tensor.dtype in WHOLE_TYPES and tensor.device == _CPU and tensor.layout is torch.strided
 
 
 def may_be_known(tensor: Any) -> bool:
-    """Tells whether an argument of a program that is captured is of integers that may be read at any time."""
+    """True if an argument of a program that is captured is of integers that may be read at any time."""
     return tensor.dtype in WHOLE_TYPES and is_whole(tensor) and not is_functorch_wrapped_tensor(tensor)
 
 

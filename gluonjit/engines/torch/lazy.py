@@ -164,7 +164,7 @@ class LazyTensor(_Items, torch.Tensor):  # type: ignore[misc]
 
     @property
     def requires_grad(self) -> bool:
-        """Tells whether gradients go through it; known without computing."""
+        """True if gradients go through it; known without computing."""
         value = current(self)
         if self._c is not None:
             return bool(self._c.requires_grad)
@@ -196,7 +196,7 @@ class LazyTensor(_Items, torch.Tensor):  # type: ignore[misc]
 
     @property
     def is_leaf(self) -> bool:
-        """Tells whether it has no history."""
+        """True if it has no history."""
         return not self.requires_grad or bool(concrete(self).is_leaf)
 
     @property
@@ -421,7 +421,7 @@ def noted(view: LazyTensor, tensor: LazyTensor, key: Any) -> LazyTensor:
 
 
 def waits(item: Any) -> bool:
-    """Tells whether an argument is, or holds, a lazy tensor whose batch has not run."""
+    """True if an argument is, or holds, a lazy tensor whose batch has not run."""
     if item.__class__ is LazyTensor:
         base = item._b
         if base is not None and base._n is not item._n:

@@ -155,7 +155,7 @@ def _are_alike(first: Any, second: Any, found: Pairs, pending: list[tuple[Any, A
 
 
 def _are_weights(one: Any, other: Any) -> bool:
-    """Tells whether two parameters differ in their numbers alone."""
+    """True if two parameters differ in their numbers alone."""
     return (
         type(one) is type(other) is torch.nn.Parameter
         and not (one.__dict__ or other.__dict__)
@@ -204,7 +204,7 @@ def _within(items: tuple[Any, ...]) -> Iterator[Any]:
 
 
 def _are_constant(call: Call, consts: Sequence[Any], facts: Sequence[Fact]) -> bool:
-    """Tells whether tensors from outside are the same in every call, as those are that a trace has made itself."""
+    """True if tensors from outside are the same in every call, as those are that a trace has made itself."""
     known = constants_of(call.owner, call.args, call.kwargs, call.batch)
     read = {id(item) for fact in facts for item in _within((fact.found,))}
     outside = [tensor for tensor in consts if isinstance(tensor, torch.nn.Parameter) or id(tensor) in read]

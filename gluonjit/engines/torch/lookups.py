@@ -32,7 +32,7 @@ class Table:
 
     @property
     def fits(self) -> bool:
-        """Tells whether an entry is a row of the weight, in plain memory."""
+        """True if an entry is a row of the weight, in plain memory."""
         weight = self.weight
         return weight.dim() == 2 and self.dims == 1 and weight.is_contiguous() and not weight.is_neg()
 

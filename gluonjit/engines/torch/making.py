@@ -90,7 +90,7 @@ _WRITTEN = -1
 
 
 def _may_wait(code: CodeType) -> bool:
-    """Tells whether pending integers may be written to those that a function makes: not if none of its first were.
+    """True if pending integers may be written to those that a function makes: not if none of its first were.
 
     Most are masks and numbers that a program fills by itself, one by one, which takes longer if they are lazy.
     """
@@ -156,7 +156,7 @@ def enter(made: Any, axes: int = 0) -> None:
 
 
 def is_alone(tensor: Any) -> bool:
-    """Tells whether no other tensor has a part of its memory, as views of integers have, which are read at once."""
+    """True if no other tensor has a part of its memory, as views of integers have, which are read at once."""
     memory = tensor.untyped_storage()
     return _COUNTED and torch._C._storage_Use_Count(memory._cdata) <= 2
 
@@ -165,7 +165,7 @@ _COUNTED = hasattr(torch._C, "_storage_Use_Count")
 
 
 def only_made(items: Iterable[Any]) -> bool:
-    """Tells whether the lazy tensors among nested arguments are made by the program, but for known integers."""
+    """True if the lazy tensors among nested arguments are made by the program, but for known integers."""
     found = False
     for item in items:
         if item.__class__ is LazyTensor:

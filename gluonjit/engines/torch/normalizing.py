@@ -59,7 +59,7 @@ def _captured(module: Any, given: Any) -> Any:
 
 
 def _fit(parts: tuple[Any, ...], look: tuple[Any, ...]) -> bool:
-    """Tells whether buffers and weights are of an input's dtype, device, and number of channels."""
+    """True if buffers and weights are of an input's dtype, device, and number of channels."""
     *running, weight, bias = parts
     if any([tensor is None for tensor in running]):
         return False
@@ -95,7 +95,7 @@ def _node(module: Any, given: Any, batch: Batch, known: tuple[Any, ...]) -> Any:
 
 
 def _otherwise() -> bool:
-    """Tells whether PyTorch does something else than usual."""
+    """True if PyTorch does something else than usual."""
     several = torch.distributed.is_available() and torch.distributed.is_initialized()
     return bool(several or autocast() or torch.is_inference_mode_enabled())
 

@@ -54,7 +54,7 @@ def value_of(batch: Batch, tensor: Any, mode: str = "") -> Value:
 
 
 def is_input(lazy: Any) -> bool:
-    """Tells whether this stands for a tensor of the program, or one that is known, unchanged."""
+    """True if this stands for a tensor of the program, or one that is known, unchanged."""
     return lazy._c is not None and lazy._v.base is lazy._c
 
 
@@ -63,7 +63,7 @@ MADE = ...
 
 
 def is_made(item: Any) -> bool:
-    """Tells whether this is a lazy tensor of floats that the program has made, and that no pending call writes to."""
+    """True if this is a lazy tensor of floats that the program has made, and that no pending call writes to."""
     return isinstance(item, torch.Tensor) and getattr(item, "_k", None) is MADE  # others may answer for any name
 
 
@@ -139,12 +139,12 @@ def _leaf(batch: Batch, tensor: Any, mode: str) -> Value:
 
 
 def _shared_outside(tensor: Any) -> bool:
-    """Tells whether numpy, or another library, may write to a tensor's memory, which PyTorch does not count."""
+    """True if numpy, or another library, may write to a tensor's memory, which PyTorch does not count."""
     return tensor.layout is torch.strided and not tensor.untyped_storage().resizable()
 
 
 def _as_captured(held: Held, tensor: Any) -> bool:
-    """Tells whether a tensor has the numbers still that were captured, where these are known."""
+    """True if a tensor has the numbers still that were captured, where these are known."""
     if held.raw is not None:
         return bytes_of(look_of(tensor), tensor) == held.raw
     if held.rows is None:  # of integers, which have been read
@@ -172,12 +172,12 @@ def run_readers(tensor: Any) -> None:
 
 
 def is_number(item: Any) -> bool:
-    """Tells whether an argument is a number of Python's."""
+    """True if an argument is a number of Python's."""
     return item.__class__ in (int, float, bool)
 
 
 def takes_number(lazy: Any, key: Any, number: Any) -> bool:
-    """Tells whether a number is written to one that the program has made in a sample, at a place given by numbers."""
+    """True if a number is written to one that the program has made in a sample, at a place given by numbers."""
     state = LOCAL.state
     if lazy._k is not MADE or not is_number(number) or state.trace is not None or state.paused or not state.inside:
         return False

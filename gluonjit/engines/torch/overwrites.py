@@ -118,7 +118,7 @@ def _flags(step: Step, learns: Callable[[Place, Any], bool]) -> tuple[bool, ...]
 
 
 def _gives_views(record: Record) -> bool:
-    """Tells whether the results of a record's nodes share the memory of their operand."""
+    """True if the results of a record's nodes share the memory of their operand."""
     return record.kind.operator and is_recorded(record.mode) and _is_view(record.kind)
 
 

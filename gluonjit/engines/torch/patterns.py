@@ -35,14 +35,14 @@ def _pattern_of(call: Call) -> Pattern:
 
 
 def _is_nested(call: Call) -> bool:
-    """Tells whether an argument is nested: numbers in a list, or more than a list of some tensors of one shape."""
+    """True if an argument is nested: numbers in a list, or more than a list of some tensors of one shape."""
     given = (*call.args, *call.kwargs.values())
     nested = max(map(_depth, given), default=0) > _CHILDREN or any(map(_lists_numbers, given))
     return nested or any(map(_lists_lengths, given))
 
 
 def _lists_lengths(arg: Any) -> bool:
-    """Tells whether a list has many tensors, or items with some, that differ in shapes, as the words of a text do."""
+    """True if a list has many tensors, or items with some, that differ in shapes, as the words of a text do."""
     if not isinstance(arg, (tuple, list)):
         return False
     shapes = [tuple([tensor.shape for tensor in items_of(item, torch.Tensor)]) for item in arg]
@@ -50,7 +50,7 @@ def _lists_lengths(arg: Any) -> bool:
 
 
 def _lists_numbers(arg: Any) -> bool:
-    """Tells whether a list, a tuple or a dict holds numbers, at any depth."""
+    """True if a list, a tuple or a dict holds numbers, at any depth."""
     if isinstance(arg, dict):
         arg = list(arg.values())
     return isinstance(arg, (tuple, list)) and any(_lists_numbers(item) or type(item) in (int, float) for item in arg)

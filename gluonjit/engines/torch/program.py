@@ -66,7 +66,7 @@ class Program(BatchedProgram):
 
 
 def _learns(trace: Trace) -> bool:
-    """Tells whether gradients can come to any result: not to what is detached, say."""
+    """True if gradients can come to any result: not to what is detached, say."""
     quiet = {position for position, (_, dtype) in enumerate(trace.shapes) if dtype not in LEARNABLE}
     for op in trace.ops:
         if op.name in WITHOUT_HISTORY or quiet.issuperset(op.inputs):

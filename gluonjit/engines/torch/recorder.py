@@ -216,7 +216,7 @@ class Tracer(KnownNumbers, Writes):
         return type(apart)(found) if isinstance(apart, (list, tuple)) else found[0]
 
     def _stays(self, device: Any) -> bool:
-        """Tells whether a result on this device is where the operands are; else it is no node's."""
+        """True if a result on this device is where the operands are; else it is no node's."""
         here = device_named(self.trace.device)
         return device is None or (device.type == here.type and device.index in (None, here.index))
 

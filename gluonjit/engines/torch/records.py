@@ -41,7 +41,7 @@ WATCHED: WeakKeyDictionary[Any, WeakSet[Cell]] = WeakKeyDictionary()
 
 
 def is_watched(module: Any) -> bool:
-    """Tells whether attributes of a module count: for a cell of which not every call runs as it is in any case."""
+    """True if attributes of a module count: for a cell of which not every call runs as it is in any case."""
     cells = WATCHED.get(module)
     return cells is not None and any([not never(cell) for cell in cells])
 
@@ -171,7 +171,7 @@ def _put(batch: Batch, key: Key, kind: Kind, variant: Variant, found_by: tuple[A
 
 
 def _waits(batch: Batch, kind: Kind) -> bool:
-    """Tells whether calls of a kind read running statistics that calls update which wait."""
+    """True if calls of a kind read running statistics that calls update which wait."""
     buffers = batch.own.statistics.buffers
     return bool(buffers) and any([id(tensor) in buffers for tensor in weights_of(kind)])
 

@@ -68,7 +68,7 @@ def refuse_used(item: Any, call: str) -> None:
 
 
 def is_used(value: Value) -> bool:
-    """Tells whether steps of the flush that computed a value, with its history, have read it."""
+    """True if steps of the flush that computed a value, with its history, have read it."""
     if not value.taped:
         return False
     if value.result is not None:
@@ -84,7 +84,7 @@ def is_used(value: Value) -> bool:
 
 
 def is_used_inside(value: Value) -> bool:
-    """Tells whether the call that a result is of computes another of its results from it."""
+    """True if the call that a result is of computes another of its results from it."""
     place, plan = value.result.chunk.place, value.result.chunk.plan
     for step in plan.steps:
         if place in step.places:

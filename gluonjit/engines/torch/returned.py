@@ -81,7 +81,7 @@ class ReturnedTensors:
         return self._met[id(view.base)], tuple(steps)
 
     def share_memory(self, apart: bool) -> bool:
-        """Tells whether results have entries in common, other than by what `placed` notes.
+        """True if results have entries in common, other than by what `placed` notes.
 
         apart: or these too: a result that stands at two places, or a view of another.
         """
@@ -98,7 +98,7 @@ class ReturnedTensors:
 
 
 def gives_views(result: Any, arguments: bool) -> bool:
-    """Tells whether a call gives views of arguments, or, unless the very `arguments` may be given, one of these."""
+    """True if a call gives views of arguments, or, unless the very `arguments` may be given, one of these."""
     return any(
         item.outside and not (arguments and item.base is None and not item.writes)
         for item in items_of(result, TraceTensor)

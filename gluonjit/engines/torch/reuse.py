@@ -70,7 +70,7 @@ class _FunctionWatch(TorchFunctionMode):  # type: ignore[misc]
 
 
 def _is_ours(frame: Any) -> bool:
-    """Tells whether a call is one of the library's own."""
+    """True if a call is one of the library's own."""
     return str(frame.f_globals.get("__name__", "")).startswith(_OWN)
 
 
@@ -169,7 +169,7 @@ class _PyTorch(Reusing):
         return leaf(batch, source.what, source.mode)
 
     def alike(self, one: Any, other: Any) -> bool:
-        """Tells whether two tensors have the same numbers: they may be made anew for each call."""
+        """True if two tensors have the same numbers: they may be made anew for each call."""
         return one.dtype is other.dtype and torch.equal(one, other)
 
 

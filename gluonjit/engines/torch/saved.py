@@ -69,7 +69,7 @@ def overwritten(
     learned: Callable[[int], bool | None],
     writes: Sequence[Write],
 ) -> bool:
-    """Tells whether a trace writes over what an operator before has saved, which PyTorch's backward pass refuses.
+    """True if a trace writes over what an operator before has saved, which PyTorch's backward pass refuses.
 
     writes: (operators before, operators when it was done, the position written to, those of the same memory, whether
     gradients were recorded).
@@ -96,7 +96,7 @@ def overwritten(
 
 
 def _loses(number: int, op: TraceOp, known: dict[int, Any], writes: Sequence[Write]) -> bool:
-    """Tells whether one of these writes goes over what an operator has saved, whose results are added to `known`."""
+    """True if one of these writes goes over what an operator has saved, whose results are added to `known`."""
     kept = saved_by(op, known)
     for _, _, target, *_ in [write for write in writes if write[0] <= number < write[1]]:
         if op.inputs.count(target) == 1:

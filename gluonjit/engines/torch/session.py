@@ -122,7 +122,7 @@ class Session(SteppedSession):
         return True
 
     def _wanted(self, chunk: LookupChunk) -> bool:
-        """Tells whether a step reads numbers of the program; else they are put in place on request.
+        """True if a step reads numbers of the program; else they are put in place on request.
 
         Of most programs they are indices, which are known.
         """
@@ -172,7 +172,7 @@ class Session(SteppedSession):
         memmove(array.data_ptr() + place.begin * len(raw) // (place.end - place.begin), raw, len(raw))
 
     def _has_room(self, place: Place) -> bool:
-        """Tells whether rows of an input can be computed in their place, which `put` has nothing to add to."""
+        """True if rows of an input can be computed in their place, which `put` has nothing to add to."""
         return self.finite is None and not self.plan.arenas[place.arena].sole
 
     def _written_to(self, place: Place, leaf: Leaf) -> None:

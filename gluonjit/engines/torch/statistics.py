@@ -91,7 +91,7 @@ def _mix(calls: Sequence[Normalized]) -> None:
 
 
 def may_wait(batch: Batch, running: Any) -> bool:
-    """Tells whether all that is done with a running statistic is seen from now on, while calls that update it wait."""
+    """True if all that is done with a running statistic is seen from now on, while calls that update it wait."""
     if running.__class__ is Running:
         if id(running) not in batch.own.statistics.buffers:
             write_statistics()  # calls of an outer batch
@@ -106,7 +106,7 @@ def may_wait(batch: Batch, running: Any) -> bool:
 
 
 def _is_own(tensor: Any) -> bool:
-    """Tells whether neither another library nor another process has its memory."""
+    """True if neither another library nor another process has its memory."""
     storage = tensor.untyped_storage()
     return bool(storage.resizable() and not storage.is_shared())
 

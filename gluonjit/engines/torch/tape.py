@@ -338,7 +338,7 @@ class Tape(tape.Tape):
         return route(self.plan, [place for (place, _), wanted in inputs if wanted], weights, self.learns)
 
     def leads(self, output: int, asked: Sequence[bool]) -> bool:
-        """Tells whether any of the sources that are asked for is reached from one of the results."""
+        """True if any of the sources that are asked for is reached from one of the results."""
         way = self._way(asked)
         return way is None or way.reach.reaches(self._places[output])
 
@@ -349,7 +349,7 @@ class Tape(tape.Tape):
 
     @property
     def has_overwritten(self) -> bool:
-        """Tells whether the program has written over anything that a backward pass may need."""
+        """True if the program has written over anything that a backward pass may need."""
         return bool(self.plan.overwritten or self.plan.rewritten) or any(held.rewritten for _, held in self._held)
 
     def note_read(self, place: Place, held: Held) -> None:

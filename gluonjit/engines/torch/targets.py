@@ -25,7 +25,7 @@ def target_of(func: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
 
 
 def is_writing(name: str) -> bool:
-    """Tells whether a method of this name writes to its tensor."""
+    """True if a method of this name writes to its tensor."""
     return (name.endswith("_") and not name.endswith("__")) or name in _IN_PLACE
 
 
@@ -35,19 +35,19 @@ _ASSIGNING = 13  # arguments of BINARY_OP from here on are those of assignments
 
 
 def is_assignment(code: bytes, at: int) -> bool:
-    """Tells whether an operation of byte code is an augmented assignment."""
+    """True if an operation of byte code is an augmented assignment."""
     return code[at] in _OPCODES or (code[at] == _BINARY and code[at + 1] >= _ASSIGNING)
 
 
 @lru_cache(maxsize=4096)
 def may_write(code: CodeType) -> bool:
-    """Tells whether a function may write to a view that it takes: it names a method that does, or assigns so."""
+    """True if a function may write to a view that it takes: it names a method that does, or assigns so."""
     named = any([is_writing(name) and not name.startswith("_") for name in code.co_names])
     return named or any([is_assignment(code.co_code, at) for at in range(0, len(code.co_code), 2)])
 
 
 def _inplace(func: Any, args: Args, kwargs: Kwargs) -> bool:
-    """Tells whether a function of torch.nn.functional is told to work in place."""
+    """True if a function of torch.nn.functional is told to work in place."""
     if "inplace" in kwargs:
         return bool(kwargs["inplace"])
     for arg in args:

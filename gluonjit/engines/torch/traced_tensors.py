@@ -44,7 +44,7 @@ class TraceTensor(torch.Tensor):  # type: ignore[misc]
 
     @property
     def requires_grad(self) -> bool:
-        """Tells whether gradients go through it, where that holds for all calls of this signature."""
+        """True if gradients go through it, where that holds for all calls of this signature."""
         self.recorder.asks_mode = True
         found = self.recorder.learns_at(self.position)
         if found is None:
@@ -132,7 +132,7 @@ class Positions(TorchDispatchMode):  # type: ignore[misc]
         return found
 
     def owns(self, tensor: Any) -> bool:
-        """Tells whether a tensor was computed in this trace, or is an operand of it."""
+        """True if a tensor was computed in this trace, or is an operand of it."""
         return tensor.__class__ is TraceTensor and tensor.recorder is self
 
     def place_of(self, tensor: TraceTensor) -> int:
@@ -156,7 +156,7 @@ class Positions(TorchDispatchMode):  # type: ignore[misc]
         return spec_of(self._shapes[position])
 
     def learns_at(self, position: int) -> bool | None:
-        """Tells whether gradients go through a position, for a decision: the trace holds while that is so.
+        """True if gradients go through a position, for a decision: the trace holds while that is so.
 
         None if it is not the same in all calls.
         """

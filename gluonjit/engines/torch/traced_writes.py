@@ -30,7 +30,7 @@ class KnownNumbers(Positions):
     """The positions of which a trace knows the numbers."""
 
     def _by_whole_numbers(self, func: Any, args: Any) -> bool:
-        """Tells whether the shape of a call's result depends on no value: it indexes by integers, for one.
+        """True if the shape of a call's result depends on no value: it indexes by integers, for one.
 
         Not where a module's call takes few rows of many by an argument: outside of one node these are references, and
         a node would have all rows as an operand.
@@ -133,7 +133,7 @@ class Writes(Positions):
         self.writes: list[Write] = []  # see `saved.overwritten`
 
     def overwrites(self) -> bool:
-        """Tells whether it writes over what is saved for a backward pass, as far as that can be told."""
+        """True if it writes over what is saved for a backward pass, as far as that can be told."""
         return overwritten(self.trace, self._shapes, self.learns_at, self.writes)
 
     def _new_numbers(self, func: Any, named: dict[str, Any], written: TraceTensor) -> int:

@@ -38,7 +38,7 @@ def through(path: tuple[ViewStep, ...], base: Any, part: Any) -> Any:
 
 
 def detaches(path: tuple[ViewStep, ...]) -> bool:
-    """Tells whether no gradient goes through a view."""
+    """True if no gradient goes through a view."""
     return any(step.func is _ATEN.detach.default for step in path)
 
 

@@ -93,7 +93,7 @@ if {_NAME} is not None:
 
 
 def _runs_a_sample(function: Any, owner: Any, is_part: IsPart, met: set[str]) -> bool:
-    """Tells whether a method computes with parts of the model, itself or by other methods, and returns a result."""
+    """True if a method computes with parts of the model, itself or by other methods, and returns a result."""
     node = plain_source(function)
     if node is None or not function.__code__.co_argcount:
         return False

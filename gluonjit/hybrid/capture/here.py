@@ -33,7 +33,7 @@ class Here:
         self._ways: dict[type, int] = {}
 
     def holds(self, batch: Batch, cache: Recordings) -> bool:
-        """Tells whether the model is unchanged."""
+        """True if the model is unchanged."""
         return (
             self.changes == batch.changes
             and self.parts == batch.parts

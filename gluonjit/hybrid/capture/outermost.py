@@ -47,7 +47,7 @@ class OutermostCalls:
     known: FrameworkFunctions
 
     def records(self) -> bool:
-        """Tells whether gradients are recorded on this thread."""
+        """True if gradients are recorded on this thread."""
         raise NotImplementedError
 
     def opened(self, owner: Any, cell: Any) -> Batch:

@@ -126,5 +126,5 @@ class Reusing:
         raise NotImplementedError
 
     def alike(self, one: Any, other: Any) -> bool:
-        """Tells whether two arrays have the same numbers."""
+        """True if two arrays have the same numbers."""
         raise NotImplementedError

@@ -169,12 +169,12 @@ class Apart:
 
     @property
     def traced(self) -> bool:
-        """Tells whether calls have been traced meanwhile."""
+        """True if calls have been traced meanwhile."""
         return self.batch.report.cache["misses"] > self._misses
 
     @property
     def ran(self) -> bool:
-        """Tells whether the batch has run meanwhile, or another one is open."""
+        """True if the batch has run meanwhile, or another one is open."""
         return self.batch.graph is not self.graph or LOCAL.state.batch is not self.batch
 
     def records(self) -> list[tuple[Any, Record, int]]:
@@ -187,7 +187,7 @@ class Apart:
         return self._before.get(record, (0,))[0]
 
     def holds(self) -> bool:
-        """Tells whether values of new nodes have more than one reference each."""
+        """True if values of new nodes have more than one reference each."""
         return any(record.held(first, len(record), 1) for _, record, first in self.records())
 
     def calls(self, record: Record) -> int:

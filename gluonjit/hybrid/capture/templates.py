@@ -146,7 +146,7 @@ def _moved(result: Any, local: dict[int, int]) -> Any:
 
 
 def _held(apart: Apart, lazies: list[Any], results: list[Any], values: list[tuple[Value, ...]]) -> bool:
-    """Tells whether anything but these arrays refers to new nodes."""
+    """True if anything but these arrays refers to new nodes."""
     for array in lazies:
         array._v = None
     _forget_bases(lazies)
@@ -182,7 +182,7 @@ def first_difference(one: CaptureTemplate, other: CaptureTemplate) -> tuple[int,
 
 
 def equal(one: CaptureTemplate, other: CaptureTemplate, reusing: Reusing) -> bool:
-    """Tells whether two calls captured the same."""
+    """True if two calls captured the same."""
     if one._replace(code=other.code, leaves=other.leaves, bytes=other.bytes) != other:
         return False
     if first_difference(one, other) is not None:

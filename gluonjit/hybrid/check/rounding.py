@@ -58,7 +58,7 @@ def scale_of(array: Any) -> float:
 
 
 def near(found: Any, wanted: Any, tolerance: float) -> bool:
-    """Tells whether numbers agree to rounding, measured by the largest."""
+    """True if numbers agree to rounding, measured by the largest."""
     if found.shape != wanted.shape:
         return False
     return bool(_distance(found, wanted).max(initial=0.0) <= tolerance * scale_of(wanted))
@@ -99,7 +99,7 @@ def shrunk(draw: Any, array: Any) -> Any:
 
 
 def _is_rounding(found: Any, wanted: Any, like: Sequence[Any]) -> bool:
-    """Tells whether a difference is no larger than what rounding changes in the trace itself; ties, too."""
+    """True if a difference is no larger than what rounding changes in the trace itself; ties, too."""
     if any(each.shape != found.shape for each in (wanted, *like)):
         return False
     if found.dtype.kind not in "fc":

@@ -96,7 +96,7 @@ class StepCheck:
         return self._stops
 
     def owes(self, entries: Sequence[Any]) -> bool:
-        """Tells whether the backward pass of any step that a tape has noted is still to be compared."""
+        """True if the backward pass of any step that a tape has noted is still to be compared."""
         if self._distrusted:
             return True
         ran = [(way, checks) for way in BACKWARD for checks in self._checks if self._always or way in checks.compared]
@@ -311,7 +311,7 @@ class StepCheck:
         return found
 
     def _as_it_was(self, each: _Differentiated, ran: NodeRun) -> bool:
-        """Tells whether a trace gives now what it gave when its step ran."""
+        """True if a trace gives now what it gave when its step ran."""
         found = [self._result(each.record, each.node, k) for k in range(len(ran.results))]
         return all(near(*pair, _SAME * _eps(each.kind)) for pair in zip(found, ran.results))
 
@@ -371,7 +371,7 @@ class StepCheck:
         return ", ".join(dict.fromkeys(names))
 
     def _runs_together(self, kind: Kind, given: Sequence[Any], mode: int, backward: bool) -> bool:
-        """Tells whether a kind's program gives for nodes of these operands what its trace gives for each."""
+        """True if a kind's program gives for nodes of these operands what its trace gives for each."""
         heads = [_head(output.spec.shape, 0) for output in kind.outputs] if backward else None
         stacked = None if heads is None else [np.stack([head] * len(given)) for head in heads]
         rows = [

@@ -60,7 +60,7 @@ class Chooser:
         return Setting(*capture, last.scheduler(capture))
 
     def explores(self, captured: Setting) -> bool:
-        """Tells whether this capture is a trial of another way than the best known one."""
+        """True if this capture is a trial of another way than the best known one."""
         return any(study.explores(captured) for study in self._last.values())
 
     def give_up(self, training: bool) -> None:

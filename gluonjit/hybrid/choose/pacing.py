@@ -153,7 +153,7 @@ class CallStretch:
 
     @property
     def watched(self) -> bool:
-        """Tells whether the call that has begun is one of the first, of which it is told what they write to."""
+        """True if the call that has begun is one of the first, of which it is told what they write to."""
         return self.timed and self.pace.met + self.calls <= _WATCHED
 
     def count(self) -> None:
@@ -168,13 +168,13 @@ class CallStretch:
         self.ended = True
 
     def parted(self) -> bool:
-        """Tells whether the pause before the next call is so long that results were read and samples made in it."""
+        """True if the pause before the next call is so long that results were read and samples made in it."""
         pause = CLOCK.now() - self.last
         longest, self.apart = self.apart, max(self.apart, pause)
         return self.calls > 1 and pause > max(_APART * longest, _MARKS * self.seconds / self.calls)
 
     def over(self, training: bool) -> bool:
-        """Tells whether the next call begins another stretch, unless a captured value is pending.
+        """True if the next call begins another stretch, unless a captured value is pending.
 
         Calls without gradients between those that train are part of the minibatch, as those of a teacher are.
         """
@@ -194,7 +194,7 @@ class CallStretch:
         self.ended = not self.pace.training
 
     def spent(self) -> bool:
-        """Tells whether this trial has exceeded its budget, or would with one more trace."""
+        """True if this trial has exceeded its budget, or would with one more trace."""
         is_trial = self.pace.decided is None or self.explores is not None
         if self.eager or not (self.free and self.whole and is_trial):
             return False
@@ -270,7 +270,7 @@ def begin(state: Any, paces: Paces, training: bool, engine: Any) -> CallStretch:
 
 
 def may_try() -> bool:
-    """Tells whether other ways to batch may be tried now: if eager is excluded, or batches are faster."""
+    """True if other ways to batch may be tried now: if eager is excluded, or batches are faster."""
     stretch = HERE.stretch
     return stretch is None or not stretch.free or stretch.pace.may_try
 
@@ -295,7 +295,7 @@ def turn_eager() -> bool:
 
 
 def captures_whole(joined: bool | None = None) -> bool:
-    """Tells whether calls that are loops are captured whole now.
+    """True if calls that are loops are captured whole now.
 
     joined: whether such calls of other shapes run together; None where nobody looks for that.
     """

@@ -109,7 +109,7 @@ class Batch(BatchRoom):
 
     @property
     def empty(self) -> bool:
-        """Tells whether nothing waits to run."""
+        """True if nothing waits to run."""
         return not self.records
 
     def host_table(self, dtype: str, device: str, axes: int = 0) -> HostNumbers:

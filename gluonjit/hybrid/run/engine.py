@@ -39,7 +39,7 @@ class Engine:
         """Waits until the framework has finished its work."""
 
     def may_choose(self) -> bool:
-        """Tells whether this process may run calls eagerly while others that train with it run them batched."""
+        """True if this process may run calls eagerly while others that train with it run them batched."""
         return True
 
     # What is the framework's
@@ -71,7 +71,7 @@ class Engine:
         return None
 
     def owes(self, own: Any) -> bool:
-        """Tells whether captured calls run although an exception ends their region: `own` says what else they do."""
+        """True if captured calls run although an exception ends their region: `own` says what else they do."""
         return False
 
     def check(self, call: str, options: Options) -> None:

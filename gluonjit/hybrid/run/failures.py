@@ -54,7 +54,7 @@ _FRAMEWORKS = (RuntimeError, TypeError, IndexError, ValueError, AssertionError)
 
 
 def of_framework(error: Exception) -> bool:
-    """Tells whether an error is the framework's, or this library's in its place, and says what is wrong."""
+    """True if an error is the framework's, or this library's in its place, and says what is wrong."""
     if isinstance(error, (GluonJITError, RecursionError)) or not isinstance(error, _FRAMEWORKS):
         return False
     trace = error.__traceback__

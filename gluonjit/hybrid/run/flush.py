@@ -233,7 +233,7 @@ class FlushingBatch(Batch):
 
 
 def _called_back() -> bool:
-    """Tells whether a framework's own thread runs this: waiting there for the framework would never end."""
+    """True if a framework's own thread runs this: waiting there for the framework would never end."""
     return isinstance(threading.current_thread(), threading._DummyThread)
 
 

@@ -20,7 +20,7 @@ _varied: dict[Hashable, tuple[set[Any], set[tuple[int, int]]]] = {}
 
 
 def are_many(spec: Spec, place: Any) -> bool:
-    """Tells whether so many places of such arrays were taken that a kind for this one would be too many."""
+    """True if so many places of such arrays were taken that a kind for this one would be too many."""
     if len(_seen) > _MOST:
         _seen.clear()
     places = _seen.setdefault(spec, set())
@@ -30,7 +30,7 @@ def are_many(spec: Spec, place: Any) -> bool:
 
 
 def vary(cell: Any, look: Hashable, item: Hashable, batch: Any, most: int = _MOST) -> bool:
-    """Tells whether what calls that look so are given in this place is to be an operand: a number, or a weight.
+    """True if what calls that look so are given in this place is to be an operand: a number, or a weight.
 
     It is where they have had many different ones, or new ones in many samples of a batch. Calls of the cell with those
     that they have had are other calls then, too.

@@ -69,11 +69,11 @@ class Reach:
         self.at(place)[:] = True
 
     def reaches(self, place: Place, index: Any = None) -> bool:
-        """Tells whether any of these rows has been reached."""
+        """True if any of these rows has been reached."""
         return bool(self.rows[place.arena][rows_at(place, index)].any())
 
     def reaches_all(self, place: Place) -> bool:
-        """Tells whether all of these rows have been reached."""
+        """True if all of these rows have been reached."""
         return bool(self.at(place).all())
 
     def add(self, other: Reach) -> None:

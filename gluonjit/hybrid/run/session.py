@@ -195,7 +195,7 @@ class Results(NamedTuple):
 
 
 def has_run(value: Value) -> bool:
-    """Tells whether a value's batch has run."""
+    """True if a value's batch has run."""
     return value.result is not None or isinstance(getattr(value.graph, "owner", None), Results)
 
 

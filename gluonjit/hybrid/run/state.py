@@ -117,7 +117,7 @@ UNCAPTURED = Uncaptured(LOCAL)
 
 
 def abandoned_trial() -> bool:
-    """Tells whether this call is one of a trial of batching that has spent its budget: the rest runs eagerly.
+    """True if this call is one of a trial of batching that has spent its budget: the rest runs eagerly.
 
     Asked before something is traced, which takes longest.
     """

@@ -149,7 +149,7 @@ class SteppedSession(Session):
             self.indices.upload(self.plan, steps)
 
     def stays(self, arena: int) -> bool:
-        """Tells whether an arena may stay for as long as some of its rows: a small one, without history."""
+        """True if an arena may stay for as long as some of its rows: a small one, without history."""
         return self.tape is None and row_bytes(self.plan.arenas[arena].spec) * self.plan.arenas[arena].rows <= _SMALL
 
     def finish(self) -> None:

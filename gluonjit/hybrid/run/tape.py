@@ -42,11 +42,11 @@ class Tape:
         self._learned[place.arena][place.begin : place.end] = True
 
     def learns(self, place: Place, index: Any = None) -> bool:
-        """Tells whether gradients go through any of these rows. numpy's own `any` takes ten times as long."""
+        """True if gradients go through any of these rows. numpy's own `any` takes ten times as long."""
         return 1 in self._learned[place.arena][rows_at(place, index)].tobytes()
 
     def learned_at(self, arena: int, rows: Any) -> bool:
-        """Tells whether gradients go through all of these rows."""
+        """True if gradients go through all of these rows."""
         return bool(self._learned[arena][list(rows)].all())
 
     def note_fused(self, ran: StepStretch) -> None:

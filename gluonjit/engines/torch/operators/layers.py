@@ -29,7 +29,7 @@ _SMALL, _SMALL_POINTS = 6_144, 32_768
 
 
 def _is_plain(call: Application) -> bool:
-    """Tells whether a convolution is one of pictures, forward, in one group, of neighbouring points."""
+    """True if a convolution is one of pictures, forward, in one group, of neighbouring points."""
     attrs = call.attrs
     spread = tuple(attrs["dilation"]) != (1, 1) or attrs["transposed"] or attrs["groups"] != 1
     return bool(call.val("weight").rank == 4 and not spread)
@@ -52,7 +52,7 @@ def _convolved(images: Any, weight: Any, *rest: Any) -> Any:
 
 
 def _lies_in_rows(pictures: Any) -> bool:
-    """Tells whether pictures lie row by row; their other strides say so too, where PyTorch goes by these."""
+    """True if pictures lie row by row; their other strides say so too, where PyTorch goes by these."""
     _, channels, height, width = pictures.shape
     return bool(pictures.stride() == (channels * height * width, height * width, width, 1))
 

@@ -74,7 +74,7 @@ _TENSORS = {"Tensor", "List[Tensor]"}
 
 
 def _public(name: str) -> bool:
-    """Tells whether programs call it, on dense tensors; what begins with an underscore PyTorch calls itself."""
+    """True if programs call it, on dense tensors; what begins with an underscore PyTorch calls itself."""
     return not name.startswith("_") and not any(part in name for part in _NOT_CALLED)
 
 

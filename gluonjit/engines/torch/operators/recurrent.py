@@ -35,7 +35,7 @@ class Layer(NamedTuple):
         return 2 if self.name.startswith("lstm") else 1
 
     def plain(self, weights: Any) -> bool:
-        """Tells whether it has no projections."""
+        """True if it has no projections."""
         return len(weights) == (4 if self.has_biases else 2) * self.layers * (1 + self.bidirectional)
 
     def run(self, sizes: tuple[Any, ...], inputs: Any, states: Any, weights: Any) -> Any:

@@ -87,11 +87,11 @@ class AttributeReader:
         return item
 
     def is_made(self, item: Any) -> bool:
-        """Tells whether the call has made the object."""
+        """True if the call has made the object."""
         return id(item) in self.made
 
     def is_free(self, item: Any) -> bool:
-        """Tells whether reads of a container follow from the call's arguments."""
+        """True if reads of a container follow from the call's arguments."""
         return id(item) in self.made or id(item) in self.given
 
     def named(self, item: Any, name: str) -> Any:

@@ -57,7 +57,7 @@ def is_hashable(function: Any) -> bool:
 
 
 def is_trusted(function: Any, owner: Any) -> bool:
-    """Tells whether a function in C is a framework's or numpy's, or a method of a builtin class."""
+    """True if a function in C is a framework's or numpy's, or a method of a builtin class."""
     module = getattr(function, "__module__", None)
     if isinstance(owner, ModuleType):
         module = module or owner.__name__

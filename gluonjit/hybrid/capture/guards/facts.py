@@ -43,7 +43,7 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), ran
 
 
 def is_plain(value: Any) -> cython.bint:
-    """Tells whether a value is a constant that is told by its type and content, not by who it is."""
+    """True if a value is a constant that is told by its type and content, not by who it is."""
     kind = type(value)
     if kind in _PLAIN or isinstance(value, np.generic):
         return True
@@ -59,7 +59,7 @@ def is_plain(value: Any) -> cython.bint:
 
 
 def alike(one: Any, other: Any) -> cython.bint:
-    """Tells whether two plain values are alike: 0.0 and -0.0 are not, nor True and 1, and NaN is like itself."""
+    """True if two plain values are alike: 0.0 and -0.0 are not, nor True and 1, and NaN is like itself."""
     if one is other:
         return True
     kind = type(one)
@@ -167,7 +167,7 @@ class Fact(NamedTuple):
     name: str
 
     def holds(self) -> bool:
-        """Tells whether it is still so."""
+        """True if it is still so."""
         now = read_at(self.way, self.container, self.key)
         return now is self.found or alike(now, self.found)
 
@@ -185,7 +185,7 @@ class Guards:
         self._versions = array("q", bytes(8 * len(checked)))
 
     def hold(self) -> bool:
-        """Tells whether nothing has changed."""
+        """True if nothing has changed."""
         return _hold(self) > 0
 
 
@@ -242,7 +242,7 @@ class Fingerprint:
             self._count = _addresses(owner, self._seen, self._kept)
 
     def holds(self, owner: Any) -> bool:
-        """Tells whether an object still has these attributes and parts."""
+        """True if an object still has these attributes and parts."""
         room: cython_array = _EMPTY * (self._count + _SLACK)
         if self._count < 0 or _addresses(owner, room, None) != self._count:
             return False

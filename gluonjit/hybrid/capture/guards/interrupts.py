@@ -29,7 +29,7 @@ def pass_over(code: Any) -> None:
 
 
 def interrupts(code: Any) -> bool:
-    """Tells whether Python itself calls this at any point of the program, on a signal."""
+    """True if Python itself calls this at any point of the program, on a signal."""
     handlers: Any = map(signal.getsignal, signal.valid_signals())
     functions = [
         handler if hasattr(handler, "__code__") else handler.__call__ for handler in handlers if callable(handler)
@@ -38,7 +38,7 @@ def interrupts(code: Any) -> bool:
 
 
 def is_interrupted(frame: Any) -> bool:
-    """Tells whether the caller is code that Python runs at any point of the program, such as a `__del__`.
+    """True if the caller is code that Python runs at any point of the program, such as a `__del__`.
 
     Or once in a process, as an import does: finders of modules, such as those of editable installs, and new modules.
     """

@@ -42,11 +42,11 @@ class FrameworkObjects:
     modes: frozenset[Any] = frozenset()
 
     def array(self, item: Any) -> bool:
-        """Tells whether this is an array of the framework's, whose operations the engine sees itself."""
+        """True if this is an array of the framework's, whose operations the engine sees itself."""
         return isinstance(item, self.arrays)
 
     def own(self, item: Any) -> bool:
-        """Tells whether this array stands for a value of the trace."""
+        """True if this array stands for a value of the trace."""
         return isinstance(item, self.traced)
 
     def writes(self, out: Any) -> list[int]:
@@ -66,23 +66,23 @@ class FrameworkObjects:
         return item
 
     def operates(self, function: Any) -> bool:
-        """Tells whether this is a function of the framework's, which does the same for arrays of any size."""
+        """True if this is a function of the framework's, which does the same for arrays of any size."""
         return False
 
     def block(self, item: Any) -> bool:
-        """Tells whether this is a module or block, whose calls come back to the follower."""
+        """True if this is a module or block, whose calls come back to the follower."""
         return isinstance(item, self.blocks)
 
     def watched(self, item: Any) -> bool:
-        """Tells whether changes of this object's attributes are detected anyway."""
+        """True if changes of this object's attributes are detected anyway."""
         return False
 
     def settable(self, item: Any, name: str) -> bool:
-        """Tells whether a call may set this attribute of a block, which is done again for each call."""
+        """True if a call may set this attribute of a block, which is done again for each call."""
         return False
 
     def is_result(self, item: Any, name: str) -> bool:
-        """Tells whether calls have set this attribute of a block."""
+        """True if calls have set this attribute of a block."""
         return False
 
     def spaces(self, item: Any) -> Sequence[dict[str, Any]]:

@@ -15,7 +15,7 @@ _ALSO = {"gluonnlp"}
 
 
 def known_package(package: str) -> bool:
-    """Tells whether functions of a package are known to only return results: numpy's, and each engine's."""
+    """True if functions of a package are known to only return results: numpy's, and each engine's."""
     return package in LIBRARIES or package in _ALSO
 
 
@@ -62,12 +62,12 @@ def _package_folders() -> list[Path]:
 
 
 def is_user_function(function: Any) -> bool:
-    """Tells whether a function of Python is the user's."""
+    """True if a function of Python is the user's."""
     return type(function) is FunctionType and owner_of(function.__code__, function.__globals__) == USER
 
 
 def wraps_users(function: Any) -> bool:
-    """Tells whether a library's function wraps another that may be the user's, as a decorator does."""
+    """True if a library's function wraps another that may be the user's, as a decorator does."""
     inner = function
     while hasattr(inner, "__wrapped__"):
         inner = inner.__wrapped__
@@ -101,7 +101,7 @@ def names_of(function: FunctionType) -> list[tuple[dict[str, Any], str, Any]]:
 
 
 def is_generated(function: Any) -> bool:
-    """Tells whether the standard library generated a function for a dataclass."""
+    """True if the standard library generated a function for a dataclass."""
     return (
         type(function) is FunctionType
         and function.__code__.co_filename == "<string>"
@@ -110,7 +110,7 @@ def is_generated(function: Any) -> bool:
 
 
 def is_user_class(kind: type) -> bool:
-    """Tells whether a class, or one of its bases, is the user's."""
+    """True if a class, or one of its bases, is the user's."""
     return any(owner_of_module(base.__module__) == USER for base in kind.__mro__)
 
 
@@ -123,5 +123,5 @@ def owner_of_module(name: Any) -> str:
 
 
 def is_user_module(module: ModuleType) -> bool:
-    """Tells whether a module is the user's."""
+    """True if a module is the user's."""
     return owner_of_module(module.__name__) == USER

@@ -171,7 +171,7 @@ def has_plain_attributes(kind: type) -> bool:
 
 
 def reads_only(container: Any, name: str) -> bool:
-    """Tells whether a method of a container only reads it."""
+    """True if a method of a container only reads it."""
     return any(name in names for kind, names in READING.items() if isinstance(container, kind))
 
 
@@ -191,7 +191,7 @@ def effect_of(function: Any) -> str:
 
 
 def is_pure(function: Any) -> bool:
-    """Tells whether the result of a builtin, or a standard function, depends only on its arguments."""
+    """True if the result of a builtin, or a standard function, depends only on its arguments."""
     try:
         if function in _BUILTINS or function in _STANDARD:
             return True

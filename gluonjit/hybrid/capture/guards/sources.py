@@ -57,7 +57,7 @@ def plain_source(function: Any) -> ast.FunctionDef | None:
 
 
 def is_twin(code: CodeType) -> bool:
-    """Tells whether this is the code of a twin, or of a function inside of one."""
+    """True if this is the code of a twin, or of a function inside of one."""
     return _rewritten.get(id(code)) is code
 
 

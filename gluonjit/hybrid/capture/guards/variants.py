@@ -35,7 +35,7 @@ class Variant(NamedTuple):
     libraries: Any = None
 
     def holds(self) -> bool:
-        """Tells whether a trace would give the same now."""
+        """True if a trace would give the same now."""
         own, libraries = self.guards, self.libraries
         return (own is None or own.hold()) and (libraries is None or libraries.hold())
 
@@ -100,7 +100,7 @@ class Noted:
         self.set: list[tuple[Any, str, Any]] = []
 
     def steady(self, *steady: type) -> bool:
-        """Tells whether only functions of classes, which modules names stand for, and `steady` objects were read."""
+        """True if only functions of classes, which modules names stand for, and `steady` objects were read."""
         return all(fact.way in _STEADY or isinstance(fact.found, (ModuleType, *steady)) for fact in self.facts)
 
     def variant(self, key: Any) -> Variant:

@@ -123,7 +123,7 @@ class Recipe:
                 self._consts[position] = self._longest(position, [call.trace.consts[number] for call in calls])
 
     def _may_differ(self, number: int, op: TraceOp) -> bool:
-        """Tells whether an operator may give other sizes than its results have in the form.
+        """True if an operator may give other sizes than its results have in the form.
 
         Two that are equal in the form are one length: a slice may keep all rows of short sentences only.
         """

@@ -306,7 +306,7 @@ def _lie(fixed: Sequence[Spec | None], specs: Sequence[Spec]) -> bool:
 
 
 def _may_differ(kind: Kind, trace: Trace, operator: bool) -> bool:
-    """Tells whether calls like this may come with other sizes, and do not run with them already."""
+    """True if calls like this may come with other sizes, and do not run with them already."""
     rest = _rest(kind)
     if kind.lone or rest.children or kind.apart:
         return False

@@ -105,7 +105,7 @@ class Outliner(Expressions):
         self.out.append(s)
 
     def _compares_names(self, test: Any) -> bool:
-        """Tells whether a test computes nothing before it compares, as in `i == 0`: mostly numbers, read at once."""
+        """True if a test computes nothing before it compares, as in `i == 0`: mostly numbers, read at once."""
         return isinstance(test, ast.Compare) and not any(map(self.counts, [test.left, *test.comparators]))
 
 

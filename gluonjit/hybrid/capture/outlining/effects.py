@@ -27,7 +27,7 @@ class Effects:
         self._seen: dict[str, set[str] | None] = {}  # methods that are clean if these others are
 
     def clean(self, node: ast.AST) -> bool:
-        """Tells whether evaluating an expression of the function itself is clean."""
+        """True if evaluating an expression of the function itself is clean."""
         called: set[str] = set()
         if not self._clean(self.scope, node, called):
             return False

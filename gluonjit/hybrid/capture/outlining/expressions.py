@@ -149,7 +149,7 @@ class Expressions:
         return along and several and self._may_be_array(node.value)
 
     def _may_be_array(self, node: ast.AST) -> bool:
-        """Tells whether a method's object is checked to be a tensor at run time, or is an operator's result.
+        """True if a method's object is checked to be a tensor at run time, or is an operator's result.
 
         What a library makes is not: arrays of numbers that are known stay so. Nor is what computed indices give, whose
         length is theirs.
@@ -228,7 +228,7 @@ class Expressions:
         return target
 
     def _has_operators(self, node: ast.AST) -> bool:
-        """Tells whether something below an expression would be worth a cell."""
+        """True if something below an expression would be worth a cell."""
         if isinstance(node, ast.Subscript) and _is_of_numbers(node.slice):
             return self.counts(node.value)
         if isinstance(node, ast.Call) and any(isinstance(n, (ast.Starred, ast.GeneratorExp)) for n in node.args):
@@ -259,7 +259,7 @@ class Expressions:
         return new
 
     def _stays(self, func: ast.AST, node: ast.Call) -> bool:
-        """Tells whether the callee may be looked up after its arguments are evaluated."""
+        """True if the callee may be looked up after its arguments are evaluated."""
         simple = isinstance(func, ast.Name) or self.scope.own_name(func) or self.scope.value(func) is not None
         return bool(simple) and all(map(self.effects.clean, [*node.args, *node.keywords]))
 

@@ -52,15 +52,15 @@ class FrameworkFunctions:
         return True
 
     def function(self, item: Any) -> bool:
-        """Tells whether this function returns arrays computed from its arguments, and does nothing else."""
+        """True if this function returns arrays computed from its arguments, and does nothing else."""
         raise NotImplementedError
 
     def method(self, name: str) -> bool:
-        """Tells whether the array method of this name returns arrays, and does nothing else."""
+        """True if the array method of this name returns arrays, and does nothing else."""
         raise NotImplementedError
 
     def creates(self, item: Any) -> bool:
-        """Tells whether this makes arrays of numbers, and does nothing else."""
+        """True if this makes arrays of numbers, and does nothing else."""
         raise NotImplementedError
 
     def part(self, owner: Any, name: str) -> str:
@@ -85,7 +85,7 @@ class FrameworkFunctions:
         raise NotImplementedError
 
     def same(self, holder: Any, owner: Any, names: list[str]) -> bool:
-        """Tells whether these are still the same parts."""
+        """True if these are still the same parts."""
         raise NotImplementedError
 
     def capture(
@@ -153,7 +153,7 @@ class FunctionNames:
         return self.known.part(self.owner, name) if name else ""
 
     def calls_operator(self, node: ast.Call) -> bool:
-        """Tells whether a call is of a layer or of a framework function that only returns a result."""
+        """True if a call is of a layer or of a framework function that only returns a result."""
         if not is_plain_call(node):
             return False
         return self.part(node.func) == LAYER or self.operators(self.value(node.func)) > 0
@@ -165,7 +165,7 @@ class FunctionNames:
         return 1 if self.known.function(value) else helper_weight(value, self.known)
 
     def calls_method(self, node: ast.Call) -> bool:
-        """Tells whether a call is of an array method, on something that may be an array."""
+        """True if a call is of an array method, on something that may be an array."""
         func = node.func
         if not isinstance(func, ast.Attribute) or not self.known.method(func.attr) or not is_plain_call(node):
             return False
@@ -193,7 +193,7 @@ class FunctionNames:
         return node.id if found else ""  # type: ignore[attr-defined]
 
     def harmless(self, node: ast.Call) -> bool:
-        """Tells whether a non-operator call only returns a result."""
+        """True if a non-operator call only returns a result."""
         value = self.value(node.func)
         if not is_plain_call(node) or (value is None and self.part(node.func) != LOOKUP):
             return False
@@ -273,7 +273,7 @@ def _helper_weight(function: FunctionType, known: FrameworkFunctions) -> int:
 
 
 def is_among(item: Any, known: Any) -> bool:
-    """Tells whether an object, hashable or not, is in a set."""
+    """True if an object, hashable or not, is in a set."""
     try:
         return item in known
     except TypeError:  # it cannot be hashed
@@ -281,19 +281,19 @@ def is_among(item: Any, known: Any) -> bool:
 
 
 def is_private(name: str) -> bool:
-    """Tells whether Python mangles a name inside of a class."""
+    """True if Python mangles a name inside of a class."""
     return name.startswith("__") and not name.endswith("__")
 
 
 def is_plain_call(node: ast.Call) -> bool:
-    """Tells whether a call passes its arguments one by one, and none of them is written to."""
+    """True if a call passes its arguments one by one, and none of them is written to."""
     if any(isinstance(arg, ast.Starred) or (isinstance(arg, ast.Constant) and arg.value is True) for arg in node.args):
         return False
     return all(word.arg is not None and word.arg not in ("out", "inplace", "training") for word in node.keywords)
 
 
 def _is_number(node: ast.AST) -> bool:
-    """Tells whether an expression is a number as it is written, such as -1."""
+    """True if an expression is a number as it is written, such as -1."""
     node = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
     return isinstance(node, ast.Constant)
 

@@ -48,7 +48,7 @@ class Made:
         self._samples: list[int] = []  # that brought something new, by their numbers, each unlike the last one
 
     def is_first(self, args: tuple[Any, ...]) -> bool:
-        """Tells whether a call runs as it was written because no earlier call had its numbers of rows.
+        """True if a call runs as it was written because no earlier call had its numbers of rows.
 
         A trace pays only for calls that come again, if calls with other numbers of rows run apart: those that take rows
         of several numbers do, and others if two numbers have led to kinds that do.
@@ -85,7 +85,7 @@ class Made:
             self.refuse(VARIED)
 
     def few(self, item: Any) -> bool:
-        """Tells whether an argument is one of a few numbers: each of them is traced."""
+        """True if an argument is one of a few numbers: each of them is traced."""
         if item.__class__ not in _NUMBERS:
             return False
         seen = self._seen

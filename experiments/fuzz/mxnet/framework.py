@@ -18,7 +18,7 @@ from experiments.fuzz.mxnet.net import NET
 from experiments.fuzz.mxnet.plants import PLANTS
 
 TOLERANCE = 1e-5
-# The eager program itself is no nearer to the truth: see "Logarithms of a softmax" in docs/decisions.md.
+# The eager program itself is no nearer to the truth: see "Logarithms of a softmax" in docs/decisions/reports.md.
 TOLERANCE_OF_LOGARITHM = 1e-4
 _LOGARITHMS = ("log_softmax", "net.entropy", "net.kl")
 TOLERANCE_OF_HALF = 2e-2

@@ -89,5 +89,5 @@ __all__ = [
 ]
 
 before_import("mxnet", "gluonjit.install.compat:prepare_mxnet")
-when_imported("mxnet", "gluonjit.engines.mxnet.hook:install")
-when_imported("torch", "gluonjit.engines.torch.hook:install")
+when_imported("mxnet", "gluonjit.engines.mxnet.patches:install")
+when_imported("torch", "gluonjit.engines.torch.patches:install")

@@ -52,7 +52,7 @@ MECHANISMS = (
             "engines/torch/reuse.py",
         ),
     ),
-    Mechanism("kept plans", ("analysis/again.py",), returns={"gluonjit.analysis.planner:kept_plan": None}),
+    Mechanism("kept plans", ("analysis/plan_cache.py",), returns={"gluonjit.analysis.planner:kept_plan": None}),
     Mechanism("scheduler agenda", ("analysis/schedulers/agenda.py",), {"scheduler": "depth"}, {"scheduler": "agenda"}),
     Mechanism("scheduler greedy", ("analysis/schedulers/greedy.py",), {"scheduler": "depth"}, {"scheduler": "greedy"}),
     Mechanism(

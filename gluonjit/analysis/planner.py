@@ -10,10 +10,10 @@ from itertools import chain
 from typing import Any
 
 from gluonjit.analysis import flat
-from gluonjit.analysis.again import keep, kept_plan, structure_of
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.nodes import Nodes, Schedule
 from gluonjit.analysis.plan import Arena, LeafChunk, Live, LookupChunk, Place, Plan
+from gluonjit.analysis.plan_cache import keep, kept_plan, structure_of
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.analysis.sums import SumKind, fold_sums
 from gluonjit.compiled import filled, numbers, repeated, room

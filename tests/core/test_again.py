@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gluonjit.analysis import again
+from gluonjit.analysis import plan_cache
 from gluonjit.analysis.bound import critical_path, lower_bound
 from gluonjit.analysis.costs.features import results
 from gluonjit.analysis.plan import Plan, rows_read
@@ -18,9 +18,9 @@ from tests.common.plain_plans import described, random_graph
 
 @pytest.fixture(autouse=True)
 def _nothing_kept() -> Iterator[None]:
-    again.clear_plans()
+    plan_cache.clear_plans()
     yield
-    again.clear_plans()
+    plan_cache.clear_plans()
 
 
 def read(plan: Plan) -> list[object]:
@@ -47,10 +47,10 @@ def test_a_plan_that_comes_again_is_the_plan_made_anew(seed: int) -> None:
     graph, kinds, held = random_graph(seed)
     mark(graph, seed)
     plans = [Planner(graph, kinds.sum_kind, seed % 2 == 0).plan("depth") for _ in range(4)]
-    small = graph.rows <= again.MOST_ROWS and graph.nodes <= again.MOST_NODES
+    small = graph.rows <= plan_cache.MOST_ROWS and graph.nodes <= plan_cache.MOST_NODES
     if not small:
-        assert not again.plan_count()
-    elif again.plan_count():
+        assert not plan_cache.plan_count()
+    elif plan_cache.plan_count():
         assert plans[3].common is plans[1].common is not plans[0].common
     else:
         assert any(step.kind.name.startswith("sum") or step.kind.sum_of for step in plans[0].steps)
@@ -73,8 +73,8 @@ def test_most_small_structures_are_kept_and_no_other_plan_is_taken() -> None:
         graph, kinds, _held = random_graph(seed)
         for _ in range(2):
             Planner(graph, kinds.sum_kind).plan("depth")
-        kept += bool(again.plan_count())
-        again.clear_plans()
+        kept += bool(plan_cache.plan_count())
+        plan_cache.clear_plans()
     assert kept >= 5
 
 
@@ -83,20 +83,20 @@ def test_a_graph_whose_values_are_read_otherwise_has_a_plan_of_its_own() -> None
     graph, kinds, held = random_graph(seed)
     for _ in range(2):
         Planner(graph, kinds.sum_kind).plan("depth")
-    known = again.plan_count()
+    known = plan_cache.plan_count()
     before = Planner(graph, kinds.sum_kind).plan("depth")
     assert before.live
     del before
     held.clear()
     plan = Planner(graph, kinds.sum_kind).plan("depth")
     assert not plan.live
-    assert again.plan_count() == known
+    assert plan_cache.plan_count() == known
 
 
 def _kept(seed: int) -> bool:
     graph, kinds, held = random_graph(seed)
     for _ in range(2):
         plan = Planner(graph, kinds.sum_kind).plan("depth")
-    found = bool(again.plan_count()) and bool(plan.live) and bool(held)
-    again.clear_plans()
+    found = bool(plan_cache.plan_count()) and bool(plan.live) and bool(held)
+    plan_cache.clear_plans()
     return found

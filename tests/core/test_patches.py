@@ -18,7 +18,7 @@ _TABLE = """
 import json, sys, warnings
 warnings.simplefilter("ignore")
 import gluonjit, {framework}
-from gluonjit.engines.{framework}.hook import PATCHES
+from gluonjit.engines.{framework}.patches import PATCHES
 named = [
     (f"{{owner.__module__}}.{{owner.__qualname__}}" if isinstance(owner, type) else owner.__name__, name)
     for owner, name, _ in PATCHES
@@ -89,6 +89,6 @@ def test_the_documentation_lists_the_patches_and_they_are_what_is_changed(framew
     assert len(patches) == len(set(patches)) >= 20
     methods = [patch for patch in patches if patch[0] == "torch.nn.parameter.Parameter" and patch not in named]
     assert not methods or framework == "torch"  # those that write, or give views: a name each would be all there are
-    assert sorted([*named, *methods]) == patches, "gluonjit/__init__.py lists patches, engines/*/hook.py makes them"
+    assert sorted([*named, *methods]) == patches, "gluonjit/__init__.py lists patches, engines/*/patches.py makes them"
     changed = run(_CHANGED, framework, json.dumps(modules))
     assert sorted(map(tuple, changed)) == patches

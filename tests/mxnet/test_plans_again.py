@@ -10,7 +10,7 @@ import pytest
 from mxnet import autograd, gluon
 
 import gluonjit
-from gluonjit.analysis.again import plan_count
+from gluonjit.analysis.plan_cache import plan_count
 
 WAY: dict[str, Any] = {"granularity": "cell", "scheduler": "depth", "sharing": True}
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import gluonjit
-from gluonjit.analysis.again import plan_count
+from gluonjit.analysis.plan_cache import plan_count
 from gluonjit.compiled import ROWS
 from gluonjit.rows.running import Launches
 

@@ -16,7 +16,7 @@ from gluonjit.engines.torch import (
     cells,
     dynamic,
     fused_steps,
-    held,
+    input_version,
     operands,
     ops,
     program,
@@ -66,7 +66,7 @@ def _shared_buffer() -> list[Patch]:
     original = arrays.look_of
 
     def shared(tensor: Any, version: int) -> Any:
-        return held.Held(tensor, version, tensor)
+        return input_version.InputVersion(tensor, version, tensor)
 
     def look_of(tensor: Any) -> Any:
         found = copy(original(tensor))

@@ -17,8 +17,8 @@ from gluonjit.analysis.costs.model import ObservedBackward
 from gluonjit.engines.mxnet.arrays import VERSIONS, context_of, host_view, sent
 from gluonjit.engines.mxnet.bridge import finish
 from gluonjit.engines.mxnet.computing import unlinked
-from gluonjit.engines.mxnet.hooked import original_array_backward, original_backward, original_grad
 from gluonjit.engines.mxnet.lazy import Lazy
+from gluonjit.engines.mxnet.originals import original_array_backward, original_backward, original_grad
 from gluonjit.engines.mxnet.recorded import recorded
 from gluonjit.engines.mxnet.results import Seed, Target, seed_of, tape_of
 from gluonjit.engines.mxnet.semantics import as_captured, classic, is_numpy

@@ -13,7 +13,7 @@ from mxnet.ndarray.numpy import _internal as npi
 from mxnet.numpy import ndarray
 from mxnet.util import is_np_array
 
-from gluonjit.engines.mxnet import hooked
+from gluonjit.engines.mxnet import originals
 from gluonjit.engines.mxnet.blocks import arrays_of
 from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import asked_for, capture_cell, eagerly
@@ -49,7 +49,7 @@ def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool
     """mxnet.ndarray.register._imperative_invoke: every operator call of the program passes here."""
     state = LOCAL.state
     if state.paused:
-        return hooked.invoke_original(handle, arrays, keys, vals, out, is_np, as_list)
+        return originals.invoke_original(handle, arrays, keys, vals, out, is_np, as_list)
     if out is not None:
         name, _ = operator_call(handle, 0, (), ())
         if name.endswith("update"):  # an optimizer's, which writes to its state too
@@ -59,25 +59,25 @@ def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool
             if isinstance(found, Lazy) and found._c is None and found._v.spec is out._v.spec:
                 becomes(out, found._v)
                 return out
-        return hooked.invoke_original(handle, arrays, keys, vals, _written(out), is_np, as_list)
+        return originals.invoke_original(handle, arrays, keys, vals, _written(out), is_np, as_list)
     if state.trace is not None:
         name, attrs = operator_call(handle, len(arrays), keys, vals)
         return wrapped(state.trace.record_in(state.mode, name, attrs, arrays), is_np, as_list)
     if state.inside or is_pending(arrays):
         return capture_op(handle, arrays, keys, vals, is_np, as_list)
-    return hooked.invoke_original(handle, arrays, keys, vals, out, is_np, as_list)
+    return originals.invoke_original(handle, arrays, keys, vals, out, is_np, as_list)
 
 
 def verify(op_name: str, func_name: str, arrays: Any, out: Any) -> None:
     """mxnet.ndarray.register._verify_all_legacy_ndarrays, which imports a module in every operator call."""
     if out is not None or not all([array.__class__ in (NDArray, LazyArray) for array in arrays]):
-        hooked.original_verify(op_name, func_name, arrays, out)
+        originals.original_verify(op_name, func_name, arrays, out)
 
 
 def verify_numpy(op_name: str, func_name: str, arrays: Any, out: Any) -> None:
     """mxnet.ndarray.register._verify_all_np_ndarrays, likewise."""
     if out is not None or not all([isinstance(array, ndarray) for array in arrays]):
-        hooked.original_verify_numpy(op_name, func_name, arrays, out)
+        originals.original_verify_numpy(op_name, func_name, arrays, out)
 
 
 def _written(out: Any) -> Any:
@@ -102,9 +102,9 @@ def call(self: gluon.Block, *args: Any) -> Any:
                 cell = automatic_cell(self, args)
         elif not state.inside:
             if cell.asked:
-                return eagerly(cell, partial(hooked.original_call, self), args, cell.asked[0])
+                return eagerly(cell, partial(originals.original_call, self), args, cell.asked[0])
             if cell.chooses and (cell.paces.named or not state.explicit):
-                return OUTERMOST.paced(hooked.original_call, _outermost, self, cell, args, _NO_NAMES)
+                return OUTERMOST.paced(originals.original_call, _outermost, self, cell, args, _NO_NAMES)
             return _outermost(self, cell, args, _NO_NAMES)
         if cell is not None and cell.is_node:
             return _node(self, cell, args)
@@ -178,7 +178,7 @@ def _outermost(block: gluon.Block, cell: Cell, args: Args, _: dict[str, Any]) ->
     if key is None:
         found = whole(cell, block, args)
         if found.__class__ is Eagerly:
-            return eagerly(cell, partial(hooked.original_call, block), args, found)
+            return eagerly(cell, partial(originals.original_call, block), args, found)
         return sampled(batch, _sample, batch, block, args) if found.__class__ is str else found
     run = partial(_sample, batch, block, args)
     return sampled(batch, reused, REUSING, batch, block, cell.recordings, args, key, run)
@@ -234,30 +234,30 @@ def call_recurrent(self: Any, inputs: Any, states: Any = None, *args: Any, **kwa
     state = LOCAL.state
     batched = KEY in self.__dict__ or state.batch is not None
     if states is not None or not batched or state.trace is not None or not isinstance(inputs, NDArray):
-        return hooked.original_call_recurrent(self, inputs, states, *args, **kwargs)
+        return originals.original_call_recurrent(self, inputs, states, *args, **kwargs)
     size = inputs.shape[self._layout.find("N")]
     begin = self.begin_state(size, ctx=inputs.context, dtype=inputs.dtype)
-    return hooked.original_call_recurrent(self, inputs, begin, *args, **kwargs)[0]
+    return originals.original_call_recurrent(self, inputs, begin, *args, **kwargs)[0]
 
 
 def reshape(self: NDArray, *shape: Any, **kwargs: Any) -> Any:
     """NDArray.reshape, which is no operator call: a cell that reshapes its weights does so in its program."""
     if LOCAL.state.trace is not None and self.__class__ is NDArray:
         return reshaped(self, *shape, **kwargs)
-    return hooked.original_reshape(self, *shape, **kwargs)
+    return originals.original_reshape(self, *shape, **kwargs)
 
 
 def zeros(shape: Any, dtype: Any, ctx: Any) -> Any:
     """mx.np.zeros, which does not pass `invoke`: where calls are captured its operator does."""
     if not _captures(()):
-        return hooked.original_zeros(shape, dtype, ctx)
+        return originals.original_zeros(shape, dtype, ctx)
     return npi.zeros(shape=shape, ctx=ctx, dtype=dtype or "float32")
 
 
 def tensordot(a: Any, b: Any, axes: Any) -> Any:
     """mx.np.tensordot, which does not pass `invoke` either."""
     if not _captures((a, b)):
-        return hooked.original_tensordot(a, b, axes)
+        return originals.original_tensordot(a, b, axes)
     if isinstance(axes, int):
         return npi.tensordot_int_axes(a, b, axes=axes)
     left, right = [(part,) if isinstance(part, int) else tuple(part) for part in axes]

@@ -11,7 +11,7 @@ from mxnet import gluon
 from mxnet.ndarray import NDArray
 from mxnet.numpy import ndarray
 
-from gluonjit.engines.mxnet import hooked
+from gluonjit.engines.mxnet import originals
 from gluonjit.engines.mxnet.blocks import blocks_of
 from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.computing import concrete, in_own_memory, plain
@@ -32,13 +32,13 @@ from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, preceded
 
 
 def set_recording(is_recording: bool) -> bool:
-    before: bool = hooked.original_set_recording(is_recording)
+    before: bool = originals.original_set_recording(is_recording)
     LOCAL.state.mode = mode_of(is_recording, is_training(LOCAL.state.mode))
     return before
 
 
 def set_training(train_mode: bool) -> bool:
-    before: bool = hooked.original_set_training(train_mode)
+    before: bool = originals.original_set_training(train_mode)
     LOCAL.state.mode = mode_of(is_recorded(LOCAL.state.mode), train_mode)
     return before
 
@@ -50,7 +50,7 @@ def mark_variables(variables: Any, gradients: Any, grad_reqs: Any = "write") -> 
         before_variable(array)
     marked = in_own_memory(listed)
     given = in_own_memory([gradients] if isinstance(gradients, NDArray) else gradients)
-    hooked.original_mark_variables(marked, given, grad_reqs)
+    originals.original_mark_variables(marked, given, grad_reqs)
 
 
 def attaching(original: Any) -> Any:
@@ -61,7 +61,7 @@ def get_index(self: NDArray, key: tuple[Any, ...]) -> Any:
     """NDArray._get_index_nd: the arrays of an index are no part of the captured program."""
     parts = tuple([concrete(part) if isinstance(part, Lazy) else part for part in key])
     with UNCAPTURED:
-        return hooked.original_get_index(self, parts)
+        return originals.original_get_index(self, parts)
 
 
 def setitem(self: NDArray, key: Any, value: Any) -> None:
@@ -69,13 +69,13 @@ def setitem(self: NDArray, key: Any, value: Any) -> None:
         value = plain(value)
     before_write(self)
     _note_write(value)
-    hooked.original_setitem(self, key, value)
+    originals.original_setitem(self, key, value)
 
 
 def numpy_setitem(self: ndarray, key: Any, value: Any) -> None:
     before_write(self)
     _note_write(value)
-    hooked.original_numpy_setitem(self, key, value)
+    originals.original_numpy_setitem(self, key, value)
 
 
 def _note_write(value: Any) -> None:
@@ -88,7 +88,7 @@ def zero_grad(self: gluon.ParameterDict) -> None:
     for parameter in self.values():
         for gradient in parameter._grad or ():
             before_write(gradient)
-    hooked.original_zero_grad(self)
+    originals.original_zero_grad(self)
 
 
 def export(self: gluon.HybridBlock, *args: Any, **kwargs: Any) -> Any:
@@ -97,7 +97,7 @@ def export(self: gluon.HybridBlock, *args: Any, **kwargs: Any) -> Any:
             f"export() of {self.name}: MXNet creates no graph under hybridize(dynamic_batch=True). Call "
             "hybridize() and the block once, then export()."
         )
-    return hooked.original_export(self, *args, **kwargs)
+    return originals.original_export(self, *args, **kwargs)
 
 
 def _is_part(block: gluon.Block, name: str) -> bool:

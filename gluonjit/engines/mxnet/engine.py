@@ -14,10 +14,10 @@ from gluonjit.engines.mxnet.bridge import bridged
 from gluonjit.engines.mxnet.cell import Cell, any_lazy
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.constants import clear_constants
-from gluonjit.engines.mxnet.hooked import current_mode
 from gluonjit.engines.mxnet.inference import clear_inferred, inferred_count
 from gluonjit.engines.mxnet.operands import clear_numbers
 from gluonjit.engines.mxnet.opkinds import clear_kinds, kind_count, sum_kind
+from gluonjit.engines.mxnet.originals import current_mode
 from gluonjit.engines.mxnet.replacing import AddressRanges
 from gluonjit.engines.mxnet.results import numbers_of
 from gluonjit.engines.mxnet.semantics import as_captured, is_numpy

@@ -10,8 +10,8 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.arrays import address_of, empty
-from gluonjit.engines.mxnet.hooked import original_invoke
 from gluonjit.engines.mxnet.operators.symbols import operator_handle
+from gluonjit.engines.mxnet.originals import original_invoke
 
 _zeros_like = operator_handle("zeros_like")
 

@@ -8,8 +8,8 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.arrays import device_of, dtype_name
-from gluonjit.engines.mxnet.hooked import Attrs, run_operator
 from gluonjit.engines.mxnet.operators.symbols import operator_handle
+from gluonjit.engines.mxnet.originals import Attrs, run_operator
 from gluonjit.engines.mxnet.semantics import classic
 from gluonjit.engines.mxnet.shared import SHARED
 from gluonjit.errors import CaptureError

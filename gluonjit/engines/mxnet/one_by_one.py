@@ -15,7 +15,7 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.plan import Step
 from gluonjit.engines.mxnet.arrays import context_of, room_for, spec_of
-from gluonjit.engines.mxnet.hooked import original_backward
+from gluonjit.engines.mxnet.originals import original_backward
 from gluonjit.engines.mxnet.program import build, interpret, join, program_of
 from gluonjit.engines.mxnet.results import Imported, has_history, is_learned
 from gluonjit.engines.mxnet.semantics import as_captured, as_shape, classic, learned_rows, piece, shapes

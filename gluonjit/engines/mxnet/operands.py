@@ -17,10 +17,10 @@ from mxnet.ndarray import NDArray, array
 from gluonjit.engines.mxnet import references
 from gluonjit.engines.mxnet.aliases import Owned, is_stale, renew
 from gluonjit.engines.mxnet.arrays import spec_of
-from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, slice_rows
 from gluonjit.engines.mxnet.layouts import computed
 from gluonjit.engines.mxnet.lookups import host_number, host_rows
 from gluonjit.engines.mxnet.operators.symbols import operator_handle
+from gluonjit.engines.mxnet.originals import Attrs, original_invoke, slice_rows
 from gluonjit.engines.mxnet.recorder import Recorder
 from gluonjit.engines.mxnet.results import Imported, has_history, is_learned_integer, numbers_of, spent, tape_of
 from gluonjit.engines.mxnet.semantics import as_captured, as_shape, classic

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import mxnet as mx
 
 from gluonjit.engines.mxnet.fused_steps import row_program
-from gluonjit.engines.mxnet.hooked import Attrs
 from gluonjit.engines.mxnet.lengths.program import JOINER, typed
 from gluonjit.engines.mxnet.operators.binding import OWNERS, SEGMENTS, segment_sum
 from gluonjit.engines.mxnet.operators.symbols import (
@@ -29,6 +28,7 @@ from gluonjit.engines.mxnet.operators.symbols import (
     read,
 )
 from gluonjit.engines.mxnet.operators.table import KNOWN, work_of
+from gluonjit.engines.mxnet.originals import Attrs
 from gluonjit.engines.mxnet.program import Batched, Lone, build, lay_out
 from gluonjit.engines.mxnet.recorder import trace_op
 from gluonjit.graph import Kind, Spec, Value, Work, family_key, intern_spec, natural_mode

@@ -10,7 +10,6 @@ from mxnet.ndarray.sparse import BaseSparseNDArray
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.computing import concrete, created, in_own_memory, waits
-from gluonjit.engines.mxnet.hooked import Attrs, invoke_original, original_invoke
 from gluonjit.engines.mxnet.indexing import by_numbers
 from gluonjit.engines.mxnet.inference import infer, operator_call
 from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, wrap
@@ -21,6 +20,7 @@ from gluonjit.engines.mxnet.operands import Empty, laid, leaf, made_from_nothing
 from gluonjit.engines.mxnet.operators.symbols import WRITES, read
 from gluonjit.engines.mxnet.operators.table import CONSTANT, ROWS_OF
 from gluonjit.engines.mxnet.opkinds import ADDITIONS, operator_kind, sum_kind
+from gluonjit.engines.mxnet.originals import Attrs, invoke_original, original_invoke
 from gluonjit.engines.mxnet.references import REFERENCES, Copied
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.graph.modes import is_recorded

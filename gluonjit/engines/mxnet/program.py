@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import mxnet as mx
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet.hooked import Attrs, original_invoke, run_operator, slice_rows
 from gluonjit.engines.mxnet.operators.binding import OWNERS, SEGMENTS, Writer
 from gluonjit.engines.mxnet.operators.shapes import joining
 from gluonjit.engines.mxnet.operators.symbols import (
@@ -22,6 +21,7 @@ from gluonjit.engines.mxnet.operators.symbols import (
     written,
 )
 from gluonjit.engines.mxnet.operators.table import batch_op
+from gluonjit.engines.mxnet.originals import Attrs, original_invoke, run_operator, slice_rows
 from gluonjit.engines.mxnet.reach import let_in
 from gluonjit.engines.mxnet.semantics import POOLING, SHAPES, as_shape, classic, in_training, piece
 from gluonjit.engines.mxnet.sized import Sized, Sizes

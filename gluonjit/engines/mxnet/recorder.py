@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from gluonjit.engines.mxnet.arrays import dtype_name
-from gluonjit.engines.mxnet.hooked import Attrs
 from gluonjit.engines.mxnet.inference import infer
 from gluonjit.engines.mxnet.operators.symbols import AT_ONCE, RANDOM, STATEFUL
 from gluonjit.engines.mxnet.operators.table import KNOWN
+from gluonjit.engines.mxnet.originals import Attrs
 from gluonjit.graph import Spec, Value, intern_spec, natural_mode
 from gluonjit.graph.modes import is_recorded, is_training
 from gluonjit.hybrid.run.state import LOCAL

@@ -15,7 +15,7 @@ from mxnet.ndarray import NDArray
 from mxnet.symbol import Symbol
 
 from gluonjit.analysis.plan import Place
-from gluonjit.engines.mxnet.hooked import slice_rows
+from gluonjit.engines.mxnet.originals import slice_rows
 from gluonjit.engines.mxnet.semantics import as_shape, piece, same_elements
 from gluonjit.graph import Spec, Value
 from gluonjit.hybrid.run.session import placed, results_of, rows_of

@@ -17,7 +17,7 @@ from mxnet.ndarray import NDArray
 from mxnet.numpy import ndarray
 from mxnet.util import is_np_array, is_np_shape
 
-from gluonjit.engines.mxnet.hooked import original_set_training, slice_rows
+from gluonjit.engines.mxnet.originals import original_set_training, slice_rows
 from gluonjit.graph.modes import is_recorded, is_training
 from gluonjit.graph.recorder import Uncaptured
 from gluonjit.graph.values import Spec

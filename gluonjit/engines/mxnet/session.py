@@ -15,9 +15,9 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place, Plan, row_bytes
 from gluonjit.engines.mxnet.arrays import address_of, context_of, host_view, room_for, sent
 from gluonjit.engines.mxnet.fused_steps import FusedSteps
-from gluonjit.engines.mxnet.hooked import slice_rows
 from gluonjit.engines.mxnet.inference import reason_of
 from gluonjit.engines.mxnet.one_by_one import NODES, compute_alone
+from gluonjit.engines.mxnet.originals import slice_rows
 from gluonjit.engines.mxnet.program import join, program_of
 from gluonjit.engines.mxnet.results import Imported, RecordedInput, is_learned
 from gluonjit.engines.mxnet.segments import Segments

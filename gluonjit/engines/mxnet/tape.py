@@ -21,8 +21,8 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis.plan import Gather, Place, Step, row_bytes
 from gluonjit.engines.mxnet.arrays import address_of, context_of, host_view, room_for, sent, view_at
 from gluonjit.engines.mxnet.filling import fill_zero, zeros
-from gluonjit.engines.mxnet.hooked import COPIES, original_backward, slice_rows
 from gluonjit.engines.mxnet.one_by_one import compute_alone
+from gluonjit.engines.mxnet.originals import COPIES, original_backward, slice_rows
 from gluonjit.engines.mxnet.program import program_of
 from gluonjit.engines.mxnet.reach import Reach
 from gluonjit.engines.mxnet.results import LIVING, RecordedInput, Seed, Target, has_history

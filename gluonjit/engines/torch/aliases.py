@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import torch
 
 from gluonjit.engines.torch.arrays import LEARNABLE, zeros_of
-from gluonjit.engines.torch.hooked import functions_named, plain
 from gluonjit.engines.torch.known import LIKE
 from gluonjit.engines.torch.lazy import UNSEEN, LazyTensor, noted, wrap
 from gluonjit.engines.torch.operands import Key, is_input, is_made
+from gluonjit.engines.torch.originals import functions_named, plain
 from gluonjit.engines.torch.view_steps import PathStep, frozen, show, step_of
 from gluonjit.graph import Spec
 from gluonjit.graph.references import keys_of

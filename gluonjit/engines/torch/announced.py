@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch import hooked
+from gluonjit.engines.torch import originals
 from gluonjit.engines.torch.aliases import VIEWING
 from gluonjit.engines.torch.buffers import Account
 from gluonjit.engines.torch.exposed import between_batches, expose, is_due
@@ -62,7 +62,7 @@ def _viewing(original: Any, detaches: bool) -> Callable[..., Any]:
         found = original(self, *args, **kwargs)
         if LOCAL.state.batch is None:
             return found
-        if not detaches and torch.is_grad_enabled() and hooked.REQUIRES_GRAD.__get__(self):
+        if not detaches and torch.is_grad_enabled() and originals.REQUIRES_GRAD.__get__(self):
             return found
         return _exposing(self, found) if may_write(_caller()) else found
 
@@ -92,7 +92,7 @@ def _exposing(weight: Any, found: Any) -> Any:
 
 
 def _memory(self: Any) -> Any:
-    found = hooked.data_of(self)
+    found = originals.data_of(self)
     batch = LOCAL.state.batch
     if batch is None:
         return found
@@ -110,13 +110,13 @@ def _give_memory(self: Any, tensor: Any) -> None:
     if isinstance(self, torch.nn.Parameter) or (state.batch is not None and id(self) in state.batch.parameters):
         if not state.paused:
             state.flush("a weight was given other memory")
-    hooked.DATA.__set__(self, computed(tensor))
+    originals.DATA.__set__(self, computed(tensor))
 
 
 _NAMES = [name for name in dir(torch.Tensor) if name.startswith("__") or not name.startswith("_")]
 _METHODS = {name: getattr(torch.Tensor, name) for name in _NAMES if callable(getattr(torch.Tensor, name))}
 ANNOUNCING: list[tuple[Any, str, Any]] = [
-    (torch.Tensor, "data", property(_memory, _give_memory, doc=hooked.DATA.__doc__)),
+    (torch.Tensor, "data", property(_memory, _give_memory, doc=originals.DATA.__doc__)),
     *[
         (torch.nn.Parameter, name, _writing(method))
         for name, method in _METHODS.items()

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gluonjit.engines.torch.hooked import above, run_backward
 from gluonjit.engines.torch.operators.binding import RANDOM
 from gluonjit.engines.torch.operators.table import row_of
+from gluonjit.engines.torch.originals import above, run_backward
 from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.program.trace import NeedsValue
 

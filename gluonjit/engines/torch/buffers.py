@@ -14,8 +14,8 @@ from weakref import ref
 import torch
 
 from gluonjit.engines.torch.exposed import Exposed, begin_use, taken_over
-from gluonjit.engines.torch.held import Held, version_of
-from gluonjit.engines.torch.hooked import data_of
+from gluonjit.engines.torch.input_version import InputVersion, version_of
+from gluonjit.engines.torch.originals import data_of
 from gluonjit.hybrid.run.batch import Batch
 
 _written: dict[int, Any] = {}
@@ -36,7 +36,7 @@ class Account:
     def __init__(self, statistics: Any) -> None:
         self.statistics = statistics
         self.versions: dict[int, tuple[Any, int, int]] = {}
-        self.snapshots: dict[int, Held] = {}
+        self.snapshots: dict[int, InputVersion] = {}
         self.exposed: Exposed = taken_over()
         self.hooked = False
         self.looked: dict[Any, int] = {}
@@ -82,7 +82,7 @@ def is_constant(batch: Batch, tensor: Any) -> bool:
     version = version_of(tensor)
     if known is None:
         small = tensor.numel() * tensor.element_size() <= batch.options.copy_inputs
-        snapshots[id(tensor)] = Held(tensor, version, tensor.clone() if small else tensor)
+        snapshots[id(tensor)] = InputVersion(tensor, version, tensor.clone() if small else tensor)
     elif known.version != version:
         note_written(tensor)
         return False
@@ -90,7 +90,7 @@ def is_constant(batch: Batch, tensor: Any) -> bool:
 
 
 @contextmanager
-def as_captured(snapshots: Sequence[Held]) -> Iterator[None]:
+def as_captured(snapshots: Sequence[InputVersion]) -> Iterator[None]:
     """A region in which buffers have the numbers that they had when calls that read them were captured.
 
     To autograd they have been written to afterwards.

@@ -15,16 +15,16 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.torch.arrays import spec_of
 from gluonjit.engines.torch.buffers import passes_as_constant
 from gluonjit.engines.torch.cell import Call, Cell
-from gluonjit.engines.torch.hooked import autocast
 from gluonjit.engines.torch.kinds import difference
 from gluonjit.engines.torch.known import known, may_be_known
 from gluonjit.engines.torch.lazy import LazyTensor, as_known, take_anew, wrap
 from gluonjit.engines.torch.lookups import look_up, table_of
 from gluonjit.engines.torch.operands import NotAnOperand, current, leaf, value_of
 from gluonjit.engines.torch.opkinds import laid, laid_out
+from gluonjit.engines.torch.originals import autocast
+from gluonjit.engines.torch.pending_statistics import WAITING, PendingStatistic
 from gluonjit.engines.torch.records import ASKED, NotOneNode, looks_of, record_of, wanted_by
 from gluonjit.engines.torch.structure import Written
-from gluonjit.engines.torch.waiting import WAITING, Running
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.graph.entries import entries_at
 from gluonjit.hybrid.capture import capturing
@@ -237,7 +237,7 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
     elif arg is owner:
         signature.append(arg)
     elif isinstance(arg, torch.Tensor):
-        if kind is Running:
+        if kind is PendingStatistic:
             raise NotOneNode(WAITING)
         if is_user_class(kind):
             raise NotOneNode(Eagerly(OWN_ARRAY.format(kind.__name__)))

@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch.autograd.graph import GradientEdge
 
-from gluonjit.engines.torch import hooked
+from gluonjit.engines.torch import originals
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.chunks import current_backward, telling
 from gluonjit.engines.torch.history import is_needed_again
 from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.operands import current, is_made, share
+from gluonjit.engines.torch.pending_statistics import write_statistics
 from gluonjit.engines.torch.records import is_watched
 from gluonjit.engines.torch.results import computed, outside_of_transforms, refuse_used, run_computed, settle
-from gluonjit.engines.torch.waiting import write_statistics
 from gluonjit.hybrid.capture.guards.owners import USER, owner_of_module
 from gluonjit.hybrid.choose.pacing import BACKWARD, close, keep_eager
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
@@ -36,13 +36,13 @@ def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
     """torch.nn.Module._apply: moves or casts parameters."""
     Cell.forget_recordings()
     _flush("a module's parameters were moved or cast")
-    return hooked.original_apply(self, *args, **kwargs)
+    return originals.original_apply(self, *args, **kwargs)
 
 
 def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
     """torch.nn.Module.load_state_dict."""
     _flush("load_state_dict")
-    return hooked.original_load_state_dict(self, *args, **kwargs)
+    return originals.original_load_state_dict(self, *args, **kwargs)
 
 
 def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
@@ -50,30 +50,30 @@ def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
     if LOCAL.state.trace is not None:
         raise NeedsValue
     _flush("weights were frozen or unfrozen")
-    return hooked.original_requires_grad(self, requires_grad)
+    return originals.original_requires_grad(self, requires_grad)
 
 
 def parameter_requires_grad_(self: Any, requires_grad: bool = True) -> Any:
     """torch.nn.Parameter.requires_grad_; pending calls run first, with the gradients that they were captured with."""
     if LOCAL.state.trace is not None:
         raise NeedsValue
-    if requires_grad != hooked.REQUIRES_GRAD.__get__(self):
+    if requires_grad != originals.REQUIRES_GRAD.__get__(self):
         _flush("a weight was frozen or unfrozen")
-    return hooked.original_tensor_requires_grad(self, requires_grad)
+    return originals.original_tensor_requires_grad(self, requires_grad)
 
 
 parameter_requires_grad = property(
-    hooked.REQUIRES_GRAD.__get__, parameter_requires_grad_, doc=hooked.REQUIRES_GRAD.__doc__
+    originals.REQUIRES_GRAD.__get__, parameter_requires_grad_, doc=originals.REQUIRES_GRAD.__doc__
 )
 """torch.nn.Parameter.requires_grad, to which a program may assign."""
 
 
 def _set_gradient(self: Any, gradient: Any) -> None:
     """PyTorch looks for memory, which a result has once it is computed."""
-    hooked.GRAD.__set__(self, share(gradient) if gradient.__class__ is LazyTensor else gradient)
+    originals.GRAD.__set__(self, share(gradient) if gradient.__class__ is LazyTensor else gradient)
 
 
-parameter_grad = property(hooked.GRAD.__get__, _set_gradient, doc=hooked.GRAD.__doc__)
+parameter_grad = property(originals.GRAD.__get__, _set_gradient, doc=originals.GRAD.__doc__)
 """torch.nn.Parameter.grad, to which a program may assign."""
 
 
@@ -91,7 +91,7 @@ def setattr_(self: Any, name: str, value: Any) -> None:
             state.batch.changes += 1
         if is_made(value) and (parts or not state.inside):
             value = share(value)  # a buffer is read in many ways
-    hooked.original_setattr(self, name, value)
+    originals.original_setattr(self, name, value)
 
 
 def look_again(batch: Batch) -> None:
@@ -131,17 +131,17 @@ def wrapping(original: Any) -> Any:
 
 def find_tensors(item: Any) -> Any:
     """Finds what DistributedDataParallel looks for weights through that results don't depend on: history is needed."""
-    return hooked.original_find_tensors(computed(item))
+    return originals.original_find_tensors(computed(item))
 
 
 def functional_call(module: Any, *args: Any, **kwargs: Any) -> Any:
     """Stands in for torch.func.functional_call: the weights belong to this call alone, so it runs alone."""
     state = LOCAL.state
     if state.trace is not None or state.paused:
-        return hooked.original_functional_call(module, *args, **kwargs)
+        return originals.original_functional_call(module, *args, **kwargs)
     if state.batch is not None:
         state.batch.report.unbatched[type(module).__name__] = "functional_call passes it other weights in each call"
-    return run_computed(hooked.original_functional_call, module, args, kwargs)
+    return run_computed(originals.original_functional_call, module, args, kwargs)
 
 
 def before_step(optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -168,7 +168,7 @@ def function_apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
     if state.batch is not None and not state.paused and owner_of_module(cls.__module__) == USER and waits(args):
         state.batch.report.unbatched[cls.__name__] = _ITS_OWN
     # What its forward returns has to be there.
-    return run_computed(hooked.original_function_apply.__func__, cls, args, kwargs)
+    return run_computed(originals.original_function_apply.__func__, cls, args, kwargs)
 
 
 def variable(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -191,14 +191,14 @@ def enter_saved(self: Any) -> None:
         if state.trace is not None:
             raise NeedsValue
         _flush("a region with hooks of saved tensors, as a checkpoint's")
-    hooked.original_saved_enter(self)
+    originals.original_saved_enter(self)
     UNCAPTURED.__enter__()
 
 
 def exit_saved(self: Any, *error: Any) -> None:
     """Its end."""
     UNCAPTURED.__exit__(*error)
-    hooked.original_saved_exit(self, *error)
+    originals.original_saved_exit(self, *error)
 
 
 def backward(
@@ -215,7 +215,7 @@ def backward(
     where = "backward(inputs=...) with such a result among them"
     (heads, grads, asked), keep = _passed(tensors, inputs, grad_tensors, retain_graph, create_graph, where)
     with _passing(), telling(keep, _nodes_of(asked)):
-        hooked.original_backward(heads, grads, keep, create_graph, grad_variables, asked)
+        originals.original_backward(heads, grads, keep, create_graph, grad_variables, asked)
 
 
 def grad(
@@ -233,7 +233,7 @@ def grad(
     where = "torch.autograd.grad(outputs, inputs) with such a result among its inputs"
     (heads, grads, asked), keep = _passed(outputs, inputs, grad_outputs, retain_graph, create_graph, where)
     with _passing(), telling(keep, _nodes_of(asked)):
-        return hooked.original_grad(heads, asked, grads, keep, create_graph, *args, **kwargs)
+        return originals.original_grad(heads, asked, grads, keep, create_graph, *args, **kwargs)
 
 
 def _passed(

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.arrays import dtype_named
-from gluonjit.engines.torch.held import Held
-from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.input_version import InputVersion
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.lengths.program import Ragged
 from gluonjit.engines.torch.operands import current
+from gluonjit.engines.torch.originals import plain
 from gluonjit.engines.torch.program import Batched, Lone, as_rows, joined
 from gluonjit.graph import Kind, Leaf
 from gluonjit.hybrid.capture.structure import Args, map_structure
@@ -67,7 +67,12 @@ class _Values(DecidedValues):
 
     def leaf_rows(self, leaf: Leaf) -> Any:
         held = leaf.payload
-        if leaf.taped or held.__class__ is not Held or held.stale or isinstance(held.tensor, torch.nn.Parameter):
+        if (
+            leaf.taped
+            or held.__class__ is not InputVersion
+            or held.stale
+            or isinstance(held.tensor, torch.nn.Parameter)
+        ):
             raise NeedsMore
         return as_rows(held.rows, leaf.spec)
 

@@ -17,7 +17,7 @@ import torch
 from torch._C import _is_torch_function_mode_enabled
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch import hooked
+from gluonjit.engines.torch import originals
 from gluonjit.engines.torch.aliases import DATA, VIEWING
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import DOORS
@@ -73,7 +73,7 @@ def handled(public_api: Any, relevant_args: Any, /, *args: Any, **kwargs: Any) -
     """
     kinds = set(map(type, relevant_args))
     if LazyTensor not in kinds or not kinds <= _WITHOUT_A_SAY or _is_torch_function_mode_enabled():
-        return hooked.handle_torch_function(public_api, relevant_args, *args, **kwargs)
+        return originals.handle_torch_function(public_api, relevant_args, *args, **kwargs)
     return LazyTensor.__torch_function__(public_api, (LazyTensor,), args, kwargs)
 
 
@@ -90,7 +90,7 @@ def build() -> None:
     assert FAST is not None
     LazyTensor.__torch_function__ = staticmethod(FAST.torch_function)  # type: ignore[method-assign]
     plain, equal = torch.empty(1), LazyTensor.__eq__
-    probe = hooked.make_subclass(_Probe, plain)
+    probe = originals.make_subclass(_Probe, plain)
     for name in _SIGNS:
         method = getattr(torch.Tensor, f"__{name}__")
         _put(f"__{name}__", probe, (probe,))
@@ -148,7 +148,7 @@ def _agree() -> bool:
         for on in (True, False):
             torch._C._set_grad_enabled(on)
             torch.set_autocast_enabled("cpu", on)
-            seen.append(FAST.modes() == (on, hooked.autocast(), hooked.overridden()))
+            seen.append(FAST.modes() == (on, originals.autocast(), originals.overridden()))
     finally:
         torch._C._set_grad_enabled(learning)
         torch.set_autocast_enabled("cpu", casting)

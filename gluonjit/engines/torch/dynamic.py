@@ -12,21 +12,21 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch import changes, hooked
-from gluonjit.engines.torch.aside import DECIDING, run_aside, traced_otherwise, why_aside
+from gluonjit.engines.torch import changes, originals
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
 from gluonjit.engines.torch.effects import PARTS, parts_of
-from gluonjit.engines.torch.held import version_of
+from gluonjit.engines.torch.input_version import version_of
+from gluonjit.engines.torch.interop import DECIDING, run_aside, traced_otherwise, why_aside
 from gluonjit.engines.torch.layers import NORM, WHOLE, has_hooks, keeps_statistics
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.normalizing import normalized
 from gluonjit.engines.torch.outlining import KNOWN
+from gluonjit.engines.torch.pending_statistics import write_statistics
 from gluonjit.engines.torch.records import ASKED, NotOneNode, refused_at_once
 from gluonjit.engines.torch.results import computed
 from gluonjit.engines.torch.reuse import REUSING
 from gluonjit.engines.torch.unrolling import LOOPS, UNROLLED
-from gluonjit.engines.torch.waiting import write_statistics
 from gluonjit.graph import is_own
 from gluonjit.hybrid.capture.arguments import LentArguments
 from gluonjit.hybrid.capture.capturing import run_eagerly, sampled
@@ -104,17 +104,17 @@ def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         elif cell.asked and not state.inside:
             return _eagerly(self, cell, args, kwargs, cell.asked[0])
         elif cell.chooses and not state.inside and (cell.paces.named or not state.explicit):
-            return OUTERMOST.paced(hooked.original_call, _captured, self, cell, args, kwargs)
+            return OUTERMOST.paced(originals.original_call, _captured, self, cell, args, kwargs)
         if cell is not None:
             if not state.inside and traced_otherwise():
-                return run_aside(hooked.original_call, self, args, kwargs)
+                return run_aside(originals.original_call, self, args, kwargs)
             return _captured(self, cell, args, kwargs)
     elif state.trace is not None and isinstance(self, DECIDING) and why_aside(self, args, kwargs):
         raise NeedsValue
     elif state.trace is not None and state.trace.follower is not None and not has_hooks(self):
         follower = state.trace.follower  # of a module inside of what is traced
         return follower.call(follower.get(self, "forward"), *args, **kwargs)
-    return hooked.original_call(self, *args, **kwargs)
+    return originals.original_call(self, *args, **kwargs)
 
 
 def _versions(owner: Any) -> list[int]:
@@ -221,7 +221,7 @@ def _outermost(state: Any, module: Any, cell: Cell) -> tuple[Batch, _Noted]:
             batch = _with_options(batch, cell, module)
         if batch.failed >= 0:
             batch.number_anew()
-        if batch.own.hooked is not hooked.hooks_everywhere():
+        if batch.own.hooked is not originals.hooks_everywhere():
             changes.look_again(batch)
             batch.own.hooked = not batch.own.hooked
         if not LIBRARIES.guards.hold():
@@ -250,7 +250,7 @@ def _node_or_parts(
             ASKED[0] if passes and batch.fine and cell.lookup is None else ""
         )
     if special and isinstance(module, DECIDING) and (aside := why_aside(module, args, kwargs)):
-        found = run_aside(hooked.original_call, module, args, kwargs)
+        found = run_aside(originals.original_call, module, args, kwargs)
         expanded(batch, cell, module, aside)
         return found
     if not reason:
@@ -276,14 +276,14 @@ def _eagerly(module: Any, cell: Cell, args: Any, kwargs: Any, reason: str) -> An
     """Calls a module with computed tensors, and captures nothing."""
     given, named = computed((args, kwargs))
     write_statistics()
-    return run_eagerly(cell, reason, hooked.original_call, module, *given, **named)
+    return run_eagerly(cell, reason, originals.original_call, module, *given, **named)
 
 
 def _uncompiled(module: Any, /, *args: Any, **kwargs: Any) -> Any:
     """The call of a module, which `module.compile()` puts a compiled one in the place of."""
     if module._compiled_call_impl is not None:
         return module._call_impl(*args, **kwargs)
-    return hooked.original_call(module, *args, **kwargs)
+    return originals.original_call(module, *args, **kwargs)
 
 
 def expanded(batch: Batch, cell: Cell, module: Any, why: str) -> None:
@@ -334,7 +334,7 @@ def _noted(batch: Batch, module: Any, cell: Cell) -> _Noted:
         cell.known = Fingerprint(module), own, any(map(has_hooks, inside))
     _, own, hooked_inside = cell.known
     batch.parameters.update(own)
-    hooked_inside = hooked_inside or hooked.hooks_everywhere()
+    hooked_inside = hooked_inside or originals.hooks_everywhere()
     passes = not (hooked_inside or isinstance(module, (*WHOLE, NORM))) and type(module)._call_impl is _CALL
     found = batch.noted[id(module)] = (module, hooked_inside, passes, isinstance(module, _SPECIAL))
     return found

@@ -9,7 +9,7 @@ import torch
 
 from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch import like
+from gluonjit.engines.torch import trace_sharing
 from gluonjit.engines.torch.aliases import DETACHING, base_of
 from gluonjit.engines.torch.arrays import VERSIONS, clear_looks
 from gluonjit.engines.torch.buffers import Account
@@ -18,11 +18,11 @@ from gluonjit.engines.torch.cells import capture, expand, open_batch
 from gluonjit.engines.torch.decided import decided
 from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.failures import unfit
-from gluonjit.engines.torch.hooked import current_mode, plain
 from gluonjit.engines.torch.lazy import waits
 from gluonjit.engines.torch.operands import share
 from gluonjit.engines.torch.opkinds import sum_kind
 from gluonjit.engines.torch.ops import call_operator
+from gluonjit.engines.torch.originals import current_mode, plain
 from gluonjit.engines.torch.recorded import gradients_again
 from gluonjit.engines.torch.records import NotOneNode
 from gluonjit.engines.torch.results import computed, numbers_of, read_by, settle
@@ -177,7 +177,7 @@ class TorchEngine(Adapter):
         """Forgets all kinds."""
         super().clear_caches()
         sum_kind.cache_clear()
-        like.forget()
+        trace_sharing.forget()
         clear_looks()
         Cell.forget_recordings()
         for cell in Cell.every():

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.effects import PARTS
-from gluonjit.engines.torch.hooked import REQUIRES_GRAD
+from gluonjit.engines.torch.originals import REQUIRES_GRAD
 from gluonjit.engines.torch.recurrent import WHOLE
 from gluonjit.engines.torch.structure import RESULTS
 from gluonjit.engines.torch.traced_tensors import Positions, TraceTensor

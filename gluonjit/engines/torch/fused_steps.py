@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.arrays import room_for
-from gluonjit.engines.torch.held import modified, version_of
+from gluonjit.engines.torch.input_version import modified, version_of
 from gluonjit.engines.torch.operators.table import call_of
 from gluonjit.engines.torch.program import program_of
 from gluonjit.graph import Kind

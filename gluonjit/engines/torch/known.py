@@ -13,9 +13,9 @@ import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 from gluonjit.engines.torch.arrays import WHOLE
-from gluonjit.engines.torch.hooked import functions_named
 from gluonjit.engines.torch.lazy import LazyTensor, as_known, waits
 from gluonjit.engines.torch.operands import concrete, current, in_memory
+from gluonjit.engines.torch.originals import functions_named
 
 WHOLE_TYPES = frozenset(getattr(torch, name) for name in WHOLE)
 _CPU = torch.device("cpu")

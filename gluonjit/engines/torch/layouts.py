@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.arrays import zeros_of
-from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.originals import plain
 from gluonjit.engines.torch.program import interpret, program_of
 from gluonjit.graph import Graph, Kind, Spec, Value
 from gluonjit.graph.reading import node_at

@@ -16,8 +16,8 @@ import torch
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.arrays import FLOATS, LEARNABLE, WHOLE, device_named, dtype_named, meta_of, spec_of
-from gluonjit.engines.torch.hooked import make_subclass, overridden
 from gluonjit.engines.torch.operands import Key, concrete, current, in_memory, leaf, takes_number, write_number
+from gluonjit.engines.torch.originals import make_subclass, overridden
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
 from gluonjit.graph.slices import sliced

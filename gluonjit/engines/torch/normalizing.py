@@ -10,8 +10,8 @@ import torch
 
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
-from gluonjit.engines.torch.hooked import autocast
 from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.engines.torch.originals import autocast
 from gluonjit.engines.torch.records import NotOneNode
 from gluonjit.engines.torch.statistics import Normalized, may_wait
 from gluonjit.hybrid.options import Options

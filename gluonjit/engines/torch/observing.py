@@ -14,10 +14,10 @@ from torch.utils.hooks import RemovableHandle
 
 from gluonjit.analysis.plan import Place
 from gluonjit.engines.torch.chunks import current_backward
-from gluonjit.engines.torch.hooked import original_register_hook, original_retain_grad
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.observed import HookedResult
 from gluonjit.engines.torch.operands import current
+from gluonjit.engines.torch.originals import original_register_hook, original_retain_grad
 from gluonjit.engines.torch.results import computed, is_used, is_used_inside, refuse_used
 from gluonjit.graph import Value
 from gluonjit.hybrid.choose.pacing import keep_eager

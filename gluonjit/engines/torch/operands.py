@@ -9,12 +9,12 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
 
 from gluonjit.engines.torch.arrays import bytes_of, look_of
-from gluonjit.engines.torch.held import Held, recorded, version_of
-from gluonjit.engines.torch.hooked import above, plain
+from gluonjit.engines.torch.input_version import InputVersion, recorded, version_of
 from gluonjit.engines.torch.lookups import host_rows
+from gluonjit.engines.torch.originals import above, plain
+from gluonjit.engines.torch.pending_statistics import WAITING, PendingStatistic
 from gluonjit.engines.torch.targets import WRITES
 from gluonjit.engines.torch.traced_tensors import TraceTensor
-from gluonjit.engines.torch.waiting import WAITING, Running
 from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.references import keys_of
 from gluonjit.graph.values import MODES
@@ -143,7 +143,7 @@ def _shared_outside(tensor: Any) -> bool:
     return tensor.layout is torch.strided and not tensor.untyped_storage().resizable()
 
 
-def _as_captured(held: Held, tensor: Any) -> bool:
+def _as_captured(held: InputVersion, tensor: Any) -> bool:
     """True if a tensor has the numbers still that were captured, where these are known."""
     if held.raw is not None:
         return bytes_of(look_of(tensor), tensor) == held.raw
@@ -152,7 +152,7 @@ def _as_captured(held: Held, tensor: Any) -> bool:
     return held.rows is tensor or bool(torch.equal(held.rows, tensor))
 
 
-def held_of(batch: Batch, tensor: Any) -> list[Held]:
+def held_of(batch: Batch, tensor: Any) -> list[InputVersion]:
     """The payloads that a tensor has in a batch, in whatever modes it lies."""
     place, imports = id(tensor), batch.imports
     found = [imports[place, mode][0] for mode in MODES if (place, mode) in imports]
@@ -192,11 +192,11 @@ def write_number(made: Any, key: Any, number: Any) -> None:
     made._n = (made._n or 0) + 1
 
 
-def _new_leaf(batch: Batch, tensor: Any, version: int, mode: str) -> tuple[Value, Held]:
+def _new_leaf(batch: Batch, tensor: Any, version: int, mode: str) -> tuple[Value, InputVersion]:
     """The value of a tensor, and what is remembered of it."""
     if is_functorch_wrapped_tensor(tensor) or forward_ad._current_level >= 0:
         raise NotAnOperand("an argument is a tensor of torch.func, or forward-mode differentiation is on")
-    if tensor.__class__ is Running:
+    if tensor.__class__ is PendingStatistic:
         raise NotAnOperand(WAITING)
     if tensor.__class__ is TraceTensor or tensor.layout is not torch.strided:
         raise NotAnOperand(f"an argument is a {type(tensor).__name__}, which has no rows in a batch")
@@ -208,14 +208,14 @@ def _new_leaf(batch: Batch, tensor: Any, version: int, mode: str) -> tuple[Value
         spec = intern_spec(spec.shape, spec.dtype, spec.device, mode)
     elif look.number is not None:
         if spec.device == "cpu":
-            return host_rows(batch, tensor, look.number), Held(tensor, version, None)
+            return host_rows(batch, tensor, look.number), InputVersion(tensor, version, None)
         if spec.shape:  # not read, which would wait for the device; but of any number, as those of the host
             spec = intern_spec(spec.shape, spec.dtype, spec.device, "rows")
     taped = look.learns and tensor.requires_grad
     key: Any = (id(tensor), version, taped, spec.mode)
     if look.bytes_at is not None and not taped and not recorded():
         raw = bytes_of(look, tensor)  # a copy, so that the program may write to its own
-        payload = Held(tensor, version, None, raw, spec)
+        payload = InputVersion(tensor, version, None, raw, spec)
         key = (spec, raw)
         known = batch.graph.leaves.get(key)
         if known is not None:
@@ -231,19 +231,19 @@ def _new_leaf(batch: Batch, tensor: Any, version: int, mode: str) -> tuple[Value
         payload.taped = taped
         key = ("copied", id(payload), spec.mode)
     else:
-        payload = Held(tensor, version, tensor)
+        payload = InputVersion(tensor, version, tensor)
     base = batch.graph.add_leaf(key, payload, spec, taped).base
     return Value(base, 0, spec, batch.graph, taped, tensor), payload
 
 
-def _copied(tensor: Any, version: int) -> Held:
-    return Held(tensor, version, tensor.detach().clone())
+def _copied(tensor: Any, version: int) -> InputVersion:
+    return InputVersion(tensor, version, tensor.detach().clone())
 
 
-def _as_it_is(batch: Batch, tensor: Any) -> Held:
+def _as_it_is(batch: Batch, tensor: Any) -> InputVersion:
     """Returns a tensor with its current numbers: PyTorch counts no writes to one made in inference mode."""
     place = ("copied", id(tensor))
-    known: Held | None = batch.created.get(place)
+    known: InputVersion | None = batch.created.get(place)
     if known is None or not torch.equal(known.rows, tensor):
         known = batch.created[place] = _copied(tensor, 0)
     return known

@@ -12,11 +12,11 @@ from gluonjit.engines.torch.accumulating import accumulated
 from gluonjit.engines.torch.aliases import DATA, VIEWED, VIEWING, linked, viewed
 from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.buffers import note_versions, note_written
-from gluonjit.engines.torch.caught import RAISING, caught
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, cell_of, open_batch
 from gluonjit.engines.torch.decided import read_decided
 from gluonjit.engines.torch.doors import SORTS, admit
+from gluonjit.engines.torch.enclosing_handler import RAISING, may_be_handled
 from gluonjit.engines.torch.indexing import index, select, select_where
 from gluonjit.engines.torch.known import CHEAP, computed
 from gluonjit.engines.torch.lazy import LazyTensor, take_anew, waits, wrap
@@ -56,7 +56,7 @@ def call_operator(func: Any, args: Args, kwargs: Kwargs) -> Any:
         found = viewed(func, args, kwargs)
         if found is not None:
             return found
-    if state.paused or (func in RAISING and caught()):
+    if state.paused or (func in RAISING and may_be_handled()):
         target = target_of(func, getattr(func, "__name__", ""), args, kwargs)
         if target.__class__ is LazyTensor:
             return write_now(func, target, args, kwargs)

@@ -13,11 +13,11 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
-from gluonjit.engines.torch.hooked import hooks_everywhere
 from gluonjit.engines.torch.layers import is_layer, is_plain
 from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.making import CREATING
 from gluonjit.engines.torch.operands import is_made
+from gluonjit.engines.torch.originals import hooks_everywhere
 from gluonjit.engines.torch.records import ASKED, NotOneNode
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.guards.facts import ABSENT, class_attribute

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import torch
 
 from gluonjit.engines.torch.arrays import LEARNABLE, device_named
-from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.operators.binding import Writer, draws, may_draw, operator_named
 from gluonjit.engines.torch.operators.examples import Examples
 from gluonjit.engines.torch.operators.table import WITHOUT_HISTORY, batch_op
+from gluonjit.engines.torch.originals import plain
 from gluonjit.graph import (
     Arrays,
     BatchedProgram,

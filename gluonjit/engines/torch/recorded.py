@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from gluonjit.analysis.plan import Gather, LookupChunk, Place
-from gluonjit.engines.torch.held import modified, version_of
-from gluonjit.engines.torch.hooked import LEARNING, plain, run_backward
+from gluonjit.engines.torch.input_version import modified, version_of
 from gluonjit.engines.torch.operators.binding import draws, operator_named
+from gluonjit.engines.torch.originals import LEARNING, plain, run_backward
 from gluonjit.engines.torch.program import pieces, program_of
 from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.tape import Tape

@@ -22,12 +22,12 @@ from gluonjit.engines.torch.aten import (
     with_history,
     without_rule,
 )
-from gluonjit.engines.torch.caught import caught
-from gluonjit.engines.torch.hooked import without_autocast
+from gluonjit.engines.torch.enclosing_handler import may_be_handled
 from gluonjit.engines.torch.operators.binding import draws
 from gluonjit.engines.torch.operators.examples import regular
 from gluonjit.engines.torch.operators.linear import CHECKING, MATRICES
 from gluonjit.engines.torch.operators.table import FILLED, WITHOUT_HISTORY
+from gluonjit.engines.torch.originals import without_autocast
 from gluonjit.engines.torch.recurrent import kept_whole
 from gluonjit.engines.torch.traced_tensors import TraceTensor
 from gluonjit.engines.torch.traced_writes import KnownNumbers, Writes
@@ -107,7 +107,7 @@ class Tracer(KnownNumbers, Writes):
 
     def _check(self, info: int) -> None:
         """Lets the operator that says whether it has failed raise an error where it runs."""
-        if caught():
+        if may_be_handled():
             raise NeedsValue
         for number, op in enumerate(self.trace.ops):
             if info in op.outputs and op.name in CHECKING:

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 
 import torch
 
-from gluonjit.engines.torch import like
+from gluonjit.engines.torch import trace_sharing
 from gluonjit.engines.torch.arrays import LEARNABLE
 from gluonjit.engines.torch.buffers import note_versions
 from gluonjit.engines.torch.cell import RAISED, Call, Cell
@@ -18,9 +18,9 @@ from gluonjit.engines.torch.kinds import ResultWithoutTensors, make_kind, struct
 from gluonjit.engines.torch.layers import WHOLE
 from gluonjit.engines.torch.lengths.program import JOINER
 from gluonjit.engines.torch.patterns import note_record, note_refusal, refused_before
+from gluonjit.engines.torch.pending_statistics import WAITING
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.unrolling import LOOPS, UNROLLED, never
-from gluonjit.engines.torch.waiting import WAITING
 from gluonjit.engines.torch.without_gradients import signatures_of, with_gradients
 from gluonjit.graph import Kind, Record, Spec
 from gluonjit.hybrid.capture.capturing import room_of
@@ -252,11 +252,11 @@ def _made(call: Call, wanted: Key) -> tuple[Variant, Any]:
         call.noted.signature = without_sizes(wanted)
         if made is None:
             with RUNNING, TRACE, undrawn():
-                like.take(call, wanted, lambda cell, owner: looks_of(cell, owner, call.batch))
+                trace_sharing.take(call, wanted, lambda cell, owner: looks_of(cell, owner, call.batch))
                 own = call.noted.traced is None
                 made = trace_call(call) or _kind(call)
             if isinstance(made, Kind) and own:
-                like.remember(call)
+                trace_sharing.remember(call)
     except ResultWithoutTensors as plain:
         made = plain
     if isinstance(made, str):

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.hooked import autocast
+from gluonjit.engines.torch.originals import autocast
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue
 

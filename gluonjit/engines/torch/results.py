@@ -15,9 +15,9 @@ import torch
 from torch._C._functorch import peek_interpreter_stack
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-from gluonjit.engines.torch.hooked import above, plain
 from gluonjit.engines.torch.lazy import LazyTensor
 from gluonjit.engines.torch.operands import current, is_input, share
+from gluonjit.engines.torch.originals import above, plain
 from gluonjit.engines.torch.program import program_of
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Value

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.effects import PLAIN
-from gluonjit.engines.torch.hooked import plain
+from gluonjit.engines.torch.originals import plain
 from gluonjit.engines.torch.traced_tensors import TraceTensor
 from gluonjit.engines.torch.view_steps import PathStep, frozen, show
 from gluonjit.hybrid.capture.guards.sizes import plain as plain_number

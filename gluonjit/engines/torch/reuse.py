@@ -17,11 +17,11 @@ from torch.overrides import TorchFunctionMode
 
 from gluonjit.engines.torch.arrays import bytes_of, look_of
 from gluonjit.engines.torch.cells import casts
-from gluonjit.engines.torch.hooked import REQUIRES_GRAD, autocast
 from gluonjit.engines.torch.known import is_whole
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import table_of
 from gluonjit.engines.torch.operands import current, leaf
+from gluonjit.engines.torch.originals import REQUIRES_GRAD, autocast
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.records import found_again, signature_of
 from gluonjit.engines.torch.targets import WRITES, target_of

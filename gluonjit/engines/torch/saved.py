@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.arrays import LEARNABLE, on_host, zeros_of
-from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.operators.binding import operator_named
+from gluonjit.engines.torch.originals import plain
 from gluonjit.program.axes.values import placed
 from gluonjit.program.trace import Trace, TraceBuilder, TraceOp
 

@@ -14,7 +14,7 @@ import torch
 from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.cell import MADE, Call
 from gluonjit.engines.torch.cells import captured_operator, cell_of
-from gluonjit.engines.torch.held import Held, version_of
+from gluonjit.engines.torch.input_version import InputVersion, version_of
 from gluonjit.engines.torch.known import known
 from gluonjit.engines.torch.lazy import LazyTensor, wrap
 from gluonjit.engines.torch.lookups import begin_wholes, wholes
@@ -161,7 +161,7 @@ def _as_rows(batch: Batch, value: Value, tensor: Any) -> Value:
     given = tensor if tensor.__class__ is not LazyTensor else tensor._c
     if given is None or value.depth or value.taped or given.requires_grad:
         return value
-    held = Held(given, version_of(given), given.detach().clone())
+    held = InputVersion(given, version_of(given), given.detach().clone())
     return Value(batch.graph.add_leaf(("copied", id(held)), held, spec, False).base, 0, spec, batch.graph, False, given)
 
 

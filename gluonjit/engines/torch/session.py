@@ -17,12 +17,12 @@ from gluonjit.engines.torch.buffers import as_captured
 from gluonjit.engines.torch.chunks import Chunk, ChunkRows
 from gluonjit.engines.torch.failures import NEXT
 from gluonjit.engines.torch.fused_steps import FusedSteps
-from gluonjit.engines.torch.held import Held, version_of
 from gluonjit.engines.torch.history import joined_history
-from gluonjit.engines.torch.hooked import LEARNING
 from gluonjit.engines.torch.indices import Indices
+from gluonjit.engines.torch.input_version import InputVersion, version_of
 from gluonjit.engines.torch.inputs import AsItWas
 from gluonjit.engines.torch.one_by_one import NODES, run_step
+from gluonjit.engines.torch.originals import LEARNING
 from gluonjit.engines.torch.program import as_rows, join, pieces, program_of
 from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError
@@ -51,7 +51,7 @@ class Session(SteppedSession):
     runner, fused_steps = NODES, FusedSteps
     numbers = staticmethod(host_numbers)
     statistics: Any = None  # `statistics.Statistics`, to be written when the steps have run
-    snapshots: Sequence[Held] = ()  # buffers that were written to before this
+    snapshots: Sequence[InputVersion] = ()  # buffers that were written to before this
     lost: Sequence[tuple[Place, CaptureError]] = ()  # rows of tensors that were written to before this
     tape: Tape | None
     _chunk: Chunk | None = None  # the last that was asked for

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gluonjit.engines.torch.operands import concrete
-from gluonjit.engines.torch.waiting import PENDING, Running, write_statistics
+from gluonjit.engines.torch.pending_statistics import PENDING, PendingStatistic, write_statistics
 from gluonjit.graph import Value
 from gluonjit.hybrid.run.batch import Batch
 
@@ -43,7 +43,7 @@ class Statistics:
         for call in calls:
             if id(call.running) not in self.buffers:
                 self.buffers[id(call.running)] = call.running
-                call.running.__class__ = Running
+                call.running.__class__ = PendingStatistic
         self._calls += calls
 
     def write(self) -> None:
@@ -92,7 +92,7 @@ def _mix(calls: Sequence[Normalized]) -> None:
 
 def may_wait(batch: Batch, running: Any) -> bool:
     """True if all that is done with a running statistic is seen from now on, while calls that update it wait."""
-    if running.__class__ is Running:
+    if running.__class__ is PendingStatistic:
         if id(running) not in batch.own.statistics.buffers:
             write_statistics()  # calls of an outer batch
         else:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
-from gluonjit.engines.torch import hooked
+from gluonjit.engines.torch import originals
 from gluonjit.hybrid.capture.structure import Constant
 
 
@@ -34,7 +34,7 @@ class Written(NamedTuple):
         """Sets the attributes to what they are after this call. Returns the result."""
         targets: Any = self.targets
         for (module, name), value in zip(targets, self.values):
-            hooked.original_setattr(module(), name, value)
+            originals.original_setattr(module(), name, value)
         return self.result
 
 

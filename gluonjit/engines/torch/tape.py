@@ -16,11 +16,11 @@ from gluonjit.analysis.costs.model import ObservedBackward
 from gluonjit.analysis.plan import Place
 from gluonjit.engines.torch.arrays import LEARNABLE, VERSIONS, by_one_thread, device_named, dtype_named, with_memory
 from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, current_backward
-from gluonjit.engines.torch.held import Held, modified, version_of
-from gluonjit.engines.torch.hooked import data_of, run_backward
 from gluonjit.engines.torch.indices import Indices
+from gluonjit.engines.torch.input_version import InputVersion, modified, version_of
 from gluonjit.engines.torch.observed import HookedResult, apart
 from gluonjit.engines.torch.one_by_one import NODES, compute_alone, run_step
+from gluonjit.engines.torch.originals import data_of, run_backward
 from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces, program_of
 from gluonjit.graph import Kind
@@ -114,7 +114,7 @@ class Tape(tape.Tape):
         self._readers: list[Readers] = []
         self._places: list[Place] = []
         self._inputs: list[tuple[Place, Any]] = []
-        self._held: list[tuple[Place, Held]] = []
+        self._held: list[tuple[Place, InputVersion]] = []
         self.spare: dict[int, Any] = {}  # where nobody reads it, the gradient of a weight
         self._gone: Any = None  # flags of rows through which a pass has come that was not told to keep the history
         self.observed: dict[int, list[HookedResult]] = {}  # results that have hooks, by step
@@ -352,7 +352,7 @@ class Tape(tape.Tape):
         """True if the program has written over anything that a backward pass may need."""
         return bool(self.plan.overwritten or self.plan.rewritten) or any(held.rewritten for _, held in self._held)
 
-    def note_read(self, place: Place, held: Held) -> None:
+    def note_read(self, place: Place, held: InputVersion) -> None:
         """Rows that were there before, of a tensor that may be written to."""
         self._held.append((place, held))
 

@@ -9,9 +9,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gluonjit.engines.torch.arrays import LEARNABLE, device_named, name_of_dtype, on_host, spec_of, zeros_of
-from gluonjit.engines.torch.hooked import REQUIRES_GRAD, make_wrapper
 from gluonjit.engines.torch.loops import Loops
 from gluonjit.engines.torch.operators.table import DETACH, WITHOUT_HISTORY
+from gluonjit.engines.torch.originals import REQUIRES_GRAD, make_wrapper
 from gluonjit.engines.torch.view_steps import show
 from gluonjit.hybrid.capture.guards.facts import SLOT, Fact
 from gluonjit.program.axes.values import Operand

@@ -9,7 +9,7 @@ import numpy as np
 from gluonjit.analysis.plan import LookupChunk, Place, Plan
 from gluonjit.engines.torch.buffers import note_written
 from gluonjit.engines.torch.exposed import end_use, kept
-from gluonjit.engines.torch.held import Held, version_of
+from gluonjit.engines.torch.input_version import InputVersion, version_of
 from gluonjit.engines.torch.program import program_of
 from gluonjit.errors import CaptureError
 from gluonjit.hybrid.explain.counts import Counts
@@ -17,13 +17,13 @@ from gluonjit.hybrid.run.failures import both
 from gluonjit.hybrid.run.state import LOCAL
 
 
-def check_constants(report: Counts, plan: Plan) -> tuple[list[Held], list[tuple[Place, CaptureError]]]:
+def check_constants(report: Counts, plan: Plan) -> tuple[list[InputVersion], list[tuple[Place, CaptureError]]]:
     """Buffers that were written to since calls of the batch that is run next were captured, as they were then.
 
     And the rows of tables that were written to, which no call that runs needs, with what is raised if one is read.
     Raises CaptureError of a weight that runs, and where it is not known what a buffer was.
     """
-    found: list[Held] = []
+    found: list[InputVersion] = []
     lost: list[tuple[Place, CaptureError]] = []
     for own in _accounts(report):
         versions, snapshots, own.versions, own.snapshots = own.versions, own.snapshots, {}, {}

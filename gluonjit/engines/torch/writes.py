@@ -17,12 +17,12 @@ from gluonjit.engines.torch.aliases import DATA, MOVING, base_of, dummy, moves
 from gluonjit.engines.torch.arrays import spec_of
 from gluonjit.engines.torch.cell import ALL_CONSTANT, Cell
 from gluonjit.engines.torch.cells import capture, open_batch
-from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.indexing import opened as opened_key
 from gluonjit.engines.torch.layouts import strides_of
 from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.making import enter, only_made
 from gluonjit.engines.torch.operands import concrete, current, is_made, is_number, leaf, run_readers
+from gluonjit.engines.torch.originals import plain
 from gluonjit.engines.torch.overwrites import note_write, note_written_result
 from gluonjit.engines.torch.records import NotOneNode, noting
 from gluonjit.engines.torch.replacing import replaced

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gluonjit.analysis.again import clear_plans
 from gluonjit.analysis.plan import Plan, Step, rows_read
+from gluonjit.analysis.plan_cache import clear_plans
 from gluonjit.errors import RuleWarning
 from gluonjit.graph import Checks, Kind, Line, Record, line_of
 from gluonjit.graph.kinds import ENOUGH

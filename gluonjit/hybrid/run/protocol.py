@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from gluonjit.analysis.again import clear_plans, plan_count
 from gluonjit.analysis.plan import Plan
+from gluonjit.analysis.plan_cache import clear_plans, plan_count
 from gluonjit.graph.kinds import Kind
 from gluonjit.graph.values import Spec
 from gluonjit.hybrid.explain.counts import Counts

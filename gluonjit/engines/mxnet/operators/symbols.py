@@ -17,7 +17,7 @@ import mxnet as mx
 from mxnet.base import _LIB, SymbolHandle, c_handle_array, c_str, c_str_array, check_call, mx_uint, py_str
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet.hooked import run_operator
+from gluonjit.engines.mxnet.originals import run_operator
 
 Attributes = Mapping[str, Any]
 """The attributes of one call as Python values; who reads one gives the default that the operator documents."""

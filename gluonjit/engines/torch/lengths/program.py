@@ -12,9 +12,9 @@ import torch
 
 from gluonjit.engines.torch.arrays import device_named, dtype_named, sent
 from gluonjit.engines.torch.fused_steps import row_program
-from gluonjit.engines.torch.hooked import plain
 from gluonjit.engines.torch.operators.binding import Writer
 from gluonjit.engines.torch.operators.table import batch_op, row_of, work_of
+from gluonjit.engines.torch.originals import plain
 from gluonjit.engines.torch.program import Program, build, interpret, lay_out, run_operator, stored
 from gluonjit.graph import Arrays, Kind, Output, Spec
 from gluonjit.hybrid.capture.lengths.joining import Joiner

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-from gluonjit.engines.torch import hooked
+from gluonjit.engines.torch import originals
 from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.engines.torch.pending_statistics import write_statistics
 from gluonjit.engines.torch.recurrent import PACKED
 from gluonjit.engines.torch.results import computed, run_computed
-from gluonjit.engines.torch.waiting import write_statistics
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.run.state import LOCAL
@@ -62,7 +62,7 @@ def compile_(model: Any = None, *args: Any, **kwargs: Any) -> Any:
 
     What is batched runs unchanged, as one program for all samples; the rest is compiled.
     """
-    found = hooked.original_compile(model, *args, **kwargs)
+    found = originals.original_compile(model, *args, **kwargs)
     if isinstance(model, torch.nn.Module):
         kind = type(found)
         if "_gluonjit_aside" not in kind.__dict__:
@@ -110,12 +110,12 @@ def script_function(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         and not any(each.isCompleteTensor() for each in self.graph.inputs())  # asked last: it makes objects of a graph
     ):
         return written(*args, **kwargs)
-    return _script_by_itself(hooked.original_script_function, self, args, kwargs)
+    return _script_by_itself(originals.original_script_function, self, args, kwargs)
 
 
 def script_method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Calls a method of a module that was scripted or traced, which runs alone."""
-    return _script_by_itself(hooked.original_script_method, self, args, kwargs)
+    return _script_by_itself(originals.original_script_method, self, args, kwargs)
 
 
 def _script_by_itself(original: Any, script: Any, args: Any, kwargs: Any) -> Any:

@@ -29,7 +29,7 @@ PENDING: list[Any] = []
 """The `statistics.Statistics` of batches that have some to write."""
 
 
-class Running(torch.Tensor):  # type: ignore[misc]
+class PendingStatistic(torch.Tensor):  # type: ignore[misc]
     """The class of a running statistic while calls that update it wait."""
 
     @classmethod

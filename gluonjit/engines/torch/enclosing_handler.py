@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.hooked import functions_named
+from gluonjit.engines.torch.originals import functions_named
 
 _HERE = Path(__file__).parent
 _PACKAGES = (str(_HERE.parents[1]), str(Path(torch.__file__).parent))
@@ -26,7 +26,7 @@ RAISING = functions_named(
 """Functions that raise an error by the numbers they are given."""
 
 
-def caught() -> bool:
+def may_be_handled() -> bool:
     """True if the sample that runs may catch an error that is raised now, or leave a `with` by it."""
     found = since = entered = False
     frame: Any = sys._getframe(1)

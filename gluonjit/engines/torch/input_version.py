@@ -20,7 +20,7 @@ def version_of(tensor: Any) -> int:
     return 0 if tensor.is_inference() else int(tensor._version)
 
 
-class Held:
+class InputVersion:
     """The payload of a leaf: a tensor of the program's, and how often it had been written to when it was captured.
 
     raw: the numbers of a small one, which looks like `spec`; rows: the tensor, or a copy with the numbers that it had;
@@ -31,7 +31,7 @@ class Held:
     """
 
     shared = taped = noted = False
-    first: Held | None = None
+    first: InputVersion | None = None
     users, written = 1, 0
 
     def __init__(
@@ -52,7 +52,7 @@ class Held:
         """True if its numbers have changed since they were captured."""
         return (self._rows is self.tensor or self.taped) and version_of(self.tensor) != self.version
 
-    def share(self, other: Held) -> None:
+    def share(self, other: InputVersion) -> None:
         """Notes another tensor with the same numbers."""
         if other.tensor is not self.tensor:
             self.shared, other.first = True, self

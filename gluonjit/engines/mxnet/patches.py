@@ -21,7 +21,7 @@ from mxnet.numpy import ndarray
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet import backward as lazy_backward
-from gluonjit.engines.mxnet import calls, changes, hooked, shared
+from gluonjit.engines.mxnet import calls, changes, originals, shared
 from gluonjit.engines.mxnet.cell import Cell
 from gluonjit.engines.mxnet.cells import looked_up, rebuild, record_again
 from gluonjit.engines.mxnet.dynamic import automatic_cell
@@ -50,7 +50,7 @@ def block_call() -> Any:
         Array=NDArray,
         ndarray=ndarray,
         key=KEY,
-        original=hooked.original_call,
+        original=originals.original_call,
         value_of=value_of,
         empty=Empty,
         rebuild=rebuild,

@@ -15,7 +15,7 @@ from torch.nn.utils import stateless
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch import announced, aside, changes, doors, dynamic, hooked, observing
+from gluonjit.engines.torch import announced, changes, doors, dynamic, interop, observing, originals
 from gluonjit.engines.torch.aliases import VIEWED
 from gluonjit.engines.torch.arrays import WHOLE
 from gluonjit.engines.torch.cell import Cell
@@ -55,17 +55,17 @@ def module_call() -> Any:
         rebuild=rebuild,
         engine=ENGINE,
         learning=torch.is_grad_enabled,
-        autocast=hooked.autocast,
-        overridden=hooked.overridden,
+        autocast=originals.autocast,
+        overridden=originals.overridden,
         doors=DOORS,
         operate=LazyTensor.__torch_function__,
         error_of=ENGINE.error_of,
         make=make,
         look_up=captured_lookup,
-        original=hooked.original_call,
+        original=originals.original_call,
         int64=torch.int64,
         call_impl=torch.nn.Module._call_impl,
-        global_hooks=hooked.GLOBAL_HOOKS,
+        global_hooks=originals.GLOBAL_HOOKS,
         tracing=torch._C._get_tracing_state,
         expanded=dynamic.expanded,
         again=record_again,
@@ -107,9 +107,9 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch.autograd, "grad", changes.grad),
     (torch.autograd.graph.saved_tensors_hooks, "__enter__", changes.enter_saved),
     (torch.autograd.graph.saved_tensors_hooks, "__exit__", changes.exit_saved),
-    (torch, "compile", aside.compile_),
-    (torch._C.ScriptFunction, "__call__", aside.script_function),
-    (torch._C.ScriptMethod, "__call__", aside.script_method),
+    (torch, "compile", interop.compile_),
+    (torch._C.ScriptFunction, "__call__", interop.script_function),
+    (torch._C.ScriptMethod, "__call__", interop.script_method),
     (torch, "is_inference", is_inference),
     *[(torch, name, function) for name, function in CREATING.items()],
     *[(torch, name, of_computed(getattr(torch, name))) for name in KEEPING],

@@ -69,7 +69,7 @@ MECHANISMS = (
         ("engines/mxnet/unrolling.py", *_torch("unrolling")),
         returns={_T + "kinds:captures_whole": False, _M + "unrolling:captures_whole": False},
     ),
-    Mechanism("traces of like modules", _torch("like"), returns={_T + "like:take": None}),
+    Mechanism("traces of like modules", _torch("trace_sharing"), returns={_T + "trace_sharing:take": None}),
     Mechanism(
         "traces with gradients for calls without",
         _torch("without_gradients"),
@@ -79,7 +79,7 @@ MECHANISMS = (
     Mechanism("recurrent layers as operators", _torch("recurrent"), empties={_T + "recurrent:WHOLE": ""}),
     Mechanism(
         "BatchNorm in training",
-        _torch("normalizing", "statistics", "waiting"),
+        _torch("normalizing", "statistics", "pending_statistics"),
         returns={_T + "dynamic:normalized": None},
     ),
     Mechanism(
@@ -110,12 +110,12 @@ MECHANISMS = (
     Mechanism("weights announced and exposed", _torch("announced", "exposed")),
     Mechanism(
         "errors that a sample catches",
-        _torch("caught"),
-        returns={_T + "ops:caught": False, _T + "recorder:caught": False},
+        _torch("enclosing_handler"),
+        returns={_T + "ops:may_be_handled": False, _T + "recorder:may_be_handled": False},
     ),
     Mechanism("tensors made from nothing", _torch("making"), empties={_T + "making:MAKING": ""}),
     Mechanism("hooks of results", _torch("observing", "observed")),
     Mechanism("gradients of gradients", (*_torch("recorded"), "engines/mxnet/recorded.py")),
-    Mechanism("other tracers", _torch("aside")),
+    Mechanism("other tracers", _torch("interop")),
 )
 """One for each part of over 60 lines that a program could do without."""

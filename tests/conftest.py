@@ -18,6 +18,7 @@ import gluonjit
 from gluonjit.hybrid.capture.guards.variants import AGAIN
 from gluonjit.hybrid.capture.outlining.outlines import AS_WRITTEN
 from gluonjit.hybrid.choose import pacing
+from gluonjit.hybrid.run.state import LOCAL
 
 pacing.PINNED.append(True)
 
@@ -58,8 +59,10 @@ def fresh_stretch() -> Iterator[None]:
 def fresh_caches() -> None:
     """No file's programs depend on what operators were called with in other files, unless GLUONJIT_TOGETHER is set.
 
-    Those that fail together alone show state that is kept where it should not be.
+    Those that fail together alone show state that is kept where it should not be. Samples of a file are counted from 0,
+    whatever the last test of another one has left pending.
     """
+    LOCAL.state.batch = None
     if not os.environ.get("GLUONJIT_TOGETHER"):
         gluonjit.clear_caches()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
@@ -11,7 +10,6 @@ from typing import Any, NamedTuple
 
 import mxnet as mx
 
-from gluonjit.engines.mxnet.fused_steps import row_program
 from gluonjit.engines.mxnet.lengths.program import JOINER, typed
 from gluonjit.engines.mxnet.operators.binding import OWNERS, SEGMENTS, segment_sum
 from gluonjit.engines.mxnet.operators.symbols import (
@@ -40,7 +38,6 @@ from gluonjit.hybrid.run.failures import refused
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.axes.values import NotBatchable
 from gluonjit.program.trace import Trace, TraceBuilder
-from gluonjit.rows.program import NotFusable
 
 ADDITIONS = {"elemwise_add", "broadcast_add", "add_n", "_npi_add"}
 _kinds: dict[Any, Kind] = {}
@@ -159,10 +156,7 @@ def _of_any_length(
     if kind is not None:
         return kind
     kind = _make_kind(trace, handle, name, attrs, sources, without)
-    if kind is None or kind.lone or kind.sum_of:
-        return kind
-    with suppress(NotFusable):
-        row_program(kind)
+    if kind is None or kind.lone or kind.sum_of or JOINER.runs_in_c(kind):
         return kind  # a step in C for each length takes less than one for all
     return JOINER.join(call, kind, sized)
 

@@ -107,7 +107,7 @@ _USUAL_PLAIN, _USUAL_HOLDERS = {*PLAIN} - {float}, {dict, OrderedDict, set}
 
 
 def training_of(owner: Any) -> Any:
-    """True if a module trains: a tuple of that of all its parts, where these differ; None for no module."""
+    """Returns whether a module trains, as a tuple of that of its parts where these differ; None for no module."""
     if not isinstance(owner, torch.nn.Module):
         return None
     found = [module.training for module in parts_of(owner)]

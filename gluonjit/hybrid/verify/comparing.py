@@ -192,7 +192,7 @@ def _explained(runs: Runs, found: tuple[str, Difference, bool], rtol: float | No
 
 
 def _stale(runs: Runs, rtol: float | None) -> str:
-    """True if a cache is to blame: with all caches cleared, both runs are compared once more."""
+    """Says so if a cache is to blame, or returns "": with all caches cleared, both runs are compared once more."""
     eager, _ = _ran(runs, True)
     runs.forget()
     batched, _ = _ran(runs, False)

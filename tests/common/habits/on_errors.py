@@ -81,8 +81,9 @@ def an_interrupt_at_any_line_of_the_library(t: Any) -> None:
     first, wrong = minibatch(), []
     for number in interrupted(minibatch, 7):
         spare = [at for parts in [*SPARE.values()] for _, at in parts]  # at once: collection of garbage adds to it
-        found = differences(minibatch(), first, f"after line {number}")
-        wrong += found + [f"spare memory twice after line {number}"] * (len(set(spare)) < len(spare))
+        if len(set(spare)) < len(spare):
+            wrong.append(f"spare memory twice after line {number}")
+        wrong += differences(minibatch(), first, f"after line {number}")
     t.see("wrong after an interrupt at line", wrong)
     t.minibatch(net, label="after")
 
@@ -94,8 +95,8 @@ def an_interrupt_as_any_function_of_the_library_is_entered(t: Any) -> None:
     first, wrong = minibatch(), []
     for number in interrupted(minibatch, 1, calls=True):
         state = LOCAL.state
-        open_regions = [f"{state.paused, state.eagerly, state.inside} after call {number}"]
-        wrong += open_regions * bool(state.paused or state.eagerly or state.inside)
+        if state.paused or state.eagerly or state.inside:
+            wrong.append(f"{state.paused, state.eagerly, state.inside} after call {number}")
         wrong += differences(minibatch(), first, f"after call {number}")
     t.see("wrong after an interrupt at call", wrong)
     t.minibatch(net, label="after")

@@ -95,6 +95,13 @@ class Joiner:
 
     _engine: JoiningEngine
 
+    def runs_in_c(self, kind: Kind) -> bool:
+        """True if steps of a kind have a row program."""
+        with suppress(NotFusable):
+            self._engine.row_program(kind)
+            return True
+        return False
+
     def _known(self, call: Any) -> list[_Found]:
         known: _Lengths | None = call.cell.joints.get(_KEY)
         if known is None or "arity" in call.batch.options.without:
@@ -254,13 +261,8 @@ class Joiner:
         Constants travel with each node then, so they may not be larger than the operands.
         """
         shapes = [form.trace.shapes[position][0] for position in form.own]
-        if not (form.numbers or shapes) or sum(map(prod, shapes)) > sum([prod(spec.shape) for spec in kind.operands]):
-            return False
-        try:
-            self._engine.row_program(kind)
-        except NotFusable:
-            return True
-        return False
+        small = sum(map(prod, shapes)) <= sum([prod(spec.shape) for spec in kind.operands])
+        return bool(form.numbers or shapes) and small and not self.runs_in_c(kind)
 
     def _is_view(self, name: str) -> bool:
         return isinstance(self._engine.row_of(name), Reshape)

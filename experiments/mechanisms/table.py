@@ -69,12 +69,6 @@ MECHANISMS = (
         ("engines/mxnet/unrolling.py", *_torch("unrolling")),
         returns={_T + "kinds:captures_whole": False, _M + "unrolling:captures_whole": False},
     ),
-    Mechanism("traces of like modules", _torch("trace_sharing"), returns={_T + "trace_sharing:take": None}),
-    Mechanism(
-        "traces with gradients for calls without",
-        _torch("without_gradients"),
-        returns={_T + "records:with_gradients": None},
-    ),
     Mechanism("refusals by pattern", _torch("patterns"), returns={_T + "records:refused_before": None}),
     Mechanism("recurrent layers as operators", _torch("recurrent"), empties={_T + "recurrent:WHOLE": ""}),
     Mechanism(

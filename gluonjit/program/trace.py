@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from gluonjit.graph.modes import is_training
@@ -41,8 +41,7 @@ class Trace:
     """The computation of one call. It does not change once it is made, and is checked then.
 
     shapes: of each position; mode: that of recording and training (`graph.modes`); asked: the sizes that Python has
-    decided by, in order, which bound for what other sizes the trace may stand; built: what an engine has made of it,
-    whatever its constants.
+    decided by, in order, which bound for what other sizes the trace may stand.
     """
 
     operands: tuple[Spec, ...]
@@ -53,7 +52,6 @@ class Trace:
     device: str = ""
     mode: int = 0
     asked: tuple[Any, ...] = ()
-    built: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         count = len(self.operands) + len(self.consts)
@@ -92,10 +90,6 @@ class Trace:
     def listing(self) -> list[Any]:
         """The operators and results, equal for traces of equal operands that do the same to other constants."""
         return [*self.ops, self.results]
-
-    def with_consts(self, consts: Iterable[Any]) -> Trace:
-        """The same trace with other constants of these shapes."""
-        return replace(self, consts=tuple(consts))
 
     def part(self, sources: Sequence[int], results: Sequence[int], specs: Sequence[Spec] = ()) -> Trace:
         """The trace of these results whose operands are the values at `sources`."""

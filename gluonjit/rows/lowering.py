@@ -86,7 +86,7 @@ def _source(kind: Kind) -> tuple[Trace, Sequence[Shaped], list[tuple[int, Any, i
             raise NotFusable("operands of several lengths, or not row by row")
         spaces = map(_space_of, form.shapes)
         listed = [(k, spec, space, space == CHILD) for (k, spec), space in zip(enumerate(kind.operands), spaces)]
-        return replace(trace, ops=tuple(form.ops), built={}), form.shapes, listed
+        return replace(trace, ops=tuple(form.ops)), form.shapes, listed
     heights = {spec.rows for spec in [*kind.operands, *[output.spec for output in kind.outputs]]}
     even = kind.poly or (len(heights) == 1 and not kind.children)
     listed = []

@@ -28,6 +28,11 @@ class Gone:
 
 
 GONE: tuple[Gone, ...] = (
+    Gone("engines/torch/without_gradients", ("signatures_of with_gradients",)),
+    Gone(
+        "engines/torch/trace_sharing",
+        ("remember take _function _shapes _signature Pairs paired _are_alike _are_weights _take _there _are_constant",),
+    ),
     Gone("engines/torch/pending_places", ("at_place _is_plain",)),
     Gone(
         "engines/torch/variadic/checking",

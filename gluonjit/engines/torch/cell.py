@@ -62,7 +62,6 @@ class Cell(BatchedCell):
         self.patterns: dict[Any, Pattern] = {}  # what calls with arguments of the same classes have come to
         self.plain: dict[Any, Any] = {}  # what calls give that is no tensor: it follows from shapes alone
         self.counts: dict[Any, set[int]] = {}  # of operators in traces, by their signatures but for sizes
-        self.asks_mode = False  # whether a call of it has asked whether gradients are recorded
         self.never = ""  # why no call of it is one node, if so
         self.refused: dict[Any, str] = {}  # why none is, by whether gradients are recorded and the module trains
         self.lost: dict[str, int] = {}  # by the reason, how often such refusals were forgotten

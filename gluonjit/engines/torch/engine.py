@@ -9,7 +9,6 @@ import torch
 
 from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch import trace_sharing
 from gluonjit.engines.torch.aliases import DETACHING, base_of
 from gluonjit.engines.torch.arrays import VERSIONS, clear_looks
 from gluonjit.engines.torch.buffers import Account
@@ -177,7 +176,6 @@ class TorchEngine(Adapter):
         """Forgets all kinds."""
         super().clear_caches()
         sum_kind.cache_clear()
-        trace_sharing.forget()
         clear_looks()
         Cell.forget_recordings()
         for cell in Cell.every():

@@ -108,7 +108,4 @@ def followed(recorder: Positions, owner: Any, run: Callable[..., Any], args: Any
     if type(run) is MethodType and run.__self__ is owner:
         names = [name for name in (run.__name__, "forward") if getattr(owner, name, None) == run]
         run = follower.get(owner, names[0]) if names else run  # of other names, where it was assigned
-    try:
-        return follow(recorder, follower, run, args, kwargs, noted)
-    finally:
-        recorder.asks_mode = recorder.asks_mode or follower.asks_mode
+    return follow(recorder, follower, run, args, kwargs, noted)

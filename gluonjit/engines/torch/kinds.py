@@ -60,7 +60,7 @@ class ResultWithoutTensors(Exception):
 
 
 def trace_call(call: Call) -> str:
-    """Traces a call, which is noted, unless that of a like one is. Says why it cannot be one node; "" if it may be.
+    """Traces a call, which is noted. Says why it cannot be one node; "" if it may be.
 
     Raises ResultWithoutTensors.
     """
@@ -69,7 +69,7 @@ def trace_call(call: Call) -> str:
     devices = {value.spec.device for value in call.values}
     if len(devices) > 1:
         return f"its operands are on several devices: {', '.join(sorted(devices))}"
-    found = "" if call.noted.traced is not None or call.run in MADE else _traced(call)
+    found = "" if call.run in MADE else _traced(call)
     return found if isinstance(found, str) else ""
 
 
@@ -160,8 +160,6 @@ def _trace(call: Call, recorders: list[Tracer], known: set[int]) -> TraceFinding
         raise
     except Exception as error:  # the call itself, run next, raises what the user has to see
         return f"{RAISED} {type(error).__name__}: {str(error).partition(chr(10))[0]}"
-    finally:
-        cell.asks_mode = cell.asks_mode or any(recorder.asks_mode for recorder in recorders)
     if outside.drawn:
         return "it draws random numbers in Python"
     if outside.changed or (attributes(owner), training_of(owner), flags(owner)) != before:

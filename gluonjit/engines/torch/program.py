@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from copy import copy
 from typing import Any, NamedTuple
 
 import torch
@@ -52,13 +51,6 @@ class Program(BatchedProgram):
         self.operators = operators
         self.learns = _learns(trace)
         self.kept: dict[Any, tuple[frozenset[int], frozenset[int]]] = {}  # by what learns
-
-    def again(self, trace: Trace) -> Program:
-        """The same program for a trace that differs from its own in weights alone."""
-        found = copy(self)
-        Program.__init__(found, trace, self.operators)
-        found.fused = None
-        return found
 
     def alone(self, operands: Arrays, consts: Arrays) -> Arrays:
         """The results of one node, operator by operator."""
@@ -156,14 +148,7 @@ class Built(NamedTuple):
 
 def build(trace: Trace, of_any_rows: bool = True) -> Built:
     """The batched program of a trace, for any number of rows if that is possible. Raises NotBatchable."""
-    known: Built | None = trace.built.get("batched")
-    if known is not None:
-        return known._replace(program=known.program.again(trace))
-    found = for_any_rows(trace, _build, of_any_rows)
-    bare = copy(found.program)
-    del bare.trace, bare.consts  # it keeps no weights alive
-    trace.built["batched"] = found._replace(program=bare)
-    return found
+    return for_any_rows(trace, _build, of_any_rows)
 
 
 def build_for_children(of: ForChildren) -> Built:

@@ -9,7 +9,6 @@ from weakref import WeakKeyDictionary, WeakSet, ref
 
 import torch
 
-from gluonjit.engines.torch import trace_sharing
 from gluonjit.engines.torch.arrays import LEARNABLE
 from gluonjit.engines.torch.buffers import note_versions
 from gluonjit.engines.torch.cell import RAISED, Call, Cell
@@ -21,7 +20,6 @@ from gluonjit.engines.torch.patterns import note_record, note_refusal, refused_b
 from gluonjit.engines.torch.pending_statistics import WAITING
 from gluonjit.engines.torch.program import program_of
 from gluonjit.engines.torch.unrolling import LOOPS, UNROLLED, never
-from gluonjit.engines.torch.without_gradients import signatures_of, with_gradients
 from gluonjit.graph import Kind, Record, Spec
 from gluonjit.hybrid.capture.capturing import room_of
 from gluonjit.hybrid.capture.guards.facts import Fingerprint
@@ -103,7 +101,7 @@ def record_of(call: Call, key: Key) -> Record | Any:
         reason = refused_before(call, wanted)
     if reason:
         raise NotOneNode(reason)
-    variant = holding(cell.variants.get(wanted, ())) or with_gradients(cell, wanted)
+    variant = holding(cell.variants.get(wanted, ()))
     if variant is not None and variant.key in cell.plain:
         return cell.plain[variant.key]
     kind = None if variant is None else cell.kinds.get(variant.key)
@@ -244,19 +242,12 @@ def _made(call: Call, wanted: Key) -> tuple[Variant, Any]:
     cell = call.cell
     known = cell.variants.get(wanted, [])
     made: Any = too_many(known) or None
+    call.noted.specs = [item for item in wanted if item.__class__ is Spec]
+    call.noted.signature = without_sizes(wanted)
     try:
-        call.noted.specs = [item for item in wanted if item.__class__ is Spec]
-        if made is None and cell.joints:
-            with RUNNING, TRACE, undrawn():
-                made = _derived(call, wanted)
-        call.noted.signature = without_sizes(wanted)
         if made is None:
             with RUNNING, TRACE, undrawn():
-                trace_sharing.take(call, wanted, lambda cell, owner: looks_of(cell, owner, call.batch))
-                own = call.noted.traced is None
-                made = trace_call(call) or _kind(call)
-            if isinstance(made, Kind) and own:
-                trace_sharing.remember(call)
+                made = (JOINER.derived(call) if cell.joints else None) or trace_call(call) or _kind(call)
     except ResultWithoutTensors as plain:
         made = plain
     if isinstance(made, str):
@@ -272,16 +263,6 @@ def _made(call: Call, wanted: Key) -> tuple[Variant, Any]:
     if call.noted.steady():
         _note_lookup(cell, made, call.owner)
     return variant, made
-
-
-def _derived(call: Call, wanted: Key) -> Kind | None:
-    """The kind of a call of a new size, from calls of this signature, or of one that runs like it."""
-    for signature in signatures_of(call.cell, wanted):
-        call.noted.signature = without_sizes(signature)
-        kind = JOINER.derived(call)
-        if kind is not None:
-            return kind
-    return None
 
 
 def _kind(call: Call) -> Kind | str:

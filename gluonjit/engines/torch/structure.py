@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary, ref
 
@@ -23,12 +22,6 @@ class Written(NamedTuple):
         for module, name in modules:
             RESULTS.setdefault(module, set()).add(name)
         return cls(result, values, Constant(tuple([(ref(module), name) for module, name in modules])))
-
-    def of_others(self, counterpart: Callable[[Any], Any]) -> Written:
-        """Returns the same for the modules that are the counterparts of these."""
-        return Written.of(
-            self.result, self.values, [(counterpart(module()), name) for module, name in self.targets.value]
-        )
 
     def set(self) -> Any:
         """Sets the attributes to what they are after this call. Returns the result."""

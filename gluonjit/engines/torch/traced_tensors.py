@@ -45,7 +45,6 @@ class TraceTensor(torch.Tensor):  # type: ignore[misc]
     @property
     def requires_grad(self) -> bool:
         """True if gradients go through it, where that holds for all calls of this signature."""
-        self.recorder.asks_mode = True
         found = self.recorder.learns_at(self.position)
         if found is None:
             raise NeedsValue
@@ -85,7 +84,6 @@ class Positions(TorchDispatchMode):  # type: ignore[misc]
     """
 
     draws = False
-    asks_mode = False  # whether the program asks whether gradients are recorded
     ends_in_loops = False
     looped = False
     by_parts = False  # whether it was given lists, or has taken a tensor apart into its rows

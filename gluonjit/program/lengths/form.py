@@ -48,7 +48,7 @@ class Form(NamedSizes):
             axes = rows_before(self.shapes[position][0])
             if axes:
                 operands[position] = intern_spec(spec.shape, spec.dtype, spec.device, mode_of(axes))
-        return replace(trace, operands=tuple(operands), built={})
+        return replace(trace, operands=tuple(operands))
 
     def weights(self, trace: Trace) -> list[Any]:
         """The constants of a trace of the form that all members share."""

@@ -276,4 +276,4 @@ def typed(trace: Trace) -> SizedTrace:
     arguments = [read(op.attrs) for op in trace.ops]
     draws = any([acts(canonical(op.name), each, trace.training) for op, each in zip(trace.ops, arguments)])
     ops = [op._replace(attrs=tuple(each.items())) for op, each in zip(trace.ops, arguments)]
-    return SizedTrace(replace(trace, ops=tuple(ops), built={}), draws)
+    return SizedTrace(replace(trace, ops=tuple(ops)), draws)

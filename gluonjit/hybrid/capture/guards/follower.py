@@ -123,7 +123,6 @@ class Follower(Reader):
             getattr(type(known), name).__code__ for name in ("array", "own", "block", "watched", "spaces", "state")
         ]
         self._trusted: dict[int, Any] = {id(code): code for code in asked}
-        self.asks_mode = False  # whether the program asks whether gradients are recorded, or sets that
         self.slice = slice
 
     def run(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -374,8 +373,6 @@ class Follower(Reader):
 
     def _native(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Calls a function that is known to only return a result."""
-        if self.known.modes and is_hashable(function) and function in self.known.modes:
-            self.asks_mode = True
         self.whole((args, tuple(kwargs.values())))
         operates = self.known.operates(function)
         if not operates:

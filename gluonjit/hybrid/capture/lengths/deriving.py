@@ -170,7 +170,6 @@ class Recipe:
             consts=tuple(self._constant(position, known) for position in self._consts),
             ops=tuple(ops),
             shapes=tuple(shapes),
-            built={},
         )
         return found, tuple(known.get(length, 0) for length in range(form.lengths))
 

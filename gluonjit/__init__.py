@@ -28,7 +28,7 @@ Of `torch`:
     torch: sparse_bsc_tensor, sparse_bsr_tensor, sparse_compressed_tensor, sparse_coo_tensor, sparse_csc_tensor
     torch: sparse_csr_tensor, tensor, zeros, zeros_like
     torch.ScriptMethod: __call__
-    torch.Tensor: data, register_hook, retain_grad
+    torch.Tensor: __cuda_array_interface__, __dlpack__, data, register_hook, retain_grad
     torch._functorch.eager_transforms: _wrap_for_grad
     torch._functorch.vmap: _add_batch_dim
     torch._tensor: handle_torch_function
@@ -36,6 +36,7 @@ Of `torch`:
     torch.autograd.function.Function: apply
     torch.autograd.graph.saved_tensors_hooks: __enter__, __exit__
     torch.autograd.variable.Variable: __new__
+    torch.cuda.streams.Stream: __new__
     torch.functional: handle_torch_function
     torch.jit.torch.jit.ScriptFunction: __call__
     torch.nn.functional: handle_torch_function

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
+from gluonjit.engines.torch import copy_on_write
 from gluonjit.hybrid.capture.guards import owners
 
 aten = torch.ops.aten
@@ -48,8 +49,9 @@ class Accelerator:
         self.reads: list[str] = []
         self.sends: list[str] = []
         self.faults: list[str] = []
-        self.launches = 0
+        self.launches = 0  # of kernels: views and room are none
         self._memory: dict[int, Any] = {}  # by address
+        self._lazy: set[int] = set()  # addresses whose bytes are copied when they are written to
         self._gone: defaultdict[int, list[int]] = defaultdict(list)  # addresses, by how many bytes they had
         self._next = _FIRST
 
@@ -64,7 +66,11 @@ class Accelerator:
 
     def run(self, operator: Any, *args: Any, **kwargs: Any) -> Any:
         """Run an operator of ATen: the only kernel that there is."""
-        self.launches += 1
+        self.launches += not _is_free(operator)
+        if operator is aten._lazy_clone.default:
+            return self._lazily(*args)
+        for tensor in _written(operator, args, kwargs):
+            self._before_write(tensor)
         if operator is aten.copy_.default:
             return self._copied(*args, **kwargs)
         call = _Call(self, operator)
@@ -80,6 +86,27 @@ class Accelerator:
         to, what = [each if each.device == _HOST else self.twin(each) for each in (target, source)]
         aten.copy_.default(to, what)
         return target
+
+    def _lazily(self, tensor: Any) -> Any:
+        """A tensor of the same bytes, at another address, until either is written to."""
+        memory = self._memory[tensor.untyped_storage().data_ptr()]
+        made = device_tensor(self.storage(memory), tensor)
+        self._lazy |= {each.untyped_storage().data_ptr() for each in (tensor, made)}
+        return made
+
+    def is_lazy(self, tensor: Any) -> bool:
+        """Whether a tensor has not been written to since it was cloned lazily."""
+        return tensor.untyped_storage().data_ptr() in self._lazy
+
+    def _before_write(self, tensor: Any) -> None:
+        address = tensor.untyped_storage().data_ptr()
+        if tensor.device.type != "sim" or address not in self._lazy:
+            return
+        self._lazy.remove(address)
+        memory = self._memory[address]
+        if any(memory is other for place, other in self._memory.items() if place != address):
+            self._memory[address] = memory.clone()
+            self.launches += 1
 
     def twin(self, tensor: Any) -> Any:
         """A tensor of the host's, on the same memory."""
@@ -112,6 +139,9 @@ class Accelerator:
 
     def _free(self, address: int) -> None:
         memory = self._memory.pop(address)
+        self._lazy.discard(address)
+        if any(memory is other for other in self._memory.values()):
+            return
         ctypes.memset(memory.data_ptr(), 0xFF, memory.nbytes())  # not a number, in any type of floats
         self._gone[memory.nbytes()].append(address)
 
@@ -204,6 +234,24 @@ def device_tensor(storage: Any, like: Any, made: Any = None) -> Any:
     return aten.set_.source_Storage_storage_offset.redispatch(_ON_HOST, made, storage, *place)
 
 
+def _is_free(operator: Any) -> bool:
+    """Whether an operator launches nothing: it makes room, or a view."""
+    schema = operator._schema
+    views = [each.alias_info is not None and not each.alias_info.is_write for each in schema.returns]
+    return any(views) or schema.name in _FREE
+
+
+_FREE = {f"aten::{name}" for name in "empty empty_strided empty_like new_empty set_ _lazy_clone resize_".split()}
+
+
+def _written(operator: Any, args: Any, kwargs: Any) -> Iterator[Any]:
+    """The tensors that an operator writes to."""
+    for place, argument in enumerate(operator._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[place] if place < len(args) else kwargs.get(argument.name)
+            yield from [value] if isinstance(value, torch.Tensor) else value or ()
+
+
 def _reads(operator: Any, args: Any) -> bool:
     """Whether the host waits for numbers: a single one, or those that tell how large a result is."""
     if operator is aten.index.Tensor:
@@ -223,11 +271,14 @@ def _asked() -> str:
     return "at " + " < ".join(found)
 
 
-def _as_built_in() -> None:
+def _as_built_in(device: Accelerator) -> None:
     """Let the device be what one of PyTorch's is: no code of the program's, and memory of an allocator."""
     owner_of_file, resizable = owners.owner_of_file, torch.UntypedStorage.resizable
     owners.owner_of_file = lambda name: owners.LIBRARY if name == __file__ else owner_of_file(name)  # type: ignore
     torch.UntypedStorage.resizable = lambda storage: storage.device.type == "sim" or resizable(storage)
+    is_cow = torch._C._is_cow_tensor
+    torch._C._is_cow_tensor = lambda tensor: device.is_lazy(tensor) if tensor.device.type == "sim" else is_cow(tensor)
+    copy_on_write.DEVICES.add("sim")
 
 
 class _Module(_DummyBackendModule):  # type: ignore
@@ -245,10 +296,11 @@ def accelerator() -> Accelerator:
     if not _made:
         _setup_privateuseone_for_python_backend("sim", backend_module=_Module())
         found = Accelerator()
-        _as_built_in()
+        _as_built_in(found)
         everything, few = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
         everything.fallback(found.run, "PrivateUse1")
-        for operator in (aten.copy_.default, aten.convolution_overrideable.default):  # which have a kernel for the rest
+        own = aten.copy_.default, aten._lazy_clone.default, aten.convolution_overrideable.default
+        for operator in own:  # which have a kernel for the rest
             few.impl(operator, partial(found.run, operator), "PrivateUse1")
         _made.extend([found, everything, few])
     device: Accelerator = _made[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+from contextlib import suppress
 from itertools import count
 from typing import Any, Callable
 
@@ -18,6 +19,7 @@ if not hasattr(torch._C, "_acc"):
 
 from accelerator import Accelerator, Fault, accelerator, device_tensor
 from device_tasks import TASKS, Task, compare, trained
+from refilled import REFILLS, WIDTH, check_refilled
 from torch import nn
 from torch_rule_cases import Case
 from torch_rule_runs import draw, layouts_of, run_program
@@ -25,7 +27,7 @@ from torch_support import assert_close
 
 import gluonjit
 from experiments.data.tagged import Sentence
-from gluonjit.engines.torch import indices, session
+from gluonjit.engines.torch import copy_on_write, indices, session
 from gluonjit.engines.torch.session import Session
 from gluonjit.errors import GluonJITError
 from tests.torch.test_rule_cases import BATCHED, by_operator, first
@@ -105,6 +107,62 @@ def test_words_on_the_host_are_looked_up_on_the_device(device: Accelerator) -> N
     there, here = task.samples("sim"), task.samples("cpu")
     mixed = [Sentence(one.characters, other.target) for one, other in zip(here, there)]
     check(device, task._replace(samples=lambda place: mixed if place == "sim" else here))
+
+
+@pytest.mark.parametrize("inference", [False, True], ids=["", "inference mode"])
+@pytest.mark.parametrize("name", REFILLS)
+def test_each_sample_has_the_numbers_that_one_buffer_had_at_its_call(
+    device: Accelerator, name: str, inference: bool
+) -> None:
+    assert check_refilled("sim", name, inference) <= 4
+
+
+@pytest.mark.parametrize("name", ["copy", "data"])
+def test_a_part_of_a_large_tensor_is_copied_alone_once_that_was_written_to(device: Accelerator, name: str) -> None:
+    copied: list[int] = []
+    clone = device._before_write
+
+    def before_write(tensor: Any) -> None:
+        launches = device.launches
+        clone(tensor)
+        copied.append((device.launches - launches) * tensor.untyped_storage().nbytes())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device, "_before_write", before_write)
+        check_refilled("sim", name, parts=1 << 14)
+    assert sum(copied) == (1 << 14) * WIDTH * 4
+
+
+def launches_of(device: Accelerator, samples: Any, net: Any, calls: int = 2) -> int:
+    for _ in range(calls):
+        with device.watched(), torch.no_grad():
+            torch.stack([net(x) for x in samples]).cpu()
+            launches = device.launches
+    return launches
+
+
+@pytest.mark.parametrize("separate", [True, False], ids=["tensors", "rows of one"])
+def test_inputs_are_not_copied_at_capture(device: Accelerator, separate: bool) -> None:
+    net = nn.Linear(5, 3).to("sim")
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="batched")
+    rows = torch.randn(20_000, 5).to("sim")
+    samples = [row.clone() for row in rows[:64]] if separate else list(rows[:64])
+    assert launches_of(device, samples, net) < 10
+
+
+def test_inputs_whose_address_others_know_are_copied_at_capture(
+    device: Accelerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = nn.Linear(5, 3).to("sim")
+    gluonjit.hybridize(net, dynamic_batch=True, granularity="batched")
+    samples = [row.clone() for row in torch.randn(64, 5).to("sim")]
+    assert launches_of(device, samples, net) < 10
+    for sample in samples[:32]:
+        with suppress(BufferError, RuntimeError, ValueError):  # the simulated device has none
+            sample.__dlpack__()
+    assert 32 <= launches_of(device, samples, net) < 42
+    monkeypatch.setattr(copy_on_write, "_streams", [True])
+    assert 64 <= launches_of(device, samples, net) < 74
 
 
 class Casting(nn.Module):

@@ -9,6 +9,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
 
 from gluonjit.engines.torch.arrays import bytes_of, look_of
+from gluonjit.engines.torch.copy_on_write import snapshot
 from gluonjit.engines.torch.input_version import InputVersion, recorded, version_of
 from gluonjit.engines.torch.lookups import host_rows
 from gluonjit.engines.torch.originals import above, plain
@@ -227,7 +228,7 @@ def _new_leaf(batch: Batch, tensor: Any, version: int, mode: str) -> tuple[Value
     elif spec.bytes <= batch.options.copy_inputs and not (
         taped and (tensor.__class__ is not torch.Tensor or not tensor.is_leaf)
     ):
-        payload = _copied(tensor, version)  # `tensor.data` writes to it uncounted
+        payload = InputVersion(tensor, version, snapshot(batch, tensor))  # `tensor.data` writes to it uncounted
         payload.taped = taped
         key = ("copied", id(payload), spec.mode)
     else:
@@ -236,14 +237,10 @@ def _new_leaf(batch: Batch, tensor: Any, version: int, mode: str) -> tuple[Value
     return Value(base, 0, spec, batch.graph, taped, tensor), payload
 
 
-def _copied(tensor: Any, version: int) -> InputVersion:
-    return InputVersion(tensor, version, tensor.detach().clone())
-
-
 def _as_it_is(batch: Batch, tensor: Any) -> InputVersion:
     """Returns a tensor with its current numbers: PyTorch counts no writes to one made in inference mode."""
     place = ("copied", id(tensor))
     known: InputVersion | None = batch.created.get(place)
     if known is None or not torch.equal(known.rows, tensor):
-        known = batch.created[place] = _copied(tensor, 0)
+        known = batch.created[place] = InputVersion(tensor, 0, snapshot(batch, tensor))
     return known

@@ -14,6 +14,7 @@ from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.buffers import note_versions, note_written
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, cell_of, open_batch
+from gluonjit.engines.torch.copy_on_write import export_tensor
 from gluonjit.engines.torch.decided import read_decided
 from gluonjit.engines.torch.doors import SORTS, admit
 from gluonjit.engines.torch.enclosing_handler import RAISING, may_be_handled
@@ -266,7 +267,8 @@ _BY_MEMORY = {getattr(torch, f"as_strided{suffix}") for suffix in ("", "_copy", 
     getattr(torch.Tensor, name) for name in "as_strided as_strided_scatter storage_offset stride is_contiguous".split()
 }
 """Functions that look at how a tensor lies in memory."""
-_LENDING = {getattr(torch.Tensor, name) for name in "storage untyped_storage data_ptr share_memory_ __dlpack__".split()}
+_LENDING = {getattr(torch.Tensor, name) for name in "storage untyped_storage data_ptr share_memory_".split()}
+_LENDING.add(export_tensor)
 """Functions by which others get a tensor's memory."""
 _READING = {getattr(torch, name) for name in "equal allclose is_nonzero nonzero unique".split()}
 """Functions that read numbers, and give others no memory."""

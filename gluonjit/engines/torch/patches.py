@@ -15,7 +15,7 @@ from torch.nn.utils import stateless
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch import announced, changes, doors, dynamic, interop, observing, originals
+from gluonjit.engines.torch import announced, changes, copy_on_write, doors, dynamic, interop, observing, originals
 from gluonjit.engines.torch.aliases import VIEWED
 from gluonjit.engines.torch.arrays import WHOLE
 from gluonjit.engines.torch.cell import Cell
@@ -101,6 +101,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch.Tensor, "register_hook", observing.register_hook),
     (torch.Tensor, "retain_grad", observing.retain_grad),
     *announced.ANNOUNCING,
+    *copy_on_write.WATCHED,
     (torch.autograd.Function, "apply", classmethod(changes.function_apply)),
     (torch.autograd.Variable, "__new__", changes.variable),
     (torch.autograd, "backward", changes.backward),
@@ -113,7 +114,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (torch, "is_inference", is_inference),
     *[(torch, name, function) for name, function in CREATING.items()],
     *[(torch, name, of_computed(getattr(torch, name))) for name in KEEPING],
-    (torch.utils.dlpack, "to_dlpack", of_computed(torch.utils.dlpack.to_dlpack)),
+    (torch.utils.dlpack, "to_dlpack", of_computed(copy_on_write.exporting(torch.utils.dlpack.to_dlpack))),
     *[(module, "handle_torch_function", handled) for module in (torch._tensor, torch.functional, torch.nn.functional)],
     (stateless, "_functional_call", changes.functional_call),
     (distributed, "_find_tensors", changes.find_tensors),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from gluonjit.analysis.plan import Plan
@@ -22,7 +23,10 @@ class FusedSteps:
     (`row_flags`) that learn, and of those that have been read under recording.
     """
 
+    _pass: Any = None  # that goes through a stretch
+
     room_for: Callable[[Spec, int], Any]  # an array of so many rows
+    address: Callable[[Any], int]  # of an array, when it may be read and written
 
     def __init__(self, session: Any, without: Collection[str]) -> None:
         self.plan: Plan = session.plan
@@ -52,6 +56,31 @@ class FusedSteps:
         ways = self.steps.choose(begin, end, learned, read, tape, memory)
         return self.steps.run(begin, ways, memory) if ways else None
 
+    def go_back(self, stretch: StepStretch, made: Any) -> tuple[list[int], float]:
+        """Goes back through steps from the rows that a pass has reached (`hybrid.run.tape.Pass`); adds gradients to its
+        arenas and weights unless it is dry. Returns the steps that gradients go through, and milliseconds in C."""
+        ways = self.steps.ways
+        pairs = [pair for pair in zip(stretch.steps[::-1], stretch.ways[::-1]) if ways[pair[1]].learning.learns]
+        if not pairs:
+            return [], 0.0
+        steps, by = map(list, zip(*pairs))
+        passed = None if made.route is None else frozenset(steps) - made.route.steps
+        self._pass = made
+        try:
+            going = self.steps.reach(steps, by, made.flags, passed, partial(self.through, stretch), self.other(made))
+            took = 0.0 if made.dry else self.steps.backward(going, self)
+        finally:
+            self._pass = None
+        return [number for number, _ in going], took
+
+    def through(self, stretch: StepStretch, number: int, way: int, given: bytes) -> Any:
+        """Finds how a pass goes through a step from these results (see `Steps.reach`): operands, and a form."""
+        raise NotImplementedError
+
+    def other(self, made: Any) -> Callable[[int], Any] | None:
+        """Returns what goes through a step whose nodes have any number of rows, where a node is reached as a whole."""
+        return None
+
     def marks(self, stretch: StepStretch) -> bool:
         """True if rows learn by any of these steps."""
         return any([self.steps.ways[way].learning.marks for way in set(stretch.ways)])
@@ -63,3 +92,21 @@ class FusedSteps:
             arena = self.plan.arenas[number]
             found = self._arrays[number] = self.room_for(arena.spec, arena.rows)
         return found
+
+    # --- gluonjit.rows.Memory -----------------------------------------------------------------------------------
+
+    def arena(self, number: int) -> int:
+        """The address of an arena's rows."""
+        return self.address(self.array(number))
+
+    def gradient(self, number: int) -> int:
+        """The address of the gradients of an arena's rows."""
+        return self.address(self._pass.arena(number))
+
+    def constant(self, array: Any) -> int:
+        """The address of a weight."""
+        return self.address(array)
+
+    def learned(self, array: Any) -> int:
+        """The address of a weight's gradient."""
+        return self.address(self._pass.learned(array))

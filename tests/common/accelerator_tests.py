@@ -27,8 +27,8 @@ from torch_support import assert_close
 
 import gluonjit
 from experiments.data.tagged import Sentence
-from gluonjit.engines.torch import copy_on_write, indices, session
-from gluonjit.engines.torch.session import Session
+from gluonjit.engines.torch import copy_on_write, memory
+from gluonjit.engines.torch.memory import Session
 from gluonjit.errors import GluonJITError
 from tests.torch.test_rule_cases import BATCHED, by_operator, first
 
@@ -272,8 +272,7 @@ def test_numbers_that_the_program_reads_itself_are_counted(device: Accelerator) 
 def test_a_host_tensor_among_those_of_the_device_is_caught(
     device: Accelerator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (session, indices):
-        monkeypatch.setattr(module, "sent", lambda numbers, where: torch.from_numpy(numbers))
+    monkeypatch.setattr(memory, "sent", lambda numbers, where: torch.from_numpy(numbers))
     with pytest.raises(GluonJITError, match="with an operand on cpu"):
         check(device, TASKS["pairs"], granularity="batched", steps=1)
     assert device.faults
@@ -302,7 +301,7 @@ def at_address(address: int, like: Any) -> Any:
 
 def test_what_is_known_by_a_stale_address_is_caught(device: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[int, Any] = {}
-    join = session.join
+    join = memory.join
 
     def remembered(spec: Any, tensors: Any) -> Any:
         return join(spec, [known.setdefault(each.data_ptr(), each.clone()) for each in tensors])
@@ -314,7 +313,7 @@ def test_what_is_known_by_a_stale_address_is_caught(device: Accelerator, monkeyp
 
     task = Task(lambda: nn.Linear(3, 2), loss, lambda place: list(range(4)))
     check(device, task, True, granularity="batched")
-    monkeypatch.setattr(session, "join", remembered)
+    monkeypatch.setattr(memory, "join", remembered)
     with pytest.raises(AssertionError, match="off by"):
         check(device, task, True, steps=10, granularity="batched")
 

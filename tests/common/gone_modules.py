@@ -33,6 +33,13 @@ GONE: tuple[Gone, ...] = (
         "engines/torch/trace_sharing",
         ("remember take _function _shapes _signature Pairs paired _are_alike _are_weights _take _there _are_constant",),
     ),
+    Gone("engines/torch/session", ("put_lookup put_leaves Indices",)),
+    Gone("engines/mxnet/session", ("put_lookup put_leaves Indices",)),
+    Gone("engines/torch/indices", ("sent add_children",)),
+    Gone("engines/torch/inputs", ("_look_up AsItWas",)),
+    Gone("engines/torch/tape", ("TapeEntry BackwardPass",)),
+    Gone("engines/mxnet/tape", ("RecordedStep Tape",)),
+    Gone("engines/mxnet/reach", ("Reach let_in",)),
     Gone("engines/torch/pending_places", ("at_place _is_plain",)),
     Gone(
         "engines/torch/variadic/checking",

@@ -13,7 +13,7 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluonjit
-from gluonjit.engines.mxnet import program, tape
+from gluonjit.engines.mxnet import gradients, program
 from gluonjit.engines.mxnet.operators.symbols import apply
 from gluonjit.errors import RuleWarning
 
@@ -123,7 +123,7 @@ def test_a_wrong_program_is_found_where_it_first_runs(
 
 
 def test_a_comparison_that_raises_leaves_no_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
-    backward, trial, compared = tape.original_backward, tape.Tape.trial, []
+    backward, trial, compared = gradients.original_backward, gradients.Tape.trial, []
 
     def compares(*args: Any) -> Any:
         compared.append(True)
@@ -137,8 +137,8 @@ def test_a_comparison_that_raises_leaves_no_gradients(monkeypatch: pytest.Monkey
             raise mx.base.MXNetError("no graph")
         backward(*args)
 
-    monkeypatch.setattr(tape.Tape, "trial", compares)
-    monkeypatch.setattr(tape, "original_backward", fails)
+    monkeypatch.setattr(gradients.Tape, "trial", compares)
+    monkeypatch.setattr(gradients, "original_backward", fails)
     with pytest.warns(RuleWarning, match="no graph"):
         expected, found = both(("fused",), check="first")
     assert compared and found[2].distrusted

@@ -11,7 +11,7 @@ from mxnet import autograd, gluon, nd
 
 import gluonjit
 from gluonjit.compiled import ROWS
-from gluonjit.engines.mxnet import reach, tape
+from gluonjit.engines.mxnet import gradients
 from gluonjit.engines.mxnet.results import places_of, tape_of
 from gluonjit.rows.running import Launches
 
@@ -68,8 +68,8 @@ def test_rows_are_reached_in_c_as_they_are_step_by_step(seed: int) -> None:
     history = tape_of(samples[0][0][0]._v)
     assert history is not None
     places = [place for end in ends for place in places_of(end._v)]
-    found, going = history._reached(places)
-    wanted = reach.Reach(history.plan)
+    found, going = history.reached(places)
+    wanted = gradients.Pass(history.plan, [], True, True)
     for place in places:
         wanted.start(place)
     through = [
@@ -77,7 +77,7 @@ def test_rows_are_reached_in_c_as_they_are_step_by_step(seed: int) -> None:
     ]
     assert found.flags.tolist() == wanted.flags.tolist()
     assert found.constants == wanted.constants
-    assert [number for _, _, steps in going for number, _ in steps] == through
+    assert going == through
 
 
 @in_c
@@ -85,7 +85,7 @@ def test_a_longer_chain_takes_no_more_python(monkeypatch: pytest.MonkeyPatch) ->
     made: list[int] = []
     form = Launches.form
     monkeypatch.setattr(Launches, "form", lambda self, *given: made.append(1) or form(self, *given))
-    monkeypatch.setattr(reach.Reach, "through", lambda self, step: pytest.fail("a step is gone through by itself"))
+    monkeypatch.setattr(gradients.Pass, "through", lambda self, step: pytest.fail("a step is gone through by itself"))
     net, draw, counts = chain(), np.random.RandomState(0), []
     for length in (4, 4, 40):
         with autograd.record():
@@ -108,8 +108,8 @@ def test_ways_are_kept_from_flush_to_flush(monkeypatch: pytest.MonkeyPatch) -> N
 
     run()
     asked: list[Any] = []
-    learning = tape.Tape.learning
-    monkeypatch.setattr(tape.Tape, "learning", lambda self, *given: asked.append(given) or learning(self, *given))
+    learning = gradients.Tape.learning
+    monkeypatch.setattr(gradients.Tape, "learning", lambda self, *given: asked.append(given) or learning(self, *given))
     run()
     assert not asked
     net.cells[1].w.grad_req = "null"

@@ -13,7 +13,7 @@ from torch import nn
 from torch_support import Tree, TreeModel, assert_close, gradients, make_trees, outcome
 
 import gluonjit
-from gluonjit.engines.torch import tape
+from gluonjit.engines.torch.gradients import Tape
 from gluonjit.errors import GluonJITError
 
 FIXED: dict[str, Any] = {"scheduler": "depth", "granularity": "cell", "sharing": True}
@@ -376,7 +376,7 @@ def test_a_call_that_fails_is_named_as_ever_and_the_next_ones_run() -> None:
 def tapes() -> set[int]:
     """The addresses of all tapes that are alive."""
     gc.collect()
-    return {id(item) for item in gc.get_objects() if issubclass(type(item), tape.Tape)}
+    return {id(item) for item in gc.get_objects() if issubclass(type(item), Tape)}
 
 
 def test_a_minibatch_that_is_over_leaves_no_history_behind() -> None:

@@ -14,7 +14,7 @@ from torch import nn
 from torch_support import TreeModel, assert_close, assert_same, make_trees, outcome
 
 import gluonjit
-from gluonjit.engines.torch import chunks, history, tape
+from gluonjit.engines.torch import chunks, gradients, history
 from gluonjit.errors import BatchClosedError, CaptureError, NotFiniteError, OptionError
 
 
@@ -579,11 +579,11 @@ def test_a_minibatch_that_is_over_leaves_no_memory_behind() -> None:
     gc.collect()
     gc.disable()
     try:
-        left = weakref.WeakSet(item for item in gc.get_objects() if isinstance(item, tape.Tape))  # by other tests
+        left = weakref.WeakSet(item for item in gc.get_objects() if isinstance(item, gradients.Tape))  # by other tests
         results = [net(sample) for sample in samples()]
         sum(result.sum() for result in results).backward()
         results[0].detach().clone().sum().item()
-        found = [item for item in gc.get_objects() if isinstance(item, tape.Tape) and item not in left]
+        found = [item for item in gc.get_objects() if isinstance(item, gradients.Tape) and item not in left]
         tapes = [weakref.ref(item) for item in found]
         del results, found
         gluonjit.explain()

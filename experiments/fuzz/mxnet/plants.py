@@ -15,13 +15,13 @@ from gluonjit.engines.mxnet import (
     calls,
     changes,
     fused_steps,
+    gradients,
+    memory,
     ops,
     program,
     refusals,
     replacing,
     semantics,
-    session,
-    tape,
 )
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture import capturing
@@ -29,15 +29,15 @@ from gluonjit.hybrid.capture import capturing
 
 def _dropped_gradient() -> list[Patch]:
     """Backward leaves out the fourth step of a tape."""
-    original = tape.Tape.note
+    original = gradients.Tape.note
 
     def note(self: Any, *noted: Any) -> None:
         original(self, *noted)
         self.steps_noted = getattr(self, "steps_noted", 0) + 1
-        if self.steps_noted == 4 and self._steps:
-            self._steps.pop()
+        if self.steps_noted == 4 and self.entries:
+            self.entries.pop()
 
-    return [(tape.Tape, "note", note)]
+    return [(gradients.Tape, "note", note)]
 
 
 def _wrong_share() -> list[Patch]:
@@ -73,13 +73,13 @@ def _unnoticed(inputs: bool) -> list[Patch]:
 
 
 PLANTS: dict[str, Callable[[], list[Patch]]] = {
-    "wrong-row": partial(wrong_row, session),
+    "wrong-row": partial(wrong_row, memory),
     "dropped-gradient": _dropped_gradient,
     "stale-parameter": partial(
         stale_parameter, program, fused_steps, lambda own: own.copy(), lambda const: const.grad is not None
     ),
     "wrong-share": _wrong_share,
-    "wrong-order": partial(wrong_order, session, _sevens),
+    "wrong-order": partial(wrong_order, memory, _sevens),
     "stale-state": stale_state,
     "lost-effect": lost_effect,
     "missed-write": _missed_write,

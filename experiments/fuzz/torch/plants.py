@@ -16,12 +16,12 @@ from gluonjit.engines.torch import (
     cells,
     dynamic,
     fused_steps,
+    gradients,
     input_version,
+    memory,
     operands,
     ops,
     program,
-    session,
-    tape,
     writes,
 )
 from gluonjit.engines.torch.cells import DOORS
@@ -30,13 +30,13 @@ from gluonjit.hybrid.capture import capturing
 
 def _dropped_gradient() -> list[Patch]:
     """Backward leaves out the fourth step of a tape."""
-    original = tape.Tape.begin
+    original = gradients.Tape.begin
 
     def begin(self: Any, chunks: Any) -> Any:
-        del self._steps[3:4]
+        del self.entries[3:4]
         return original(self, chunks)
 
-    return [(tape.Tape, "begin", begin)]
+    return [(gradients.Tape, "begin", begin)]
 
 
 def _wrong_share() -> list[Patch]:
@@ -77,13 +77,13 @@ def _shared_buffer() -> list[Patch]:
 
 
 PLANTS: dict[str, Callable[[], list[Patch]]] = {
-    "wrong-row": partial(wrong_row, session),
+    "wrong-row": partial(wrong_row, memory),
     "dropped-gradient": _dropped_gradient,
     "stale-parameter": partial(
         stale_parameter, program, fused_steps, lambda own: own.detach().clone(), lambda const: const.requires_grad
     ),
     "wrong-share": _wrong_share,
-    "wrong-order": partial(wrong_order, session, lambda tensor: tensor.fill_(7)),
+    "wrong-order": partial(wrong_order, memory, lambda tensor: tensor.fill_(7)),
     "stale-state": stale_state,
     "lost-effect": lost_effect,
     "missed-write": _missed_write,

@@ -17,13 +17,10 @@ from mxnet.ndarray.ndarray import _DTYPE_MX_TO_NP, _DTYPE_NP_TO_MX
 
 from gluonjit.compiled import FAST
 from gluonjit.graph.values import Spec, intern_spec, natural_mode
+from gluonjit.rows.host_memory import view_at
 
 VERSIONS = {"costs": "2", "mxnet": str(mx.__version__)}
 """The versions that measured costs belong to; the first number grows when what is timed changes."""
-# Bytes at an address. A type of array for each size, as ctypes has it, is a class to make, and a cycle to collect.
-_memory = ctypes.pythonapi.PyMemoryView_FromMemory
-_memory.argtypes, _memory.restype = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int), ctypes.py_object
-_WRITABLE = 0x200  # PyBUF_WRITE
 _HOST = {"cpu_shared", "cpu_pinned"}
 _names: dict[tuple[int, int], str] = {}
 _DTYPE_CODES = {code: str(np.dtype(dtype).name) for code, dtype in _DTYPE_MX_TO_NP.items() if code >= 0}
@@ -104,11 +101,6 @@ def host_view(array: NDArray) -> Any:
     if not size or array.stype != "default" or not device_of(array).startswith("cpu"):
         return None
     return view_at(address_of(array), size, dtype).reshape(shape)
-
-
-def view_at(address: int, size: int, dtype: Any = np.float32) -> Any:
-    """Numbers in the host's memory, so many bytes of them, as an array of numpy with one axis."""
-    return np.frombuffer(_memory(address, size, _WRITABLE), dtype=dtype)
 
 
 def sent(numbers: npt.NDArray[Any], context: Context) -> NDArray:

@@ -13,29 +13,27 @@ import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
-from gluonjit.analysis.costs.model import ObservedBackward
-from gluonjit.engines.mxnet.arrays import VERSIONS, context_of, host_view, sent
+from gluonjit.engines.mxnet.arrays import context_of, host_view, sent
 from gluonjit.engines.mxnet.bridge import finish
 from gluonjit.engines.mxnet.computing import unlinked
+from gluonjit.engines.mxnet.gradients import Pass, Tape
 from gluonjit.engines.mxnet.lazy import Lazy
 from gluonjit.engines.mxnet.originals import original_array_backward, original_backward, original_grad
 from gluonjit.engines.mxnet.recorded import recorded
 from gluonjit.engines.mxnet.results import Seed, Target, seed_of, tape_of
 from gluonjit.engines.mxnet.semantics import as_captured, classic, is_numpy
-from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.graph import Spec
-from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.choose.pacing import BACKWARD
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.run.batch import RUNNING
 from gluonjit.hybrid.run.state import LOCAL, settle
 
 
-class Pass(NamedTuple):
-    """One way back through a batch: where it was profiled its laps (step, begin, end); seconds of the rest; its end."""
+class Passed(NamedTuple):
+    """One way back through a batch, the seconds of it that belong to no step, and its end."""
 
     tape: Tape
-    laps: Sequence[tuple[int, float, float]]
+    made: Pass
     rest: float
     end: float
 
@@ -152,7 +150,7 @@ def _total(losses: Sequence[Any]) -> Any:
 
 def _through_batches(
     heads: Sequence[Any], head_grads: Sequence[Any], retain_graph: bool, train_mode: bool
-) -> tuple[list[NDArray], list[NDArray | None], list[Pass]]:
+) -> tuple[list[NDArray], list[NDArray | None], list[Passed]]:
     """Goes backward through every batch that the heads come from, the latest first.
 
     Returns what MXNet's own backward has to go on with, arrays and their gradients, and what was gone through. What of
@@ -163,7 +161,7 @@ def _through_batches(
     waiting: dict[Tape, list[Seed]] = {}
     ends: list[Target] = []
     hold = False
-    passes: list[Pass] = []
+    passes: list[Passed] = []
     for head in heads:
         if _in_batch(head):
             settle(head._v, backward=True)
@@ -181,9 +179,10 @@ def _through_batches(
         direct, learns = list(waiting), bool(ready)
         while waiting:
             tape = max(waiting, key=lambda found: found.number)
-            found, passed = _through(tape, waiting.pop(tape), retain_graph, train_mode, hold, begin)
-            begin = passed.end
-            passes.append(passed)
+            found, made = tape.gradients(waiting.pop(tape), retain_graph, train_mode, hold)
+            rest, end = tape.account(made, begin)
+            passes.append(Passed(tape, made, rest, end))
+            begin = end
             learns = learns or any([target.value is None or not target.reached for target in found])
             reached = [target for target in found if target.reached]
             ends += [target for target in reached if target.value is None]
@@ -226,50 +225,21 @@ def _ones(spec: Spec) -> NDArray:
     return sent(np.ones((spec.rows, *spec.row_shape), dtype=spec.dtype), context_of(spec.device))
 
 
-def _through(
-    tape: Tape, seeds: Sequence[Seed], retain: bool, train_mode: bool, hold: bool, begin: float
-) -> tuple[list[Target], Pass]:
-    """Runs backward through a batch's tape; what has happened since `begin` is reported with it."""
-    last = begin
-    found = tape.gradients(seeds, retain, train_mode, hold)
-    rest = 0.0
-    for number, first, end in tape.laps:
-        rest += _took(tape, "backward", last, first)
-        _took(tape, tape.plan.steps[number].kind.name, first, end)
-        last = end
-    end = _end(tape)
-    rest += _took(tape, "backward", last, end)
-    return found, Pass(tape, tape.laps, rest, end)
-
-
-def _write_statistics(passes: Sequence[Pass]) -> None:
+def _write_statistics(passes: Sequence[Passed]) -> None:
     """Writes running statistics, after those of later calls that ran eagerly, as a look was given up."""
     with as_captured(0):
         for passed in passes:
             passed.tape.statistics.write()
 
 
-def _account(passes: Sequence[Pass]) -> None:
+def _account(passes: Sequence[Passed]) -> None:
     """Reports the time of what came after the batches, and lets the cost model learn."""
     last = passes[-1]
-    after = _took(last.tape, "gradients", last.end, _end(last.tape))
-    for tape, laps, rest, _ in passes:
-        if tape.profiles:
-            steps = [(number, end - first) for number, first, end in laps]
-            # Of several batches nobody knows which the gradients afterwards belong to.
-            whole = rest + after if len(passes) == 1 else 0.0
-            cost_model("mxnet", VERSIONS).observe_backward(ObservedBackward(tape.plan, steps, whole))
-
-
-def _end(tape: Tape) -> float:
-    if tape.profiles:
-        mx.nd.waitall()
-    return perf_counter()
-
-
-def _took(tape: Tape, name: str, begin: float, end: float) -> float:
-    tape.report.took(name, "backward", begin, end)
-    return end - begin
+    end = last.tape.now()
+    last.tape.report.took("gradients", "backward", last.end, end)
+    for tape, made, rest, _ in passes:
+        # Of several batches nobody knows which the gradients afterwards belong to.
+        tape.observe(made, rest + end - last.end if len(passes) == 1 else 0.0)
 
 
 def _note_head(tape: Tape, head: Any, retain_graph: bool) -> bool:

@@ -28,7 +28,7 @@ class Bridge:
 
     def backward(self, gradient: NDArray, training: bool) -> list[NDArray]:
         """Gradients of what the value was computed from, in the order of `Tape.origins`."""
-        targets = self._tape.gradients(seed_of(self._value, gradient), True, training)
+        targets, _ = self._tape.gradients(seed_of(self._value, gradient), True, training)
         self._tape.statistics.write()
         return [_with_axes(target.gradient) for target in targets if target.reached]
 

@@ -15,13 +15,13 @@ from gluonjit.engines.mxnet.cell import Cell, any_lazy
 from gluonjit.engines.mxnet.cells import capture_cell
 from gluonjit.engines.mxnet.constants import clear_constants
 from gluonjit.engines.mxnet.inference import clear_inferred, inferred_count
+from gluonjit.engines.mxnet.memory import Session
 from gluonjit.engines.mxnet.operands import clear_numbers
 from gluonjit.engines.mxnet.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.mxnet.originals import current_mode
 from gluonjit.engines.mxnet.replacing import AddressRanges
 from gluonjit.engines.mxnet.results import numbers_of
 from gluonjit.engines.mxnet.semantics import as_captured, is_numpy
-from gluonjit.engines.mxnet.session import Session
 from gluonjit.engines.mxnet.sized import clear_sized, sized_count
 from gluonjit.engines.mxnet.verifying import verify
 from gluonjit.graph import Value

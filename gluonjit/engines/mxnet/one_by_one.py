@@ -14,7 +14,7 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.plan import Step
-from gluonjit.engines.mxnet.arrays import context_of, room_for, spec_of
+from gluonjit.engines.mxnet.arrays import address_of, context_of, room_for, spec_of
 from gluonjit.engines.mxnet.originals import original_backward
 from gluonjit.engines.mxnet.program import build, interpret, join, program_of
 from gluonjit.engines.mxnet.results import Imported, has_history, is_learned
@@ -30,7 +30,11 @@ class MXNetNodes(NodeRunner):
     """MXNet's."""
 
     once = frozenset("_linalg_det _linalg_slogdet _npi_det _npi_slogdet SpatialTransformer".split())
-    piece, spec_of, build = staticmethod(piece), staticmethod(spec_of), staticmethod(build)
+    piece, spec_of, build, wait = map(staticmethod, (piece, spec_of, build, mx.nd.waitall))
+
+    def address(self, array: NDArray) -> int | None:
+        array = classic(array)
+        return address_of(array) if array.stype == "default" and array.context.device_type.startswith("cpu") else None
 
     def numbers(self, array: Any, rows: list[int]) -> Any:
         with as_captured(0):

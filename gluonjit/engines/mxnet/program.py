@@ -22,7 +22,6 @@ from gluonjit.engines.mxnet.operators.symbols import (
 )
 from gluonjit.engines.mxnet.operators.table import batch_op
 from gluonjit.engines.mxnet.originals import Attrs, original_invoke, run_operator, slice_rows
-from gluonjit.engines.mxnet.reach import let_in
 from gluonjit.engines.mxnet.semantics import POOLING, SHAPES, as_shape, classic, in_training, piece
 from gluonjit.engines.mxnet.sized import Sized, Sizes
 from gluonjit.graph import Arrays, BatchedProgram, Checks, Kind, Output, Spec, intern_spec, operand_groups, outputs_of
@@ -42,8 +41,8 @@ class Program(BatchedProgram):
     may_fail: whether it may raise when its numbers are waited for; numpy: whether it was captured, and so has to run,
     with numpy's shapes; used: whether the results depend on it, for each group of operands and each constant; depends:
     for each result on which of these, by position; adds: for each constant whether MXNet adds rightly to its gradient;
-    enters: for each operand what lets it into a graph (`reach.let_in`), None: anything; parameters: which parameters
-    the constants are the arrays of; sources: operands and constants that gradients go on to, by result, as `Reach` has
+    enters: for each operand what lets it into a graph (`let_in`), None: anything; parameters: which parameters
+    the constants are the arrays of; sources: operands and constants that gradients go on to, by result, as passes have
     found them.
     """
 
@@ -327,3 +326,18 @@ def current(kind: Kind) -> bool:
         parameter._data is not None and any(array is data for data in parameter._data)
         for parameter, array in program_of(kind).parameters
     )
+
+
+def let_in(trace: Trace) -> list[int]:
+    """Finds, as bits, which operands and constants in a computational graph let each operand into it.
+
+    MXNet records an operator that reads something that is in, which lets in what else it reads, and its results.
+    """
+    by = {position: 1 << position for position in range(len(trace.operands) + len(trace.consts))}
+    for op in trace.ops:
+        reads = 0
+        for position in op.inputs:
+            reads |= by.get(position, 0)
+        for position in (*op.inputs, *op.outputs):
+            by[position] = reads
+    return [by[position] for position in range(len(trace.operands))]

@@ -14,11 +14,11 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.plan import base_rows, rows_read
+from gluonjit.engines.mxnet.gradients import Tape
 from gluonjit.engines.mxnet.operators.symbols import draws, read
 from gluonjit.engines.mxnet.program import interpret, join, program_of
 from gluonjit.engines.mxnet.results import RecordedInput, goes_back, numbers_of, spent, tape_of
 from gluonjit.engines.mxnet.semantics import as_captured, as_shape, classic, learned_rows, shapes
-from gluonjit.engines.mxnet.tape import Tape
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, Value
 from gluonjit.graph.modes import is_recorded, is_training

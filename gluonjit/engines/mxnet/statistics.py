@@ -15,8 +15,8 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.plan import Plan, base_rows
 from gluonjit.engines.mxnet.filling import fill_zero, zeros
-from gluonjit.engines.mxnet.reach import Reach
 from gluonjit.engines.mxnet.semantics import classic
+from gluonjit.hybrid.run.reach import Reach
 
 
 class _Room(NamedTuple):
@@ -44,7 +44,7 @@ class Statistics:
         rooms = self._rooms[number] = []
         for position in program.running:
             running = classic(program.consts[position])
-            rows, _ = zeros((step.count, *running.shape), running.context, running.dtype)
+            rows = zeros((step.count, *running.shape), running.context, running.dtype)
             rooms.append(_Room(running, rows, program.momentum))
             consts[position] = rows
         return consts

@@ -18,6 +18,7 @@ from gluonjit.engines.torch.decided import decided
 from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.failures import unfit
 from gluonjit.engines.torch.lazy import waits
+from gluonjit.engines.torch.memory import Session
 from gluonjit.engines.torch.operands import share
 from gluonjit.engines.torch.opkinds import sum_kind
 from gluonjit.engines.torch.ops import call_operator
@@ -25,7 +26,6 @@ from gluonjit.engines.torch.originals import current_mode, plain
 from gluonjit.engines.torch.recorded import gradients_again
 from gluonjit.engines.torch.records import NotOneNode
 from gluonjit.engines.torch.results import computed, numbers_of, read_by, settle
-from gluonjit.engines.torch.session import Session
 from gluonjit.engines.torch.statistics import Statistics
 from gluonjit.engines.torch.unchanged import check_constants, statistics_of
 from gluonjit.engines.torch.verifying import verify

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from itertools import compress
 from typing import Any
 
@@ -33,10 +32,7 @@ class FusedSteps(fused_steps.FusedSteps):
     Of a stretch is noted which weights the backward pass of each way reads, and how often they had been written to.
     """
 
-    _pass: Any = None  # `tape.BackwardPass`
-    _sources: Collection[int] = ()  # weights that gradients go to
-
-    room_for = staticmethod(room_for)
+    room_for, address = staticmethod(room_for), staticmethod(torch.Tensor.data_ptr)
 
     def make(self, kind: Kind) -> RowProgram:
         return row_program(kind)
@@ -55,52 +51,20 @@ class FusedSteps(fused_steps.FusedSteps):
             versions[way] = [(tensor, version_of(tensor)) for tensor in again]
         return ran._replace(noted=versions)
 
-    def backward(self, ran: StepStretch, made: Any) -> tuple[list[int], float]:
-        """Adds to the gradients of arenas and weights that a pass has; returns its steps, and the milliseconds in C.
+    def through(self, stretch: StepStretch, number: int, way: int, given: bytes) -> Any:
+        """Raises RuntimeError, as PyTorch does, where a weight that is read again has been written to."""
+        for tensor, version in stretch.noted[way]:
+            if version_of(tensor) != version:
+                raise modified("a weight", tensor)
+        kind = self.plan.steps[number].kind
+        results = (*compress(range(len(given)), given),)
+        operands, weights = sources(kind, results)
+        self._pass.sources = {id(program_of(kind).consts[k]) for k in weights}
+        form = self.steps.backward_form(number, way, self, results)
+        return ((results, tuple(self.steps.ways[way].reached & operands)),), form
 
-        Raises RuntimeError, as PyTorch does, where a weight that it reads has been written to.
-        """
-        steps, ways = ran.steps[::-1], ran.ways[::-1]
-        learn = [self.steps.ways[way].learning.learns for way in ways]
-        steps, ways = [*compress(steps, learn)], [*compress(ways, learn)]
-
-        def through(number: int, way: int, given: bytes) -> Any:
-            for tensor, version in ran.noted[way]:
-                if version_of(tensor) != version:
-                    raise modified("a weight", tensor)
-            kind = self.plan.steps[number].kind
-            results = (*compress(range(len(given)), given),)
-            operands, weights = sources(kind, results)
-            self._sources = {id(program_of(kind).consts[k]) for k in weights}
-            form = self.steps.backward_form(number, way, self, results)
-            return ((results, tuple(self.steps.ways[way].reached & operands)),), form
-
-        passed = None if made.way is None else frozenset(ran.steps) - made.way.steps
-        self._pass = made
-        try:
-            going = self.steps.reach(steps, ways, made.flags, passed, through)
-            took = self.steps.backward(going, self)
-        finally:
-            self._pass, self._sources = None, ()
-        return [number for number, _ in going], took
-
-    # --- gluonjit.rows.Memory -----------------------------------------------------------------------------------
-
-    def arena(self, number: int) -> int:
-        """The address of an arena's rows."""
-        array = self.array(number)
+    def array(self, number: int) -> Any:
+        array = super().array(number)
         if not array.is_contiguous():
             array = self._arrays[number] = array.contiguous()
-        return int(array.data_ptr())
-
-    def gradient(self, number: int) -> int:
-        """The address of the gradients of an arena's rows."""
-        return int(self._pass.arena(number).data_ptr())
-
-    def constant(self, array: Any) -> int:
-        """The address of a weight."""
-        return int(array.data_ptr())
-
-    def learned(self, array: Any) -> int:
-        """The address of a weight's gradient."""
-        return int(self._pass.learned(array, id(array) in self._sources).data_ptr())
+        return array

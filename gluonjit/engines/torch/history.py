@@ -12,8 +12,8 @@ import torch
 from gluonjit.analysis.plan import Place
 from gluonjit.engines.torch.applying import applied
 from gluonjit.engines.torch.chunks import Chunk, is_asked_by_name, is_asked_for, keeps_graph
+from gluonjit.engines.torch.gradients import Tape
 from gluonjit.engines.torch.originals import LEARNING, plain
-from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError
 
 

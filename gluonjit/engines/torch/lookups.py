@@ -2,17 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from gluonjit.engines.torch.arrays import name_of_device, name_of_dtype
+import torch
+
+from gluonjit.engines.torch.applying import applied
+from gluonjit.engines.torch.arrays import by_one_thread, name_of_device, name_of_dtype
 from gluonjit.engines.torch.buffers import note_versions
-from gluonjit.engines.torch.inputs import looked_up
 from gluonjit.graph import Spec, Value, intern_spec, mode_of
 from gluonjit.graph.entries import rows_of, whole
 from gluonjit.graph.references import same_rows, table_rows
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.failures import refused
+
+_MANY = 1 << 21  # numbers that are looked up at once by as many threads as PyTorch takes
+
+
+class _LookedUp(torch.autograd.Function):  # type: ignore[misc]
+    """Entries of a table. Samples may be differentiated one by one as well as together: none of them frees anything."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Any, index: Any, attrs: Mapping[str, Any]) -> Any:
+        """Looks them up. What autograd saved it would free."""
+        ctx.set_materialize_grads(False)
+        ctx.given = index, weight.shape[0], attrs
+        return torch.embedding(weight, index, **attrs)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        """The gradient of the table."""
+        if gradient is None:  # backward does not come from any of them
+            return None, None, None
+        index, size, attrs = ctx.given
+        options = attrs.get("padding_idx", -1), attrs.get("scale_grad_by_freq", False), attrs.get("sparse", False)
+        return torch.ops.aten.embedding_backward(gradient, index, size, *options), None, None
+
+
+def looked_up(weight: Any, index: Any, attrs: Mapping[str, Any]) -> Any:
+    """Entries of a table, with their history where that is recorded."""
+    if index.numel() * weight.shape[-1] <= _MANY:
+        return by_one_thread(_look_up, weight, index, attrs)
+    return _look_up(weight, index, attrs)
+
+
+def _look_up(weight: Any, index: Any, attrs: Mapping[str, Any]) -> Any:
+    if torch.is_grad_enabled() and weight.requires_grad:
+        return applied(_LookedUp, weight, index, attrs)
+    return torch.embedding(weight, index, **attrs)
 
 
 class Table:

@@ -23,6 +23,16 @@ class TorchNodes(NodeRunner):
 
     piece, spec_of, interpret = staticmethod(piece), staticmethod(spec_of), staticmethod(interpret)
 
+    def wait(self) -> None:
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+
+    def address(self, array: Any) -> int | None:
+        plain = array.device.type == "cpu" and array.layout is torch.strided and array.is_contiguous()
+        if not plain or array.is_conj() or array.is_neg():
+            return None
+        return int(array.data_ptr()) or None
+
     def numbers(self, array: Any, rows: list[int]) -> Any:
         return self.numbers_of(array[rows])
 

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 
 from gluonjit.analysis.plan import Gather, LookupChunk, Place
+from gluonjit.engines.torch.gradients import Tape
 from gluonjit.engines.torch.input_version import modified, version_of
+from gluonjit.engines.torch.memory import Session
 from gluonjit.engines.torch.operators.binding import draws, operator_named
 from gluonjit.engines.torch.originals import LEARNING, plain, run_backward
 from gluonjit.engines.torch.program import pieces, program_of
-from gluonjit.engines.torch.session import Session
-from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.choose.pacing import turn_eager

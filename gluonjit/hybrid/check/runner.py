@@ -32,7 +32,9 @@ class NodeRunner:
     history, a copy if asked to; learns: whether gradients go to a constant; track: lets them go to an array; gradients:
     numbers of those of sources, given results with theirs; region: where operators of a kind run, in a mode, and
     recorded if asked to; build: makes a batched program of a trace, as `program`, `outputs`, `rows` and `poly`, or
-    raises an error; interpret: runs the operators of a trace; together: runs the program of a kind for so many nodes.
+    raises an error; interpret: runs the operators of a trace; wait: waits for all
+    work that devices were given; address: where numbers lie row by row in the host's memory, None if they do not;
+    together: runs the program of a kind for so many nodes.
     """
 
     once: frozenset[str] = frozenset()
@@ -49,6 +51,8 @@ class NodeRunner:
     build: Callable[..., Any]
     interpret: Callable[..., Arrays]
     together: Callable[..., Arrays]
+    wait: Callable[[], None]
+    address: Callable[[Any], int | None]
 
     def wide(self, value: Any) -> Any:
         """Returns an attribute of an operator, with float64 in place of other floats."""

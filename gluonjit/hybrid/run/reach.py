@@ -6,7 +6,7 @@ nothing it was asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from gluonjit.analysis.grouping import Index
 from gluonjit.analysis.plan import Gather, Place, Plan, Step
 from gluonjit.graph import Kind
+from gluonjit.rows.running import row_flags
 
 
 def rows_at(place: Place, index: Any = None) -> Any:
@@ -54,11 +55,11 @@ def _owners(step: Step, rows: list[int]) -> Index:
 class Reach:
     """The rows of a plan that a pass has reached, as it goes through the steps.
 
-    rows: by arena of each row whether it is reached; given where somebody else reads and writes them, too.
+    flags: for each row whether it is reached; rows: the same by arena (`rows.running.row_flags`).
     """
 
-    def __init__(self, plan: Plan, rows: Sequence[Any] | None = None) -> None:
-        self.rows = [np.zeros(arena.rows, dtype=bool) for arena in plan.arenas] if rows is None else rows
+    def __init__(self, plan: Plan) -> None:
+        self.flags, self.rows = row_flags(plan)
 
     def at(self, place: Place) -> Any:
         """Returns the flags of these rows, to be read and written: whether each is reached."""
@@ -78,8 +79,7 @@ class Reach:
 
     def add(self, other: Reach) -> None:
         """Counts what another one has reached as reached."""
-        for rows, more in zip(self.rows, other.rows):
-            rows |= more
+        self.flags |= other.flags
 
     def pass_over(self, step: Step) -> None:
         """Counts no result of a step as reached: the pass does not go through it."""

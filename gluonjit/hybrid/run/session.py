@@ -138,13 +138,17 @@ class Session:
         """Returns these rows, in the memory of their arena."""
         return self.slice_rows(self.array(place.arena), place.begin, place.end)
 
-    def put(self, place: Place, rows: Any, own: bool = True) -> None:
-        """Puts rows of an input into their place."""
+    def written(self, arenas: Sequence[int]) -> None:
+        """Notes that others than steps in C write to these arenas."""
+
+    def put(self, place: Place, rows: Any, own: bool = True, there: bool = False) -> None:
+        """Puts rows of an input into their place, if they have not been computed there."""
+        self.written([place.arena])
         if self.finite is not None:
             self.finite.inputs(place.arena, place.begin, rows)
         if self.plan.arenas[place.arena].sole:
             self.arrays[place.arena] = self.as_arena(rows, own)
-        else:
+        elif not there:
             self.copy(rows, self.at(place))
 
     def parts(self, chunk: LeafChunk) -> Iterator[tuple[Leaf, Place]]:

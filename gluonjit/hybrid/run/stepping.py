@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from ctypes import memmove
+from functools import cached_property
 from time import perf_counter
 from typing import Any
 
-from gluonjit.analysis.plan import Gather, Plan, row_bytes
+import numpy as np
+
+from gluonjit.analysis.plan import Gather, LeafChunk, LookupChunk, Place, Plan, row_bytes
 from gluonjit.errors import GluonJITError
+from gluonjit.graph import Leaf
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.check.entries import GRAPH, ROWS
 from gluonjit.hybrid.check.runner import NodeRunner
@@ -19,25 +24,32 @@ from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.session import Session
 from gluonjit.rows.fused_steps import FusedSteps
+from gluonjit.rows.host_memory import view_at
 from gluonjit.rows.steps import Steps
 
 _NOW: AbstractContextManager[None] = nullcontext()
+_MOST = 1 << 20  # bytes of a look-up that are copied by address
 _SMALL = 1 << 14  # bytes of an arena that may stay as long as some of its rows
 
 
 class Indices:
-    """Arrays of numbers that steps need on their devices. An engine says how these are `sent`.
+    """Arrays of numbers that steps need on their devices, which travel as one.
 
     gathers: by step the index of each gather, None if rows follow each other; besides: what else its program is given,
     which tells nodes of different lengths apart, or whose each child is.
     """
+
+    dtype: Any = np.int64
+    send: Callable[[Any, str], Any]
+    """Sends numbers to a device; an engine says how, and how to cut them."""
+    cut: Callable[[Any, int, int], Any]
 
     def __init__(self) -> None:
         self.gathers: dict[int, list[Any]] = {}
         self.besides: dict[int, Sequence[Any]] = {}
 
     def upload(self, plan: Plan, steps: Sequence[int]) -> None:
-        """Adds those of these steps. They travel as one."""
+        """Adds those of these steps."""
         listed = plan.indices(steps)
         for number in steps:
             step = plan.steps[number]
@@ -46,23 +58,28 @@ class Indices:
                 self.besides[number] = ([(part.record.kind.program, len(part.nodes)) for part in step.parts],)
         self.add_children(plan, [number for number in steps if plan.steps[number].arities is not None], listed)
         for device, wanted in listed.items():
-            for (number, position, _), part in zip(wanted, self.sent(device, [index for _, _, index in wanted])):
+            numbers = np.concatenate([index for _, _, index in wanted]).astype(self.dtype, copy=False)
+            array, begin = self.send(numbers, device), 0
+            for number, position, index in wanted:
+                part = self.cut(array, begin, begin + len(index))
+                begin += len(index)
                 if position < 0:
                     self.besides[number] = (part,)
                 else:
                     self.gathers[number][position] = part
 
-    def sent(self, device: str, parts: list[Any], /) -> Sequence[Any]:
-        """Sends numbers to a device."""
-        raise NotImplementedError
-
-    def add_children(self, plan: Plan, steps: list[int], listed: dict[str, list[Any]], /) -> None:
-        """Adds whose each child is in these steps, to what is to be sent, with -1 for a gather, or at once."""
-        raise NotImplementedError
+    def add_children(self, plan: Plan, steps: list[int], listed: dict[str, list[Any]]) -> None:
+        """Adds whose each child is in these steps, to what is to be sent, with -1 for a gather."""
+        for number in steps:
+            step = plan.steps[number]
+            listed.setdefault(step.kind.operands[0].device, []).append((number, -1, step.owners))
 
 
 class SteppedSession(Session):
     """A session that runs steps in C where it can. An engine says how these run, and how others do.
+
+    Of inputs it says how they are joined (`joined`) or looked up (`look_up`); small ones are copied by address, which
+    takes a framework longer. A value that can be read gets a `chunk`, the rows of its step's result.
 
     check: what compares steps with their traces; fused: the steps that run in C, or None; indices: those of others.
     """
@@ -70,25 +87,19 @@ class SteppedSession(Session):
     check: StepCheck
     fused: Any = None
     fused_steps: type[FusedSteps]
-    indices: Indices
-
+    make_indices: type[Indices]
     runner: NodeRunner
+    _last: tuple[Place, Any] = Place(-1, 0, 0), None
+    _unread: Sequence[LookupChunk] = ()
 
     def __init__(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> None:
         super().__init__(plan, report, options, provenance)
         if options.check_finite:
-            self.finite = FiniteCheck(provenance, self.numbers)
+            self.finite = FiniteCheck(provenance, self.runner.numbers_of)
         self.make_room()
-        self.begin()
+        self.chunks: dict[Place, Any] = {}
+        self.indices = self.make_indices()
         self.set_up(options, samples)
-
-    def begin(self) -> None:
-        """Makes what an engine remembers of a flush."""
-        raise NotImplementedError
-
-    def numbers(self, array: Any, /) -> Any:
-        """Reads an array's numbers."""
-        raise NotImplementedError
 
     def set_up(self, options: Options, samples: int) -> None:
         """Finds out how each step runs; a stretch in C ends where a step is to be compared."""
@@ -103,6 +114,100 @@ class SteppedSession(Session):
     def tape_of(self, samples: int) -> Any:
         """Returns a new tape, if anything is recorded, or None."""
         raise NotImplementedError
+
+    # --- inputs -------------------------------------------------------------------------------------------------
+
+    def put_lookup(self, chunk: LookupChunk) -> None:
+        """Looks entries up; gradients go on to a table that learns. Numbers that no step reads are put on request."""
+        if chunk.table.weight is None:
+            if chunk.place.arena in self._read:
+                self.put_known(chunk)
+            else:
+                self._unread = [*self._unread, chunk]
+        elif self.note_lookup(chunk) or not self._copies(chunk):
+            self.look_up(chunk)
+
+    @cached_property
+    def _read(self) -> set[int]:
+        """The arenas that steps read."""
+        return {gather.place.arena for step in self.plan.steps for gather in step.gathers}
+
+    def put_known(self, chunk: LookupChunk) -> None:
+        """Puts numbers of the host into their place."""
+        spec = chunk.spec
+        numbers = np.array(chunk.indices).astype(spec.dtype).reshape(-1, *spec.row_shape)
+        if not self.moved(chunk.place, [(numbers.ctypes.data, numbers.nbytes)]):
+            self.put(chunk.place, self.indices.send(numbers, spec.device))
+
+    def put_unread(self) -> None:
+        """Puts numbers into their place that no step has read."""
+        unread, self._unread = self._unread, ()
+        for chunk in unread:
+            self.put_known(chunk)
+
+    def note_leaf(self, place: Place, leaf: Leaf) -> None:
+        """Notes an array that was there before, whose rows lie there, for the tape."""
+        raise NotImplementedError
+
+    def memory_of(self, leaves: Sequence[Leaf]) -> Sequence[tuple[Any, int]]:
+        """Lists the bytes of arrays, or the addresses, with their sizes; nothing where they have to be joined."""
+        raise NotImplementedError
+
+    def joined(self, chunk: LeafChunk) -> None:
+        """Puts arrays together, by the framework."""
+        raise NotImplementedError
+
+    def note_lookup(self, chunk: LookupChunk) -> bool:
+        """Notes that gradients go on to a table; returns True if entries are to be looked up with their history."""
+        raise NotImplementedError
+
+    def look_up(self, chunk: LookupChunk) -> None:
+        """Puts entries of a table into their place, by the framework."""
+        raise NotImplementedError
+
+    def _copies(self, chunk: LookupChunk) -> bool:
+        """Copies entries of a table in the host's memory; False elsewhere."""
+        table, size = chunk.table, chunk.spec.bytes
+        to, begin = self._address(chunk.place), self.runner.address(table.weight)
+        if not size or to is None or begin is None or size * len(chunk.indices) > _MOST:
+            return False
+        numbers = np.array(chunk.indices)
+        if numbers.min() < 0 or numbers.max() >= table.size:
+            return False
+        rows = view_at(begin, size * table.size, f"V{size}")
+        rows.take(numbers, out=view_at(to, size * len(numbers), rows.dtype), mode="clip")  # else it is copied once more
+        self.written([chunk.place.arena])
+        return True
+
+    def put_leaves(self, chunk: LeafChunk) -> None:
+        """Puts arrays together that were there before the batch; gradients go on to those that learn."""
+        memory = self.memory_of(chunk.leaves)
+        if self.tape is not None or not memory:
+            for leaf, place in self.parts(chunk):
+                self.note_leaf(place, leaf)
+        if not self.moved(chunk.place, memory):
+            self.joined(chunk)
+
+    def moved(self, place: Place, parts: Sequence[tuple[Any, int]]) -> bool:
+        """Copies bytes, or so many at an address, one after the other into a place; False where they must be `put`."""
+        to = self._address(place) if parts else None
+        if to is None:
+            return False
+        for part, size in parts:
+            memmove(to, part, size)
+            to += size
+        self.written([place.arena])
+        return True
+
+    def _address(self, place: Place) -> int | None:
+        """Where rows are in the host's memory, if nothing is to be done but to copy them there."""
+        arena = self.plan.arenas[place.arena]
+        if self.finite is not None or arena.sole:
+            return None
+        found = self.runner.address(self.array(place.arena))
+        return None if found is None else found + place.begin * row_bytes(arena.spec)
+
+    # --- steps --------------------------------------------------------------------------------------------------
 
     @property
     def rows_in_c(self) -> Steps | None:
@@ -148,13 +253,38 @@ class SteppedSession(Session):
         if steps:
             self.indices.upload(self.plan, steps)
 
+    def wait(self) -> None:
+        if self.profile:
+            self.runner.wait()
+
     def stays(self, arena: int) -> bool:
         """True if an arena may stay for as long as some of its rows: a small one, without history."""
         return self.tape is None and row_bytes(self.plan.arenas[arena].spec) * self.plan.arenas[arena].rows <= _SMALL
 
+    def result(self, arena: int, position: int) -> Any:
+        """Finds a live value's rows: in an arena that may stay, or a copy of those of its step, so that it can go."""
+        place, chunk = self._last
+        if place.arena != arena or not place.begin <= position < place.end:
+            whole = Place(arena, 0, self.plan.arenas[arena].rows)
+            place = whole if self.stays(arena) else self.place_of(arena, position)
+            chunk = self.chunks.get(place)
+            if chunk is None:
+                chunk = self.chunks[place] = self.chunk(place)
+            self._last = place, chunk
+        return self.value(chunk, place, position)
+
+    def chunk(self, place: Place) -> Any:
+        """Makes what values of these rows have in common."""
+        raise NotImplementedError
+
+    def value(self, chunk: Any, place: Place, position: int) -> Any:
+        """Returns the `result` of a value whose rows begin there."""
+        raise NotImplementedError
+
     def finish(self) -> None:
         """Forgets what only the run needed."""
         del self.indices
+        self._last = SteppedSession._last
         if self.tape is None:
             if self.fused is not None:
                 self.fused.steps.done()

@@ -1,22 +1,68 @@
-"""The history of one flush: the steps that were recorded, and the rows that gradients go through."""
+"""The history of one flush: the steps that were recorded, and backward passes through them, step by step in reverse.
+
+Each step is recorded by itself, and gradients of rows lie in arenas of their own: so gathers cost no zero-filled
+gradient of a whole arena, and each weight gets one gradient for the whole flush.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from time import perf_counter
+from typing import Any, NamedTuple
 
-from gluonjit.analysis.plan import Place
+from gluonjit.analysis.costs.model import ObservedBackward
+from gluonjit.analysis.plan import Place, Plan
 from gluonjit.graph import line_of, user_line
+from gluonjit.hybrid.check.entries import entry_of, replace_step
 from gluonjit.hybrid.check.steps import StepCheck
+from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
-from gluonjit.hybrid.run.reach import rows_at
+from gluonjit.hybrid.run.reach import Reach, Route, rows_at
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.hybrid.run.stepping import SteppedSession
 from gluonjit.rows.running import row_flags
 from gluonjit.rows.stretches import StepStretch
 
 
+class TapedStep(NamedTuple):
+    """A step that was recorded: its results that have a history, by their numbers, and what learns of its sources.
+
+    operands, consts: operands and weights that gradients go on to, as an engine needs them.
+    """
+
+    number: int
+    results: Sequence[tuple[int, Any]]
+    operands: Sequence[Any] = ()
+    consts: Sequence[Any] = ()
+
+
+class Pass(Reach):
+    """One way back through a flush: gradients of rows, by arena, and of weights, by identity; and what it has reached.
+
+    route: leads to the sources that are asked for, None if all are; dry: nothing is computed, it only reaches;
+    laps: of a profiled pass, (step, begin, end).
+    """
+
+    def __init__(self, plan: Plan, arenas: Sequence[Any], route: Route | None = None, dry: bool = False) -> None:
+        super().__init__(plan)
+        self.arenas, self.route, self.dry = arenas, route, dry
+        self.weights: dict[int, Any] = {}
+        self.laps: list[tuple[int, float, float]] = []
+
+    def arena(self, number: int) -> Any:
+        """Returns the gradients of an arena's rows."""
+        return self.arenas[number]
+
+    def learned(self, weight: Any) -> Any:
+        """Returns the gradient of a weight, to be added to."""
+        return self.weights[id(weight)]
+
+
 class Tape:
-    """The steps of one flush that were recorded, in their order: an engine's own entries, and stretches that ran in C.
+    """The steps of one flush that were recorded, in their order, as `TapedStep` or in stretches that ran in C.
+
+    An engine says what makes a `new_pass`, how a head is put or added to it, how gradients go through a step of the
+    framework (`step_back`), and how one is recorded again.
 
     backwards: how many passes have begun in it; gone: whether any has come here; freed: whether one has freed it;
     fused: the steps that run in C; check: what compares backward passes, where that is to be done; finite: what looks
@@ -24,10 +70,12 @@ class Tape:
     """
 
     advice: str
+    framework: tuple[str, Mapping[str, str]]  # name and versions, to which measured costs belong
 
     def __init__(self, session: SteppedSession, samples: int) -> None:
         self.report, self.plan, self.provenance = session.report, session.plan, session.provenance
         self.samples, self.profile, self.finite = samples, session.profile, session.finite
+        self.runner = session.runner
         plan = self.plan
         self.backwards = 0
         self.gone = self.freed = False
@@ -36,6 +84,31 @@ class Tape:
         self.check: StepCheck | None = None
         self.learned_rows, self._learned = row_flags(plan)
         self.read_rows, self._read = row_flags(plan)
+
+    def new_pass(self, route: Route | None = None, dry: bool = False) -> Any:
+        """Makes a pass whose gradients are zeros."""
+        raise NotImplementedError
+
+    def put_head(self, made: Any, arena: int, positions: list[int], head: Any) -> None:
+        """Sets the gradients of rows to numbers of numpy, one for each row."""
+        raise NotImplementedError
+
+    def step_back(self, entry: TapedStep, made: Any) -> bool:
+        """Adds to the gradients of a step's operands and weights, and reaches them; False if no result was reached."""
+        raise NotImplementedError
+
+    def record_again(self, number: int) -> None:
+        """Runs a step once more, recorded: one by one, as its program is not trusted."""
+        raise NotImplementedError
+
+    def gradient_of(self, made: Any, weight: Any) -> Any:
+        """Returns the gradient of a weight, None if it does not learn."""
+        raise NotImplementedError
+
+    @property
+    def profiles(self) -> bool:
+        """True if each step of a pass is waited for."""
+        return self.profile
 
     def learn(self, place: Place) -> None:
         """Notes that gradients go through these rows."""
@@ -58,6 +131,96 @@ class Tape:
         """Forgets a step that was recorded last."""
         if self.entries and getattr(self.entries[-1], "number", None) == number:
             del self.entries[-1]
+
+    # --- backward -----------------------------------------------------------------------------------------------
+
+    def compare(self) -> None:
+        """Compares the backward passes of steps with their traces, where that is still to be done."""
+        if self.check is not None:
+            self.check.backward(self)
+            self.check = None
+
+    def go_back(self, made: Any) -> list[int]:
+        """Goes back through the steps from what a pass has reached; returns those that gradients go through."""
+        gone = []
+        begin = self.now() if not made.dry else 0.0
+        for entry in self.entries_back(made):
+            numbers = self._through(entry, made)
+            if numbers and not made.dry:
+                end = self.now()
+                if self.profiles:
+                    made.laps.append((numbers[0], begin, end))
+                begin = end
+            gone += numbers
+        return gone
+
+    def entries_back(self, made: Any) -> Iterator[Any]:
+        """Lists the entries, the last first, as a pass comes to them."""
+        return iter(self.entries[::-1])
+
+    def _through(self, entry: Any, made: Any) -> list[int]:
+        if isinstance(entry, StepStretch):
+            numbers, took = self.fused.go_back(entry, made)
+            self.report.row_ms += took
+        elif made.route is not None and entry.number not in made.route.steps:
+            made.pass_over(self.plan.steps[entry.number])
+            return []
+        else:
+            numbers = [entry.number] if self.step_back(entry, made) else []
+        if self.finite is not None and not made.dry:
+            for number in numbers:
+                self.finite.gradients(number, made.arenas, list(made.weights.values()))
+        return list(numbers)
+
+    def trial(self, number: int, heads: Sequence[tuple[int, Sequence[int], Any]]) -> tuple[Any, Any]:
+        """Goes back through a step alone from gradients of rows; returns what reads those of rows, and of a weight."""
+        made = self.new_pass()
+        for arena, positions, head in heads:
+            self.put_head(made, arena, list(positions), head)
+            made.rows[arena][list(positions)] = True
+        finite, self.finite = self.finite, None
+        try:
+            _, entry, place = entry_of(self.entries, number)
+            self._through(entry.part(place, place + 1) if isinstance(entry, StepStretch) else entry, made)
+        finally:
+            self.finite = finite
+
+        def weight(array: Any) -> Any:
+            gradient = self.gradient_of(made, array)
+            return None if gradient is None else self.runner.numbers_of(gradient)
+
+        return lambda arena, positions: self.runner.numbers(made.arena(arena), positions), weight
+
+    def redo(self, number: int) -> None:
+        """Runs a step once more, recorded, in place of what was recorded of it."""
+        before = len(self.entries)
+        self.record_again(number)
+        fresh = self.entries[before:]
+        del self.entries[before:]
+        replace_step(self.entries, number, fresh)
+
+    def now(self) -> float:
+        """Returns the time, when profiling after all that came before has run."""
+        if self.profiles:
+            self.runner.wait()
+        return perf_counter()
+
+    def account(self, made: Any, begin: float) -> tuple[float, float]:
+        """Reports the time since then, by step where it was profiled; returns the seconds of no step, and the end."""
+        end, rest = self.now(), 0.0
+        for number, first, last in [*made.laps, (-1, end, end)]:
+            self.report.took("backward", "backward", begin, first)
+            rest += first - begin
+            if number >= 0:
+                self.report.took(self.plan.steps[number].kind.name, "backward", first, last)
+            begin = last
+        return rest, end
+
+    def observe(self, made: Any, rest: float) -> None:
+        """Lets the cost model learn from a profiled pass."""
+        if self.profiles:
+            laps = [(number, end - first) for number, first, end in made.laps]
+            cost_model(*self.framework).observe_backward(ObservedBackward(self.plan, laps, rest))
 
     def note_pass(self, number: int = -1) -> None:
         """Notes a backward pass, the framework's own of this number; warns where it comes from one sample."""

@@ -10,7 +10,7 @@ from unittest.mock import patch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from batched.calls import Note, is_cell
-from gluonjit.engines.torch import one_by_one, session, tape
+from gluonjit.engines.torch import gradients, memory, one_by_one
 
 
 class Calls(TorchDispatchMode):
@@ -38,5 +38,5 @@ def counting(note: Note) -> Iterator[None]:
         note(step.kind.name, id(step.kind.program), step.count, calls.number)
         return results
 
-    with patch.object(session, "run_step", counted), patch.object(tape, "run_step", counted):
+    with patch.object(memory, "run_step", counted), patch.object(gradients, "run_step", counted):
         yield

@@ -23,8 +23,17 @@ from gluonjit.engines.mxnet.operands import is_plain
 from gluonjit.engines.mxnet.operators import binding
 from gluonjit.engines.mxnet.operators.symbols import FLAT, acts, apply, canonical, fails, read, written
 from gluonjit.engines.mxnet.operators.table import ROWS_OF, work_of
-from gluonjit.engines.mxnet.program import Program, build, current, in_rows, join, lay_out, program_of, write
-from gluonjit.engines.mxnet.reach import let_in
+from gluonjit.engines.mxnet.program import (
+    Program,
+    build,
+    current,
+    in_rows,
+    join,
+    lay_out,
+    let_in,
+    program_of,
+    write,
+)
 from gluonjit.engines.mxnet.results import has_history
 from gluonjit.engines.mxnet.semantics import POOLING, as_captured, as_shape, classic, in_training
 from gluonjit.graph import Arrays, Kind, Output, Spec, intern_spec, natural_mode

@@ -1,40 +1,33 @@
-"""Backward through one flush: step by step in reverse, with the gradients of rows in separate arenas.
+"""Backward through one flush on PyTorch, which records each step with its gathered operands and weights as leaves.
 
-Each step is recorded by itself, so that gathers cost no zero-filled gradient of a whole arena, and each weight gets one
-gradient for the whole flush. To PyTorch's autograd the flush is one function of the weights and the inputs.
+To PyTorch's autograd the flush is one function of the weights and the inputs (`history`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from time import perf_counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
-from gluonjit.analysis.costs.model import ObservedBackward
 from gluonjit.analysis.plan import Place
 from gluonjit.engines.torch.arrays import LEARNABLE, VERSIONS, by_one_thread, device_named, dtype_named, with_memory
 from gluonjit.engines.torch.chunks import TWICE, Chunk, Readers, current_backward
-from gluonjit.engines.torch.indices import Indices
 from gluonjit.engines.torch.input_version import InputVersion, modified, version_of
 from gluonjit.engines.torch.observed import HookedResult, apart
-from gluonjit.engines.torch.one_by_one import NODES, compute_alone, run_step
+from gluonjit.engines.torch.one_by_one import compute_alone, run_step
 from gluonjit.engines.torch.originals import data_of, run_backward
 from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces, program_of
 from gluonjit.graph import Kind
 from gluonjit.graph.kinds import ENOUGH
-from gluonjit.hybrid.check.entries import entry_of, replace_step
 from gluonjit.hybrid.check.steps import distrust
-from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.run import tape
 from gluonjit.hybrid.run.reach import Reach, Route, part_of, route, rows_at
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.hybrid.run.stepping import SteppedSession
-from gluonjit.rows.running import row_flags
-from gluonjit.rows.stretches import StepStretch
+from gluonjit.hybrid.run.tape import TapedStep
 from gluonjit.rows.ways import Learning, sources
 
 _ADVICE = (
@@ -56,47 +49,42 @@ class Learned(NamedTuple):
     rows: Any
 
 
-class TapeEntry(NamedTuple):
-    """A step that was recorded: its learned operands, its constants, and results by their numbers."""
-
-    number: int
-    operands: list[Learned]
-    consts: list[Any]
-    results: list[tuple[int, Any]]
-
-
 Again = Callable[["Tape", Sequence[Any], Sequence[bool]], "list[Any]"]
 
 
-class BackwardPass:
-    """One pass back through a flush: gradients of rows, by arena, and of weights; what it has reached, and its way."""
+class Pass(tape.Pass):
+    """One way back. Arenas of gradients are made where it comes to them.
 
-    def __init__(self, tape: Tape, way: Route | None) -> None:
-        self._tape, self.way, self.free = tape, way, False
-        self.arenas: list[Any] = [None] * len(tape.plan.arenas)
-        self.flags, rows = row_flags(tape.plan)
-        self.reached = Reach(tape.plan, rows)
-        self.weights: dict[int, Any] = {}
+    free: whether nobody comes to the history after it; sources: the weights that gradients of a step in C go on to, by
+    identity; spare: where nobody reads it, the gradient of a weight.
+    """
+
+    def __init__(self, taped: Tape, route: Route | None) -> None:
+        super().__init__(taped.plan, [None] * len(taped.plan.arenas), route)
+        self._tape, self.free = taped, False
+        self.sources: Collection[int] = ()
+        self.spare: dict[int, Any] = {}
 
     def arena(self, number: int) -> Any:
         """The gradients of an arena's rows."""
-        if self.arenas[number] is None:
+        arenas: Any = self.arenas
+        if arenas[number] is None:
             arena = self._tape.plan.arenas[number]
             shape = (arena.rows, *arena.spec.row_shape)
             dtype, device = dtype_named(arena.spec.dtype), device_named(arena.spec.device)
-            self.arenas[number] = by_one_thread(torch.zeros, shape, dtype=dtype, device=device)
-        return self.arenas[number]
+            arenas[number] = by_one_thread(torch.zeros, shape, dtype=dtype, device=device)
+        return arenas[number]
 
-    def at(self, place: Place) -> Any:
+    def of(self, place: Place) -> Any:
         """The gradients of rows."""
         return self.arena(place.arena)[place.begin : place.end]
 
-    def learned(self, tensor: Any, reaches: bool) -> Any:
-        """The gradient of a weight, to be added to; where gradients do not reach it, zeros are."""
-        leaf = self._tape.constant(tensor)
+    def learned(self, weight: Any) -> Any:
+        """Where gradients do not reach it, zeros are added, and eagerly there is no gradient."""
+        leaf = self._tape.constant(weight)
         known = self.weights.get(id(leaf))
         if known is None:
-            rooms = self.weights if reaches else self._tape.spare  # eagerly there is no gradient then
+            rooms = self.weights if id(weight) in self.sources else self.spare
             return rooms.setdefault(id(leaf), by_one_thread(torch.zeros_like, leaf, requires_grad=False))
         if known.layout is not torch.strided:
             known = self.weights[id(leaf)] = known.to_dense()
@@ -107,16 +95,16 @@ class Tape(tape.Tape):
     """The history of one flush."""
 
     again: Again  # what gives gradients that can be differentiated
-    advice = _ADVICE
+    advice, framework = _ADVICE, ("torch", VERSIONS)
 
     def __init__(self, session: SteppedSession, samples: int) -> None:
         super().__init__(session, samples)
+        self.indices = session.make_indices
         self._readers: list[Readers] = []
         self._places: list[Place] = []
         self._inputs: list[tuple[Place, Any]] = []
         self._held: list[tuple[Place, InputVersion]] = []
-        self.spare: dict[int, Any] = {}  # where nobody reads it, the gradient of a weight
-        self._gone: Any = None  # flags of rows through which a pass has come that was not told to keep the history
+        self._gone: Reach | None = None  # rows through which a pass has come that was not told to keep the history
         self.observed: dict[int, list[HookedResult]] = {}  # results that have hooks, by step
         self._constants: dict[int, tuple[Any, Any]] = {}  # a weight, and what stands for it in the steps
         self._versions: list[int] = []  # of these weights, as they were
@@ -180,7 +168,7 @@ class Tape(tape.Tape):
         recorded = [(k, result) for k, result in enumerate(results) if result.requires_grad]
         if recorded:
             weights = [tensor for tensor in consts if tensor.requires_grad]
-            self.entries.append(TapeEntry(number, learned, weights, recorded))
+            self.entries.append(TapedStep(number, recorded, learned, weights))
             for k, _ in recorded:
                 self.learn(step.places[k])
         return results
@@ -207,44 +195,23 @@ class Tape(tape.Tape):
         distrust(checks, self.report, step.kind, text)
         return alone
 
-    def trial(self, number: int, heads: Sequence[tuple[int, Sequence[int], Any]]) -> tuple[Any, Any]:
-        """Goes back through a step alone from gradients of rows; returns what reads those of rows, and of a weight."""
-        made = BackwardPass(self, None)
-        for arena, positions, head in heads:
-            room = made.arena(arena)
-            room[list(positions)] = torch.from_numpy(head).to(room).reshape(len(positions), *room.shape[1:])
-            made.reached.rows[arena][list(positions)] = True
-        finite, self.finite = self.finite, None
-        try:
-            _, entry, place = entry_of(self.entries, number)
-            if isinstance(entry, StepStretch):
-                self._backward_fused(entry.part(place, place + 1), made)
-            else:
-                self._backward(entry, made)
-        finally:
-            self.finite = finite
+    def put_head(self, made: Pass, arena: int, positions: list[int], head: Any) -> None:
+        room = made.arena(arena)
+        room[positions] = torch.from_numpy(head).to(room).reshape(len(positions), *room.shape[1:])
 
-        def weight(tensor: Any) -> Any:
-            known = self._constants.get(id(tensor))
-            gradient = None if known is None else made.weights.get(id(known[1]), torch.zeros_like(tensor))
-            return None if gradient is None else NODES.numbers_of(gradient)
+    def gradient_of(self, made: Pass, weight: Any) -> Any:
+        known = self._constants.get(id(weight))
+        return None if known is None else made.weights.get(id(known[1]), torch.zeros_like(weight))
 
-        return lambda arena, positions: NODES.numbers(made.arena(arena), positions), weight
-
-    def redo(self, number: int) -> None:
-        """Runs a step once more, recorded, in place of what was recorded of it."""
+    def record_again(self, number: int) -> None:
         assert self.check is not None
-        indices = Indices()
+        indices = self.indices()
         indices.upload(self.plan, [number])
         operands = [
             self.check.arrays[gather.place.arena][rows_at(gather.place, index)]
             for gather, index in zip(self.plan.steps[number].gathers, indices.gathers[number])
         ]
-        before = len(self.entries)
         self.run(number, operands, indices.gathers[number], indices.besides.get(number, ()))
-        fresh = self.entries[before:]
-        del self.entries[before:]
-        replace_step(self.entries, number, fresh)
 
     def sources(self) -> list[Any]:
         """Lists what `gradients` gives gradients for, in its order."""
@@ -289,45 +256,46 @@ class Tape(tape.Tape):
         """
         if self.freed:
             raise RuntimeError(TWICE)
-        begin = perf_counter()
+        begin = self.now()
         self._note_backward()
-        if self.check is not None:
-            if all([version_of(tensor) == version for tensor, version in self.versions()]):
-                self.check.backward(self)  # traces have the weights of now
-            self.check = None
-        made = BackwardPass(self, self._way(asked))
-        reached, way = made.reached, made.way
+        if any([version_of(tensor) != version for tensor, version in self.versions()]):
+            self.check = None  # traces have the weights of now
+        self.compare()
+        made = self.new_pass(self._way(asked))
         for place, head, readers in zip(self._places, heads, self._readers):
             if head is not None:
-                made.at(place).add_(head)
+                made.of(place).add_(head)
                 given = readers.take_given(place.end - place.begin)
                 if self._gone is not None and not readers.shared and (self._gone.at(place) & given).any():
                     raise RuntimeError(TWICE)
-                reached.at(place)[:] |= given
+                made.at(place)[:] |= given
+                if self.finite is not None:
+                    self.finite.head(head)
         made.free = not retain and all(readers.spent for readers in self._readers)
-        laps = []
-        for ran, number, results in apart(self.entries, self.observed):
-            for result in results:
-                if reached.reaches(result.place) and (way is None or number in way.steps):
-                    result.run(made.at(result.place))
-            first = perf_counter()
-            if isinstance(ran, StepStretch):
-                laps += [(number, perf_counter() - first) for number in self._backward_fused(ran, made)]
-            elif way is not None and ran.number not in way.steps:
-                reached.pass_over(self.plan.steps[ran.number])
-            elif self._backward(ran, made):
-                laps.append((ran.number, perf_counter() - first))
-        self._refuse_overwritten(reached, way)
+        self.go_back(made)
+        self._refuse_overwritten(made)
         gradients = [made.weights.get(id(leaf)) for _, leaf in self._constants.values()]
-        gradients += [made.at(place) if reached.reaches(place) else None for place in self.places()]
+        gradients += [made.of(place) if made.reaches(place) else None for place in self.places()]
         if made.free:
             self.free()
         elif not retain:
             if self._gone is not None:
-                reached.add(self._gone)
-            self._gone = reached
-        self._account(begin, laps)
+                made.add(self._gone)
+            self._gone = made
+        rest, _ = self.account(made, begin)
+        self.observe(made, rest)
         return gradients
+
+    def new_pass(self, route: Route | None = None, dry: bool = False) -> Pass:
+        return Pass(self, route)
+
+    def entries_back(self, made: Pass) -> Iterator[Any]:
+        """Runs the hooks of results before a pass goes on from them."""
+        for ran, number, results in apart(self.entries, self.observed):
+            for result in results:
+                if made.reaches(result.place) and (made.route is None or number in made.route.steps):
+                    result.run(made.of(result.place))
+            yield ran
 
     def _way(self, asked: Sequence[bool]) -> Route | None:
         """The way to the sources that are asked for; None if all are."""
@@ -356,7 +324,7 @@ class Tape(tape.Tape):
         """Rows that were there before, of a tensor that may be written to."""
         self._held.append((place, held))
 
-    def _refuse_overwritten(self, reached: Reach, way: Route | None) -> None:
+    def _refuse_overwritten(self, made: Pass) -> None:
         """Raises where backward has come through a node that needs what the program has written over."""
         nodes, rewritten = list(self.plan.overwritten), list(self.plan.rewritten)
         for place, held in self._held:
@@ -364,11 +332,11 @@ class Tape(tape.Tape):
                 rewritten.append((place.arena, place.begin, place.end - place.begin))
         for rows in rewritten:
             nodes += savers(self.plan, self.learns, *rows)
-        steps = range(len(self.plan.steps)) if way is None else way.steps
+        steps = range(len(self.plan.steps)) if made.route is None else made.route.steps
         through = [place for number in steps for place in self.plan.steps[number].places] if nodes else []
         for arena, position in nodes:
             passed = any(at.arena == arena and at.begin <= position < at.end for at in through)
-            if passed and reached.rows[arena][position]:
+            if passed and made.rows[arena][position]:
                 call = self.provenance.describe(*self.provenance.producer(arena, position))
                 raise modified(f"the result, or an operand, of the {call},")
 
@@ -378,29 +346,24 @@ class Tape(tape.Tape):
         positions = self.plan.position[rows][self.plan.arena[rows] == place.arena]
         return bool(((positions >= place.begin) & (positions < place.end)).any())
 
-    def _backward(self, ran: TapeEntry, made: BackwardPass) -> bool:
-        """Goes backward through a step; False if nothing depends on its results."""
-        reached, way, found = made.reached, made.way, made.weights
-        step = self.plan.steps[ran.number]
-        given = [(k, result) for k, result in ran.results if reached.reaches(step.places[k])]
-        if not given:
+    def step_back(self, entry: TapedStep, made: Pass) -> bool:
+        step, route, found = self.plan.steps[entry.number], made.route, made.weights
+        given = [(k, result) for k, result in entry.results if made.reaches(step.places[k])]
+        operands, consts = entry.operands, entry.consts
+        if route is not None:
+            operands = [operand for operand in operands if route.reach.reaches(operand.place, operand.index)]
+            consts = [leaf for leaf in consts if id(leaf) in route.weights]
+        inputs = [operand.rows for operand in operands] + [*consts]
+        if not given or not inputs:
             return False
-        heads = [(result, made.at(step.places[k])) for k, result in given]
-        operands, consts = ran.operands, ran.consts
-        if way is not None:
-            operands = [operand for operand in operands if way.reach.reaches(operand.place, operand.index)]
-            consts = [leaf for leaf in consts if id(leaf) in way.weights]
-        inputs = [operand.rows for operand in operands] + consts
-        if not inputs:
-            return False
-        results, gradients = zip(*heads)
+        results, gradients = zip(*[(result, made.of(step.places[k])) for k, result in given])
         got = run_backward(results, gradients, not made.free, False, tuple(inputs), True, False)
         got = [with_memory(gradient) for gradient in got]
         for operand, gradient in zip(operands, got):
             if gradient is not None:
                 self._add(operand, gradient, made)
         gone = [operand.operand for operand, gradient in zip(operands, got) if gradient is not None]
-        reached.go(step, [k for k, _ in given], gone)
+        made.go(step, [k for k, _ in given], gone)
         for leaf, gradient in zip(consts, got[len(operands) :]):
             if gradient is not None:
                 known = found.get(id(leaf))
@@ -413,23 +376,12 @@ class Tape(tape.Tape):
                     found[id(leaf)] = gradient + known
                 else:
                     known.add_(gradient)
-        if self.finite is not None:
-            self.finite.gradients(ran.number, made.arenas, list(found.values()))
         return True
 
-    def _backward_fused(self, ran: StepStretch, made: BackwardPass) -> list[int]:
-        """Goes backward through steps that ran in C; returns those that anything depends on."""
-        went, took = self.fused.backward(ran, made)
-        self.report.row_ms += took
-        if self.finite is not None:
-            for number in went:
-                self.finite.gradients(number, made.arenas, list(made.weights.values()))
-        return went  # type: ignore[no-any-return]
-
-    def _add(self, operand: Learned, gradient: Any, made: BackwardPass) -> None:
+    def _add(self, operand: Learned, gradient: Any, made: Pass) -> None:
         arena = made.arena(operand.place.arena)
         if operand.sent is None:
-            made.at(operand.place).add_(gradient)
+            made.of(operand.place).add_(gradient)
             return
         if gradient.untyped_storage().data_ptr() == arena.untyped_storage().data_ptr():
             gradient = gradient.clone()  # what was passed on unchanged is a part of the arena itself
@@ -444,15 +396,7 @@ class Tape(tape.Tape):
         else:
             self.note_pass(current_backward())
 
-    def _account(self, begin: float, laps: list[tuple[int, float]]) -> None:
-        end = perf_counter()
-        self.report.took("backward", "backward", begin, end)
-        if self.profile:
-            rest = end - begin - sum(seconds for _, seconds in laps)
-            cost_model("torch", VERSIONS).observe_backward(ObservedBackward(self.plan, laps, rest))
-
     def free(self) -> None:
         super().free()
         self._held = []
         self._gone = None
-        self.spare = {}

@@ -1,36 +1,57 @@
-"""The tensors of one flush: an arena for each shape of rows, and steps that read its rows and write the next."""
+"""The tensors of one flush on PyTorch, and how its steps run on them."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from ctypes import memmove
+from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place, row_bytes
-from gluonjit.engines.torch.arrays import device_named, dtype_named, host_numbers, of_bytes, room_for, sent
+from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place
+from gluonjit.engines.torch.arrays import device_named, of_bytes, room_for, sent
 from gluonjit.engines.torch.buffers import as_captured
 from gluonjit.engines.torch.chunks import Chunk, ChunkRows
 from gluonjit.engines.torch.failures import NEXT
 from gluonjit.engines.torch.fused_steps import FusedSteps
+from gluonjit.engines.torch.gradients import Tape
 from gluonjit.engines.torch.history import joined_history
-from gluonjit.engines.torch.indices import Indices
 from gluonjit.engines.torch.input_version import InputVersion, version_of
-from gluonjit.engines.torch.inputs import AsItWas
 from gluonjit.engines.torch.one_by_one import NODES, run_step
 from gluonjit.engines.torch.originals import LEARNING
 from gluonjit.engines.torch.program import as_rows, join, pieces, program_of
-from gluonjit.engines.torch.tape import Tape
 from gluonjit.errors import CaptureError
-from gluonjit.graph import Leaf, Spec
-from gluonjit.hybrid.run import failures
+from gluonjit.graph import Leaf
+from gluonjit.hybrid.run import failures, stepping
 from gluonjit.hybrid.run.stepping import SteppedSession
 
-_FEW = 16  # entries of a table
+
+class AsItWas(torch.autograd.Function):  # type: ignore[misc]
+    """Rows of a tensor as they were before it was written to, with the history that they had."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Any, index: Any, rows: Any) -> Any:
+        """These rows, that lay at these places."""
+        ctx.shape, ctx.index = tensor.shape, index
+        return rows
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        """Puts their gradient into one of the tensor."""
+        return gradient.new_zeros(ctx.shape).index_add_(0, ctx.index, gradient), None, None
+
+
+class Indices(stepping.Indices):
+    """Index tensors by step."""
+
+    def send(self, numbers: Any, device: str) -> Any:
+        return sent(numbers, device_named(device))
+
+    def cut(self, array: Any, begin: int, end: int) -> Any:
+        return array[begin:end]
 
 
 class VersionedInput(NamedTuple):
@@ -48,132 +69,71 @@ class Session(SteppedSession):
     recorded by itself; `Tape` goes backward through them, as one function of PyTorch's autograd.
     """
 
-    runner, fused_steps = NODES, FusedSteps
-    numbers = staticmethod(host_numbers)
+    runner, fused_steps, make_indices = NODES, FusedSteps, Indices
     statistics: Any = None  # `statistics.Statistics`, to be written when the steps have run
     snapshots: Sequence[InputVersion] = ()  # buffers that were written to before this
     lost: Sequence[tuple[Place, CaptureError]] = ()  # rows of tensors that were written to before this
     tape: Tape | None
-    _chunk: Chunk | None = None  # the last that was asked for
-    _read: set[int] | None = None  # arenas that steps read
-    _unread: list[LookupChunk] | None = None
 
-    def begin(self) -> None:
-        """Makes room for inputs and chunks."""
-        self._inputs: dict[Place, list[VersionedInput]] = {}
-        self._chunks: dict[Place, Chunk] = {}
-        self._arenas: dict[int, Chunk] = {}  # the small ones, as chunks
-        self.indices = Indices()
+    @cached_property
+    def _inputs(self) -> dict[Place, list[VersionedInput]]:
+        """Those that learn, by the places of their rows."""
+        return {}
 
     def tape_of(self, samples: int) -> Tape | None:
         """A new tape, if anything is recorded."""
         return Tape(self, samples) if any(self.plan.recorded) else None
 
-    def put_lookup(self, chunk: LookupChunk) -> None:
-        """Looks the entries up; where the table is learned, gradients go on to it."""
-        table = chunk.table
-        if table.weight is None:
-            if self._wanted(chunk):
-                self.put(chunk.place, self._lookup_index(chunk).to(dtype_named(chunk.spec.dtype)))
-            return
-        if not table.taped and len(chunk.indices) <= _FEW and self._copied(chunk):
-            return
+    def note_lookup(self, chunk: LookupChunk) -> bool:
+        return bool(chunk.table.taped)
+
+    def look_up(self, chunk: LookupChunk) -> None:
+        """Looks entries up; where the table is learned, gradients go on to it."""
+        table, place = chunk.table, chunk.place
         index = self._lookup_index(chunk)
         if not table.taped:
-            if self._has_room(chunk.place) and table.fits:
-                torch.index_select(table.weight, 0, index, out=self.at(chunk.place))
+            if self.finite is None and not self.plan.arenas[place.arena].sole and table.fits:
+                torch.index_select(table.weight, 0, index, out=self.at(place))
             else:
-                self.put(chunk.place, table.entries(index))
+                self.put(place, table.entries(index))
             return
         with LEARNING:
             rows = table.entries(index)
-        if not self._moved(chunk.place, rows):
-            self.put(chunk.place, rows)
+        address = NODES.address(rows)  # to a copy by PyTorch there are three calls
+        if address is None or not self.moved(place, [(address, rows.numel() * rows.element_size())]):
+            self.put(place, rows)
         if rows.requires_grad:
-            self._note_inputs(chunk.place, [rows])
-
-    def _moved(self, place: Place, rows: Any) -> bool:
-        """Copies a few rows of numbers as they are in the host's memory, for which PyTorch makes three calls."""
-        spec, count = self.plan.arenas[place.arena].spec, place.end - place.begin
-        if spec.dtype != "float32" or spec.device != "cpu" or count > _FEW or not self._has_room(place):
-            return False
-        if not rows.is_contiguous() or rows.shape[0] != count:
-            return False
-        size = row_bytes(spec)
-        memmove(self.arrays[place.arena].data_ptr() + place.begin * size, rows.data_ptr(), count * size)
-        return True
-
-    def _copied(self, chunk: LookupChunk) -> bool:
-        """Copies entries of a table in the host's memory, where a call of PyTorch takes longer; False elsewhere.
-
-        Capture has seen to it that there are such entries.
-        """
-        table, place = chunk.table, chunk.place
-        weight = table.weight
-        if chunk.spec.device != "cpu" or not self._has_room(place) or not table.fits or weight.is_conj():
-            return False
-        size, begin = weight.shape[1] * weight.element_size(), weight.data_ptr()
-        if not begin or max(chunk.indices) >= weight.shape[0]:
-            return False
-        to = self.arrays[place.arena].data_ptr() + place.begin * size
-        for number in chunk.indices:
-            memmove(to, begin + number * size, size)
-            to += size
-        return True
-
-    def _wanted(self, chunk: LookupChunk) -> bool:
-        """True if a step reads numbers of the program; else they are put in place on request.
-
-        Of most programs they are indices, which are known.
-        """
-        if self._read is None:
-            self._read = {gather.place.arena for step in self.plan.steps for gather in step.gathers}
-        arena = chunk.place.arena
-        if arena in self._read:
-            return True
-        if self._unread is None:
-            self._unread = []
-        self._unread.append(chunk)
-        return False
+            self._note_inputs(place, [rows])
 
     def _lookup_index(self, chunk: LookupChunk) -> Any:
         return sent(np.array(chunk.indices, dtype=np.int64), device_named(chunk.spec.device))
 
-    def put_leaves(self, chunk: LeafChunk) -> None:
-        """Puts tensors together that were there before the batch; gradients go on to those that learn."""
-        spec = chunk.leaves[0].spec
-        raws = [leaf.payload.raw for leaf in chunk.leaves]
-        tensors = [leaf.payload.rows for leaf in chunk.leaves] if None in raws else []
-        if tensors or self.tape is not None:
-            for leaf, place in self.parts(chunk):
-                if leaf.payload.stale:
-                    self._written_to(place, leaf)
-                if self.tape is not None:
-                    self.tape.note_read(place, leaf.payload)
-        if tensors:
-            rows = join(spec, tensors)
-            own = len(tensors) > 1 or chunk.leaves[0].payload.tensor is not tensors[0]
-            self.put(chunk.place, rows, own or spec.mode == "stack")
-        else:
-            self.put_numbers(chunk.place, b"".join(raws), spec)
-        if any([leaf.taped for leaf in chunk.leaves]):
+    def note_leaf(self, place: Place, leaf: Leaf) -> None:
+        if leaf.payload.stale:
+            self._written_to(place, leaf)
+        if self.tape is not None:
+            self.tape.note_read(place, leaf.payload)
+
+    def memory_of(self, leaves: Sequence[Leaf]) -> Sequence[tuple[Any, int]]:
+        """Lists the numbers of small tensors, which were read."""
+        raws = [leaf.payload.raw for leaf in leaves]
+        if None in raws or any([leaf.taped for leaf in leaves]):
+            return ()
+        raw = b"".join(raws)
+        return [(raw, len(raw))]
+
+    def joined(self, chunk: LeafChunk) -> None:
+        """Gradients go on to tensors that learn."""
+        leaves, spec = chunk.leaves, chunk.leaves[0].spec
+        for raw, _ in self.memory_of(leaves):
+            return self.put(chunk.place, of_bytes(raw, spec))
+        tensors = [leaf.payload.rows for leaf in leaves]
+        own = len(tensors) > 1 or leaves[0].payload.tensor is not tensors[0]
+        self.put(chunk.place, join(spec, tensors), own or spec.mode == "stack")
+        if any([leaf.taped for leaf in leaves]):
             with LEARNING:  # one that was captured before it learned has no gradient
-                tensors = [
-                    leaf.payload.tensor if leaf.taped else rows.detach() for rows, leaf in zip(tensors, chunk.leaves)
-                ]
+                tensors = [leaf.payload.tensor if leaf.taped else rows.detach() for rows, leaf in zip(tensors, leaves)]
                 self._note_inputs(chunk.place, [as_rows(tensor, spec) for tensor in tensors])
-
-    def put_numbers(self, place: Place, raw: bytes, spec: Spec) -> None:
-        """Puts rows of an input, as bytes in the host's memory, into their place."""
-        if not self._has_room(place):
-            self.put(place, of_bytes(raw, spec))
-            return
-        array = self.arrays[place.arena]  # to a copy by PyTorch there are five calls
-        memmove(array.data_ptr() + place.begin * len(raw) // (place.end - place.begin), raw, len(raw))
-
-    def _has_room(self, place: Place) -> bool:
-        """True if rows of an input can be computed in their place, which `put` has nothing to add to."""
-        return self.finite is None and not self.plan.arenas[place.arena].sole
 
     def _written_to(self, place: Place, leaf: Leaf) -> None:
         """Refuses reads of rows whose tensor has been written to."""
@@ -237,29 +197,15 @@ class Session(SteppedSession):
             return array[gather.place.begin : gather.place.end]
         return array.index_select(0, index)
 
-    def result(self, arena: int, position: int) -> ChunkRows:
-        """Finds a live value's rows: in an arena that may stay, or a copy of those of its step, so that it can go."""
-        small = self._arenas.get(arena)
-        if small is not None:
-            return ChunkRows(small, position)
-        if self.stays(arena):
-            place = Place(arena, 0, self.plan.arenas[arena].rows)
-            small = self._arenas[arena] = Chunk(self.arrays[arena], self.plan, place)
-            return ChunkRows(small, position)
-        chunk = self._chunk
-        if chunk is None or chunk.place.arena != arena or not chunk.place.begin <= position < chunk.place.end:
-            chunk = self._chunk = self._chunk_at(self.place_of(arena, position))
-        chunk.readers.values += 1
-        return ChunkRows(chunk, position - chunk.place.begin)
+    def chunk(self, place: Place) -> Chunk:
+        found = Chunk(self._rows_at(place), self.plan, place)
+        if self.tape is not None:
+            self._note_nodes(found, place)
+        return found
 
-    def _chunk_at(self, place: Place) -> Chunk:
-        """The rows of a step's result."""
-        chunk = self._chunks.get(place)
-        if chunk is None:
-            chunk = self._chunks[place] = Chunk(self._rows_at(place), self.plan, place)
-            if self.tape is not None:
-                self._note_nodes(chunk, place)
-        return chunk
+    def value(self, chunk: Chunk, place: Place, position: int) -> ChunkRows:
+        chunk.readers.values += 1
+        return ChunkRows(chunk, position - place.begin)
 
     def _rows_at(self, place: Place) -> Any:
         """The rows of a place, but not the arena itself: what can be read gets a history, which would hold that."""
@@ -285,8 +231,7 @@ class Session(SteppedSession):
         for place, error in self.lost:
             if place.arena == arena and any(place.begin <= position < place.end for position in positions):
                 raise error
-        if self._unread:
-            self._put_unread()
+        self.put_unread()
         parts, begin = [], 0
         while begin < len(positions):
             place = self.place_of(arena, positions[begin])
@@ -297,15 +242,9 @@ class Session(SteppedSession):
             begin = end
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _put_unread(self) -> None:
-        """Puts numbers into their place that no step has read."""
-        unread, self._unread = self._unread, None
-        for chunk in unread or ():
-            self.put(chunk.place, self._lookup_index(chunk).to(dtype_named(chunk.spec.dtype)))
-
     def _rows_of(self, place: Place, positions: Sequence[int]) -> Any:
         learned = self._inputs.get(place)
-        chunk = self._chunks.get(place)
+        chunk = self.chunks.get(place)
         if learned is None and chunk is not None:
             return chunk.rows([position - place.begin for position in positions])
         if learned is None:
@@ -322,15 +261,10 @@ class Session(SteppedSession):
                 parts.append(AsItWas.apply(tensor, index, self.at(place)[index + (begin - place.begin)]))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def wait(self) -> None:
-        """Waits for the device where the parts are timed."""
-        if self.profile and torch.cuda.is_available():
-            torch.cuda.synchronize()
-
     def finish(self) -> None:
         """Gives readable values their history, and forgets what only the run needed."""
         if self.tape is not None:
-            joined_history(self.tape, self._chunks)
+            joined_history(self.tape, self.chunks)
         super().finish()
         if self.statistics is not None:
             self.statistics.write()

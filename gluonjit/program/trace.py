@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
+from gluonjit.graph.kinds import Kind, Output, Work, outputs_of
 from gluonjit.graph.modes import is_training
-from gluonjit.graph.values import Spec, intern_spec, natural_mode
+from gluonjit.graph.values import Spec, intern_spec, mode_of, natural_mode
 from gluonjit.program.axes.values import NotBatchable, Shaped
 
 Attrs = tuple[tuple[str, Any], ...]
-Built = TypeVar("Built")
 
 
 class TraceOp(NamedTuple):
@@ -83,6 +83,17 @@ class Trace:
         """Shape and dtype of each result."""
         return [self.shapes[position] for position in self.results]
 
+    def outputs(self, wide: Sequence[int] = ()) -> tuple[tuple[Output, ...], int]:
+        """The outputs of a node, one after the other, and the number of rows they take.
+
+        wide: of each how many axes are counted as rows, of any number; 0 or False where that is natural for its shape.
+        """
+        specs = [
+            intern_spec(shape, dtype, self.device, mode_of(axes) if axes else natural_mode(shape))
+            for axes, (shape, dtype) in zip(wide or [0] * len(self.results), self.shaped_results())
+        ]
+        return outputs_of(specs)
+
     def used(self) -> set[int]:
         """The positions that an operator takes, or that are results."""
         return {position for op in self.ops for position in op.inputs}.union(self.results)
@@ -107,6 +118,40 @@ class Trace:
         for op in self.ops:
             known.extend(call(op, [known[position] for position in op.inputs]))
         return [known[position] for position in self.results]
+
+
+class Built(NamedTuple):
+    """A batched program, and the outputs and rows of a node.
+
+    poly: whether it takes operands of any number of rows, equal for all in one node; pure: whether it does nothing but
+    give results.
+    """
+
+    program: Any
+    outputs: tuple[Output, ...]
+    rows: int
+    poly: bool = False
+    pure: bool = True
+
+    def kind(self, name: str, trace: Trace, work_of: Callable[[Trace, int], Work], **more: Any) -> Kind:
+        """The kind of the nodes of a trace that it runs."""
+        return Kind(
+            name,
+            trace.operands,
+            self.outputs,
+            self.rows,
+            self.program,
+            work=work_of(trace, self.program.operators),
+            call=trace,
+            **{"poly": self.poly, "pure": self.pure, **more},
+        )
+
+
+def join_family(families: dict[Any, Kind], key: Any, kind: Kind) -> None:
+    """Lets kinds of one key run together, by the program of the first, whatever their calls looked like."""
+    first = families.setdefault(key, kind)
+    if first is not kind:
+        kind.family, kind.program = first, first.program
 
 
 def for_any_rows(trace: Trace, build: Callable[[Trace, bool], Built], any_rows: bool = True) -> Built:

@@ -16,7 +16,6 @@ from gluonjit.hybrid.capture.guards.facts import is_plain
 from gluonjit.hybrid.capture.guards.follower import Follower, follow
 from gluonjit.hybrid.capture.guards.objects import FrameworkObjects
 from gluonjit.hybrid.capture.guards.owners import is_user_function
-from gluonjit.hybrid.capture.guards.sizes import traced
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.structure import Args
 
@@ -39,7 +38,7 @@ class _MXNetObjects(FrameworkObjects):
     """MXNet's objects."""
 
     arrays, traced, blocks, constants = NDArray, Lazy, gluon.Block, (Context,)
-    counters = COUNTERS
+    framework, counters = "mxnet", COUNTERS
     modes = frozenset((autograd.is_recording, autograd.is_training, autograd.pause, autograd.record))
 
     def __init__(self, instead: Mapping[Any, Any]) -> None:
@@ -47,19 +46,6 @@ class _MXNetObjects(FrameworkObjects):
 
     def answers(self, item: Any, name: str) -> bool:
         return name in _LOOKS or (callable(getattr(type(item), name, None)) and not name.startswith("_"))
-
-    def sizes(self, item: Any, asked: list[int]) -> Any:
-        if type(item) is int:
-            return traced(item, asked)
-        whole = type(item) is tuple and all(type(size) is int for size in item)
-        return tuple(traced(size, asked) for size in item) if whole else item
-
-    def operates(self, function: Any) -> bool:
-        owner = getattr(function, "__self__", None)
-        module = getattr(function, "__module__", None) or ""
-        return isinstance(owner, NDArray) or (
-            module.partition(".")[0] == "mxnet" and not isinstance(function, gluon.Block)
-        )
 
     def state(self, item: Any) -> Iterator[tuple[dict[str, Any], str]]:
         """Constants that the framework's own `hybrid_forward` reads, such as the rate of dropout."""

@@ -19,7 +19,7 @@ from gluonjit.engines.mxnet.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.lengths.program import JOINER, typed
 from gluonjit.engines.mxnet.operators.symbols import STATEFUL
 from gluonjit.engines.mxnet.operators.table import KNOWN, OPERATORS, work_of
-from gluonjit.engines.mxnet.program import Built, build, build_for_children, current, program_of
+from gluonjit.engines.mxnet.program import build, build_for_children, current, program_of
 from gluonjit.engines.mxnet.recorder import Recorder, recording
 from gluonjit.engines.mxnet.references import Copied
 from gluonjit.engines.mxnet.semantics import ARRAYS
@@ -33,7 +33,7 @@ from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.axes.values import NotBatchable
 from gluonjit.program.hoist import cut
-from gluonjit.program.trace import NeedsValue, Trace, TraceOp
+from gluonjit.program.trace import Built, NeedsValue, Trace, TraceOp, join_family
 
 
 def _adopt(built: Built, kinds: Sequence[Kind]) -> None:
@@ -195,19 +195,11 @@ def _kind_of(
     except NotBatchable as refusal:
         return str(refusal)
     built.program.parameters = parameters
-    kind = Kind(
-        name=cell.name,
-        operands=rest.operands,
-        outputs=built.outputs,
-        rows=built.rows,
-        program=built.program,
-        pure=built.pure,
-        poly=built.poly,
-        work=work_of(rest, built.program.operators),
-        call=rest,
-        structure=_flat(structure, trace),
-    )
-    _join_family(cell, rest, without, kind)
+    kind = built.kind(cell.name, rest, work_of, structure=_flat(structure, trace))
+    # What a call is given, a list or a tuple, two rows or five, may or may not change what it does: the trace knows.
+    specs = [family_key(spec) if kind.poly else spec for spec in rest.operands]
+    key = (without, rest.training, kind.poly, *specs, *rest.listing(), *map(id, rest.consts))
+    join_family(cell.families, key, kind)
     if "arity" not in without and kind.pure:
         origins = tuple((operand, 0) for operand in range(len(trace.operands))) if pieces is None else pieces.origins
         traced = TracedKind(kind, rest, origins)
@@ -229,24 +221,6 @@ def _flat(structure: Any, trace: Trace) -> Any:
 def _keeps_state(op: TraceOp) -> bool:
     """True if an operator does more than to give results, so that no trace may lose it."""
     return op.name not in KNOWN or op.name in STATEFUL
-
-
-def _join_family(cell: Cell, trace: Trace, without: tuple[str, ...], kind: Kind) -> None:
-    """Lets kinds with the same program run together, whatever the calls looked like and however many rows they have.
-
-    What a call is given, a list or a tuple, two rows or five, may or may not change what it does: the trace knows.
-    """
-    program = (
-        without,
-        trace.training,
-        kind.poly,
-        *[family_key(spec) if kind.poly else spec for spec in trace.operands],
-        *trace.listing(),
-        *map(id, trace.consts),
-    )
-    first = cell.families.setdefault(program, kind)
-    if first is not kind:
-        kind.family, kind.program = first, first.program
 
 
 def _note_lookup(cell: Cell, owner: Any, trace: Trace) -> None:

@@ -27,9 +27,9 @@ from gluonjit.engines.mxnet.operators.symbols import (
 )
 from gluonjit.engines.mxnet.operators.table import KNOWN, work_of
 from gluonjit.engines.mxnet.originals import Attrs
-from gluonjit.engines.mxnet.program import Batched, Lone, build, lay_out
+from gluonjit.engines.mxnet.program import Batched, Lone, build
 from gluonjit.engines.mxnet.recorder import trace_op
-from gluonjit.graph import Kind, Spec, Value, Work, family_key, intern_spec, natural_mode
+from gluonjit.graph import Kind, Spec, Value, Work, family_key, intern_spec, outputs_of
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.lengths.joining import without_sizes
 from gluonjit.hybrid.choose.pacing import TRACE
@@ -37,7 +37,7 @@ from gluonjit.hybrid.run.batch import RUNNING, Batch
 from gluonjit.hybrid.run.failures import refused
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.axes.values import NotBatchable
-from gluonjit.program.trace import Trace, TraceBuilder
+from gluonjit.program.trace import Built, Trace, TraceBuilder, join_family
 
 ADDITIONS = {"elemwise_add", "broadcast_add", "add_n", "_npi_add"}
 _kinds: dict[Any, Kind] = {}
@@ -86,7 +86,7 @@ def sum_kind(spec: Spec, count: int) -> Kind:
     if spec.mode != "stack":
         total = apply("Reshape", [total], {"shape": (-1, *spec.row_shape)})
     program = Batched([total], ["group0"], [])
-    outputs, rows = lay_out([(spec.shape, spec.dtype, spec.mode)], spec.device)
+    outputs, rows = outputs_of([spec])
     elements = float(prod(stacked.shape))
     work = Work(program.operators, elements, stacked.bytes + spec.bytes)
     builder, apart = TraceBuilder([stacked]), (count, *spec.shape)
@@ -169,19 +169,15 @@ def _make_kind(
     if name in STATEFUL and name in ALONE and not trace.operands:
         return None
     try:
-        program, outputs, rows, pure, poly = build(trace)
+        built = build(trace)
     except NotBatchable as refusal:
         reason = str(refusal).removeprefix(f"{name}: ")
     else:
         specs = trace.operands
         adds = name in ADDITIONS and len(set(specs)) == 1 and len(specs) == len(sources)
-        adds = adds and outputs[0].spec is specs[0] and specs[0].dtype != "bool"
-        sum_of = len(specs) if adds else 0
-        work = work_of(trace, program.operators)
-        kind = Kind(
-            name, specs, outputs, rows, program, pure, operator=True, poly=poly, sum_of=sum_of, work=work, call=trace
-        )
-        if poly:
+        adds = adds and built.outputs[0].spec is specs[0] and specs[0].dtype != "bool"
+        kind = built.kind(name, trace, work_of, operator=True, sum_of=len(specs) if adds else 0)
+        if kind.poly:
             general = (
                 without,
                 name,
@@ -190,13 +186,10 @@ def _make_kind(
                 LOCAL.state.numpy,
                 *[family_key(s) if isinstance(s, Spec) else id(s) for s in sources],
             )
-            first = _families.setdefault(general, kind)
-            kind.family, kind.program = first, first.program
+            join_family(_families, general, kind)
         elif name == "sum" and "arity" not in without and _sums_rows(kind, read(attrs)):
             return _in_segments(kind)
         return kind
-    shaped = [(shape, dtype, natural_mode(shape)) for shape, dtype in trace.shaped_results()]
-    outputs, rows = lay_out(shaped, trace.device)
     inputs = [source if isinstance(source, Spec) else None for source in sources]
     consts = [source for source in sources if not isinstance(source, Spec)]
     known = read(attrs)
@@ -204,11 +197,11 @@ def _make_kind(
     blocked = NO_GRADIENT.get(name, ())
     running = _running(name, known, inputs) if trace.training else ()
     momentum = float(known.get("momentum", 0.9))
+    outputs, rows = trace.outputs()
     given = [output.spec for output in outputs]
     lone = Lone(handle, attrs, inputs, given, consts, may_fail, blocked, running, momentum)
     pure = name in KNOWN and not acts(name, known)
-    work = work_of(trace, lone.operators)
-    return Kind(name, trace.operands, outputs, rows, lone, pure, lone=reason, operator=True, work=work, call=trace)
+    return Built(lone, outputs, rows, False, pure).kind(name, trace, work_of, lone=reason, operator=True)
 
 
 def _running(name: str, attrs: Attributes, inputs: Sequence[Spec | None]) -> tuple[int, ...]:

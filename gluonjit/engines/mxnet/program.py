@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import mxnet as mx
 from mxnet.ndarray import NDArray
@@ -24,12 +24,12 @@ from gluonjit.engines.mxnet.operators.table import batch_op
 from gluonjit.engines.mxnet.originals import Attrs, original_invoke, run_operator, slice_rows
 from gluonjit.engines.mxnet.semantics import POOLING, SHAPES, as_shape, classic, in_training, piece
 from gluonjit.engines.mxnet.sized import Sized, Sizes
-from gluonjit.graph import Arrays, BatchedProgram, Checks, Kind, Output, Spec, intern_spec, operand_groups, outputs_of
+from gluonjit.graph import Arrays, BatchedProgram, Checks, Kind, Spec, intern_spec, operand_groups
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.axes.values import NotBatchable, Shaped, Values
 from gluonjit.program.children.table import RULES, ForChildren
 from gluonjit.program.children.table import write as write_for_children
-from gluonjit.program.trace import Trace, TraceOp, for_any_rows
+from gluonjit.program.trace import Built, Trace, TraceOp, for_any_rows
 
 
 class Program(BatchedProgram):
@@ -221,16 +221,6 @@ def write(op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped], writer: A
     return batch_op(op.name, dict(op.attrs), inputs, outs, writer)
 
 
-class Built(NamedTuple):
-    """A batched program; one with `poly` takes operands of any number of rows, equal for all in one node."""
-
-    program: Batched
-    outputs: tuple[Output, ...]
-    rows: int
-    pure: bool
-    poly: bool
-
-
 def build(trace: Trace) -> Built:
     """The batched program of a trace, for any number of rows if that is possible. Raises NotBatchable."""
     return for_any_rows(trace, _build)
@@ -269,9 +259,12 @@ def _build(trace: Trace, poly: bool, children: Sequence[tuple[int, ...]] = ()) -
     pools = trace.mode and not trace.training and not POOLING.isdisjoint([op.name for op in trace.ops])
     if pools and not steady:
         raise NotBatchable("Pooling: its gradient outside of training, beside what depends on training")
-    finals, outs, rows = stored(writer, [values[position] for position in trace.results], trace.device)
+    results = [values[position] for position in trace.results]
+    if any([val.shared for val in results]):
+        raise NotBatchable("a result does not depend on the operands")
+    outs, rows = trace.outputs([in_rows(val) for val in results])
     program = Batched(
-        finals,
+        [writer.symbol(stored(val, writer)) for val in results],
         [f"group{number}" for number in range(len(groups))],
         list(trace.consts),
         (OWNERS, SEGMENTS) if children else (),
@@ -281,7 +274,7 @@ def _build(trace: Trace, poly: bool, children: Sequence[tuple[int, ...]] = ()) -
     program.adds = [
         all(op.name in ADDING for op in trace.ops if position in op.inputs) for position, _ in trace.constants()
     ]
-    return Built(program, outs, rows, pure, poly)
+    return Built(program, outs, rows, poly, pure)
 
 
 def split_group(symbol: mx.sym.Symbol, count: int, spec: Spec) -> list[mx.sym.Symbol]:
@@ -297,27 +290,16 @@ def split_group(symbol: mx.sym.Symbol, count: int, spec: Spec) -> list[mx.sym.Sy
     return [pieces[k] for k in range(count)]
 
 
-def stored(writer: Writer, vals: Sequence[Values], device: Any) -> tuple[list[mx.sym.Symbol], tuple[Output, ...], int]:
-    """Results as they are kept: from two dimensions on as rows, and a scalar (1,); and where, as `lay_out` says."""
-    symbols, shaped = [], []
-    for val in vals:
-        if val.shared:
-            raise NotBatchable("a result does not depend on the operands")
-        rows = in_rows(val)
-        symbols.append(writer.symbol(writer.folded(val, 1) if rows else writer.stack(val)))
-        shaped.append((val.shape, val.dtype, "rows" if rows else "stack"))
-    return symbols, *lay_out(shaped, device)
+def stored(val: Values, writer: Any) -> Values:
+    """A result in the form in which it is kept: from two dimensions on as rows, and a scalar (1,)."""
+    found = writer.folded(val, 1) if in_rows(val) else writer.stack(val)
+    return found  # type: ignore[no-any-return]
 
 
 def in_rows(val: Values) -> bool:
     """True if a result is kept as rows."""
     rows = val.packed or len(val.shape) >= 2 or val.shape == (1,)
     return rows or (len(val.shape) == 1 and val.lead == val.shape[0] and not val.rest)
-
-
-def lay_out(shaped: Sequence[tuple[tuple[int, ...], str, str]], device: Any) -> tuple[tuple[Output, ...], int]:
-    """Outputs of a node, one after the other, and the number of rows they take."""
-    return outputs_of([intern_spec(shape, dtype, device, mode) for shape, dtype, mode in shaped])
 
 
 def current(kind: Kind) -> bool:

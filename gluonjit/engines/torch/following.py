@@ -16,7 +16,6 @@ from gluonjit.engines.torch.traced_tensors import Positions, TraceTensor
 from gluonjit.hybrid.capture.guards.facts import ABSENT, class_attribute, is_plain
 from gluonjit.hybrid.capture.guards.follower import Follower, follow
 from gluonjit.hybrid.capture.guards.objects import FrameworkObjects
-from gluonjit.hybrid.capture.guards.sizes import traced
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.structure import Kwargs, items_of
 
@@ -38,6 +37,7 @@ class _TorchObjects(FrameworkObjects):
 
     arrays, traced, blocks = torch.Tensor, TraceTensor, torch.nn.Module
     constants = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.finfo, torch.iinfo)
+    framework, shape = "torch", torch.Size
     flags = {"requires_grad": REQUIRES_GRAD}
     modes = frozenset(
         (
@@ -63,18 +63,6 @@ class _TorchObjects(FrameworkObjects):
             return True
         found = class_attribute(torch.Tensor, name)
         return callable(found) and name not in _MEMORY and (not name.startswith("_") or name.endswith("__"))
-
-    def sizes(self, item: Any, asked: list[int]) -> Any:
-        if type(item) is int:
-            return traced(item, asked)
-        return torch.Size([traced(size, asked) for size in item]) if isinstance(item, torch.Size) else item
-
-    def operates(self, function: Any) -> bool:
-        owner = getattr(function, "__self__", None)
-        if isinstance(owner, torch.Tensor) or owner is torch.Size:
-            return True
-        module = getattr(function, "__module__", None) or type(owner).__module__
-        return module.partition(".")[0] == "torch"
 
     def watched(self, item: Any) -> bool:
         return id(item) in self._watched

@@ -14,7 +14,7 @@ from gluonjit.engines.torch.cell import ALL_CONSTANT, MADE, RAISED, Call, Cell, 
 from gluonjit.engines.torch.effects import PLAIN, Outside, attributes, constants_of, flags, training_of
 from gluonjit.engines.torch.following import followed
 from gluonjit.engines.torch.operators.table import OPERATORS, UNWRITTEN, work_of
-from gluonjit.engines.torch.program import Lone, build, build_for_children, lay_out, program_of
+from gluonjit.engines.torch.program import Lone, build, build_for_children
 from gluonjit.engines.torch.recorder import Tracer, recording
 from gluonjit.engines.torch.recurrent import PACKED
 from gluonjit.engines.torch.returned import ReturnedTensors, UnknownResult, gives_views
@@ -30,7 +30,7 @@ from gluonjit.hybrid.choose.pacing import captures_whole, note_loop
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.program.axes.values import NotBatchable
 from gluonjit.program.hoist import cut, used_alone
-from gluonjit.program.trace import NeedsValue, Trace, TraceBuilder
+from gluonjit.program.trace import Built, NeedsValue, Trace, TraceBuilder, join_family
 
 _READS = (
     "it reads a tensor's numbers, writes to a tensor from outside, or uses one that is neither an argument nor a "
@@ -303,37 +303,16 @@ def _kind_of(cell: Cell, trace: Trace, structure: Any, draws: bool) -> Kind | st
     except NotBatchable as refusal:
         if not cell.operator:
             return str(refusal)
-        outputs, rows = lay_out(trace.shaped_results(), trace.device)
-        lone = Lone(trace, [output.spec for output in outputs])
-        kind = Kind(
-            cell.name,
-            trace.operands,
-            outputs,
-            rows,
-            lone,
-            not draws,
-            lone=str(refusal),
-            operator=True,
-            structure=shape,
-            work=work_of(trace, lone.operators),
-            call=trace,
-        )
-        return kind
-    kind = Kind(
-        cell.name,
-        trace.operands,
-        built.outputs,
-        built.rows,
-        built.program,
-        not draws,
-        operator=cell.operator,
-        poly=built.poly,
-        sum_of=_terms(trace) if cell.operator and built.outputs[0].spec is trace.operands[0] else 0,
-        structure=shape,
-        work=work_of(trace, built.program.operators),
-        call=trace,
-    )
-    _join_family(cell, kind)
+        outputs, rows = trace.outputs()
+        lone = Built(Lone(trace, [output.spec for output in outputs]), outputs, rows, False, not draws)
+        return lone.kind(cell.name, trace, work_of, lone=str(refusal), operator=True, structure=shape)
+    terms = _terms(trace) if cell.operator and built.outputs[0].spec is trace.operands[0] else 0
+    kind = built.kind(cell.name, trace, work_of, pure=not draws, operator=cell.operator, sum_of=terms, structure=shape)
+    program = built.program
+    specs = [*kind.operands, *[output.spec for output in kind.outputs]]
+    named = [family_key(spec) if kind.poly else spec for spec in specs]
+    key = (kind.poly, kind.pure, *named, program.text, *map(id, program.consts))
+    join_family(cell.families, key, kind)
     return kind
 
 
@@ -345,19 +324,3 @@ def _terms(trace: Trace) -> int:
     first, second = trace.operands
     plain = dict(op.attrs).get("alpha", 1) == 1 and sorted(op.inputs) == [0, 1]
     return 2 if plain and first is second and first.dtype != "bool" and op.outputs == trace.results else 0
-
-
-def _join_family(cell: Cell, kind: Kind) -> None:
-    """Lets kinds with the same program run together, whatever the calls looked like and however many rows they have."""
-    program = program_of(kind)
-    key = (
-        kind.poly,
-        kind.pure,
-        *[family_key(spec) if kind.poly else spec for spec in kind.operands],
-        *[family_key(output.spec) if kind.poly else output.spec for output in kind.outputs],
-        program.text,
-        *[id(tensor) for tensor in program.consts],
-    )
-    first = cell.families.setdefault(key, kind)
-    if first is not kind:
-        kind.family, kind.program = first, first.program

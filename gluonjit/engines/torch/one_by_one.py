@@ -11,11 +11,11 @@ import torch
 from gluonjit.analysis.plan import Step
 from gluonjit.engines.torch.arrays import device_named, dtype_named, host_numbers, name_of_dtype, spec_of
 from gluonjit.engines.torch.originals import plain, run_backward
-from gluonjit.engines.torch.program import Built, build, interpret, join, piece, program_of
+from gluonjit.engines.torch.program import build, interpret, join, piece, program_of
 from gluonjit.graph import Arrays, Kind
 from gluonjit.hybrid.check.rounding import WIDE
 from gluonjit.hybrid.check.runner import NodeRunner
-from gluonjit.program.trace import Trace
+from gluonjit.program.trace import Built, Trace
 
 
 class TorchNodes(NodeRunner):

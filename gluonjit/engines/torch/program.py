@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -19,19 +19,15 @@ from gluonjit.graph import (
     Checks,
     Group,
     Kind,
-    Output,
     Spec,
-    intern_spec,
-    mode_of,
     natural_mode,
     operand_groups,
-    outputs_of,
 )
 from gluonjit.program.axes.values import NODES, ROWS, Values, placed
 from gluonjit.program.axes.writer import compiled
 from gluonjit.program.children.table import RULES, ForChildren
 from gluonjit.program.children.table import write as write_for_children
-from gluonjit.program.trace import Trace, TraceOp, for_any_rows
+from gluonjit.program.trace import Built, Trace, TraceOp, for_any_rows
 
 
 class Program(BatchedProgram):
@@ -137,15 +133,6 @@ def joined(rows: Arrays) -> Any:
     return rows[0] if len(rows) == 1 else torch.cat(list(rows))
 
 
-class Built(NamedTuple):
-    """A program; one with `poly` takes operands of any number of rows, equal for all in one node."""
-
-    program: Any
-    outputs: tuple[Output, ...]
-    rows: int
-    poly: bool
-
-
 def build(trace: Trace, of_any_rows: bool = True) -> Built:
     """The batched program of a trace, for any number of rows if that is possible. Raises NotBatchable."""
     return for_any_rows(trace, _build, of_any_rows)
@@ -185,7 +172,7 @@ def _build(trace: Trace, poly: bool, of: ForChildren | None = None) -> Built:
         examples.operator, writer.count = "a result", NODES
         finals = [stored(values[position], writer) for position in trace.results]
     wide = tuple([val.lead == ROWS for val in finals])
-    outputs, rows = lay_out(trace.shaped_results(), trace.device, wide)
+    outputs, rows = trace.outputs(wide)
     program = Batched(trace, writer, count, [val.slot for val in finals], int(several))
     program.wide = wide
     return Built(program, outputs, rows, poly)
@@ -242,15 +229,3 @@ def stored(val: Values, writer: Writer) -> Values:
     if natural_mode(val.shape) == "stack" and (whole.lead != ROWS or not val.shape):
         return writer.stack(whole)
     return writer.folded(whole, 1)
-
-
-def lay_out(
-    shaped: Sequence[tuple[tuple[int, ...], str]], device: str, wide: Sequence[int] = ()
-) -> tuple[tuple[Output, ...], int]:
-    """Outputs of a node, one after the other, and the number of rows they take.
-
-    wide: of each how many axes are counted as rows, of any number; 0 or False where that is not so.
-    """
-    axes = [*wide] or [0] * len(shaped)
-    modes = [mode_of(number) if number else natural_mode(shape) for number, (shape, _) in zip(axes, shaped)]
-    return outputs_of([intern_spec(shape, dtype, device, mode) for (shape, dtype), mode in zip(shaped, modes)])

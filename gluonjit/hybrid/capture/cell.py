@@ -132,11 +132,8 @@ def product_kind(cell: BatchedCell, trace: Trace, key: tuple[Any, ...], build: A
     key = (*key, *trace.operands, *map(repr, trace.listing()), *map(id, trace.consts))
     kind = cell.products.get(key)
     if kind is None:
-        built = build(trace)
-        work = work_of(trace, built.program.operators)
         name = f"{cell.name}: products of leaves"
-        kind = Kind(name, trace.operands, built.outputs, built.rows, built.program, work=work, call=trace)
-        cell.products[key] = kind
+        kind = cell.products[key] = build(trace).kind(name, trace, work_of, poly=False)
     return kind
 
 

@@ -362,10 +362,10 @@ class StepCheck:
         for k, name in enumerate(names if len(names) > 1 and given else ()):
             trace: Trace = kind.call.part(range(len(kind.operands)), kind.call.ops[k].outputs, kind.operands)
             try:
-                program, outputs, rows, poly = self.runner.build(trace)
+                built = self.runner.build(trace)
             except Exception:  # it has no batched program by itself
                 continue
-            part = Kind(kind.name, kind.operands, outputs, rows, program, poly=poly, call=trace)
+            part = Kind(kind.name, kind.operands, built.outputs, built.rows, built.program, poly=built.poly, call=trace)
             if not self._runs_together(part, given, self.plan.steps[number].mode, backward):
                 return name
         return ", ".join(dict.fromkeys(names))

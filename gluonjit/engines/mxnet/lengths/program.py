@@ -23,21 +23,10 @@ from gluonjit.engines.mxnet.operands import is_plain
 from gluonjit.engines.mxnet.operators import binding
 from gluonjit.engines.mxnet.operators.symbols import FLAT, acts, apply, canonical, fails, read, written
 from gluonjit.engines.mxnet.operators.table import ROWS_OF, work_of
-from gluonjit.engines.mxnet.program import (
-    Program,
-    build,
-    current,
-    in_rows,
-    join,
-    lay_out,
-    let_in,
-    program_of,
-    write,
-)
+from gluonjit.engines.mxnet.program import Program, build, current, join, let_in, program_of, stored, write
 from gluonjit.engines.mxnet.results import has_history
 from gluonjit.engines.mxnet.semantics import POOLING, as_captured, as_shape, classic, in_training
-from gluonjit.graph import Arrays, Kind, Output, Spec, intern_spec, natural_mode
-from gluonjit.graph.values import mode_of
+from gluonjit.graph import Arrays, Kind, Spec, intern_spec
 from gluonjit.hybrid.capture.lengths.joining import Joiner
 from gluonjit.program.axes import writer
 from gluonjit.program.axes.values import Instruction, NotBatchable, Operand, Shape, Values
@@ -227,8 +216,7 @@ class _MXNet:
 
     def stored(self, val: Values, writer: Any) -> Values:
         """A result in the form in which it is kept."""
-        whole = writer.spread(val)
-        return writer.folded(whole, 1) if in_rows(whole) else writer.stack(whole)  # type: ignore[no-any-return]
+        return stored(writer.spread(val), writer)
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
@@ -262,12 +250,6 @@ class _MXNet:
         found = Ragged(stages, stages.form.laid(trace), lengths)
         found.numpy, found.parameters = program_of(like).numpy, program_of(like).parameters
         return found
-
-    def lay_out(self, trace: Trace, wide: Sequence[int]) -> tuple[tuple[Output, ...], int]:
-        """The outputs of a node, of each so many axes as rows if any differ, and how many rows they take."""
-        shaped = zip(trace.shaped_results(), wide)
-        modes = [(*each, mode_of(axes) if axes else natural_mode(each[0])) for each, axes in shaped]
-        return lay_out(modes, trace.device)
 
 
 JOINER = Joiner(_MXNet())

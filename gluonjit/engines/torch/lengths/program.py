@@ -15,8 +15,8 @@ from gluonjit.engines.torch.fused_steps import row_program
 from gluonjit.engines.torch.operators.binding import Writer
 from gluonjit.engines.torch.operators.table import batch_op, row_of, work_of
 from gluonjit.engines.torch.originals import plain
-from gluonjit.engines.torch.program import Program, build, interpret, lay_out, run_operator, stored
-from gluonjit.graph import Arrays, Kind, Output, Spec
+from gluonjit.engines.torch.program import Program, build, interpret, run_operator, stored
+from gluonjit.graph import Arrays, Kind, Spec
 from gluonjit.hybrid.capture.lengths.joining import Joiner
 from gluonjit.program.axes.values import Instruction, Shape, Shaped, Values, placed
 from gluonjit.program.axes.writer import compiled
@@ -151,10 +151,6 @@ class _Joining(Torch):
     def member(self, like: Kind, stages: Stages, trace: Trace, lengths: Sequence[int]) -> Ragged:
         """The program of nodes of these lengths, and of all others. Raises NotBatchable."""
         return Ragged(stages, stages.form.laid(trace), lengths)
-
-    def lay_out(self, trace: Trace, wide: Sequence[int]) -> tuple[tuple[Output, ...], int]:
-        """The outputs of a node, of each so many axes as rows if any differ, and how many rows they take."""
-        return lay_out(trace.shaped_results(), trace.device, wide)
 
     def current(self, kind: Kind) -> bool:
         """True: a module whose weights are others is another one."""

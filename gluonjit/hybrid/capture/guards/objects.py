@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gluonjit.hybrid.capture.guards.sizes import traced
+
 
 class Refused(BaseException):
     """The reason why a call is not a node; it passes the program's handlers for `Exception`."""
@@ -27,13 +29,15 @@ class FrameworkObjects:
     outlive the call have beside numbers, by name, as their class has it. instead: what is called in place of functions
     of the framework, by whatever names the program has them. modes: what tells or sets whether gradients are recorded.
     arrays, traced, blocks: the classes of arrays, of those that stand for values of a trace, and of models. constants:
-    those of objects that never change, such as a dtype.
+    those of objects that never change, such as a dtype; framework: the package's name; shape: the class of shapes.
     """
 
     arrays: type
     traced: type
     blocks: Any = ()  # no class
     constants: tuple[type, ...] = ()
+    framework = ""
+    shape: Any = tuple
 
     followed: frozenset[Any] = frozenset()
     counters: frozenset[str] = frozenset()
@@ -63,11 +67,19 @@ class FrameworkObjects:
 
     def sizes(self, item: Any, asked: list[int]) -> Any:
         """Returns what an array of the trace gives; a size, or several, as ones that note what is asked of them."""
-        return item
+        if type(item) is int:
+            return traced(item, asked)
+        if type(item) is not self.shape or not all(type(size) is int for size in item):
+            return item
+        return self.shape([traced(size, asked) for size in item])
 
     def operates(self, function: Any) -> bool:
         """True if this is a function of the framework's, which does the same for arrays of any size."""
-        return False
+        owner = getattr(function, "__self__", None)
+        if self.array(owner) or owner is self.shape:
+            return True
+        module = getattr(function, "__module__", None) or type(owner).__module__
+        return module.partition(".")[0] == self.framework
 
     def block(self, item: Any) -> bool:
         """True if this is a module or block, whose calls come back to the follower."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple, Protocol
 
-from gluonjit.graph import Kind, Output, Spec, Work
+from gluonjit.graph import Kind, Spec, Work
 from gluonjit.program.axes.along import Section
 from gluonjit.program.axes.row import By, Row
 from gluonjit.program.axes.samples import Last, Samples
@@ -53,9 +53,6 @@ class JoiningEngine(LengthEngine, Protocol):
 
     def member(self, like: Kind, stages: Stages, trace: Trace, lengths: Sequence[int]) -> Any:
         """The program of nodes of these lengths, and of all others, for a kind like this. Raises NotBatchable."""
-
-    def lay_out(self, trace: Trace, wide: Sequence[int]) -> tuple[tuple[Output, ...], int]:
-        """The outputs of a node, of each so many axes as rows if any differ, and how many rows they take."""
 
     def row_program(self, kind: Kind) -> RowProgram:
         """The program of the nodes of a kind in C. Raises NotFusable."""

@@ -251,7 +251,7 @@ class Joiner:
         """The kind of another number of rows, for which the program is that of one like it. Raises NotDerivable."""
         if any(family_key(own) != family_key(spec) for own, spec in zip(like.operands, trace.operands)):
             raise NotDerivable
-        outputs, rows = self._engine.lay_out(trace, [MODES.index(output.spec.mode) for output in like.outputs])
+        outputs, rows = trace.outputs([MODES.index(output.spec.mode) for output in like.outputs])
         work = self._engine.work_of(trace, like.work.ops)
         return replace(like, operands=trace.operands, outputs=outputs, rows=rows, call=trace, work=work)
 
@@ -273,7 +273,7 @@ class Joiner:
         with engine.quiet():
             program = engine.member(like, stages, trace, lengths)
         trace = program.trace
-        outputs, rows = engine.lay_out(trace, stages.wide)
+        outputs, rows = trace.outputs(stages.wide)
         work = engine.work_of(trace, program.operators) if family is None else _scaled(stages.form, lengths, family)
         return replace(
             like,

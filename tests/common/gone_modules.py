@@ -33,6 +33,8 @@ GONE: tuple[Gone, ...] = (
         "engines/torch/trace_sharing",
         ("remember take _function _shapes _signature Pairs paired _are_alike _are_weights _take _there _are_constant",),
     ),
+    Gone("engines/mxnet/filling", ("fill_zero fill_zeros",)),
+    Gone("engines/mxnet/function", ("differentiable go_back",)),
     Gone("engines/torch/session", ("put_lookup put_leaves Indices",)),
     Gone("engines/mxnet/session", ("put_lookup put_leaves Indices",)),
     Gone("engines/torch/indices", ("sent add_children",)),

@@ -16,6 +16,8 @@ from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _DTYPE_MX_TO_NP, _DTYPE_NP_TO_MX
 
 from gluonjit.compiled import FAST
+from gluonjit.engines.mxnet.operators.symbols import operator_handle
+from gluonjit.engines.mxnet.originals import original_invoke
 from gluonjit.graph.values import Spec, intern_spec, natural_mode
 from gluonjit.rows.host_memory import view_at
 
@@ -25,6 +27,7 @@ _HOST = {"cpu_shared", "cpu_pinned"}
 _names: dict[tuple[int, int], str] = {}
 _DTYPE_CODES = {code: str(np.dtype(dtype).name) for code, dtype in _DTYPE_MX_TO_NP.items() if code >= 0}
 _FLOAT32 = int(_DTYPE_NP_TO_MX[np.float32])
+_zeros_like = operator_handle("zeros_like")
 _MOST = 2**31 - 1  # numbers of an array, above which MXNet has to be asked in another way
 _DTYPES = {np.float32: "float32", np.int32: "int32", np.float64: "float64"}
 
@@ -111,4 +114,20 @@ def sent(numbers: npt.NDArray[Any], context: Context) -> NDArray:
         array[:] = numbers
     else:
         view[...] = numbers
+    return array
+
+
+def fill_zero(array: NDArray) -> None:
+    """Lets an array hold zeros, in less time than `array[:] = 0`, which looks at its shape first."""
+    original_invoke(_zeros_like, [array], [], [], array, False, False)
+
+
+def zeros(shape: tuple[int, ...], context: Any, dtype: Any) -> NDArray:
+    """An array of zeros; where it is in the host's memory, MXNet's engine has nothing to do."""
+    array = empty(shape, context, dtype)
+    view = host_view(array)
+    if view is None:
+        fill_zero(array)
+    else:
+        view[...] = 0
     return array

@@ -17,21 +17,18 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.plan import Gather, Place, Plan, Step
-from gluonjit.engines.mxnet.arrays import VERSIONS, context_of, host_view, room_for, sent
-from gluonjit.engines.mxnet.filling import fill_zero, zeros
+from gluonjit.engines.mxnet.arrays import VERSIONS, context_of, fill_zero, host_view, room_for, sent, zeros
 from gluonjit.engines.mxnet.one_by_one import compute_alone
 from gluonjit.engines.mxnet.originals import COPIES, original_backward, slice_rows
 from gluonjit.engines.mxnet.program import program_of
 from gluonjit.engines.mxnet.results import LIVING, RecordedInput, Seed, Target, has_history
 from gluonjit.engines.mxnet.semantics import as_captured, as_shape, classic, learned_rows, shapes
 from gluonjit.engines.mxnet.statistics import Statistics
-from gluonjit.graph import Kind
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.run import tape
-from gluonjit.hybrid.run.reach import Reach, owners_of_result, roles_of
+from gluonjit.hybrid.run.reach import owners_of_result, roles_of
 from gluonjit.hybrid.run.stepping import SteppedSession
 from gluonjit.hybrid.run.tape import TapedStep
-from gluonjit.rows.ways import Learning
 
 _count = iter(range(1 << 62))
 
@@ -90,7 +87,6 @@ class Tape(tape.Tape):
         super().__init__(session, samples)
         plan = self.plan
         self.number = next(_count)  # later flushes are differentiated first
-        self.spent: Reach = Reach(plan)
         self.later: WeakSet[Tape] = WeakSet()  # those of flushes that have gone on from results of this one
         self.sources: list[RecordedInput] = []
         self.read: dict[int, tuple[NDArray, Place]] = {}  # by their address, arrays of the program that learn nothing
@@ -189,18 +185,8 @@ class Tape(tape.Tape):
             for place in step.places:
                 self.learn(place)
 
-    def weights(self, kind: Kind) -> tuple[bool, ...]:
-        """Returns for each constant of steps that are to run in C True if it learns."""
-        return tuple([self._constant(array) is not None for array in program_of(kind).consts])
-
-    def learning(self, kind: Kind, operands: frozenset[int], weights: tuple[bool, ...]) -> Learning:
-        """Tells what learns in such a step, given its operands and weights that do."""
-        program = program_of(kind)
-        groups = [group for group, roles in enumerate(kind.groups) for _ in roles]
-        learns = any([program.used[groups[operand]] for operand in operands])
-        learns = learns or any([used and learned for used, learned in zip(program.used[len(kind.groups) :], weights)])
-        results = range(len(kind.outputs))  # all of them are of float32
-        return Learning([k for k, learned in enumerate(weights) if learned], results, results if learns else (), learns)
+    def learns_weight(self, weight: NDArray) -> bool:
+        return self._constant(weight) is not None
 
     def learned_at(self, arena: int, rows: Any) -> bool:
         """True if gradients go through all of these rows."""

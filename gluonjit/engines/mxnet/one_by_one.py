@@ -123,9 +123,16 @@ def as_decided(item: Any, constant: bool = False) -> Any:
     return item if found is None else found
 
 
+def as_rows(array: NDArray, spec: Spec) -> NDArray:
+    """An array of this spec as rows of an arena."""
+    shape = (spec.rows, *spec.row_shape)
+    return array if array.shape == shape else as_shape(array, shape)
+
+
 class _Values(DecidedValues):
     """Computes values one by one, by MXNet's own operators."""
 
+    runner, as_rows = NODES, staticmethod(as_rows)
     constant = False
 
     def joined(self, parts: Sequence[NDArray]) -> NDArray:
@@ -134,23 +141,8 @@ class _Values(DecidedValues):
         spec = intern_spec(shape, np.dtype(first.dtype).name, str(first.context), "rows")
         return join(spec, parts, None)
 
-    def called(self, record: Any, operands: Arrays, place: int) -> Sequence[NDArray | None]:
-        kind: Kind = record.kind
-        program = program_of(kind)
-        if kind.call is None or program.may_fail:
-            raise NeedsMore
-        call = kind.call.part(range(len(kind.operands)), [kind.call.results[place]])
-        if call.consts:  # weights
-            raise NeedsMore
-        read = call.used()
-        given: list[Any] = [None] * len(kind.operands)
-        for k, (rows, spec) in enumerate(zip(operands, kind.operands)):
-            if k in read:
-                given[k] = piece(self.rows(rows, spec.rows), spec, 0)
-        found: list[NDArray | None] = [None] * len(kind.outputs)
-        with as_captured(record.mode & TRAINING), shapes(program.numpy):
-            found[place] = _as_rows(interpret(call, given)[0], kind.outputs[place].spec)
-        return found
+    def may_fail(self, kind: Kind) -> bool:
+        return program_of(kind).may_fail
 
     def leaf_rows(self, leaf: Leaf) -> NDArray:
         payload, earlier = leaf.payload, isinstance(leaf.payload, Imported)
@@ -158,7 +150,7 @@ class _Values(DecidedValues):
         learns = payload.tape is not None if earlier else leaf.taped and is_learned(payload)
         if array.stype != "default" or (learns and self.constant):
             raise NeedsMore
-        return _as_rows(classic(array), leaf.spec)
+        return as_rows(classic(array), leaf.spec)
 
     def entry_rows(self, table: Any, entries: Arrays) -> NDArray:
         """The rows of the host's numbers, each by its value."""
@@ -166,9 +158,3 @@ class _Values(DecidedValues):
             raise NeedsMore
         numbers = np.array(entries).reshape(len(entries), *[1] * table.axes)
         return mx.nd.array(numbers, ctx=context_of(table.device), dtype=table.dtype)
-
-
-def _as_rows(array: NDArray, spec: Spec) -> NDArray:
-    """An array of this spec as rows of an arena."""
-    shape = (spec.rows, *spec.row_shape)
-    return array if array.shape == shape else as_shape(array, shape)

@@ -14,7 +14,7 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.plan import Plan, base_rows
-from gluonjit.engines.mxnet.filling import fill_zero, zeros
+from gluonjit.engines.mxnet.arrays import fill_zero, zeros
 from gluonjit.engines.mxnet.semantics import classic
 from gluonjit.hybrid.run.reach import Reach
 

@@ -10,11 +10,11 @@ import torch
 from gluonjit.engines.torch.arrays import dtype_named
 from gluonjit.engines.torch.input_version import InputVersion
 from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.lengths.program import Ragged
+from gluonjit.engines.torch.one_by_one import NODES
 from gluonjit.engines.torch.operands import current
 from gluonjit.engines.torch.originals import plain
-from gluonjit.engines.torch.program import Batched, Lone, as_rows, joined
-from gluonjit.graph import Kind, Leaf
+from gluonjit.engines.torch.program import as_rows, joined
+from gluonjit.graph import Leaf
 from gluonjit.hybrid.capture.structure import Args, map_structure
 from gluonjit.hybrid.run.decided import KEY, DecidedValues, NeedsMore, batch_to_ask
 
@@ -46,24 +46,9 @@ def _read(item: Any) -> Any:
 
 
 class _Values(DecidedValues):
-    """Computes values one by one, by the programs that run steps."""
+    """Computes values one by one, by PyTorch's own operators."""
 
-    joined = staticmethod(joined)
-
-    def called(self, record: Any, operands: Sequence[Any], place: int) -> Sequence[Any]:
-        kind: Kind = record.kind
-        if kind.sum_of:
-            return [sum([self.rows(rows, spec.rows) for rows, spec in zip(operands, kind.operands)])]
-        program: Any = kind.program
-        ragged = isinstance(program, Ragged)
-        if program.consts or (not ragged and (kind.apart or not isinstance(program, (Batched, Lone)))):
-            raise NeedsMore
-        roles = [role for group in kind.groups for role in group]
-        given = [joined([self.rows(operands[k], kind.operands[k].rows) for k in role]) for role in roles]
-        besides: tuple[Any, ...] = ([(program, 1)],) if ragged else ()
-        if kind.children:
-            besides = (torch.zeros(kind.arity, dtype=torch.int64),)  # whose each child is
-        return program(given, (), 1, besides)  # type: ignore[no-any-return]
+    runner, joined, as_rows = NODES, staticmethod(joined), staticmethod(as_rows)
 
     def leaf_rows(self, leaf: Leaf) -> Any:
         held = leaf.payload

@@ -19,16 +19,14 @@ from gluonjit.engines.torch.one_by_one import compute_alone, run_step
 from gluonjit.engines.torch.originals import data_of, run_backward
 from gluonjit.engines.torch.overwrites import savers
 from gluonjit.engines.torch.program import pieces, program_of
-from gluonjit.graph import Kind
 from gluonjit.graph.kinds import ENOUGH
 from gluonjit.hybrid.check.steps import distrust
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.run import tape
-from gluonjit.hybrid.run.reach import Reach, Route, part_of, route, rows_at
+from gluonjit.hybrid.run.reach import Route, part_of, route, rows_at
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.hybrid.run.stepping import SteppedSession
 from gluonjit.hybrid.run.tape import TapedStep
-from gluonjit.rows.ways import Learning, sources
 
 _ADVICE = (
     "Capture the losses of a minibatch first, then call backward once for their sum: sum(losses).backward(), or "
@@ -104,7 +102,6 @@ class Tape(tape.Tape):
         self._places: list[Place] = []
         self._inputs: list[tuple[Place, Any]] = []
         self._held: list[tuple[Place, InputVersion]] = []
-        self._gone: Reach | None = None  # rows through which a pass has come that was not told to keep the history
         self.observed: dict[int, list[HookedResult]] = {}  # results that have hooks, by step
         self._constants: dict[int, tuple[Any, Any]] = {}  # a weight, and what stands for it in the steps
         self._versions: list[int] = []  # of these weights, as they were
@@ -124,23 +121,8 @@ class Tape(tape.Tape):
             self._versions.append(version_of(tensor))
         return known[1]
 
-    # --- gluonjit.rows.Learner ----------------------------------------------------------------------------------
-
-    def weights(self, kind: Kind) -> frozenset[int]:
-        """The constants that learn."""
-        found = {k: tensor for k, tensor in enumerate(program_of(kind).consts) if tensor.requires_grad}
-        for tensor in found.values():
-            self.constant(tensor)
-        return frozenset(found)
-
-    def learning(self, kind: Kind, operands: frozenset[int], weights: frozenset[int]) -> Learning:
-        """The results that learn, given operands and weights that do."""
-        results = []
-        for k in range(len(kind.outputs)):
-            read, consts = sources(kind, (k,))
-            if read & operands or consts & weights:
-                results.append(k)
-        return Learning(weights, results, results, bool(results))
+    def learns_weight(self, weight: Any) -> bool:
+        return self.constant(weight) is not weight
 
     def run(self, number: int, operands: list[Any], indices: list[Any], besides: Sequence[Any]) -> list[Any]:
         """Runs a step and records it; `indices` are those that its operands were gathered by, on the device."""
@@ -266,7 +248,7 @@ class Tape(tape.Tape):
             if head is not None:
                 made.of(place).add_(head)
                 given = readers.take_given(place.end - place.begin)
-                if self._gone is not None and not readers.shared and (self._gone.at(place) & given).any():
+                if not readers.shared and (self.spent.at(place) & given).any():
                     raise RuntimeError(TWICE)
                 made.at(place)[:] |= given
                 if self.finite is not None:
@@ -279,9 +261,7 @@ class Tape(tape.Tape):
         if made.free:
             self.free()
         elif not retain:
-            if self._gone is not None:
-                made.add(self._gone)
-            self._gone = made
+            self.spent.add(made)
         rest, _ = self.account(made, begin)
         self.observe(made, rest)
         return gradients
@@ -399,4 +379,3 @@ class Tape(tape.Tape):
     def free(self) -> None:
         super().free()
         self._held = []
-        self._gone = None

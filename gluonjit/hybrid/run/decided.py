@@ -7,10 +7,12 @@ run what other samples have pending. The calls stay pending; what only they need
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from typing import Any
 
-from gluonjit.graph import Arrays, Leaf
+from gluonjit.graph import Arrays, Kind, Leaf, Spec
 from gluonjit.graph.reading import node_at
+from gluonjit.hybrid.check.runner import NodeRunner
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -32,10 +34,13 @@ def batch_to_ask() -> Batch | None:
 
 
 class DecidedValues:
-    """Computes values of a graph one by one, for an engine, which derives its own.
+    """Computes values of a graph one by one from the traces of their calls, for an engine, which derives its own.
 
     known: results, by the first of their rows, that were computed before.
     """
+
+    runner: NodeRunner
+    as_rows: Callable[[Any, Spec], Any]  # an array of this spec as rows of an arena
 
     def __init__(self, graph: Any, known: dict[int, Any]) -> None:
         self.graph, self.known, self.left = graph, known, MOST
@@ -47,9 +52,25 @@ class DecidedValues:
         """Rows in one array."""
         raise NotImplementedError
 
-    def called(self, record: Any, operands: Arrays, place: int) -> Arrays:
-        """The rows of each result of a node of this record; None instead, except at `place`, if that takes less."""
-        raise NotImplementedError
+    def called(self, record: Any, operands: Arrays, place: int) -> Any:
+        """The rows of a result of a node of this record."""
+        kind: Kind = record.kind
+        if kind.call is None or self.may_fail(kind):
+            raise NeedsMore
+        call = kind.call.part(range(len(kind.operands)), [kind.call.results[place]])
+        if call.consts:  # weights
+            raise NeedsMore
+        read, piece = call.used(), self.runner.piece
+        given = [
+            piece(self.rows(rows, spec.rows), spec, 0) if k in read else None
+            for k, (rows, spec) in enumerate(zip(operands, kind.operands))
+        ]
+        with self.runner.region(kind, record.mode, False):
+            return self.as_rows(self.runner.interpret(call, given, ())[0], kind.outputs[place].spec)
+
+    def may_fail(self, kind: Kind) -> bool:
+        """True if calls of this kind may fail where nobody waits for them."""
+        return False
 
     def leaf_rows(self, leaf: Leaf) -> Any:
         """The rows of an array from before the batch."""
@@ -84,9 +105,7 @@ class DecidedValues:
             self.left -= 1
             if self.left < 0 or kind.split is not None or not kind.pure:
                 raise NeedsMore
-            for first, rows in zip(firsts, self.called(record, record.operands_of(number), place)):
-                if rows is not None:
-                    self.known[first] = rows
+            self.known[firsts[place]] = self.called(record, record.operands_of(number), place)
         return self.known[firsts[place]][row - firsts[place] :]
 
     def input_at(self, row: int, count: int) -> Any:

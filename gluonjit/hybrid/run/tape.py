@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from gluonjit.analysis.costs.model import ObservedBackward
 from gluonjit.analysis.plan import Place, Plan
-from gluonjit.graph import line_of, user_line
+from gluonjit.graph import Kind, line_of, user_line
 from gluonjit.hybrid.check.entries import entry_of, replace_step
 from gluonjit.hybrid.check.steps import StepCheck
 from gluonjit.hybrid.choose.costs import cost_model
@@ -22,6 +22,7 @@ from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.hybrid.run.stepping import SteppedSession
 from gluonjit.rows.running import row_flags
 from gluonjit.rows.stretches import StepStretch
+from gluonjit.rows.ways import Learning, sources
 
 
 class TapedStep(NamedTuple):
@@ -66,7 +67,8 @@ class Tape:
 
     backwards: how many passes have begun in it; gone: whether any has come here; freed: whether one has freed it;
     fused: the steps that run in C; check: what compares backward passes, where that is to be done; finite: what looks
-    at numbers, if asked to. learned_rows, read_rows: flags of rows that learn, and that recorded steps have read.
+    at numbers, if asked to. learned_rows, read_rows: flags of rows that learn, and that recorded steps have read;
+    spent: rows through which a pass has come that was not told to keep the history.
     """
 
     advice: str
@@ -84,6 +86,7 @@ class Tape:
         self.check: StepCheck | None = None
         self.learned_rows, self._learned = row_flags(plan)
         self.read_rows, self._read = row_flags(plan)
+        self.spent = Reach(plan)
 
     def new_pass(self, route: Route | None = None, dry: bool = False) -> Any:
         """Makes a pass whose gradients are zeros."""
@@ -104,6 +107,22 @@ class Tape:
     def gradient_of(self, made: Any, weight: Any) -> Any:
         """Returns the gradient of a weight, None if it does not learn."""
         raise NotImplementedError
+
+    # --- gluonjit.rows.Learner ----------------------------------------------------------------------------------
+
+    def learns_weight(self, weight: Any) -> bool:
+        """True if gradients go on to a weight."""
+        raise NotImplementedError
+
+    def weights(self, kind: Kind) -> frozenset[int]:
+        """The constants that learn, of steps that are to run in C."""
+        return frozenset([k for k, array in enumerate(kind.program.consts) if self.learns_weight(array)])
+
+    def learning(self, kind: Kind, operands: frozenset[int], weights: frozenset[int]) -> Learning:
+        """The results that learn, given operands and weights that do."""
+        pairs = [(k, *sources(kind, (k,))) for k in range(len(kind.outputs))]
+        results = [k for k, read, consts in pairs if read & operands or consts & weights]
+        return Learning(weights, results, results, bool(results))
 
     @property
     def profiles(self) -> bool:

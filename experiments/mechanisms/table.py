@@ -94,11 +94,10 @@ MECHANISMS = (
         passes={_T + "ops:read_decided": 0},
     ),
     Mechanism("rows that can still be read", _torch("chunks")),
-    Mechanism("sums into plain tensors", _torch("accumulating"), returns={_T + "ops:accumulated": None}),
     Mechanism(
         "writes without a copy",
         (*_torch("replacing"), "engines/mxnet/replacing.py"),
-        returns={_T + "writes:replaced": None, _M + "calls:is_replaceable": False},
+        returns={_T + "writes:replaced": None, _M + "lazy:replaces": False},
     ),
     Mechanism("values that backward needs, written over", _torch("overwrites", "saved")),
     Mechanism("weights announced and exposed", _torch("announced", "exposed")),

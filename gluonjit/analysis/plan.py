@@ -113,8 +113,8 @@ class Plan:
     `products`, of which it has the nodes by name; laid: what the steps have in common.
     made: all nodes of the graph, with those that do not run, or what finds them.
     common: the same object in plans of one structure.
-    overwritten: arena and position of results of nodes whose backward pass needs what was written over since.
-    rewritten: arena, first row and number of rows, the numbers of which the program has written over since.
+    rewritten: arena, first row and number of rows, the numbers of which the program has written over since, and the
+    row of the graph that has the new ones, or -1.
     copied: the graph's rows of which arrays with memory of their own were made, as `cat` makes.
     """
 
@@ -131,8 +131,7 @@ class Plan:
     made: Captured | Callable[[], Captured] | None = field(repr=False)
     products: dict[str, int] = field(default_factory=dict, repr=False)
     common: Common = field(default_factory=Common, repr=False)
-    overwritten: list[tuple[int, int]] = field(default_factory=list)
-    rewritten: list[tuple[int, int, int]] = field(default_factory=list)
+    rewritten: list[tuple[int, int, int, int]] = field(default_factory=list)
     copied: Sequence[Iterable[int]] = ()
 
     @property

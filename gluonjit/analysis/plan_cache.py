@@ -74,7 +74,6 @@ class KeptPlan:
             "steps": flat.again(self._steps, kinds, laid),
             "inputs": tuple(inputs),
             "live": tuple([Live(number, given[number], nodes) for number, nodes in self._live]),
-            "overwritten": [],
             "rewritten": [],
             "made": lambda: self._of(laid.found()),
         }

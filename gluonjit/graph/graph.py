@@ -7,6 +7,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from gluonjit.graph.origins import Mark
+from gluonjit.graph.reading import joined_of, node_at
 from gluonjit.graph.recorder import GraphRows, Record
 from gluonjit.graph.values import Spec
 
@@ -46,7 +47,7 @@ class Graph(GraphRows):
         self.marks: list[Mark] = []  # where samples begin and end
         self.copies: list[Iterable[int]] = []  # rows that arrays with memory of their own refer to, as `stack` gives
         self.several: set[int] = set()  # rows of leaves each of which stands for several arrays of the program
-        self.overwritten: list[int] = []  # rows of nodes whose backward pass needs what was written over since
+        self.overwritten: list[tuple[int, int, int]] = []  # rows written over: first, count, new one or -1
         self.single_rows = {}  # one-row slices of inputs, so that equal ones are the same value
         # (the row's number for x[i:i+1], ~number for x[i])
 
@@ -77,6 +78,18 @@ class Graph(GraphRows):
     def again(self, row: int) -> bool:
         """True if equal recorded calls have found the node of a row."""
         return any(record.again(row) for record in self.records.values())
+
+    def overwrite(self, row: int, count: int, new: int) -> None:
+        """Notes that the rows of an array are written over: those from `new` on have its numbers then, or none (-1).
+
+        Not where equal calls, or a copy, may have given the array; `new` is -2 where one may have been read.
+        """
+        maker, joined = node_at(self.records, row), joined_of(self.copies, row, row + count)
+        if maker is None or maker[0].calls > len(maker[0]) or list(range(row, row + count)) in map(list, joined):
+            return
+        record, node = maker
+        record.forget(node)  # equal calls are separate nodes from now on: what they save is not written over
+        self.overwritten.append((row, count, -2 if joined else new))
 
     @property
     def nodes(self) -> int:

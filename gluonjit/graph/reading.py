@@ -7,7 +7,6 @@ In Cython's pure-Python mode, as `recorder` (`reading.pxd` has the types).
 from __future__ import annotations
 
 from array import array
-from operator import itemgetter
 
 try:
     import cython
@@ -123,76 +122,6 @@ def node_at(records: dict, row: longlong):
         if row < number_at(record._bases, k) + cython.cast(cython.longlong, record._kind.rows):
             return record, k
     return None
-
-
-def readers_of(
-    records: dict,
-    row: longlong,
-    count: longlong,
-    end: longlong,
-    most: Py_ssize_t,
-    gives_views,
-):
-    """Returns the nodes before row `end` that read any of `count` rows from `row` on, or views of these.
-
-    In their order, each as its first row, record, number, and the numbers of the operands that have such rows; nodes of
-    records for which `gives_views` holds are not listed, but the readers of their results are. None if there are more
-    than `most` nodes between the rows and `end`, whatever they read.
-    """
-    c: Py_ssize_t
-    k: Py_ssize_t
-    nodes: list = []
-    for each in records.values():
-        record: Record = each
-        k = len(record._bases)
-        while k > 0 and number_at(record._bases, k - 1) >= end:
-            k -= 1
-        while k > 0 and number_at(record._bases, k - 1) > row:
-            k -= 1
-            nodes.append((number_at(record._bases, k), record, k))
-            if len(nodes) > most:
-                return None
-    nodes.sort(key=itemgetter(0))
-    found: list = []
-    ranges: list = [(row, count)]
-    for node in nodes:
-        record = node[1]
-        k = node[2]
-        operands: list = []
-        for c in range(record.arity):
-            if _has_any(record, number_at(record._codes, k * record.arity + c), c, ranges):
-                operands.append(c)
-        if not operands:
-            continue
-        if gives_views(record):
-            ranges.extend([(node[0] + output.offset, output.spec.rows) for output in record._kind.outputs])
-        else:
-            found.append((node[0], record, k, operands))
-    return found
-
-
-@cython.cfunc
-@cython.exceptval(-1)
-def _has_any(record: Record, code: longlong, number: Py_ssize_t, ranges: list) -> cython.int:
-    """True if an operand has a row in one of these ranges, each a first row and a count."""
-    row: longlong
-    first: longlong
-    end: longlong
-    for each in ranges:
-        part: tuple = each
-        first = part[0]
-        end = first + part[1]
-        if code >= end:
-            continue
-        if code >= 0:
-            if code >= first or code + record._kind.operands[number].rows > first:
-                return True
-            continue
-        for item in record._lists[-1 - code]:
-            row = item
-            if first <= row < end:
-                return True
-    return False
 
 
 def joined_of(copies: list, first: longlong, end: longlong):

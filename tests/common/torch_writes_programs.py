@@ -35,7 +35,7 @@ def between(program: Program) -> Program:
     return program
 
 
-@captured
+@at_once
 def a_diagonal(net: Any, x: Any) -> Any:
     y = net.first(x)
     square, tall, true = y.unsqueeze(1) * y, y.repeat(9, 1) * 2, y.unsqueeze(1) > y

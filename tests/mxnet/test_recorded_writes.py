@@ -552,8 +552,8 @@ class Drawn(gluon.Block):
 def test_writes_to_new_arrays_do_not_look_through_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a large batch that would take longer than all the rest."""
     looked = []
-    original = refusals._entering
-    monkeypatch.setattr(refusals, "_entering", lambda *given: looked.append(1) or original(*given))
+    original = refusals._entered
+    monkeypatch.setattr(refusals, "_entered", lambda *given: looked.append(1) or original(*given))
     net = Drawn()
     net.initialize()
     net.hybridize(dynamic_batch=True)

@@ -543,19 +543,9 @@ def sums(how: str, net: Any, samples: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("how", "flushes"),
-    [
-        ("a name", 1),
-        ("an item", 1),
-        ("difference", 1),
-        ("another name", 5),
-        ("numpy", 5),
-        ("a view", 5),
-        ("its memory", 5),
-        ("a method", 5),
-    ],
+    "how", ["a name", "an item", "difference", "another name", "numpy", "a view", "its memory", "a method"]
 )
-def test_a_sum_of_losses_that_begins_as_a_tensor(how: str, flushes: int) -> None:
+def test_a_sum_of_losses_that_begins_as_a_tensor(how: str) -> None:
     torch.manual_seed(0)
     eager = nn.Linear(6, 2)
     net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="batched")
@@ -563,7 +553,7 @@ def test_a_sum_of_losses_that_begins_as_a_tensor(how: str, flushes: int) -> None
     expected, found = sums(how, eager, samples), sums(how, net, samples)
     for own, other in zip(found, expected):
         np.testing.assert_allclose(own, other, rtol=1e-4)
-    assert gluonjit.explain().flushes == flushes
+    assert gluonjit.explain().flushes == len(samples)
 
 
 def test_detaching_for_a_new_tensor_is_no_node() -> None:

@@ -54,7 +54,7 @@ def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool
         name, _ = operator_call(handle, 0, (), ())
         if name.endswith("update"):  # an optimizer's, which writes to its state too
             _written(arrays)
-        if isinstance(out, Lazy) and is_replaceable(out, name, arrays):
+        elif isinstance(out, Lazy) and is_replaceable(out, arrays):
             found = capture_op(handle, arrays, keys, vals, is_np, as_list)
             if isinstance(found, Lazy) and found._c is None and found._v.spec is out._v.spec:
                 becomes(out, found._v)

@@ -12,7 +12,7 @@ from gluonjit.engines.mxnet.bridge import bridged
 from gluonjit.engines.mxnet.one_by_one import decided
 from gluonjit.engines.mxnet.operands import seen_through
 from gluonjit.engines.mxnet.recorder import Recorder
-from gluonjit.engines.mxnet.refusals import refuse_recorded, refuse_waiting
+from gluonjit.engines.mxnet.refusals import NEVER, least_refused, refuse_recorded
 from gluonjit.engines.mxnet.results import goes_back
 from gluonjit.engines.mxnet.semantics import as_captured
 from gluonjit.graph import Value
@@ -124,18 +124,16 @@ def own(array: Any, refusing: bool = True) -> NDArray:
         renew(array)
     base, value = array._b, array._v
     written = base._v if base is not None and DETACHED in keys_of(array._k) else value  # it shares what a graph reads
-    if refusing:
-        refusing = not refuse_waiting(written)
+    least = least_refused(written) if refusing else NEVER
     if base is None:
-        _open(array, value, refusing)
+        _open(array, value, least)
     elif base._v.base.__class__ is Owned:  # of an input
         LOCAL.state.flush(_WRITTEN)
-        if refusing:
-            refuse_recorded(value, value.spec.shape)
+        refuse_recorded(value, value.spec.shape, least)
         renew(array)
     else:
         concrete(array)
-        _open(base, written, refusing, True)
+        _open(base, written, least, True)
         renew(array)
     return concrete(array)
 
@@ -145,7 +143,7 @@ def in_own_memory(arrays: Iterable[Any]) -> list[NDArray]:
     return [own(array, False) if hasattr(array, "_v") else array for array in arrays]
 
 
-def _open(array: Any, written: Value, refusing: bool, by_view: bool = False) -> None:
+def _open(array: Any, written: Value, least: int, by_view: bool = False) -> None:
     """Gives an array that is no view its own memory; `written` is its value, or that of a view of it."""
     value = array._v
     owned = value.base.__class__ is Owned
@@ -153,8 +151,7 @@ def _open(array: Any, written: Value, refusing: bool, by_view: bool = False) -> 
         LOCAL.state.flush(_WRITTEN)
         owned = True
     concrete(array)
-    if refusing:
-        refuse_recorded(written, written.spec.shape)
+    refuse_recorded(written, written.spec.shape, least)
     if not owned:
         if array._k is not None:
             _run_views(array)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import inf
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -12,62 +13,33 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.plan import LeafChunk, base_rows
-from gluonjit.engines.mxnet.results import LIVING, Imported, has_history, history_of, is_learned, spent
-from gluonjit.graph import Graph, Kind, Leaf, Record, Value
+from gluonjit.engines.mxnet.results import LIVING, has_history, history_of, spent
+from gluonjit.graph import Graph, Kind, Leaf, Value
 from gluonjit.graph.modes import RECORDING, is_recorded
 from gluonjit.hybrid.run.failures import refused
 from gluonjit.hybrid.run.session import has_run
 from gluonjit.hybrid.run.state import LOCAL
 
+READ, MADE, NEVER = 1, 2, 3
+"""How an array is in a graph of autograd: a recorded call has read it, or made it."""
 
-def refuse_recorded(value: Value, shape: tuple[int, ...]) -> None:
+
+def refuse_recorded(value: Value, shape: tuple[int, ...], least: int = READ) -> None:
     """Raises where MXNet, recording, refuses to write to an array of this shape, whose value has been computed."""
     state = LOCAL.state
-    if not state.mode & RECORDING or state.paused != state.eagerly or _is_one_of_several(value):
-        return
-    if is_entered(value):
+    if state.mode & RECORDING and state.paused == state.eagerly and is_entered(value) >= least:
         raise _refusal(shape)
 
 
-def refuse_waiting(value: Value) -> bool:
-    """Raises where MXNet, recording, refuses to write to an array of this value, which waits to be computed.
+def least_refused(value: Value) -> int:
+    """Returns how an array whose value waits has to be in a graph for a write to be refused.
 
-    Tells whether equal calls have given several arrays of this value, of which any may have been read: none is refused.
+    Of arrays that were made alike, of nothing or by equal calls, nobody knows which a call has read.
     """
-    state = LOCAL.state
-    graph = value.graph
-    if not state.mode & RECORDING or state.paused != state.eagerly or state.batch is None:
-        return False
-    if graph is None or graph is not state.batch.graph or _is_one_of_several(value):
-        return False
-    if value.base is None and not value.taped and value.row_list()[-1] + 1 == graph.rows:
-        return False  # nothing was captured since it was made, without being recorded
-    begun: list[int] = []
-    for leaf in graph.leaves.values():
-        payload = leaf.payload
-        earlier = isinstance(payload, Imported)
-        if is_entered(payload.value) if earlier else (leaf.taped and is_learned(payload)) or _is_read(payload, LIVING):
-            begun += range(leaf.base, leaf.base + leaf.spec.rows)
-    for table, entries in graph.lookups.items():
-        if table.taped and table.weight.grad is not None:
-            begun += entries.values()
-    rows = value.row_list()
-    host = [row for table, entries in graph.lookups.items() if table.weight is None for row in entries.values()]
-    since = _entering(Captured(graph.records.values(), graph.rows), graph.leaves.values(), host, begun)[rows]
-    if not np.isfinite(since).all():
-        return False
-    if any([graph.again(row) for row, time in zip(rows, since) if time > row]):  # it was read, but which of several?
-        return True
-    raise _refusal(value.spec.shape)
-
-
-def _is_one_of_several(value: Value) -> bool:
-    """True if other arrays of the program have this value, too, so that who reads it may have read those.
-
-    These are made alike, of nothing, and nobody else's write to one is seen in another.
-    """
-    graph = value.graph
-    return isinstance(graph, Graph) and not graph.several.isdisjoint(value.row_list())
+    graph, rows = value.graph, value.row_list()
+    if not isinstance(graph, Graph):
+        return READ
+    return MADE if any(map(graph.again, rows)) else READ if graph.several.isdisjoint(rows) else NEVER
 
 
 def refuse_variable(array: Any) -> None:
@@ -87,16 +59,16 @@ def _refusal(shape: tuple[int, ...]) -> Exception:
     return refused(MXNetError, text)
 
 
-def is_entered(value: Value, before: float = inf) -> bool:
-    """True if the history of a batch that ran, and was not differentiated since, holds an array of this value.
+def is_entered(value: Value, before: float = inf) -> int:
+    """Tells how the history of a batch that ran holds an array of this value; 0 if not, or if it was differentiated.
 
     `before` leaves out batches from this number on.
     """
     tape = history_of(value) if has_run(value) else None
     if tape is None or spent(value, tape):
-        return False
+        return 0
     rows = value.row_list()
-    return _has_entered(tape, rows) or _entered_later(tape, rows, before)
+    return _has_entered(tape, rows) or int(_entered_later(tape, rows, before))
 
 
 def _entered_later(tape: Any, rows: list[int], before: float) -> bool:
@@ -123,8 +95,8 @@ def _is_read(array: NDArray, tapes: Iterable[Any]) -> bool:
     return False
 
 
-def _has_entered(tape: Any, rows: list[int]) -> bool:
-    """True if MXNet would have an array of these rows in a computational graph, which refuses writes to it."""
+def _has_entered(tape: Any, rows: list[int]) -> int:
+    """Tells how MXNet would have an array of these rows in a computational graph; 0 if not."""
     if tape.entered is None:
         plan = tape.plan
         leaves: list[Leaf] = []
@@ -139,96 +111,63 @@ def _has_entered(tape: Any, rows: list[int]) -> bool:
             elif chunk.table is not None and chunk.table.weight is None:
                 host += tape.rows_at(chunk.place)
         begun = [row for place in places for row in tape.rows_at(place)]
-        tape.entered = np.isfinite(_entering(plan.captured, leaves, host, begun))
-    return bool(tape.entered[rows].all())
+        tape.entered = _entered(plan.captured, leaves, host, begun)
+    return int(tape.entered[rows].min())
 
 
-_Call = tuple[Record, Any, Sequence[Any]]
-"""A record, the first result row of each of its nodes, and the rows of each of their operands."""
+def _entered(captured: Captured, leaves: Iterable[Leaf], host: list[int], begun: list[int]) -> Any:
+    """Finds how rows of a graph have entered one of autograd's (0 if not), given those where gradients begin.
 
-
-def _entering(captured: Captured, leaves: Iterable[Leaf], host: list[int], begun: list[int]) -> Any:
-    """Finds for each row of a graph the number of the node that has let it into one of autograd's, infinity if none.
-
-    It is that which computes it, or one that has read it; -1 where gradients begin. Who reads rows that are a part of
-    an array, or of several, reads a new array, and lets in that one. Autograd has the results of recorded nodes that go
-    back to a row of `begun` or to a weight that learns, and all that these nodes have read, if it is a whole array.
+    Autograd has the results of recorded nodes that go back to such a row or to a weight that learns, and all that these
+    nodes have read, if it is a whole array: of a part, or of several, they read a new one, which is let in.
     Calls that nobody reads count, too, as they do eagerly.
     """
-    calls: list[_Call] = []
+    sizes = _sizes(captured, leaves, host)
+    entered = np.zeros(captured.rows, dtype=np.int8)
+    entered[begun] = MADE
+    calls = []
     for number, (record, form) in enumerate(zip(captured.records, captured.forms)):
-        if len(record):
-            read, columns = captured.rows_read(number), form.columns
-            operands = [read[:, begin:end] for begin, end in zip(columns, columns[1:])]
-            calls.append((record, base_rows(record), operands))
-    sizes = _sizes(captured.rows, host, leaves, calls)
-    since = np.full(captured.rows, np.inf)
-    since[begun] = -1
-    recorded = [
-        (
-            bases,
-            [(rows, _are_whole(rows, sizes)) for rows in operands],
-            bases[:, None] + np.arange(record.kind.rows),
-            _Entering(record.kind),
-        )
-        for record, bases, operands in calls
-        if is_recorded(record.mode)
-    ]
-    changed = True
-    while changed:  # a node may have let in what an earlier one reads
-        before = since.copy()
-        for bases, reads, made, entering in recorded:
-            inside = [(since[rows] < bases[:, None]).any(1) for rows, _ in reads]
-            for k, (rows, whole) in enumerate(reads):
-                nodes = entering.operand(k, inside, len(bases)) & whole
-                np.minimum.at(since, rows[nodes], bases[nodes, None])
-            nodes = entering.results(inside, len(bases))
-            np.minimum.at(since, made[nodes], bases[nodes, None])
-        changed = not np.array_equal(before, since)
-    return since
+        if len(record) and is_recorded(record.mode):
+            rules, rows, columns = _rules(record.kind), captured.rows_read(number), form.columns
+            parts = list(zip(columns, columns[1:]))
+            for read, base in zip(rows, base_rows(record).tolist()):
+                calls.append((base, record.kind.rows, [read[begin:end] for begin, end in parts], *rules))
+    for base, count, operands, enters, consts in sorted(calls, key=itemgetter(0)):
+        inside = consts | sum([1 << k for k, rows in enumerate(operands) if entered[rows].any()])
+        if inside:
+            entered[base : base + count] = MADE
+        for k, rows in enumerate(operands):
+            if inside & (inside if enters is None else enters[k]) and _is_whole(rows, sizes):
+                np.maximum.at(entered, rows, READ)
+    return entered
 
 
-def _sizes(count: int, host: list[int], leaves: Iterable[Leaf], calls: Sequence[_Call]) -> Any:
+def _sizes(captured: Captured, leaves: Iterable[Leaf], host: list[int]) -> Any:
     """The number of rows of the array of which a row is the first; 0 for other rows, 1 for entries of look-ups.
 
     A number of the host's may be one of several arrays, of which a node has read any: of none it is the first.
     """
-    sizes = np.ones(count, dtype=np.int64)
+    sizes = np.ones(captured.rows, dtype=np.int64)
     sizes[host] = 0
     for leaf in leaves:
         sizes[leaf.base : leaf.base + leaf.spec.rows] = 0
         sizes[leaf.base] = leaf.spec.rows
-    for record, bases, _ in calls:
+    for record in captured.records:
+        bases = base_rows(record)
         sizes[bases[:, None] + np.arange(record.kind.rows)] = 0
         for output in record.kind.outputs:
             sizes[bases + output.offset] = output.spec.rows
     return sizes
 
 
-def _are_whole(rows: Any, sizes: Any) -> Any:
-    """Tells of each node whether the rows of an operand are those of one array."""
-    count = rows.shape[1]
-    follow = (rows == rows[:, :1] + np.arange(count)).all(1)
-    return follow & (sizes[rows[:, 0]] == count) if count else follow
+def _is_whole(rows: Any, sizes: Any) -> bool:
+    """True if the rows of an operand are those of one array."""
+    return len(rows) > 0 and sizes[rows[0]] == len(rows) and bool((rows == rows[0] + np.arange(len(rows))).all())
 
 
-class _Entering:
-    """Rules for what recorded nodes of a kind let into a graph, given those whose operands are in it."""
-
-    def __init__(self, kind: Kind) -> None:
-        program: Any = kind.program
-        # A kind that is split has the operands of its call, and the program of what is left of it.
-        self._enters = None if kind.split is not None or kind.children else program.enters
-        self._consts = sum(1 << len(kind.operands) + k for k, array in enumerate(program.consts) if has_history(array))
-
-    def results(self, inside: Sequence[Any], count: int) -> Any:
-        """The nodes whose results enter."""
-        return np.any([np.full(count, bool(self._consts)), *inside], axis=0)
-
-    def operand(self, number: int, inside: Sequence[Any], count: int) -> Any:
-        """The nodes whose operand of this number enters."""
-        if self._enters is None:
-            return self.results(inside, count)
-        by = self._enters[number]
-        read = [nodes for k, nodes in enumerate(inside) if by >> k & 1]
-        return np.any([np.full(count, bool(by & self._consts)), *read], axis=0)
+def _rules(kind: Kind) -> tuple[list[int] | None, int]:
+    """Finds what lets operands of a kind's nodes into a graph: `let_in`, or None for anything; and constants in one."""
+    program: Any = kind.program
+    consts = sum(1 << len(kind.operands) + k for k, array in enumerate(program.consts) if has_history(array))
+    # A kind that is split has the operands of its call, and the program of what is left of it.
+    return None if kind.split is not None or kind.children else program.enters, consts

@@ -1,10 +1,9 @@
 """Writes to lazy arrays that run nothing, and writes to arrays that captured calls have read.
 
-The former put rows in the place of others, all of an array, and sums or products in place. Where MXNet does not record,
-such a write gives an array without views another value, of rows or of a node. Others, and what MXNet refuses, go by
-`computing.own`. For the latter, including writes to another view of the same memory, the memory of an open batch's
-arrays is kept as intervals that do not overlap, so that a write to an unrelated array (most come from `nd.array`) costs
-one look-up by address.
+The former put rows in the place of others, or are operators, where MXNet does not record: an array without views has
+another value then. Others, and what MXNet refuses, go by `computing.own`. For the latter, including writes to another
+view of the same memory, the memory of an open batch's arrays is kept as intervals that do not overlap, so that a write
+to an unrelated array (most come from `nd.array`) costs one look-up by address.
 """
 
 from __future__ import annotations
@@ -24,24 +23,16 @@ from mxnet.ndarray.sparse import BaseSparseNDArray
 from gluonjit.engines.mxnet.aliases import Owned
 from gluonjit.engines.mxnet.arrays import context_of
 from gluonjit.engines.mxnet.operands import Empty, array_of, value_of
-from gluonjit.engines.mxnet.refusals import refuse_recorded, refuse_variable, refuse_waiting
+from gluonjit.engines.mxnet.refusals import refuse_recorded, refuse_variable
 from gluonjit.engines.mxnet.results import LEARNED_INTEGERS, has_history
 from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.joining import Copied
 from gluonjit.graph.modes import RECORDING, is_recorded
-from gluonjit.graph.references import chosen, placed, same_rows
+from gluonjit.graph.references import chosen, placed
 from gluonjit.hybrid.capture.reuse import refuse
 from gluonjit.hybrid.run.batch import FULL, Batch
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue
-
-_SIGNS = ("add", "sub", "mul", "div", "plus", "minus", "subtract", "multiply", "true_divide")
-IN_PLACE = {
-    f"{begin}{sign}{end}"
-    for begin, end in (("broadcast_", ""), ("elemwise_", ""), ("_", "_scalar"), ("_npi_", ""), ("_npi_", "_scalar"))
-    for sign in _SIGNS
-}
-"""Operators that `x += y` and its like call with an array as operand and result."""
 
 
 def replaces(array: Any, key: Any, source: Any) -> bool:
@@ -50,10 +41,8 @@ def replaces(array: Any, key: Any, source: Any) -> bool:
     if batch is None or (array._c is not None and getattr(source, "_c", source) is not None):  # both are there
         return False
     before = _as_rows(batch, array, value_of(batch, array))
-    recording = LOCAL.state.mode & RECORDING
-    every = list(range(before.spec.rows))
     numbers = chosen(key, before.spec.rows) if before.spec.mode == "rows" else []
-    if not numbers or (recording and numbers != every):
+    if not numbers:
         return False
     target = (len(numbers), *before.spec.row_shape)
     if source.__class__ in (int, float):
@@ -66,18 +55,9 @@ def replaces(array: Any, key: Any, source: Any) -> bool:
         value = value_of(batch, source)
     except Empty:
         return False
-    if not recording and (value.taped or _learns(value)):  # what is written has no history, but the value has
+    if value.taped or _learns(value):  # what is written has no history, but the value has
         return False
-    found: Value | None
-    if numbers != every:
-        found = placed(before, numbers, value)
-    elif value.spec is before.spec and (value.depth or not recording):
-        if not refuse_waiting(array._v):
-            refuse_recorded(array._v, array.shape)
-        found = same_rows(value, value.spec, value.rows)
-        found.base = Copied(value)
-    else:
-        found = None
+    found = placed(before, numbers, value)
     if found is not None:
         becomes(array, found)
     return found is not None
@@ -86,7 +66,7 @@ def replaces(array: Any, key: Any, source: Any) -> bool:
 def _as_rows(batch: Batch, array: Any, value: Value) -> Value:
     """The value of a vector that is there as this many rows of one number; that of another array unchanged."""
     spec = value.spec
-    if array._c is None or spec.mode != "stack" or len(spec.shape) != 1 or LOCAL.state.mode & RECORDING:
+    if array._c is None or spec.mode != "stack" or len(spec.shape) != 1:
         return value
     rows = intern_spec(spec.shape, spec.dtype, spec.device, "rows")
     return Value(batch.graph.add_leaf(("rows", id(array._c)), array._c, rows).base, 0, rows, batch.graph, False, value)
@@ -121,23 +101,20 @@ def becomes(array: Any, value: Value) -> None:
     array._v, array._c = value, None
 
 
-def is_replaceable(array: Any, name: str, arrays: Any) -> bool:
-    """True if such an operator with this array as result and first operand may be captured."""
-    if name not in IN_PLACE or not arrays or arrays[0] is not array or LOCAL.state.mode & RECORDING:
-        return False
-    return _open(array) is not None and any(getattr(other, "_c", other) is None for other in arrays)
+def is_replaceable(array: Any, arrays: Any) -> bool:
+    """True if an operator on these arrays whose result goes into another, as that of `x += y`, may be captured."""
+    return any(getattr(other, "_c", other) is None for other in arrays) and _open(array) is not None
 
 
 def _open(array: Any) -> Batch | None:
-    """The open batch, with room, if an array has no views and its value may become another."""
+    """The open batch, with room, if an array has no views and its value may become another: nothing is recorded."""
     state = LOCAL.state
     batch = state.batch
     if batch is None or batch.engine.name != "mxnet" or state.paused or state.trace is not None or not state.inside:
         return None
-    value = array._v
-    if array._b is not None or array._k is not None or value.base.__class__ is Owned:
+    if state.mode & RECORDING or array._v.taped:  # which has a history, and keeps it
         return None
-    if value.taped and not state.mode & RECORDING:  # which has a history, and keeps it
+    if array._b is not None or array._k is not None or array._v.base.__class__ is Owned:
         return None
     if batch.room < 0:
         batch.flush(FULL)

@@ -14,13 +14,12 @@ import torch
 from gluonjit.engines.torch.arrays import LEARNABLE, zeros_of
 from gluonjit.engines.torch.known import LIKE
 from gluonjit.engines.torch.lazy import UNSEEN, LazyTensor, noted, wrap
-from gluonjit.engines.torch.operands import Key, is_input, is_made
+from gluonjit.engines.torch.operands import Key, is_made
 from gluonjit.engines.torch.originals import functions_named, plain
 from gluonjit.engines.torch.view_steps import PathStep, frozen, show, step_of
 from gluonjit.graph import Spec
 from gluonjit.graph.references import keys_of
 from gluonjit.hybrid.capture.structure import Args, Kwargs
-from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
 
 
@@ -92,11 +91,8 @@ def is_alias(spec: Spec, path: tuple[PathStep, ...]) -> bool:
     return bool(view.untyped_storage().data_ptr() == base.untyped_storage().data_ptr())
 
 
-_NAMES = "squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_"
-VIEWED: dict[Any, Any] = {getattr(torch.Tensor, name): getattr(torch.Tensor, name[:-1]) for name in _NAMES.split()}
-"""Methods that change how a tensor looks, and those that give a view of it which looks so."""
-MOVING = {"resize_", "resize_as_", "set_", "as_strided_"}
-"""Names of methods after which a tensor may have other memory, or less: earlier views then learn from what is left."""
+MOVING = set("resize_ resize_as_ set_ as_strided_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_".split())
+"""Names of methods after which a tensor may look otherwise, or have other memory: earlier views are of what it was."""
 
 
 class Moved(NamedTuple):
@@ -104,25 +100,6 @@ class Moved(NamedTuple):
 
     count: Any
     before: Any
-
-
-def viewed(func: Any, args: Args, kwargs: Kwargs) -> Any:
-    """Lets a tensor be a view of what it was; None where PyTorch does that: to inputs, and what a program has made."""
-    target = args[0]
-    base, path = base_of(target)
-    step = step_of(VIEWED[func], args, kwargs, None)
-    if step is None or is_made(base) or is_input(base):
-        return None
-    if not is_alias(base._v.spec, (*path, step)):  # raises where PyTorch does
-        return None
-    if target is base:
-        _hide(base)
-        target._b, target._k = target._k.before, step
-    else:
-        target._k = (target._k, step)
-    target._n = UNSEEN
-    engine_of("torch").renew(target)  # type: ignore[attr-defined]
-    return target
 
 
 def moves(lazy: Any) -> None:

@@ -298,7 +298,7 @@ class Tape(tape.Tape):
     @property
     def has_overwritten(self) -> bool:
         """True if the program has written over anything that a backward pass may need."""
-        return bool(self.plan.overwritten or self.plan.rewritten) or any(held.rewritten for _, held in self._held)
+        return bool(self.plan.rewritten) or any(held.rewritten for _, held in self._held)
 
     def note_read(self, place: Place, held: InputVersion) -> None:
         """Rows that were there before, of a tensor that may be written to."""
@@ -306,12 +306,11 @@ class Tape(tape.Tape):
 
     def _refuse_overwritten(self, made: Pass) -> None:
         """Raises where backward has come through a node that needs what the program has written over."""
-        nodes, rewritten = list(self.plan.overwritten), list(self.plan.rewritten)
+        rewritten = list(self.plan.rewritten)
         for place, held in self._held:
             if held.rewritten and not self._has_copy(place):  # else calls may read that
-                rewritten.append((place.arena, place.begin, place.end - place.begin))
-        for rows in rewritten:
-            nodes += savers(self.plan, self.learns, *rows)
+                rewritten.append((place.arena, place.begin, place.end - place.begin, -1))
+        nodes = list(savers(self.plan, self.learns, rewritten)) if rewritten else []
         steps = range(len(self.plan.steps)) if made.route is None else made.route.steps
         through = [place for number in steps for place in self.plan.steps[number].places] if nodes else []
         for arena, position in nodes:

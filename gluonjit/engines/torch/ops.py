@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gluonjit.engines.torch.accumulating import accumulated
-from gluonjit.engines.torch.aliases import DATA, VIEWED, VIEWING, linked, viewed
+from gluonjit.engines.torch.aliases import DATA, VIEWING, linked
 from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.buffers import note_versions, note_written
 from gluonjit.engines.torch.cell import Cell
@@ -53,10 +52,6 @@ def call_operator(func: Any, args: Args, kwargs: Kwargs) -> Any:
     if func in _BY_MEMORY and args[0].__class__ is LazyTensor:
         lay_eagerly(args[0])
         return run_now(func, args, kwargs)
-    if func in VIEWED and args[0].__class__ is LazyTensor:
-        found = viewed(func, args, kwargs)
-        if found is not None:
-            return found
     if state.paused or (func in RAISING and may_be_handled()):
         target = target_of(func, getattr(func, "__name__", ""), args, kwargs)
         if target.__class__ is LazyTensor:
@@ -84,9 +79,6 @@ def call_operator(func: Any, args: Args, kwargs: Kwargs) -> Any:
             lent(args[0])
         return run_now(func, read_decided(args) if func in _READING else args, kwargs)
     if target is not None:  # a tensor of the program's own
-        found = accumulated(func, args)
-        if found is not None:
-            return found
         note_written(target)
         return run_now(func, read_decided(args), kwargs)
     if func in CHEAP:

@@ -16,7 +16,6 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch import announced, changes, copy_on_write, doors, dynamic, interop, observing, originals
-from gluonjit.engines.torch.aliases import VIEWED
 from gluonjit.engines.torch.arrays import WHOLE
 from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import DOORS, LAID_OUT, captured_lookup, lay, leaf_laid, rebuild
@@ -77,7 +76,7 @@ def module_call() -> Any:
         laid_out=LAID_OUT,
         lay=lay,
         leaf_laid=leaf_laid,
-        cheap=CHEAP.difference(AT_ONCE, MAKING, VIEWED),
+        cheap=CHEAP.difference(AT_ONCE, MAKING),
         whole=WHOLE,
         whole_types=WHOLE_TYPES,
         as_known=as_known,

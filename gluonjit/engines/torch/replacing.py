@@ -1,9 +1,7 @@
-"""Writes to all of a tensor, or to rows of it, that need no node with a copy of what was written over."""
+"""Writes to rows of a tensor whose numbers are known: no node, and no copy of what was written over."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,50 +9,25 @@ import torch
 
 from gluonjit.engines.torch.arrays import FLOATS
 from gluonjit.engines.torch.known import known
-from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.operands import NotAnOperand, current, value_of
+from gluonjit.engines.torch.operands import NotAnOperand, value_of
 from gluonjit.engines.torch.opkinds import laid
-from gluonjit.engines.torch.segments import INTO_ROWS
 from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.references import chosen, placed, reshaped
 from gluonjit.graph.values import mode_of
 from gluonjit.hybrid.run.batch import Batch
 
-_SIGNS: dict[Any, Callable[[Any, Any], Any]] = {
-    torch.Tensor.add_: operator.add,
-    torch.Tensor.sub_: operator.sub,
-    torch.Tensor.mul_: operator.mul,
-    torch.Tensor.div_: operator.truediv,
-}
-"""By the method that `x += y` calls: what gives the new value."""
 
-
-def replaced(
-    batch: Batch, func: Any, name: str, base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Value | None:
-    """The value of a lazy tensor after a write; None if that needs a node of its own."""
-    if current(base).graph is not batch.graph:
-        return None
+def replaced(batch: Batch, name: str, base: Any, args: tuple[Any, ...]) -> Value | None:
+    """The value of a lazy tensor after a write by a method of this name; None where that takes a node."""
     if name == "__setitem__":
         return _with_rows(batch, base, *args[1:])
-    if name == "masked_scatter_" and len(args) == 3:
-        mask, source = known(args[1]), args[2]
-        if mask is None or mask.dtype is not torch.bool or mask.shape != base.shape:
-            return None
-        if not mask.dim() == source.dim() == 1:
-            return None
-        places = mask.nonzero().flatten()
-        return _with_rows(batch, base, places, source[: len(places)]) if len(places) else base._v
-    if name[:-1] in INTO_ROWS:
-        found = INTO_ROWS[name[:-1]](batch, args, kwargs)
-        return current(found) if found is not None and found.dtype is base.dtype else None
-    sign = _SIGNS.get(func)
-    if sign is None or len(args) != 2 or kwargs:
+    mask = known(args[1]) if name == "masked_scatter_" and len(args) == 3 else None
+    if mask is None or mask.dtype is not torch.bool or mask.shape != base.shape:
         return None
-    found = sign(base, args[1])
-    if found.__class__ is not LazyTensor or found._v.spec is not base._v.spec or found._v.graph is not batch.graph:
+    if not mask.dim() == args[2].dim() == 1:
         return None
-    return found._v
+    places = mask.nonzero().flatten()
+    return _with_rows(batch, base, places, args[2][: len(places)]) if len(places) else base._v
 
 
 def _with_rows(batch: Batch, base: Any, key: Any, source: Any) -> Value | None:

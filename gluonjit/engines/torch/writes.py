@@ -15,13 +15,13 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from gluonjit.engines.torch.aliases import DATA, MOVING, base_of, dummy, moves
 from gluonjit.engines.torch.arrays import spec_of
-from gluonjit.engines.torch.cell import ALL_CONSTANT, Cell
+from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import capture, open_batch
 from gluonjit.engines.torch.indexing import opened as opened_key
 from gluonjit.engines.torch.layouts import strides_of
 from gluonjit.engines.torch.lazy import LazyTensor, waits
 from gluonjit.engines.torch.making import enter, only_made
-from gluonjit.engines.torch.operands import concrete, current, is_made, is_number, leaf, run_readers
+from gluonjit.engines.torch.operands import concrete, current, is_made, is_number, run_readers
 from gluonjit.engines.torch.originals import plain
 from gluonjit.engines.torch.overwrites import note_write, note_written_result
 from gluonjit.engines.torch.records import NotOneNode, noting
@@ -38,10 +38,8 @@ from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue
 
 _MOST = 4096
-_RESHAPING = set(
-    "detach_ resize_ resize_as_ set_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_ as_strided_ rename_".split()
-)
-"""Of what is more than new numbers."""
+_AT_ONCE = {"detach_", "rename_", "fill_diagonal_", *MOVING}
+"""Methods that change more than numbers, or that look at memory, in which a batch has others beside."""
 
 
 def write(func: Any, name: str, target: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -50,13 +48,11 @@ def write(func: Any, name: str, target: Any, args: Args, kwargs: Kwargs) -> Any:
     if is_made(base) and LOCAL.state.inside and not (only_made(args) and not waits(kwargs)):
         enter(base)
     batch = LOCAL.state.batch
-    at_once = name in _RESHAPING or any(step.func is DATA for step in path)  # which autograd does not notice
+    at_once = name in _AT_ONCE or any(step.func is DATA for step in path)  # which autograd does not notice
     if batch is not None and base._c is None and current(base).graph is batch.graph and not at_once:
         try:
             return _captured(func, name, base, path, target, args, kwargs)
         except NotOneNode as refusal:
-            if str(refusal) == ALL_CONSTANT and _constant(batch, func, base, path, args, kwargs):
-                return target
             why = refusal.with_traceback(None)  # else it and this frame would hold each other, and the arguments
         with noting(batch, name, why):
             return write_now(func, target, args, kwargs)
@@ -95,20 +91,6 @@ def _apart(value: Value, computed: Any) -> Value:
 _cells: OrderedDict[Any, tuple[Cell, Callable[..., Any]]] = OrderedDict()
 
 
-def _fill_diagonal(tensor: Any, value: Any, wrap: bool = False) -> Any:
-    """Writes a number to the diagonal of a matrix, by a mask; one that is taller than wide may have several."""
-    if isinstance(value, torch.Tensor):
-        raise NeedsValue  # PyTorch reads it
-    rows, columns = tensor.shape  # of others nothing but their memory tells where it is
-    numbers = torch.arange(rows * columns, device=tensor.device).reshape(rows, columns)
-    mask = numbers % (columns + 1) == 0
-    return tensor.masked_fill_(mask if wrap else mask & (numbers < columns * columns), value)
-
-
-_INSTEAD = {torch.Tensor.fill_diagonal_: _fill_diagonal}
-"""Methods that look at memory, in which a batch has others beside it, and what writes the same."""
-
-
 def _captured(
     func: Any,
     name: str,
@@ -124,18 +106,17 @@ def _captured(
     quiet = taped and not torch.is_grad_enabled()
     if name == "__setitem__":
         args = _by_numbers(args)
-    if not path and not quiet and not by_out:
-        batch = open_batch()
-        captured = batch.graph.rows
-        value = replaced(batch, func, name, base, args, kwargs)
+    batch = open_batch()
+    if not (path or quiet or by_out or kwargs) and current(base).graph is batch.graph:
+        value = replaced(batch, name, base, args)
         if value is not None:
-            return _becomes(batch, base, target, value, captured)
+            return _becomes(batch, base, target, value)
     rest = args if by_out else args[1:]
     named = {key: value for key, value in kwargs.items() if not (by_out and key == "out")}
     key = (func, path, by_out, quiet, taped)
     known = _cells.get(key)
     if known is None:
-        known = _cells[key] = (Cell(name, Options(), operator=True), _writer(_INSTEAD.get(func, func), *key[1:]))
+        known = _cells[key] = (Cell(name, Options(), operator=True), _writer(*key))
         while len(_cells) > _MOST:
             _cells.popitem(last=False)
     cell, run = known
@@ -143,15 +124,13 @@ def _captured(
         batch = open_batch()
         if current(base).graph is not batch.graph:  # it was full
             raise NotOneNode("the batch was full")
-        captured = batch.graph.rows
         found = capture(cell, None, run, (base, *rest), named, batch)
-    return _becomes(batch, base, target, found._v, captured)
+    return _becomes(batch, base, target, found._v)
 
 
-def _becomes(batch: Batch, base: Any, target: Any, value: Value, captured: int) -> Any:
-    """Gives a tensor another value; captured: the rows of the graph before what computes it."""
-    if base._v.taped:
-        note_write(batch.graph, base._v, captured, torch.is_grad_enabled())
+def _becomes(batch: Batch, base: Any, target: Any, value: Value) -> Any:
+    """Gives a tensor another value."""
+    note_write(batch.graph, base._v, value)
     base._v = value
     _count(base)
     return target
@@ -167,23 +146,6 @@ def _by_numbers(args: Args) -> tuple[Any, ...]:
         return args
     key = opened_key(args[1], args[0].shape)
     return args if key is None else (args[0], key, *args[2:])
-
-
-def _constant(batch: Batch, func: Any, base: Any, path: tuple[PathStep, ...], args: Args, kwargs: Kwargs) -> bool:
-    """A write of constants to all of a tensor, as `zero_` does: it needs no node."""
-    if "out" in kwargs or (torch.is_grad_enabled() is False and base._v.taped):
-        return False
-    refuse(WRITES)
-    with plain():
-        found = dummy(base._v.spec, False)
-        view = show(found, path)
-        with torch.no_grad():
-            func(view, *args[1:], **kwargs)
-    if base._v.taped:
-        note_write(batch.graph, base._v, batch.graph.rows)
-    base._v = leaf(batch, found)
-    _count(base)
-    return True
 
 
 def _writer(func: Any, path: tuple[PathStep, ...], by_out: bool, quiet: bool, taped: bool) -> Callable[..., Any]:
@@ -245,7 +207,7 @@ def write_now(func: Any, target: Any, args: Args, kwargs: Kwargs) -> Any:
     _count(base)
     if target is not base:
         target._n = base._n
-    if name in _RESHAPING or tuple(memory.shape) != target._v.spec.shape:  # as `out=` of another size has it
+    if name in _AT_ONCE or tuple(memory.shape) != target._v.spec.shape:  # as `out=` of another size has it
         target._v = _apart(target._v, memory)
         if target is not base:  # by its memory alone
             target._b = target._k = target._n = None

@@ -65,6 +65,8 @@ class Here:
         replay.capture(batch, template.code)
         if template.copies:
             batch.graph.copies.append([replay.row(number) for number in template.copies])
+        for number, count, new in template.written:
+            batch.graph.overwrite(replay.row(number), count, new if new < 0 else replay.row(new))
 
     def result(self, batch: Batch, template: CaptureTemplate, number: int) -> Any:
         """Returns the value of an array that the last captured call returns."""

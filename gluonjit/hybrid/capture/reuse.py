@@ -28,8 +28,8 @@ class CaptureTemplate(NamedTuple):
     """A recording of a call: packed nodes, what they read that was there before, and what the call returned.
 
     lookups: entries of tables, by the table's number; leaves: the sources of arrays; copies: rows of its nodes that
-    arrays with memory of their own refer to; views: the numbers of returned arrays that are views of others of these,
-    those of the others, and which views they are.
+    arrays with memory of their own refer to; written: what `Graph.overwrite` noted; views: the numbers of returned
+    arrays that are views of others of these, those of the others, and which views they are.
     """
 
     code: array[int]
@@ -39,6 +39,7 @@ class CaptureTemplate(NamedTuple):
     structure: Any
     kinds: tuple[int, ...]
     copies: tuple[int, ...]
+    written: tuple[tuple[int, int, int], ...]
     views: tuple[tuple[int, int, Any], ...]
     bytes: int
 
@@ -151,7 +152,7 @@ class Recordings:
 class Apart:
     """Captures in isolation: it shares nothing with earlier captures, so everything that a call captures is new.
 
-    number: tells it from others; copies: the number of `graph.copies` before it.
+    number: tells it from others; copies, written: the numbers of `graph.copies` and `graph.overwritten` before it.
     """
 
     reason = ""  # why the call is no function of its key
@@ -161,7 +162,7 @@ class Apart:
         self.batch = batch
         self.graph = batch.graph
         self.number = next(_apart)
-        self.copies = len(batch.graph.copies)
+        self.copies, self.written = len(batch.graph.copies), len(batch.graph.overwritten)
         self._room = batch.room
         self._misses = batch.report.cache["misses"]
         self._before = {record: (len(record), record.calls, record.set_aside()) for record in batch.records.values()}
@@ -203,7 +204,7 @@ class Apart:
                 record.put_back(shares, False)
             else:
                 record.set_aside()
-        del self.graph.copies[self.copies :]
+        del self.graph.copies[self.copies :], self.graph.overwritten[self.written :]
         self.batch.room = self._room
         self._leave()
 

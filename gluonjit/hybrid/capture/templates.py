@@ -45,11 +45,17 @@ class TemplateMaker:
         code = packed([node for *_, node in found], local)
         moved = tuple([_moved(result, local) for result in results])
         copied = {local[row] for rows in apart.graph.copies[apart.copies :] for row in rows if row in own}
+        overwritten = apart.graph.overwritten[apart.written :]
+        written = tuple(
+            [(local[row], count, local.get(new, new if new < 0 else -1)) for row, count, new in overwritten]
+        )
         numbers = {id(array): number for number, array in enumerate(lazies)}
         of = [numbers.get(id(array._b)) for array in lazies]
         views = tuple([(number, base, lazies[number]._k) for number, base in enumerate(of) if base is not None])
         size += 500 + 4 * len(code) + 32 * (len(order) + len(copied))
-        return CaptureTemplate(code, lookups, leaves, moved, structure, kinds, tuple(sorted(copied)), views, size)
+        return CaptureTemplate(
+            code, lookups, leaves, moved, structure, kinds, tuple(sorted(copied)), written, views, size
+        )
 
     def described(self, item: Any, lazies: list[Any]) -> Any:
         """A result: an array's place among those that the call returns, or what it is."""

@@ -138,9 +138,9 @@ class FlushingBatch(Batch):
         records = list(graph.records.values())
         plan = self.chooser.plan(planner, records, held.captured, held.samples, report.model)
         plan.copied = graph.copies
-        for row in graph.overwritten:
+        for row, count, writer in graph.overwritten:
             if plan.arena[row] >= 0:  # others nobody reads
-                plan.overwritten.append((int(plan.arena[row]), int(plan.position[row])))
+                plan.rewritten.append((int(plan.arena[row]), int(plan.position[row]), count, writer))
         report.choice = choice = self.chooser.choice
         note_flush(choice.setting, self.chooser.named, choice.compared or choice.profiled)
         return plan

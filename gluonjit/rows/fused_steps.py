@@ -25,6 +25,8 @@ class FusedSteps:
 
     _pass: Any = None  # that goes through a stretch
 
+    make: Callable[[Kind], RowProgram]  # the program of the nodes of a kind; raises NotFusable
+    threads: Callable[[], int]  # that the framework lets an operator take
     room_for: Callable[[Spec, int], Any]  # an array of so many rows
     address: Callable[[Any], int]  # of an array, when it may be read and written
 
@@ -34,14 +36,6 @@ class FusedSteps:
         self._tape = None if session.tape is None else weakref.ref(session.tape)  # which holds the steps that have run
         recorded = [False] * len(self.plan.steps) if session.tape is None else self.plan.recorded
         self.steps = Steps(self.plan, without, self.make, session.report.unfused, self.threads, recorded)
-
-    def make(self, kind: Kind) -> RowProgram:
-        """Makes the program of the nodes of a kind. Raises NotFusable."""
-        raise NotImplementedError
-
-    def threads(self) -> int:
-        """The number of threads that the framework lets an operator take."""
-        raise NotImplementedError
 
     @property
     def tape(self) -> Any:

@@ -29,13 +29,8 @@ class FusedSteps(fused_steps.FusedSteps):
     MXNet computes in the background: a step waits, once, for what MXNet may still be writing.
     """
 
+    make, threads = staticmethod(row_program), staticmethod(threads)
     room_for, address = staticmethod(room_for), staticmethod(address_of)
-
-    def make(self, kind: Kind) -> RowProgram:
-        return row_program(kind)
-
-    def threads(self) -> int:
-        return threads()
 
     def through(self, stretch: StepStretch, number: int, way: int, given: bytes) -> Any:
         step, made = self.plan.steps[number], self._pass

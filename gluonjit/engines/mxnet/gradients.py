@@ -33,6 +33,13 @@ from gluonjit.hybrid.run.tape import TapedStep
 _count = iter(range(1 << 62))
 
 
+def taken(source: NDArray, place: Place, index: NDArray | None, learned: bool) -> NDArray:
+    """Rows of an arena, or of what stands for it where they are learned: those of an index, or else of a place."""
+    if index is not None:
+        return mx.nd.take(source, index)
+    return (learned_rows if learned else slice_rows)(source, place.begin, place.end)
+
+
 class Pass(tape.Pass):
     """One way back. `constants` are the addresses of the weights met on it."""
 
@@ -98,7 +105,7 @@ class Tape(tape.Tape):
         self._weights: dict[int, NDArray] = {}  # as variables of the steps' own recording
         self._copies: list[tuple[NDArray, NDArray]] = []  # of weights that steps have read
         self.statistics = Statistics(plan)
-        self._begun = self.learned_rows  # rows that no step computes, or without gradients
+        self._begun = self.learned_rows  # of inputs
         LIVING.add(self)
 
     @cached_property
@@ -112,20 +119,20 @@ class Tape(tape.Tape):
         """Decides which arenas get gradients: those that steps write to under recording, and those of sources."""
         self.arrays = arrays
         wanted = {source.place.arena for source in self.sources}
-        for source in self.sources:
-            self.learn(source.place)
         wanted.update(place.arena for step in self.plan.steps if is_recorded(step.mode) for place in step.places)
         for number in wanted:
             arena = self.plan.arenas[number]
             if arena.spec.dtype != "bool":  # MXNet adds up gradients of whole numbers, cut off, but no flags
                 shape, context = (arena.rows, *arena.spec.row_shape), context_of(arena.spec.device)
                 self._gradients[number] = zeros(shape, context, arena.spec.dtype)
+        for source in self.sources:
+            self.learn(source.place)
         self._begun = self.learned_rows.copy()
-        begin = 0
-        for arena, gradient in zip(self.plan.arenas, self._gradients):
-            if gradient is None:
-                self._begun[begin : begin + arena.rows] = True
-            begin += arena.rows
+
+    def learn(self, place: Place) -> None:
+        """Notes that gradients go through these rows, if they are no flags."""
+        if self._gradients[place.arena] is not None:
+            super().learn(place)
 
     def variable(self, number: int) -> NDArray:
         """An arena as a variable of the steps' own recording."""
@@ -169,9 +176,10 @@ class Tape(tape.Tape):
     def gradient_of(self, made: Pass, weight: NDArray) -> NDArray | None:
         return self._constants.get(id(weight), (None, None))[1]
 
-    def gathers(self, gather: Gather) -> bool:
-        """True if any of these rows is or was computed from something that gets a gradient."""
-        return self._gradients[gather.place.arena] is not None and self.learns(gather.place, gather.index)
+    def gathered(self, gather: Gather, index: NDArray | None) -> NDArray:
+        """The rows of a gather, recorded where they learn; the index is on their device."""
+        place, learned = gather.place, self.learns(gather.place, gather.index)
+        return taken(self.variable(place.arena) if learned else self.arrays[place.arena], place, index, learned)
 
     def note(self, number: int, results: list[NDArray]) -> None:
         """Remembers a step that was recorded; one without anything learned before it was not."""
@@ -179,7 +187,8 @@ class Tape(tape.Tape):
         COPIES.clear()
         step = self.plan.steps[number]
         program = program_of(step.kind)
-        sources = [*map(self.gathers, step.gathers), *[self._constant(array) is not None for array in program.consts]]
+        sources = [self.learns(gather.place, gather.index) for gather in step.gathers]
+        sources += [self._constant(array) is not None for array in program.consts]
         if any([used and source for used, source in zip(program.used, sources)]):
             self.entries.append(TapedStep(number, [*enumerate(results)]))
             for place in step.places:
@@ -187,10 +196,6 @@ class Tape(tape.Tape):
 
     def learns_weight(self, weight: NDArray) -> bool:
         return self._constant(weight) is not None
-
-    def learned_at(self, arena: int, rows: Any) -> bool:
-        """True if gradients go through all of these rows."""
-        return self._gradients[arena] is not None and super().learned_at(arena, rows)
 
     def put_head(self, made: Pass, arena: int, positions: list[int], head: Any) -> None:
         gradient: Any = made.arenas[arena]
@@ -202,18 +207,14 @@ class Tape(tape.Tape):
         step = self.plan.steps[number]
         results = [room_for(self.plan.arenas[at.arena].spec, at.end - at.begin) for at in step.places]
         with as_captured(step.mode), shapes(program_of(step.kind).numpy):
-            operands = [self._gathered(gather) for gather in step.gathers]
+            indices = [None if each.index is None else each.index.astype(np.int32) for each in step.gathers]
+            operands = [
+                self.gathered(gather, None if index is None else sent(index, self.arrays[gather.place.arena].context))
+                for gather, index in zip(step.gathers, indices)
+            ]
             consts = [self.constant(array, False) for array in program_of(step.kind).consts]
             compute_alone(step, operands, consts, results)
         self.note(number, results)
-
-    def _gathered(self, gather: Gather) -> NDArray:
-        """The rows of a gather, recorded."""
-        place = gather.place
-        source = self.variable(place.arena) if self.gathers(gather) else self.arrays[place.arena]
-        if gather.index is None:
-            return (learned_rows if self.gathers(gather) else slice_rows)(source, place.begin, place.end)
-        return mx.nd.take(source, sent(gather.index.astype(np.int32), source.context))
 
     def new_pass(self, route: Any = None, dry: bool = False, train_mode: bool = True) -> Pass:
         """Makes a pass, which weights are read anew for: after pending writes to them, as MXNet's own backward does."""

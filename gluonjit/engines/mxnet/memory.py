@@ -15,14 +15,14 @@ from mxnet.ndarray import NDArray
 from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place, Plan, row_bytes
 from gluonjit.engines.mxnet.arrays import address_of, context_of, room_for, sent
 from gluonjit.engines.mxnet.fused_steps import FusedSteps
-from gluonjit.engines.mxnet.gradients import Tape
+from gluonjit.engines.mxnet.gradients import Tape, taken
 from gluonjit.engines.mxnet.inference import reason_of
 from gluonjit.engines.mxnet.one_by_one import NODES, compute_alone
 from gluonjit.engines.mxnet.originals import slice_rows
 from gluonjit.engines.mxnet.program import join, program_of
 from gluonjit.engines.mxnet.results import Imported, RecordedInput, is_learned
 from gluonjit.engines.mxnet.segments import Segments
-from gluonjit.engines.mxnet.semantics import SHAPES, as_captured, classic, learned_rows, shapes
+from gluonjit.engines.mxnet.semantics import SHAPES, as_captured, classic, shapes
 from gluonjit.errors import FlushError
 from gluonjit.graph import Leaf
 from gluonjit.graph.modes import TRAINING, is_recorded
@@ -193,12 +193,9 @@ class Session(SteppedSession):
 
     def operand(self, gather: Gather, index: Any, tape: Tape | None) -> NDArray:
         """Gathers rows, of a variable where they learn."""
-        place = gather.place
-        learned = tape is not None and tape.gathers(gather)
-        source = tape.variable(place.arena) if tape is not None and learned else self.arrays[place.arena]
-        if index is not None:
-            return mx.nd.take(source, index)
-        return (learned_rows if learned else slice_rows)(source, place.begin, place.end)
+        if tape is not None:
+            return tape.gathered(gather, index)
+        return taken(self.arrays[gather.place.arena], gather.place, index, False)
 
     def chunk(self, place: Place) -> NDArray:
         """Copies rows, so that their arena can go, if that does not stay and is not a single input."""

@@ -32,13 +32,8 @@ class FusedSteps(fused_steps.FusedSteps):
     Of a stretch is noted which weights the backward pass of each way reads, and how often they had been written to.
     """
 
+    make, threads = staticmethod(row_program), staticmethod(torch.get_num_threads)
     room_for, address = staticmethod(room_for), staticmethod(torch.Tensor.data_ptr)
-
-    def make(self, kind: Kind) -> RowProgram:
-        return row_program(kind)
-
-    def threads(self) -> int:
-        return int(torch.get_num_threads())
 
     def run(self, begin: int, end: int) -> StepStretch | None:
         ran = super().run(begin, end)

@@ -1,4 +1,4 @@
-"""``python -m gluonjit``: doctor (checks the installation), rules, simulate (plans a trace), calibrate (costs)."""
+"""``python -m gluonjit``: doctor (checks the installation), rules, simulate (plans a trace), calibrate, demo."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gluonjit.commands import calibrate, operators, simulate
+from gluonjit.commands import calibrate, demo, operators, simulate
 from gluonjit.install import doctor
 
 
@@ -21,6 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return operators.main(chosen.kind, chosen.names, chosen.markdown, chosen.engine)
     if chosen.command == "calibrate":
         return calibrate.main(chosen.engine, chosen.seconds, chosen.output, chosen.if_missing)
+    if chosen.command == "demo":
+        return demo.main(chosen.samples, chosen.figure)
     return doctor.main()
 
 
@@ -36,6 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_rules(commands)
     _add_simulate(commands)
     _add_calibrate(commands)
+    shown = commands.add_parser("demo", help="run a tree model on numpy, sample by sample and batched")
+    shown.add_argument("--samples", type=int, default=32, metavar="N", help="trees of the minibatch (default: 32)")
+    shown.add_argument("--figure", default="gluonjit-demo.png", metavar="PATH", help="figure (default: %(default)s)")
     return parser
 
 

@@ -50,7 +50,7 @@ def _is_alone(batch: Batch, tensor: Any) -> bool:
 
 
 def _is_distributed() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()  # which has streams of its own
+    return bool(torch.distributed.is_available() and torch.distributed.is_initialized())  # which has own streams
 
 
 def _make_stream(cls: Any, *args: Any, **kwargs: Any) -> Any:

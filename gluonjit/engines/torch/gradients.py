@@ -78,7 +78,7 @@ class Pass(tape.Pass):
         return self.arena(place.arena)[place.begin : place.end]
 
     def learned(self, weight: Any) -> Any:
-        """Where gradients do not reach it, zeros are added, and eagerly there is no gradient."""
+        """The gradient of a weight: where none reaches it, zeros are added, and eagerly there is no gradient."""
         leaf = self._tape.constant(weight)
         known = self.weights.get(id(leaf))
         if known is None:

@@ -200,7 +200,7 @@ class SteppedSession(Session):
         return True
 
     def _address(self, place: Place) -> int | None:
-        """Where rows are in the host's memory, if nothing is to be done but to copy them there."""
+        """The address of rows in the host's memory, if nothing is to be done but to copy them there."""
         arena = self.plan.arenas[place.arena]
         if self.finite is not None or arena.sole:
             return None

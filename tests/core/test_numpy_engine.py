@@ -1,4 +1,4 @@
-"""A toy engine on numpy, which docs/extending.md is enough to make: models run batched as they do one by one."""
+"""The engine on numpy, which docs/extending.md is enough to make: models run batched as they do one by one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from toy_engine import ENGINE, Lazy, Model, array, install, look_up
 
 import gluonjit
 from gluonjit.analysis.schedulers import SCHEDULERS
+from gluonjit.engines.numpy.array import LazyNumbers, Model, WeightArray, array, look_up
+from gluonjit.engines.numpy.engine import ENGINE, gradients, install
 from gluonjit.errors import CaptureError, EngineError, OptionError
 from gluonjit.hybrid.run.engine import ENGINES
 
@@ -20,7 +21,7 @@ Tree = Any
 
 
 def weights(draw: np.random.RandomState, *shape: int) -> Any:
-    return draw.uniform(-0.5, 0.5, shape).astype("float32")
+    return WeightArray(draw.uniform(-0.5, 0.5, shape).astype("float32"))
 
 
 def sigmoid(x: Any) -> Any:
@@ -140,28 +141,30 @@ def test_models_run_batched(model: Any, samples: Callable[[int], Any], scheduler
     expected = [net(sample) for sample in given]
     gluonjit.hybridize(net, scheduler=scheduler, granularity="cell")
     found = [net(sample) for sample in given]
-    assert all(isinstance(each, Lazy) and each._v.graph is not None for each in flat(found)), "it has run already"
+    assert all(isinstance(each, LazyNumbers) and each._v.graph is not None for each in flat(found)), (
+        "it has run already"
+    )
     same(found, expected)
     report = gluonjit.explain()
     assert report.flushes == 1 and not report.unbatched and not report.alone
     assert report.calls > 250
     assert report.lower_bound <= report.launches <= report.calls / 12
     assert report.shared > 20 and report.nodes + report.shared + report.dropped == report.calls
-    assert all("test_toy_engine.py" in row.line for row in report.steps), "a line of the engine's own"
+    assert all("test_numpy_engine.py" in row.line for row in report.steps), "a line of the engine's own"
     gluonjit.hybridize(net, dynamic_batch=False)
-    assert not any(isinstance(each, Lazy) for each in flat(net(given[0])))
+    assert not any(isinstance(each, LazyNumbers) for each in flat(net(given[0])))
 
 
 def test_a_later_batch_takes_what_an_earlier_one_computed() -> None:
     weight = weights(np.random.RandomState(0), WIDTH, WIDTH)
-    rows = weights(np.random.RandomState(1), 3, WIDTH)
+    rows = weights(np.random.RandomState(1), 3, WIDTH).numbers
     with gluonjit.batching() as batch:
         x = array(rows)
         first = np.tanh(x @ weight)  # of three rows
-        np.testing.assert_allclose(np.asarray(first), np.tanh(rows @ weight), rtol=1e-5)
+        np.testing.assert_allclose(np.asarray(first), np.tanh(rows @ weight.numbers), rtol=1e-5)
         second = [first[k] * 2.0 + x[k] for k in range(3)]
     for k, each in enumerate(second):
-        np.testing.assert_allclose(np.asarray(each), np.tanh(rows @ weight)[k] * 2.0 + rows[k], rtol=1e-5)
+        np.testing.assert_allclose(np.asarray(each), np.tanh(rows @ weight.numbers)[k] * 2.0 + rows[k], rtol=1e-5)
     assert batch.report.flushes == 2 and batch.report.launches == 4
     np.testing.assert_allclose(np.asarray(x[1:]), rows[1:])
 
@@ -191,7 +194,7 @@ def test_what_a_cell_reads_is_guarded_and_what_is_no_node_runs_as_it_is() -> Non
         same([net(each) for each in given], [scale * each for each in given])
     net.scale = 0
     same([net(each) for each in given], [np.cumsum(2 * each) for each in given])
-    assert "no rule for cumsum" in gluonjit.explain().unbatched["Switched.scaled"]
+    assert "no row for cumsum" in gluonjit.explain().unbatched["Switched.scaled"]
     net.scale = -1.0
     same([net(each) for each in given], [-each for each in given])
     assert net.seen == [1.0, 2.0, 3.0]
@@ -201,7 +204,7 @@ def test_what_the_engine_has_not_is_refused() -> None:
     net = TreeLSTM(np.random.RandomState(0))
     with pytest.raises(OptionError, match="reuse"):
         gluonjit.hybridize(net, reuse=len)
-    with pytest.raises(EngineError, match="the engine of toy does not support verify"):
+    with pytest.raises(EngineError, match="the engine of numpy does not support verify"):
         gluonjit.verify(net, [[1]])
     with gluonjit.batching():
         with pytest.raises(CaptureError, match="add: captured arrays are not written to"):
@@ -211,9 +214,105 @@ def test_what_the_engine_has_not_is_refused() -> None:
             look_up(net.embedding, [20])
 
 
+def test_arguments_that_no_row_knows_run_eagerly_or_are_refused() -> None:
+    places, out = np.array([2, 0]), np.zeros(3)
+    with gluonjit.batching() as batch:
+        x = array([1.0, 2.0, 4.0])
+        found = [(x + x)[places], np.sum(x, axis=0, dtype="float32"), np.concatenate([x + x, x], axis=None)]
+        np.add(x, 1.0, out=out)
+    same(found, [np.array([8.0, 2.0]), np.array(7.0), np.array([2.0, 4.0, 8.0, 1.0, 2.0, 4.0])])
+    assert out.tolist() == [2.0, 3.0, 5.0]
+    assert set(batch.report.unbatched) == {"getitem", "sum", "concatenate", "add"}
+
+
 def test_sums_are_made_in_pairs() -> None:
     numbers = np.arange(21, dtype="float32")
     with gluonjit.batching() as batch:
         total = gluonjit.add_n([array(each) for each in numbers])
     assert float(np.asarray(total)) == numbers.sum()
     assert batch.report.launches == 5 and batch.report.calls == 20
+
+
+def slopes(
+    loss: Callable[[], float], weight: WeightArray, count: int = 10, step: float = 1e-6
+) -> list[tuple[int, float]]:
+    """Places of some of a weight's numbers, and how much the loss changes with them."""
+    step, flat = 1e-6, weight.numbers.reshape(-1)
+    found = []
+    for place in np.random.RandomState(0).permutation(flat.size)[:count]:
+        before = flat[place]
+        ends = []
+        for flat[place] in (before + step, before - step):
+            ends.append(loss())
+        flat[place] = before
+        found.append((int(place), (ends[0] - ends[1]) / (2 * step)))
+    return found
+
+
+def check_gradients(run: Callable[[Any], Any], used: list[WeightArray], samples: list[Any]) -> None:
+    """Gradients of a batch are those of the program run sample by sample, by small differences."""
+    for weight in used:
+        weight.numbers = weight.numbers.astype("float64")
+    with gluonjit.batching() as batch:
+        total = gluonjit.add_n([run(sample) for sample in samples])
+        found = gradients(total, used)
+    assert batch.report.launches < batch.report.calls or len(samples) == 1
+
+    def loss() -> float:
+        return float(sum([np.sum(run(sample)) for sample in samples]))
+
+    for weight, gradient in zip(used, found):
+        assert gradient.shape == weight.shape
+        for place, slope in slopes(loss, weight):
+            assert abs(gradient.reshape(-1)[place] - slope) < 1e-6 * max(1.0, abs(gradient).max())
+
+
+@pytest.mark.parametrize(("model", "samples"), [(TreeLSTM, trees), (BiLSTM, sentences)])
+@pytest.mark.parametrize("cells", [True, False], ids=["cells", "operators"])
+def test_gradients_of_models(model: Any, samples: Callable[[int], Any], cells: bool) -> None:
+    net = model(np.random.RandomState(0))
+    used = [weight for part in (net, *vars(net).values()) for weight in getattr(part, "__dict__", {}).values()]
+    used = [weight for weight in used if isinstance(weight, WeightArray)]
+    if cells:
+        gluonjit.hybridize(net, granularity="cell")
+    check_gradients(lambda sample: np.sum(np.square(np.stack(flat([net.forward(sample)])))), used, samples(4))
+
+
+W, V = WeightArray(np.random.RandomState(1).rand(3, 4) + 0.5), WeightArray(np.random.RandomState(2).rand(4) + 0.5)
+
+OPERATORS_OF: dict[str, Callable[[Any, Any], Any]] = {
+    "row times matrix": lambda x, rows: (x @ W)[1:3],
+    "matrix times column": lambda x, rows: W @ V * x[0],
+    "rows times matrix": lambda x, rows: rows @ W @ V,
+    "rows times rows": lambda x, rows: rows @ np.transpose(rows @ W @ np.transpose(W)),
+    "scalar product": lambda x, rows: (x @ W) @ V,
+    "elementwise": lambda x, rows: np.exp(-x) / np.sqrt(x) - np.log(np.abs(x @ W @ V)) * np.maximum(x, 0.5),
+    "broadcast": lambda x, rows: np.square(rows @ W + V) - (x @ W)[None, :],
+    "sums": lambda x, rows: np.sum(rows @ W, axis=0) * np.mean(rows @ W, axis=(0, 1)) + np.sum(V * (x @ W)),
+    "kept": lambda x, rows: (rows @ W) / np.sum(rows @ W, axis=1, keepdims=True),
+    "joined": lambda x, rows: np.tanh(np.concatenate([x @ W, V, np.stack([x, x + x], 1)[:, 0]])),
+    "views": lambda x, rows: np.reshape(rows @ W, (4, 2))[1] * np.transpose(rows @ W)[1:3, 0] * V[0],
+}
+
+
+@pytest.mark.parametrize("cell", [True, False], ids=["one node", "operators"])
+@pytest.mark.parametrize("name", OPERATORS_OF)
+def test_gradients_of_operators(name: str, cell: bool) -> None:
+    draw = np.random.RandomState(0)
+    samples = [(draw.rand(3) + 0.5, draw.rand(2, 3) + 0.5) for _ in range(5)]
+    run = gluonjit.cell(OPERATORS_OF[name]) if cell else OPERATORS_OF[name]
+    check_gradients(lambda sample: np.sum(np.square(run(array(sample[0]), array(sample[1])))), [W, V], samples)
+
+
+def test_what_has_no_gradient_is_refused() -> None:
+    with gluonjit.batching():
+        x = array([1.0, 2.0, 3.0])
+        first = np.sum(x @ W)
+        np.asarray(first)
+        with pytest.raises(CaptureError, match="was computed before"):
+            gradients(first * np.sum(x @ W), [W])
+        with pytest.raises(CaptureError, match="was computed before"):
+            gradients(np.sum(np.cumsum(x @ W)), [W])
+        assert gradients(x[1] * np.sum(x @ W), [W])[0].shape == (3, 4)
+        with pytest.raises(CaptureError, match="cumsum is no operator that weights are learned through"):
+            np.cumsum(W)

@@ -1,0 +1,114 @@
+"""The Adapter of numpy, its sessions, and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gluonjit.analysis import Plan
+from gluonjit.analysis.plan import Arena, LeafChunk, LookupChunk
+from gluonjit.engines.numpy.array import CELLS, Array, LazyNumbers, Model, WeightArray, capture, computed_at, numbers_of
+from gluonjit.errors import CaptureError
+from gluonjit.hybrid import Adapter, Options, Session, register
+from gluonjit.hybrid.capture.capturing import Signatures
+from gluonjit.hybrid.capture.functions import CellFunction
+from gluonjit.hybrid.capture.structure import items_of
+
+
+class NumpySession(Session):
+    """The arrays of one flush."""
+
+    def room(self, arena: Arena) -> Any:
+        return np.empty((arena.rows, *arena.spec.row_shape), arena.spec.dtype)
+
+    def put_lookup(self, chunk: LookupChunk) -> None:
+        self.put(chunk.place, chunk.table.item.numbers[list(chunk.indices)])
+
+    def put_leaves(self, chunk: LeafChunk) -> None:
+        row = chunk.leaves[0].spec.row_shape
+        self.put(chunk.place, np.concatenate([leaf.payload[0].reshape(-1, *row) for leaf in chunk.leaves]))
+
+    def launch(self, number: int, operands: Any) -> Any:
+        step = self.plan.steps[number]
+        return step.kind.program([operands[group][begin:end] for group, begin, end in step.operands()], step.count)
+
+    def result(self, arena: int, position: int) -> Any:
+        return self, arena, position
+
+    def gradients(self, arena: int, positions: Sequence[int], weights: Sequence[WeightArray]) -> list[Any]:
+        """The gradients of weights: the steps in reverse. Rows that were gathered are scattered, and add up."""
+        found = {id(weight): np.zeros_like(weight.numbers) for weight in weights}
+        rows: list[Any] = [None if each is None else np.zeros_like(each) for each in self.arrays]
+        np.add.at(rows[arena], list(positions), 1)
+        for step in reversed(self.plan.steps):
+            heads = [rows[place.arena][place.begin : place.end] for place in step.places]
+            if not any(map(np.any, heads)):
+                continue
+            at = [
+                (g.place.arena, slice(g.place.begin, g.place.end) if g.index is None else g.index) for g in step.gathers
+            ]
+            operands, program = step.operands(), step.kind.program
+            given = [self.arrays[at[group][0]][at[group][1]][begin:end] for group, begin, end in operands]
+            parts = program.gradients(given, step.count, heads)
+            for (group, begin, end), part in zip(operands, parts):
+                if part is not None:
+                    place, index = at[group]
+                    index = np.arange(index.start, index.stop) if isinstance(index, slice) else index
+                    np.add.at(rows[place], index[begin:end], part)
+            for weight, part in zip(program.consts, parts[len(operands) :]):
+                if part is not None and id(weight) in found:
+                    found[id(weight)] += part
+        for chunk in self.plan.inputs:
+            part = rows[chunk.place.arena][chunk.place.begin : chunk.place.end]
+            if isinstance(chunk, LeafChunk):
+                if any(leaf.payload[1] for leaf in chunk.leaves) and part.any():
+                    raise CaptureError(
+                        "gradients(): it was computed before, by an earlier batch or a function without a row"
+                    )
+            elif id(chunk.table.item) in found:
+                np.add.at(found[id(chunk.table.item)], list(chunk.indices), part)
+        return [found[id(weight)] for weight in weights]
+
+
+def gradients(result: LazyNumbers, weights: Sequence[WeightArray]) -> list[Any]:
+    """The gradients of the sum of a result's numbers; what waits runs. Raises CaptureError."""
+    numbers_of(result)
+    session, arena, rows = computed_at(result._v)
+    return session.gradients(arena, rows, weights)  # type: ignore[no-any-return]
+
+
+class NumpyEngine(Adapter):
+    """The adapter of numpy."""
+
+    name = "numpy"
+    array, block = Array, Model
+
+    def waits(self, args: Sequence[Any]) -> bool:
+        return any(lazy._c is None for lazy in items_of(list(args), LazyNumbers))
+
+    def call_cell(self, function: CellFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        cell = function.caches.setdefault(self.name, Signatures(function.name))
+        found = capture(cell, function.function, args, kwargs)
+        return function.function(*args, **kwargs) if isinstance(found, str) else found
+
+    def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:
+        chosen = Options().updated("hybridize()", options)
+        self.check("hybridize()", chosen)
+        net.options = chosen if dynamic_batch else None
+
+    def session(self, plan: Plan, report: Any, options: Options, samples: int, provenance: Any) -> Session:
+        return NumpySession(plan, report, options, provenance)
+
+    def clear_caches(self) -> None:
+        super().clear_caches()
+        CELLS.clear()
+
+
+ENGINE = NumpyEngine()
+
+
+def install() -> None:
+    """Lets the library know the engine. One of a framework has its functions patched here, by the second argument."""
+    register(ENGINE, [])

@@ -31,7 +31,6 @@ BOUNDS = {
     "mxnet.cells": 4096,
     "mxnet.shapes": 10_001,
     "mxnet.specs": 100_001,
-    "mxnet.sized": 512,
 }
 """The most entries that a cache may hold."""
 

@@ -28,6 +28,7 @@ class Gone:
 
 
 GONE: tuple[Gone, ...] = (
+    Gone("engines/mxnet/sized", ("_Own Sized of _has_room _compiled sized_count clear_sized",)),
     Gone("engines/torch/without_gradients", ("signatures_of with_gradients",)),
     Gone(
         "engines/torch/trace_sharing",

@@ -13,7 +13,6 @@ from support import assert_close, assert_same, rows
 
 import gluonjit
 from gluonjit.compiled import ROWS
-from gluonjit.engines.mxnet import sized
 
 SIZE = 4
 
@@ -146,56 +145,6 @@ def test_parameters_that_are_initialized_again(make: Any) -> None:
     net.hybridize(dynamic_batch=False)
     assert_close(after, net(x).asnumpy(), "output")
     assert abs(after - before).max() > 1e-3
-
-
-def test_sizes_that_come_again_get_a_compiled_graph_of_their_own() -> None:
-    gluonjit.clear_caches()
-    net = gluon.nn.Dense(3, in_units=2)
-    net.initialize()
-    net.hybridize(dynamic_batch=True, without=("fused",))
-
-    def run(samples: int) -> list[Any]:
-        return [array.asnumpy() for array in [net(nd.array([[k, 1.0]])) for k in range(samples)]]
-
-    run(5)
-    assert gluonjit.cache_info()["mxnet.sized"] == 0
-    again = run(5)
-    assert gluonjit.cache_info()["mxnet.sized"] == 1
-    for _ in range(3):
-        run(5)
-    assert gluonjit.cache_info()["mxnet.sized"] == 1
-    net.hybridize(dynamic_batch=False)
-    for actual, expected in zip(again, run(5)):
-        assert_close(actual, expected, "a result")
-    gluonjit.clear_caches()
-    assert gluonjit.cache_info()["mxnet.sized"] == 0
-
-
-def test_more_sizes_than_there_is_room_for_do_not_replace_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    gluonjit.clear_caches()
-    monkeypatch.setattr(sized, "_MOST", 2)
-    compiled = []
-    original = sized._compiled
-    monkeypatch.setattr(sized, "_compiled", lambda graph: compiled.append(graph) or original(graph))
-    net = gluon.nn.Dense(3, in_units=2)
-    net.initialize()
-    net.hybridize(dynamic_batch=True, without=("fused",))
-
-    def run(samples: int) -> list[Any]:
-        return [array.asnumpy() for array in [net(nd.array([[k, 1.0]])) for k in range(samples)]]
-
-    for _ in range(3):
-        found = [run(samples) for samples in (3, 4, 5)]
-    assert gluonjit.cache_info()["mxnet.sized"] == 2
-    assert len(compiled) == 3  # one for any size, two of their own
-    monkeypatch.setattr(sized, "_LATELY", 2)
-    for _ in range(3):
-        run(5)
-    assert len(compiled) == 4 and gluonjit.cache_info()["mxnet.sized"] == 2
-    net.hybridize(dynamic_batch=False)
-    for batch, samples in zip(found, (3, 4, 5)):
-        for actual, expected in zip(batch, run(samples)):
-            assert_close(actual, expected, "a result")
 
 
 class Experts(gluon.Block):

@@ -22,7 +22,6 @@ from gluonjit.engines.mxnet.originals import current_mode
 from gluonjit.engines.mxnet.replacing import AddressRanges
 from gluonjit.engines.mxnet.results import numbers_of
 from gluonjit.engines.mxnet.semantics import as_captured, is_numpy
-from gluonjit.engines.mxnet.sized import clear_sized, sized_count
 from gluonjit.engines.mxnet.verifying import verify
 from gluonjit.graph import Value
 from gluonjit.hybrid.capture.cell import cache_counts
@@ -91,14 +90,12 @@ class MXNetEngine(Adapter):
         return measure(self, BENCH, seconds, progress)
 
     def cache_info(self) -> dict[str, int]:
-        """Entries in caches: of operators (4,096 at most), of shapes, of graphs for sizes that came again (256 at
-        most), and those of cells."""
+        """Entries in caches: of operators (4,096 at most), of shapes, and those of cells."""
         return {
             **super().cache_info(),
             **cache_counts(Cell.every()),
             "operators": kind_count(),
             "shapes": inferred_count(),
-            "sized": sized_count(),
         }
 
     def clear_caches(self) -> None:
@@ -106,7 +103,6 @@ class MXNetEngine(Adapter):
         super().clear_caches()
         clear_kinds()
         clear_inferred()
-        clear_sized()
         clear_numbers()
         for cell in Cell.every():
             cell.clear()

@@ -176,8 +176,7 @@ class Session(SteppedSession):
         if program.checks is not None and program.checks.distrusted:
             compute_alone(step, operands, consts, results)
         else:
-            sizes = tuple([gather.rows for gather in step.gathers])
-            program(operands, consts, step.count, results, self.indices.besides.get(number, ()), sizes)
+            program(operands, consts, step.count, results, self.indices.besides.get(number, ()))
         if program.may_fail or self.check.left(number, GRAPH):  # MXNet tells at the first wait
             for result in results:
                 result.wait_to_read()

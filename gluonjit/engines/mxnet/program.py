@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import mxnet as mx
@@ -23,7 +24,6 @@ from gluonjit.engines.mxnet.operators.symbols import (
 from gluonjit.engines.mxnet.operators.table import batch_op
 from gluonjit.engines.mxnet.originals import Attrs, original_invoke, run_operator, slice_rows
 from gluonjit.engines.mxnet.semantics import POOLING, SHAPES, as_shape, classic, in_training, piece
-from gluonjit.engines.mxnet.sized import Sized, Sizes
 from gluonjit.graph import Arrays, BatchedProgram, Checks, Kind, Spec, intern_spec, operand_groups
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.axes.values import NotBatchable, Shaped, Values
@@ -35,8 +35,7 @@ from gluonjit.program.trace import Built, Trace, TraceOp, for_any_rows
 class Program(BatchedProgram):
     """A program that runs the nodes of a step: so many, into `results`.
 
-    An operand here is a group of the kind's operands. besides: what tells children apart; sizes: the rows of each
-    operand, where they do not follow from `count`.
+    An operand here is a group of the kind's operands. besides: what tells children apart.
 
     may_fail: whether it may raise when its numbers are waited for; numpy: whether it was captured, and so has to run,
     with numpy's shapes; used: whether the results depend on it, for each group of operands and each constant; depends:
@@ -97,7 +96,7 @@ class Batched(Program):
         self._straight = self._order == list(range(len(names)))
         text = graph.tojson(remove_amp_cast=False)
         self.operators = text.count('"op": ') - text.count('"op": "null"')
-        self._ops = Sized(graph)
+        self._graph = graph
 
     def __call__(
         self,
@@ -106,17 +105,20 @@ class Batched(Program):
         count: int,
         results: Arrays,
         besides: Arrays = (),
-        sizes: Sizes = (),
     ) -> None:
         arrays = [*operands, *consts, *besides]
         if not self._straight:
             arrays = [arrays[position] for position in self._order]
-        graph = self._ops.of((count, *sizes))
         if not self.pools:
-            graph(*arrays, out=results)
+            self._op(*arrays, out=results)
             return
         with in_training(True):
-            graph(*arrays, out=results)
+            self._op(*arrays, out=results)
+
+    @cached_property
+    def _op(self) -> Any:
+        """The graph compiled, for any sizes; many a program is dropped for one like it before it has run."""
+        return mx.nd.CachedOp(self._graph, [("inline_limit", 0)])
 
 
 class Lone(Program):

@@ -160,7 +160,6 @@ class Ragged(SizedMember, Program):
         count: int,
         results: Arrays,
         besides: Arrays = (),
-        sizes: Sequence[int] = (),
     ) -> None:
         """Computes `count` nodes into `results`, which `besides` says the members of."""
         found: dict[int, Any] = dict(enumerate([*operands, *consts]))

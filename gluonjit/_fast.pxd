@@ -23,7 +23,8 @@ cdef class BatchRoom:
     cdef public double room
     cdef public Py_ssize_t changes
     cdef public object engine, signatures
-    cdef public dict foreign, noted, parameters, records
+    cdef public dict foreign, noted, parameters, records, tables
+    cdef public tuple repeats
     cdef public GraphRows graph
     cdef public bint sharing
     cdef public bint fine
@@ -97,6 +98,7 @@ cdef class Record:
 
 
 cdef cython_array _AT_BEGIN, _LONG, _INT
+cdef long long _MOST, _MOST_ROWS
 cdef Py_ssize_t find_equal(Record record, long long *codes) except? -2
 cdef int _note_again(Record record, Py_ssize_t node) except? -1
 cdef int remember(Record record, Py_ssize_t node) except? -1

@@ -56,12 +56,31 @@ def _user_line():
     """The same as C calls it."""
     frame: cython.pointer(Frame) = _here()
     while frame:
+        if cython.compiled:  # a place that was asked for lately is in no library
+            found: tuple = _places[_slot_of(frame)]
+            if found is not None and _is_at(found, frame):
+                return found
         module: dict = _globals(frame)
         inside = _known.get(module.get("__name__"))
         if not (is_library(module) if inside is None else inside):
             return _place(frame)
         frame = _before(frame)
     return None
+
+
+@cfunc
+@cython.inline
+def _slot_of(frame: cython.pointer(Frame)) -> cython.Py_ssize_t:
+    """The slot of `_places` for the place where a frame is."""
+    return ((cython.cast(cython.size_t, code_of(frame)) >> 5) ^ (offset_in(frame) >> 1)) % 256
+
+
+@cfunc
+@cython.inline
+def _is_at(place: tuple, frame: cython.pointer(Frame)) -> cython.bint:
+    """True if a frame is at a place."""
+    offset: cython.int = place[1]
+    return place[0] is cython.cast(object, code_of(frame)) and offset == offset_in(frame)
 
 
 @cfunc
@@ -99,15 +118,7 @@ def _globals(frame: cython.pointer(Frame)) -> dict:
 def _place(frame: cython.pointer(Frame)) -> tuple:
     """The place where a frame is, which keeps its code alive."""
     if cython.compiled:
-        code = cython.cast(object, code_of(frame))
-        at: cython.int = offset_in(frame)
-        k: cython.size_t = ((cython.cast(cython.size_t, code_of(frame)) >> 5) ^ (at >> 1)) % 256
-        found: tuple = _places[k]
-        if found is not None and found[0] is code:
-            offset: cython.int = found[1]
-            if offset == at:
-                return found
-        found = _places[k] = (code, at)
+        found = _places[_slot_of(frame)] = (cython.cast(object, code_of(frame)), offset_in(frame))
         return found
     else:
         return frame.f_code, frame.f_lasti

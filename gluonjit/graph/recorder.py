@@ -24,7 +24,7 @@ else:
     from gluonjit.graph.frames import user_line
     from gluonjit.graph.inlined import UNREAD, number_at, references
 
-MOST_ROWS = 2**31 - 1  # of a graph: indices have 32 bits
+_MOST_ROWS = 2**31 - 1  # of a graph: indices have 32 bits
 _MOST = 256  # operands of a node that is captured in C
 
 
@@ -40,7 +40,8 @@ class GraphRows:
 class BatchRoom:
     """The counts of a batch that change by the call, or with models: a base of batches, as above.
 
-    fine: whether operators are its nodes, and modules run as they are.
+    fine: whether operators are its nodes, and modules run as they are. repeats: of the last sample the cell of its
+    model, whether gradients were recorded, and how the model trained and how often modules had changed.
     """
 
     __slots__ = (
@@ -52,9 +53,11 @@ class BatchRoom:
         "noted",
         "parameters",
         "records",
+        "repeats",
         "room",
         "sharing",
         "signatures",
+        "tables",
     )
 
 
@@ -152,7 +155,7 @@ class Value:
             return list(self.rows)
         first: longlong = _whole(self.rows)
         count: longlong = _whole(self.spec.rows)
-        if count > MOST_ROWS or first > MOST_ROWS:
+        if count > _MOST_ROWS or first > _MOST_ROWS:
             raise OverflowError(f"a graph has no {count} rows from {first} on")
         return list(range(first, first + count))
 
@@ -226,7 +229,7 @@ class Record:
     @kind.setter
     def kind(self, kind):
         rows: Py_ssize_t = kind.rows
-        if rows < 0 or rows > MOST_ROWS or any([not 0 <= output.offset <= MOST_ROWS for output in kind.outputs]):
+        if rows < 0 or rows > _MOST_ROWS or any([not 0 <= output.offset <= _MOST_ROWS for output in kind.outputs]):
             raise ValueError(f"a node of {kind.name} has no {rows} rows")
         self._kind = kind
         self._specs = [output.spec for output in kind.outputs]
@@ -505,7 +508,7 @@ def _append(record: Record, graph: GraphRows, codes: cython.p_longlong, depth: l
     k: Py_ssize_t
     base: Py_ssize_t = graph.rows
     taped: bint = record.mode >= 2
-    if base < 0 or base > MOST_ROWS - record.height:
+    if base < 0 or base > _MOST_ROWS - record.height:
         raise OverflowError(f"a batch has no {record.height} rows after {base}")
     _begin(record, graph)
     first: Py_ssize_t = len(record._values)
@@ -553,7 +556,7 @@ def value_at(record: Record, place: Py_ssize_t) -> Value:
 def append_unread(record: Record, graph: GraphRows, codes: cython.p_longlong, depth: longlong, origin) -> Py_ssize_t:
     """Appends a node whose values nobody has requested yet; returns its number."""
     base: Py_ssize_t = graph.rows
-    if base < 0 or base > MOST_ROWS - record.height:
+    if base < 0 or base > _MOST_ROWS - record.height:
         raise OverflowError(f"a batch has no {record.height} rows after {base}")
     _begin(record, graph)
     record._graph = graph

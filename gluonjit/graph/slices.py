@@ -148,7 +148,7 @@ def _row(value: Value, k: Py_ssize_t) -> Py_ssize_t:
 @cython.inline
 def _spec(spec: Spec, rows: Py_ssize_t) -> Spec:
     """Returns the spec of this many rows of another, or for -1 of a single row."""
-    found = spec.of_rows.get(rows)
+    found = spec.row if rows < 0 else spec.of_rows.get(rows)
     if found is None:
         found = spec.one_row() if rows < 0 else spec.with_rows(rows)
     return found

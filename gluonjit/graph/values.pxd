@@ -13,3 +13,5 @@ cdef class Spec:
     cdef public object bodies
     cdef public object bytes
     cdef public Py_ssize_t rows
+    cdef public bint floats
+    cdef public Spec row

@@ -11,7 +11,7 @@ from gluonjit.native.names cimport (
 )
 from gluonjit.native.signatures cimport (
     CONSTANT, DEVICE, END, MOST, NAMED, NO_ARGUMENT, SLICE, SeenCall, SignatureEntry, SignatureTable, append,
-    append_bits, append_number, begin, close, current, finish, hold, opened, take, own
+    append_bits, append_number, begin, close, current, finish, opened, own, secure, take
 )
 
 cdef extern from "Python.h":

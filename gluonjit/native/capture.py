@@ -26,10 +26,12 @@ def due():
 @cfunc
 def _take_other(call: SeenCall, array) -> bint:
     """Appends the value of an array that is not of this graph; tells whether it has one."""
+    secure(call)
     try:
         value = call.of.value_of(call.batch, array)
     except call.of.empty:
         return False
+    own(call, value)
     return take(call, array, value, None)
 
 
@@ -38,10 +40,12 @@ def _take_plain(call: SeenCall, tensor) -> bint:
     """The same of a plain one, which lies at once as the cell's kinds have it; its signature has the natural spec."""
     if call.laid == cython.cast(Pointer, None):
         return _take_other(call, tensor)
+    secure(call)
     try:
         value, spec = torch.leaf_laid(call.batch, tensor, cython.cast(object, call.laid), call.arguments)
     except call.of.empty:
         return False
+    own(call, value)
     return take(call, tensor, value, spec)
 
 
@@ -69,7 +73,7 @@ def _flatten(call: SeenCall, arg) -> bint:
     if arg is None or kind is bool:
         append(call, NO_ARGUMENT if arg is None else ADDRESS(arg))
     elif cython.cast(Pointer, arg) == call.owner or PyModule_CheckExact(arg):
-        hold(call, arg)
+        append(call, ADDRESS(arg))
     elif kind is of.Array:
         known: dict = call.batch.parameters if of is torch else None
         if known and ADDRESS(arg) in known:  # a parameter is a constant of its cell: Python sees to it
@@ -81,7 +85,7 @@ def _flatten(call: SeenCall, arg) -> bint:
     elif kind is str:
         if not PyUnicode_CHECK_INTERNED(arg):  # equal ones are mostly one object
             return False
-        hold(call, arg)
+        append(call, ADDRESS(arg))
     elif arg is Ellipsis:
         append(call, ADDRESS(arg))
     elif of is mxnet:
@@ -114,7 +118,7 @@ def _look_at(call: SeenCall, state: StateNumbers, args: Args, count: Py_ssize_t,
             if call.count + 2 > MOST:
                 return False
             append(call, NAMED)
-            hold(call, name)
+            append(call, ADDRESS(name))
             if not _flatten(call, arg):
                 return False
     return finish(call) and call.batch.graph is call.graph  # what an array was may have run the batch
@@ -135,6 +139,9 @@ def wrapped(kind, record, node, k):
 
 def wrapped_all(kind, record, node, listed):
     """Lazy arrays of the values of a node, in a list or a tuple."""
+    k: Py_ssize_t
+    if record.results == 2 and not listed:
+        return wrapped(kind, record, node, 0), wrapped(kind, record, node, 1)
     found: list = [wrapped(kind, record, node, k) for k in range(record.results)]
     return found if listed else tuple(found)
 
@@ -234,6 +241,7 @@ def _entry_of(call: SeenCall) -> SignatureEntry:
     keys = None if call.of.again is None else cell.keys
     if type(keys) is not SignatureTable:
         return None
+    secure(call)
     entry = _met_before(call, keys, None)
     found = None if entry is None else call.of.again(call.batch, cell, cython.cast(object, call.owner), entry.key)
     if found is None:
@@ -294,6 +302,7 @@ def _laid_out(call: SeenCall, state: StateNumbers, value: Value, spec: Spec):
 def lay(call, state, operands):
     """Has the values of a call lie as the operands of its kind; tells whether all do."""
     k: Py_ssize_t
+    secure(call)
     for k in range(call.arguments):
         value: Value = cython.cast(Value, call.values[k])
         spec = operands[k] if k < len(operands) else value.spec

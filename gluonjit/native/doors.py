@@ -16,10 +16,7 @@ __all__ = ["torch_function"]
 def _is_float(arg) -> bint:
     """True if a lazy tensor's value is there, and holds no whole numbers, which may be known."""
     spec: Spec = spec_of(torch.lazy, arg)
-    if spec is None or slot_is(arg, torch.lazy.k, Ellipsis):  # made from nothing
-        return False
-    dtype: str = spec.dtype
-    return dtype[0] == "f" or dtype.startswith("bf")
+    return spec is not None and spec.floats and not slot_is(arg, torch.lazy.k, Ellipsis)  # made from nothing
 
 
 @cfunc
@@ -33,22 +30,17 @@ def _is_waiting(arg, graph: GraphRows, deeper: bint) -> bint:
 
 @cfunc
 def _is_unknown(args: Args, count: Py_ssize_t, graph: GraphRows) -> bint:
-    """True if one of these holds floats or is pending, and none is True, which may stand for `inplace`."""
-    found: bint = False
+    """True if one of these holds floats or is pending."""
     k: Py_ssize_t
     for k in range(count):
         arg = item(args, k)
-        if arg is True:
-            return False
-        if found:
-            continue
-        found = _is_float(arg) or _is_waiting(arg, graph, True)
+        if _is_float(arg) or _is_waiting(arg, graph, True):
+            return True
         if type(arg) is list or type(arg) is tuple:
             for part in arg:
                 if _is_float(part) or _is_waiting(part, graph, True):
-                    found = True
-                    break
-    return found
+                    return True
+    return False
 
 
 @cfunc
@@ -241,6 +233,9 @@ def _entered(state: StateNumbers, door: tuple, func, args: Args, count: Py_ssize
     graph: GraphRows = batch.graph
     if not _is_unknown(args, count, graph):
         return LEFT
+    for k in range(count):
+        if item(args, k) is True:  # which may stand for `inplace`
+            return LEFT
     if kwargs is not None and (kwargs.get("out") is not None or kwargs.get("inplace", False) is not False):
         return LEFT  # it writes
     if state.inside == 0:

@@ -1,16 +1,21 @@
 # The types of modules.py.
 cimport cython
 from cpython.object cimport PyObject
-from gluonjit._fast cimport BatchRoom, CellSlots, StateNumbers
+from gluonjit._fast cimport BatchRoom, CellSlots, GraphRows, StateNumbers, Value
+from gluonjit.graph.entries cimport entries_at
+from gluonjit.native.bodies cimport tensor_of
 from gluonjit.native.capture cimport captured
+from gluonjit.native.doors cimport known_numbers
 from gluonjit.native.modes cimport is_learning
 from gluonjit.native.names cimport (
-    ADDRESS, Args, FrameworkNames, LEFT, PyObject_Vectorcall, PyObject_VectorcallMethod, is_running, is_torch, item,
-    state_here, torch
+    ADDRESS, Args, FrameworkNames, LEFT, PyObject_Vectorcall, PyObject_VectorcallMethod, all_of, is_running, is_torch,
+    item, state_here, torch
 )
 
 cdef extern from "Python.h":
     object PyObject_GenericGetAttr(object, object)
+    object PyMethod_New(object, object)
+    bint PyFunction_Check(object)
 
 cdef extern from "slots.h":
     object dict_of(object)

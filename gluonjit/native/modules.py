@@ -14,7 +14,7 @@ from cython import Py_ssize_t, bint, cfunc
 
 __all__ = ["quick_attributes"]
 
-_PARTS = ("_parameters", "_buffers", "_modules")
+_PARTS = ("_modules", "_parameters", "_buffers")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -33,8 +33,12 @@ def unhooked(own, name):
 def part_of(module, name):
     """A parameter, a buffer or a part of a module by its name; LEFT where it has none."""
     own: dict = own_dict(module) if type(name) is str else None
-    if own is None:
-        return LEFT
+    return LEFT if own is None else _part_in(own, name)
+
+
+@cfunc
+def _part_in(own: dict, name):
+    """The same, of a module with this `__dict__`."""
     for where in _PARTS:
         named = own.get(where)
         if type(named) is not dict and type(named) is not OrderedDict:
@@ -155,20 +159,57 @@ def _expand(state: StateNumbers, batch: BatchRoom, cell: CellSlots, why, plain: 
 
 
 @cfunc
+def _refused(batch: BatchRoom, cell: CellSlots, own: dict):
+    """The reason why a call in the present modes is no node, if the cell has one; else None."""
+    if batch.fine or not cell.refused:
+        return None
+    return cell.refused.get((bool(is_learning()), own.get("training")))
+
+
+@cfunc
+def _is_repeated(batch: BatchRoom, cell: CellSlots, own: dict, args: Args, count: Py_ssize_t) -> bint:
+    """True if an outermost call runs as the last one of its model did in this batch."""
+    seen: tuple = batch.repeats
+    if seen is None or seen[0] is not cell or seen[1] is not bool(is_learning()) or seen[2] is not own.get("training"):
+        return False
+    if seen[3] != batch.changes or batch.room < 0 or _is_special() or torch.traced_otherwise():
+        return False
+    return _foreign(batch, args, count) is not None or _refused(batch, cell, own) is not None
+
+
+@cfunc
+def _looked_up(batch: BatchRoom, cell: CellSlots, indices):
+    """Entries of a table by numbers, as calls of this cell have looked them up in this batch; or LEFT."""
+    learning = bool(is_learning())
+    table = batch.tables.get((cell, learning, batch.changes))
+    weight = cell.lookup[0]
+    if table is None or table.weight is not weight or table.taped is not (learning and weight.requires_grad):
+        return LEFT
+    graph: GraphRows = batch.graph
+    entries = graph.lookups.get(table)
+    numbers: list = known_numbers(indices)
+    if entries is None or numbers is None:
+        return LEFT
+    value = entries_at(graph, entries, numbers, table.size, table.row, table.taped)
+    return LEFT if value is None else tensor_of(value)
+
+
+@cfunc
 def _in_sample(state: StateNumbers, batch: BatchRoom, cell: CellSlots, own: dict, args: Args, count: Py_ssize_t):
     """A call of a cell inside of a sample."""
     module = item(args, 0)
     why = _foreign(batch, args, count)
     if why is not None:
         return _expand(state, batch, cell, why, False, args, count)
-    if not batch.fine and cell.refused:
-        why = cell.refused.get((bool(is_learning()), own.get("training")))
-        if why is not None:
-            return _expand(state, batch, cell, why, True, args, count)
+    why = _refused(batch, cell, own)
+    if why is not None:
+        return _expand(state, batch, cell, why, True, args, count)
     if cell.lookup is not None:
         if count != 2 or batch.room < 0 or _noted(batch, module) is None:
             return LEFT
-        found = torch.look_up(cell, batch, item(args, 1), bool(is_learning()))
+        found = _looked_up(batch, cell, item(args, 1))
+        if found is LEFT:
+            found = torch.look_up(cell, batch, item(args, 1), bool(is_learning()))
         return LEFT if found is None else found
     if batch.fine:  # nodes are operators: it runs, without PyTorch's look for hooks, of which there are none
         known: tuple = _noted(batch, module)
@@ -195,9 +236,13 @@ def call_module(args, count, keywords):
         return LEFT
     if state.spare > 0 and state.inside == 0:
         return spare_call(torch, state, cell, 2 * is_learning(), args, count)
-    if state.inside == 0 or batch is None or not is_torch(batch):
+    if batch is None or not is_torch(batch):
         return LEFT
     if not unhooked(own, "_forward_hooks") or not unhooked(own, "_forward_pre_hooks"):
+        return LEFT
+    if state.inside == 0:
+        if _is_repeated(batch, cell, own, args, count):
+            return torch.repeated(batch, module, all_of(args + 1, count - 1))
         return LEFT
     return _in_sample(state, batch, cell, own, args, count)
 
@@ -209,13 +254,16 @@ def _found_in(module, name):
     Python words an AttributeError for each before it asks Module.__getattr__ for them; from 3.12 on it does not.
     """
     kind = type(module)
-    if type(name) is str and of_class(kind, name) is None:
-        own: dict = own_dict(module)
-        found = LEFT if own is None else own.get(name, LEFT)
-        if found is LEFT:
-            found = part_of(module, name)
-        if found is not LEFT:
-            return found
+    own: dict = own_dict(module) if type(name) is str else None
+    if own is not None:
+        shared, found = of_class(kind, name), own.get(name, LEFT)
+        if shared is None:
+            if found is LEFT:
+                found = _part_in(own, name)
+            if found is not LEFT:
+                return found
+        elif found is LEFT and PyFunction_Check(shared):
+            return PyMethod_New(shared, module)
     try:
         return PyObject_GenericGetAttr(module, name)
     except AttributeError:

@@ -12,7 +12,7 @@ from gluonjit.native.names cimport (
 )
 from gluonjit.native.signatures cimport (
     MOST, NO_ARGUMENT, OPERATOR, PARAMETER, TEXT, SeenCall, SignatureEntry, append, append_bits, append_number, begin,
-    close, hold, opened, take
+    close, opened, take
 )
 
 cdef extern from "Python.h":

@@ -21,7 +21,7 @@ def _append_attribute(call: SeenCall, part) -> bint:
         append(call, NO_ARGUMENT if part is None else ADDRESS(part))
     elif type(part) is str:
         if PyUnicode_CHECK_INTERNED(part):
-            hold(call, part)
+            append(call, ADDRESS(part))
         else:  # equal ones are found by their letters, where there are few
             return _append_text(call, part.encode())
     elif type(part) is tuple:
@@ -161,7 +161,7 @@ def keep_operator(handle, arrays: list, keys: list, values: list, record):
     try:
         if _look_at(call, state, handle, arrays, keys, values) and call.signatures.find(call) is None:
             specs = [cython.cast(Value, call.values[k]).spec for k in range(call.arguments)]
-            entry: SignatureEntry = call.signatures.add(call, record if is_node else None, (call.held, specs))
+            entry: SignatureEntry = call.signatures.add(call, record if is_node else None, (tuple(keys), tuple(values), specs))
             if not is_node:
                 entry.structure = record
     finally:

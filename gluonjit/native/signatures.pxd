@@ -1,7 +1,6 @@
 # The types of signatures.py.
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.ref cimport Py_DECREF, Py_INCREF
 from gluonjit._fast cimport BatchRoom, GraphRows, Record, StateNumbers, Value
 from gluonjit.hybrid.capture.guards.facts cimport Guards, _hold
 from gluonjit.native.modes cimport is_casting, is_learning
@@ -54,9 +53,8 @@ cdef class SeenCall:
     cdef Pointer values[MOST]
     cdef Pointer operands[MOST]  # the same as the operands of its kind lie
     cdef Pointer given[MOST]  # in PyTorch, the arrays that they are of
-    cdef Pointer _owned[3 * MOST]  # references of its own: calling Python may change arrays
-    cdef int count, arguments, _owns
-    cdef list held  # parts that only an argument keeps alive, or None
+    cdef int count, arguments
+    cdef list _held  # what the call itself keeps alive, or None
     cdef bint itself  # whether it returns its arguments themselves, not others of the same value
 
 
@@ -64,7 +62,8 @@ cdef SeenCall _spare
 cdef SeenCall opened(FrameworkNames of, StateNumbers state, object cell, long long what)
 cdef void close(SeenCall call) noexcept
 cdef bint begin(SeenCall call, StateNumbers state) except -1
-cdef int hold(SeenCall call, object part) except -1
+cdef Pointer own(SeenCall call, object part) except NULL
+cdef int secure(SeenCall call) except -1
 cdef bint append_number(SeenCall call, object arg) except -1
 cdef bint finish(SeenCall call) except -1
 cdef SignatureEntry current(SeenCall call, SignatureEntry entry)
@@ -81,19 +80,12 @@ cdef inline bint append_bits(SeenCall call, long long sort, long long bits) noex
     return True
 
 
-cdef inline Pointer own(SeenCall call, object part) noexcept:  # until the call is closed
-    Py_INCREF(part)
-    call._owned[call._owns] = <Pointer>part
-    call._owns += 1
-    return <Pointer>part
-
-
 # Appends the value of an array, with this spec or its own; tells whether it is one of this graph.
 cdef inline bint take(SeenCall call, object array, object value, object spec) noexcept:
     if type(value) is not Value or (<Value>value).graph is not call.graph:
         return False
-    call.values[call.arguments] = call.operands[call.arguments] = own(call, value)
-    call.given[call.arguments] = own(call, array)
+    call.values[call.arguments] = call.operands[call.arguments] = <Pointer>value
+    call.given[call.arguments] = <Pointer>array
     call.arguments += 1
     append(call, ADDRESS((<Value>value).spec if spec is None else spec))
     return True

@@ -107,7 +107,10 @@ def current(call, entry):
 
 
 class SeenCall:
-    """The arguments of a call as they were looked at, and its signature so far."""
+    """The arguments of a call as they were looked at, and its signature so far.
+
+    What it points to is kept alive by the arguments, until functions of Python are called: see `secure`.
+    """
 
 
 def opened(of, state, cell, what):
@@ -121,7 +124,7 @@ def opened(of, state, cell, what):
     call.of, call.batch, call.graph, call.signatures = of, batch, batch.graph, batch.signatures
     call.cell = cython.cast(Pointer, cell)
     call.owner = call.laid = cython.cast(Pointer, None)
-    call.arguments = call._owns = call.itself = 0
+    call.arguments = call.itself = 0
     call.parts[0] = what
     call.count = 1
     return call
@@ -130,11 +133,8 @@ def opened(of, state, cell, what):
 def close(call):
     """Lets go of what a call holds."""
     global _spare
-    k: cython.int
-    for k in range(call._owns):
-        Py_DECREF(cython.cast(object, call._owned[k]))
-    if call.held is not None:
-        call.held = None
+    if call._held is not None:
+        call._held = None
     call.batch = call.graph = call.signatures = None
     _spare = call
 
@@ -164,12 +164,20 @@ def finish(call):
     return call.count < MOST
 
 
-def hold(call, part):
-    """Appends the address of an object that only an argument keeps alive."""
-    if call.held is None:
-        call.held = []
-    call.held.append(part)
-    append(call, ADDRESS(part))
+def own(call, part):
+    """Keeps something alive until the call is closed."""
+    if call._held is None:
+        call._held = []
+    call._held.append(part)
+    return cython.cast(Pointer, part)
+
+
+def secure(call):
+    """Keeps alive what a call points to, before functions of Python are called, which may change its arguments."""
+    k: cython.int
+    for k in range(call.arguments):
+        own(call, cython.cast(object, call.values[k]))
+        own(call, cython.cast(object, call.given[k]))
     return 0
 
 

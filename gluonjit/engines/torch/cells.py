@@ -26,7 +26,6 @@ from gluonjit.engines.torch.pending_statistics import WAITING, PendingStatistic
 from gluonjit.engines.torch.records import ASKED, NotOneNode, looks_of, record_of, wanted_by
 from gluonjit.engines.torch.structure import Written
 from gluonjit.graph import Record, Spec, Value
-from gluonjit.graph.entries import entries_at
 from gluonjit.hybrid.capture import capturing
 from gluonjit.hybrid.capture.arguments import LentArguments
 from gluonjit.hybrid.capture.capturing import captured
@@ -287,14 +286,6 @@ def captured_lookup(cell: Cell, batch: Batch, indices: Any, learning: bool) -> A
         return None
     weight, attrs, module = cell.lookup
     taped = learning and weight.requires_grad
-    table = batch.tables.get((cell, learning, batch.changes))
-    if table is not None and table.weight is weight and table.taped is taped:  # as for the sentence before
-        entries = batch.graph.lookups.get(table)
-        value = None
-        if entries is not None:
-            value = entries_at(batch.graph, entries, indices.tolist(), table.size, table.row, taped)
-        if value is not None:
-            return wrap(value)
     if batch.own.looked.get(cell) != batch.changes:  # once a batch, and when something has changed
         owner = module()
         if owner is not None and looks_of(cell, owner, batch) != cell.seen:

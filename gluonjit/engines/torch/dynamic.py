@@ -269,7 +269,19 @@ def _node_or_parts(
         if not hooks and _is_fine(batch, module, reason):
             batch.report.fine.add(cell.name)
         return expand(cell, partial(_uncompiled, module), args, kwargs, reason, batch)
+    if not (hooks or special or kwargs or cell.chooses or cell.reuse):
+        batch.repeats = cell, torch.is_grad_enabled(), module.training, batch.changes
     return sampled(batch, _parts, module, args, kwargs, batch, hooks_inside)
+
+
+def repeated(batch: Batch, module: Any, args: Any) -> Any:
+    """Calls an outermost module on one more sample, which compiled code has found to run as the last one."""
+    if batch.failed >= 0:
+        batch.number_anew()
+    if not LIBRARIES.guards.hold():
+        LIBRARIES.look(batch.records)
+    batch.asking = batch.repeats[0]
+    return sampled(batch, _parts, module, args, {}, batch, False)
 
 
 def _eagerly(module: Any, cell: Cell, args: Any, kwargs: Any, reason: str) -> Any:

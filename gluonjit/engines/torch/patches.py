@@ -67,6 +67,8 @@ def module_call() -> Any:
         global_hooks=originals.GLOBAL_HOOKS,
         tracing=torch._C._get_tracing_state,
         expanded=dynamic.expanded,
+        repeated=dynamic.repeated,
+        traced_otherwise=interop.traced_otherwise,
         again=record_again,
         dtype=torch.dtype,
         device=torch.device,

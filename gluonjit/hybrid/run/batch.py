@@ -60,7 +60,6 @@ class Batch(BatchRoom):
         "__dict__",
         "__weakref__",
         "imports",
-        "tables",
     )
     setting: Setting
     sharing: bool
@@ -98,6 +97,7 @@ class Batch(BatchRoom):
         # Arrays and values from outside, by address: each entry keeps its key's object alive.
         self.imports: dict[Any, tuple[Any, Value]] = {}
         self.tables: dict[Any, Any] = {}
+        self.repeats: Any = None
         self.signatures: Any = (
             None if FAST is None else FAST.SignatureTable()
         )  # the records, as compiled code finds them

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from math import prod
 from sys import intern
-from typing import Any, Optional, Union
+from typing import Any, Union
 
 Rows = Union[int, tuple[int, ...]]
 """An int: that many consecutive rows (`Spec.rows` of them) from there on. A tuple: these rows, in this order."""
@@ -25,7 +25,7 @@ class Spec:
     is one row of shape S. In mode *rows2* an array of shape (q, r, *rest) is q * r rows of shape `rest`, and so on.
     """
 
-    __slots__ = ("bodies", "bytes", "device", "dtype", "mode", "floats", "of_rows", "row", "row_shape", "rows", "shape")
+    __slots__ = ("bodies", "bytes", "device", "dtype", "floats", "mode", "of_rows", "row", "row_shape", "rows", "shape")
 
     def __init__(self, shape: tuple[int, ...], dtype: str, device: str, mode: str, itemsize: int) -> None:
         self.shape = shape
@@ -37,7 +37,7 @@ class Spec:
         self.row_shape = shape[leading:]
         self.bytes = itemsize * prod(shape)
         self.floats = dtype.startswith(("f", "bf"))
-        self.row: Optional[Spec] = None
+        self.row: Any = None  # how one row of it looks, once asked for
         self.of_rows: dict[int, Spec] = {}  # made of it: with n rows at n, of n such arrays at ~n
         self.bodies: Any = None  # an engine's arrays of this look that have ended and may be used again
 
@@ -53,7 +53,7 @@ class Spec:
         """Returns the spec of a single row: an array of one axis less, which is not a single number."""
         if self.row is None:
             self.row = intern_spec(self.row_shape, self.dtype, self.device, STACK)
-        return self.row
+        return self.row  # type: ignore[no-any-return]
 
     def stacked(self, count: int) -> Spec:
         """Returns the spec of this many arrays of this one's shape, each one row."""

@@ -139,7 +139,6 @@ def wrapped(kind, record, node, k):
 
 def wrapped_all(kind, record, node, listed):
     """Lazy arrays of the values of a node, in a list or a tuple."""
-    k: Py_ssize_t
     if record.results == 2 and not listed:
         return wrapped(kind, record, node, 0), wrapped(kind, record, node, 1)
     found: list = [wrapped(kind, record, node, k) for k in range(record.results)]

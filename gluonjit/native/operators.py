@@ -161,7 +161,9 @@ def keep_operator(handle, arrays: list, keys: list, values: list, record):
     try:
         if _look_at(call, state, handle, arrays, keys, values) and call.signatures.find(call) is None:
             specs = [cython.cast(Value, call.values[k]).spec for k in range(call.arguments)]
-            entry: SignatureEntry = call.signatures.add(call, record if is_node else None, (tuple(keys), tuple(values), specs))
+            entry: SignatureEntry = call.signatures.add(
+                call, record if is_node else None, (tuple(keys), tuple(values), specs)
+            )
             if not is_node:
                 entry.structure = record
     finally:

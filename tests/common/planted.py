@@ -88,7 +88,7 @@ def assert_survived(fault: Fault, run: Callable[..., Ran], patch: pytest.MonkeyP
 
 
 def other_instruction(module: Any, name: str, op: str, instead: str) -> Callable[[pytest.MonkeyPatch], None]:
-    """Plants another instruction into row programs, which `name` of a module makes."""
+    """Plants another instruction into row programs, which `name` of a module or class makes."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
         make = getattr(module, name)
@@ -98,7 +98,7 @@ def other_instruction(module: Any, name: str, op: str, instead: str) -> Callable
             code = tuple([instr._replace(op=instead) if instr.op == op else instr for instr in made.code])
             return made.__class__(**{**made.__dict__, "code": code})
 
-        patch.setattr(module, name, wrong)
+        patch.setattr(module, name, staticmethod(wrong) if isinstance(module, type) else wrong)
 
     return plant
 

@@ -13,7 +13,7 @@ from mxnet import autograd, gluon
 from planted import Fault, Ran, assert_found, assert_survived, other_instruction, other_slope
 
 import gluonjit
-from gluonjit.engines.mxnet import fused_steps, program, segments, tape
+from gluonjit.engines.mxnet import fused_steps, gradients, program, segments
 from gluonjit.engines.mxnet.operators import binding
 from gluonjit.engines.mxnet.operators.symbols import apply
 
@@ -197,14 +197,14 @@ FAULTS = [
         "an instruction in C",
         "tanh",
         (recurrent, chain),
-        other_instruction(fused_steps, "row_program", "TANH", "SIGMOID"),
+        other_instruction(fused_steps.FusedSteps, "make", "TANH", "SIGMOID"),
         True,
     ),
     Fault(
         "another in C",
         "broadcast_mul",
         (lambda c, F, x, h: F.sin(c.one(x)) * c.two(h), chain),
-        other_instruction(fused_steps, "row_program", "MUL", "ADD"),
+        other_instruction(fused_steps.FusedSteps, "make", "MUL", "ADD"),
         True,
     ),
     Fault("a slope in C", "tanh", (recurrent, chain), other_slope("TANH", "SIGMOID"), True),
@@ -306,5 +306,5 @@ def test_a_program_that_raises_an_error_is_not_used(fault: Fault, check: str, mo
 @pytest.mark.parametrize("check", ["first", "always"])
 def test_one_whose_backward_pass_does_is_not_either(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
     program = pair(lambda c, F, x: F.sin(c.one(x)))
-    fault = Fault("an operator", "sin", program, refused_once(tape, "original_backward"))
+    fault = Fault("an operator", "sin", program, refused_once(gradients, "original_backward"))
     assert_survived(fault, run, monkeypatch, check)

@@ -258,14 +258,14 @@ FAULTS = [
         "an instruction in C",
         "tanh.default",
         (lambda c, x, h: torch.tanh(c.one(x) + c.two(h)), chain),
-        other_instruction(fused_steps, "row_program", "TANH", "SIGMOID"),
+        other_instruction(fused_steps.FusedSteps, "make", "TANH", "SIGMOID"),
         True,
     ),
     Fault(
         "an instruction with two operands in C",
         "mul.Tensor",
         (lambda c, x, h: c.one(x).sin() * c.two(h), chain),
-        other_instruction(fused_steps, "row_program", "MUL", "ADD"),
+        other_instruction(fused_steps.FusedSteps, "make", "MUL", "ADD"),
         True,
     ),
     Fault(

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import mxnet  # noqa: F401  its import installs the engine that is patched here
-import numpy as np
 
 from experiments.fuzz.framework import Patch
 from experiments.fuzz.plants import but_the_last, lost_effect, stale_parameter, stale_state, wrong_order, wrong_row
@@ -53,11 +52,7 @@ def _sevens(array: Any) -> Any:
 
 def _missed_write() -> list[Patch]:
     """Arrays in a computational graph may be written to under recording, and gradients before that are lost."""
-    return [(refusals, "is_entered", lambda value: False), (refusals, "_entering", _never_entered)]
-
-
-def _never_entered(captured: Any, *others: Any) -> Any:
-    return np.full(captured.rows, np.inf)
+    return [(refusals, "is_entered", lambda *of: 0)]
 
 
 def _unnoticed(inputs: bool) -> list[Patch]:

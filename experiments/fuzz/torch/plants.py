@@ -17,7 +17,6 @@ from gluonjit.engines.torch import (
     dynamic,
     fused_steps,
     gradients,
-    input_version,
     memory,
     operands,
     ops,
@@ -65,15 +64,12 @@ def _shared_buffer() -> list[Patch]:
 
     original = arrays.look_of
 
-    def shared(tensor: Any, version: int) -> Any:
-        return input_version.InputVersion(tensor, version, tensor)
-
     def look_of(tensor: Any) -> Any:
         found = copy(original(tensor))
         found.bytes_at = None
         return found
 
-    return [(operands, "_copied", shared), (operands, "look_of", look_of)]
+    return [(operands, "snapshot", lambda batch, tensor: tensor), (operands, "look_of", look_of)]
 
 
 PLANTS: dict[str, Callable[[], list[Patch]]] = {

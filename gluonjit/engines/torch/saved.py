@@ -76,13 +76,23 @@ def overwritten(
     """
     if not writes:
         return False
-    with plain(True):
-        begun = (*range(len(trace.operands)), *trace.consts)
-        known = {position: _leaf(likes[position], learned(position)) for position in begun}
+    memory: set[int] = set().union(*[places for _, _, _, places, _ in writes])
+    ops = list(enumerate(trace.ops[: writes[-1][1]]))
+    users = [(number, op) for number, op in ops if not memory.isdisjoint((*op.inputs, *op.outputs))]
+
+    def lost(among: list[tuple[int, TraceOp]], known_to: Callable[[TraceOp], dict[int, Any]]) -> bool:
         try:
-            return any([_loses(number, op, known, writes) for number, op in enumerate(trace.ops[: writes[-1][1]])])
+            return any(_loses(number, op, known_to(op), writes) for number, op in among)
         except (RuntimeError, ValueError, TypeError, IndexError):  # of numbers that are none of the program's
             return True
+
+    with plain(True):
+        # First as if operators that use the memory were given what learns, each of them alone.
+        if not lost(users, lambda op: {position: _leaf(likes[position], None) for position in op.inputs}):
+            return False
+        begun = (*range(len(trace.operands)), *trace.consts)
+        known = {position: _leaf(likes[position], learned(position)) for position in begun}
+        return lost(ops, lambda op: known)
 
 
 def _loses(number: int, op: TraceOp, known: dict[int, Any], writes: Sequence[Write]) -> bool:

@@ -49,7 +49,8 @@ class Indices(stepping.Indices):
 
     dtype, cut = np.int32, staticmethod(slice_rows)
 
-    def send(self, numbers: Any, device: str) -> NDArray:
+    @staticmethod
+    def send(numbers: Any, device: str) -> NDArray:
         with as_captured(0):
             return sent(numbers, context_of(device))
 

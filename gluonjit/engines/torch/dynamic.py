@@ -29,12 +29,11 @@ from gluonjit.engines.torch.reuse import REUSING
 from gluonjit.engines.torch.unrolling import LOOPS, UNROLLED
 from gluonjit.graph import is_own
 from gluonjit.hybrid.capture.arguments import LentArguments
-from gluonjit.hybrid.capture.capturing import run_eagerly, sampled
+from gluonjit.hybrid.capture.capturing import before_sample, run_eagerly, sampled
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.entrances import install
 from gluonjit.hybrid.capture.guards.facts import Fingerprint
 from gluonjit.hybrid.capture.guards.objects import Eagerly
-from gluonjit.hybrid.capture.guards.variants import LIBRARIES
 from gluonjit.hybrid.capture.outermost import OutermostCalls
 from gluonjit.hybrid.capture.outlining.free_functions import forget_functions
 from gluonjit.hybrid.capture.outlining.outlines import place
@@ -219,13 +218,10 @@ def _outermost(state: Any, module: Any, cell: Cell) -> tuple[Batch, _Noted]:
     if not state.inside:
         if batch.options is not cell.options:
             batch = _with_options(batch, cell, module)
-        if batch.failed >= 0:
-            batch.number_anew()
+        before_sample(batch)
         if batch.own.hooked is not originals.hooks_everywhere():
             changes.look_again(batch)
             batch.own.hooked = not batch.own.hooked
-        if not LIBRARIES.guards.hold():
-            LIBRARIES.look(batch.records)
         batch.asking = cell
     noted = batch.noted.get(id(module))
     if noted is None:
@@ -276,10 +272,7 @@ def _node_or_parts(
 
 def repeated(batch: Batch, module: Any, args: Any) -> Any:
     """Calls an outermost module on one more sample, which compiled code has found to run as the last one."""
-    if batch.failed >= 0:
-        batch.number_anew()
-    if not LIBRARIES.guards.hold():
-        LIBRARIES.look(batch.records)
+    before_sample(batch)
     batch.asking = batch.repeats[0]
     return sampled(batch, _parts, module, args, {}, batch, False)
 

@@ -47,10 +47,12 @@ class AsItWas(torch.autograd.Function):  # type: ignore[misc]
 class Indices(stepping.Indices):
     """Index tensors by step."""
 
-    def send(self, numbers: Any, device: str) -> Any:
+    @staticmethod
+    def send(numbers: Any, device: str) -> Any:
         return sent(numbers, device_named(device))
 
-    def cut(self, array: Any, begin: int, end: int) -> Any:
+    @staticmethod
+    def cut(array: Any, begin: int, end: int) -> Any:
         return array[begin:end]
 
 
@@ -106,7 +108,7 @@ class Session(SteppedSession):
             self._note_inputs(place, [rows])
 
     def _lookup_index(self, chunk: LookupChunk) -> Any:
-        return sent(np.array(chunk.indices, dtype=np.int64), device_named(chunk.spec.device))
+        return Indices.send(np.array(chunk.indices, dtype=np.int64), chunk.spec.device)
 
     def note_leaf(self, place: Place, leaf: Leaf) -> None:
         if leaf.payload.stale:

@@ -64,11 +64,16 @@ def outermost_batch(engine: Engine, options: Options) -> Batch:
         batch.flush("another model has other options")
         state.close()
         batch = open_batch(engine, options)
+    before_sample(batch)
+    return batch
+
+
+def before_sample(batch: Batch) -> None:
+    """Looks at what an outermost call must know: whether one has failed before it, and what is patched in libraries."""
     if batch.failed >= 0:
         batch.number_anew()
     if not LIBRARIES.guards.hold():
         LIBRARIES.look(batch.records)
-    return batch
 
 
 def run_eagerly(cell: Any, reason: str, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

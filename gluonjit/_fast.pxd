@@ -16,7 +16,6 @@ cdef class GraphRows:
     cdef public Py_ssize_t rows
     cdef public dict single_rows
     cdef public dict lookups
-    cdef public tuple wholes
 
 
 cdef class BatchRoom:

@@ -77,11 +77,6 @@ MECHANISMS = (
         returns={_T + "dynamic:normalized": None},
     ),
     Mechanism(
-        "writes into rows by known numbers",
-        _torch("segments"),
-        returns={_T + "segments:_given": None, _T + "ops:in_place_of": ()},
-    ),
-    Mechanism(
         "index by known numbers",
         (*_torch("indexing"), "engines/mxnet/indexing.py"),
         returns={_T + "indexing:opened": None, _T + "ops:admit": None, _M + "ops:by_numbers": None},

@@ -5,6 +5,4 @@ from gluonjit.graph.values cimport Spec
 
 cpdef tuple rows_of(GraphRows graph, dict entries, numbers)
 cpdef entries_at(GraphRows graph, dict entries, numbers, Py_ssize_t size, Spec spec, bint taped)
-cpdef whole(GraphRows graph, numbers)
-cpdef into(Value base, Value source, numbers)
 cpdef entries_value(GraphRows graph, tuple rows, Spec spec, bint taped, base=*)

@@ -15,7 +15,6 @@ if not cython.compiled:
     from gluonjit.graph.recorder import Value
 
 _MOST: cython.Py_ssize_t = 2**31 - 1  # rows of a graph: indices have 32 bits
-_LARGEST: cython.Py_ssize_t = 2**62
 
 
 def rows_of(graph: GraphRows, entries: dict, numbers) -> tuple:
@@ -77,32 +76,3 @@ def entries_at(graph: GraphRows, entries: dict, numbers, size: cython.Py_ssize_t
         return None
     rows: tuple = rows_of(graph, entries, listed)
     return _value(graph, rows[0], spec, taped, None) if single else entries_value(graph, rows, spec, taped)
-
-
-def whole(graph: GraphRows, numbers):
-    """A whole number, or a list of them, none of them negative, as a value of the host's integers.
-
-    None before the graph has one.
-    """
-    if graph.wholes is None:
-        return None
-    entries, row = graph.wholes
-    return entries_at(graph, entries, numbers, _LARGEST, row, False)
-
-
-def into(base: Value, source: Value, numbers):
-    """The operands that say where each row of `source` goes in `base`: the numbers, of how many rows, how many numbers.
-
-    None where a number is that of no row, or rows of the two are unlike.
-    """
-    spec: Spec = base.spec
-    graph: GraphRows = base.graph
-    if graph is None or graph.wholes is None or spec.mode != "rows":
-        return None
-    if source.spec is not spec.of_rows.get(len(numbers)):
-        return None
-    entries, row = graph.wholes
-    places = entries_at(graph, entries, numbers, spec.rows, row, False)
-    if places is None:
-        return None
-    return places, whole(graph, spec.rows), whole(graph, len(numbers))

@@ -42,7 +42,6 @@ class Graph(GraphRows):
         self.rows = 0
         self.leaves: dict[Any, Leaf] = {}
         self.lookups = {}
-        self.wholes = None
         self.lookup_specs: dict[Any, Spec] = {}
         self.marks: list[Mark] = []  # where samples begin and end
         self.copies: list[Iterable[int]] = []  # rows that arrays with memory of their own refer to, as `stack` gives

@@ -29,12 +29,9 @@ _MOST = 256  # operands of a node that is captured in C
 
 
 class GraphRows:
-    """The number of rows of a graph, and the tables by which they are found: a base of graphs, for compiled code.
+    """The number of rows of a graph, and the tables by which they are found: a base of graphs, for compiled code."""
 
-    wholes: the host's integers that are rows, as `lookups` has them, and how one looks; None before the first.
-    """
-
-    __slots__ = ("lookups", "rows", "single_rows", "wholes")
+    __slots__ = ("lookups", "rows", "single_rows")
 
 
 class BatchRoom:

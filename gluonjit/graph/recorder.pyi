@@ -9,7 +9,6 @@ from gluonjit.graph.values import Rows, Spec
 
 class GraphRows:
     lookups: dict[Any, dict[int, int]]
-    wholes: tuple[dict[int, int], Any] | None
     rows: int
     single_rows: dict[Any, Value]
 

@@ -1,7 +1,6 @@
 # The types of doors.py.
 cimport cython
 from gluonjit._fast cimport BatchRoom, GraphRows, StateNumbers, Value
-from gluonjit.graph.entries cimport into, whole
 from gluonjit.graph.joining cimport copied, joined
 from gluonjit.graph.slices cimport _picked
 from gluonjit.graph.values cimport Spec
@@ -17,9 +16,9 @@ cdef extern from "Python.h":
     int Py_EnterRecursiveCall(const char *where) except *
     void Py_LeaveRecursiveCall()
 
-# As in engines/torch/doors.py: a node always; for some arguments a reference; nodes of other cells, by known numbers.
+# As in engines/torch/doors.py: a node always; for some arguments a reference, of known numbers rows.
 cdef enum:
-    FREE, SUM, ROWS, STACK, VIEW, PICK, INTO, MEAN
+    FREE, SUM, ROWS, STACK, VIEW, PICK
 
 cdef list known_numbers(object key)
 cdef object through(object func, Args args, Py_ssize_t count, dict kwargs)

@@ -182,47 +182,6 @@ def _picked_rows(graph: GraphRows, args: Args, count: Py_ssize_t):
 
 
 @cfunc
-def _node(state: StateNumbers, cell, operands: tuple):
-    """A node of a cell on these."""
-    return captured(torch, state, cell, None, None, items_of(operands), len(operands), None)
-
-
-@cfunc
-def _added(state: StateNumbers, graph: GraphRows, door: tuple, args: Args, count: Py_ssize_t):
-    """Returns `base.index_add(0, numbers, source)` of known numbers: see engines/torch/segments.py.
-
-    The door has the cell, and what it is given after its operands.
-    """
-    if count != 4 or not _is_zero(item(args, 1)) or not _is_float(item(args, 0)):
-        return LEFT
-    base: Value = _operand(item(args, 0), graph)
-    source: Value = _operand(item(args, 3), graph)
-    numbers: list = known_numbers(item(args, 2)) if base is not None and source is not None else None
-    found = None if numbers is None else into(base, source, numbers)
-    if found is None:
-        return LEFT
-    operands = (item(args, 0), item(args, 3), *[tensor_of(each) for each in found])
-    return _node(state, door[2], operands + door[3:])
-
-
-@cfunc
-def _mean_of_rows(
-    state: StateNumbers, graph: GraphRows, door: tuple, args: Args, count: Py_ssize_t, kwargs: dict | None
-):
-    """The sum of rows by their number, an operand, of which the door has the cells; None where no rows are meant."""
-    tensor = item(args, 0) if count else None
-    value: Value = _operand(tensor, graph)
-    if value is None or not _is_zero(_only(args, count, kwargs)) or not _is_float(tensor):
-        return None
-    spec: Spec = value.spec
-    if len(spec.shape) < 2 or spec.mode != "rows" or spec.device != "cpu":
-        return None
-    number = whole(graph, spec.rows)
-    total = LEFT if number is None else _node(state, door[2], (tensor, 0))
-    return LEFT if total is LEFT else _node(state, door[3], (total, tensor_of(number)))
-
-
-@cfunc
 def _entered(state: StateNumbers, door: tuple, func, args: Args, count: Py_ssize_t, kwargs: dict | None):
     """Captures a call in an open batch, or LEFT."""
     batch: BatchRoom = state.batch
@@ -249,12 +208,8 @@ def _entered(state: StateNumbers, door: tuple, func, args: Args, count: Py_ssize
         result = _refers(graph, sort, args, count, kwargs)
     elif state.inside == 0:
         return LEFT
-    elif sort == MEAN:
-        result = _mean_of_rows(state, graph, door, args, count, kwargs)
-    elif kwargs is not None:
-        return LEFT
     else:
-        result = _added(state, graph, door, args, count) if sort == INTO else _picked_rows(graph, args, count)
+        result = LEFT if kwargs is not None else _picked_rows(graph, args, count)
     if result is not None:
         return result
     viewing = func if sort == VIEW else None

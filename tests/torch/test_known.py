@@ -375,7 +375,63 @@ def test_a_vector_that_rows_were_added_to_may_be_written_to_afterwards() -> None
 def test_means_of_any_number_of_rows_run_at_once() -> None:
     net = Body(lambda net, words, tags, h, lp: lp.mean(0) + lp.mean(dim=0).exp())
     report = assert_one_flush(net, sentences())
-    assert report.kinds["divided"].launches == 1
+    assert report.kinds["mean"].launches == 1
+
+
+COPIED: dict[str, Callable[..., Any]] = {
+    "copied": lambda h, dst, m: torch.zeros(len(h), SIZE).index_copy(0, torch.arange(len(h) - 1), h[1:]),
+    "copied by a function": lambda h, dst, m: torch.index_copy(torch.ones(len(h), SIZE), 0, torch.tensor([0]), h[1:2]),
+    "copied in place": lambda h, dst, m: torch.zeros(len(h), SIZE).index_copy_(0, torch.arange(len(h)).flip(0), h),
+}
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_rows_copied_by_known_numbers_are_no_node(name: str) -> None:
+    report = assert_one_flush(Graphs(COPIED[name]), graphs(), **IN_PARTS)
+    assert not any("index_copy" in kind for kind in report.kinds)
+
+
+LOOKING_LIKE: dict[str, Callable[..., Any]] = {
+    "full": lambda h, dst, m: torch.full_like(dst, 0.5, dtype=h.dtype)[: len(h), None] * h,
+    "filled": lambda h, dst, m: torch.empty_like(dst, dtype=h.dtype).fill_(2.0)[: len(h), None] * h,
+    "written": lambda h, dst, m: (
+        torch.zeros_like(dst, dtype=h.dtype).masked_scatter_(dst >= 0, m[:, 0])[: len(h), None] + h
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOOKING_LIKE)
+def test_what_looks_like_known_integers_is_made_as_from_nothing(name: str) -> None:
+    report = assert_one_flush(Graphs(LOOKING_LIKE[name]), graphs(), **IN_PARTS)
+    assert not any("_like" in kind for kind in report.kinds)
+
+
+REFUSED: dict[str, Callable[..., Any]] = {
+    "rows of another look": lambda h: torch.zeros(4, SIZE).index_copy(0, torch.tensor([1]), h[0]),
+    "a number": lambda h: torch.zeros(4, SIZE).index_copy(0, torch.tensor([1]), 1.0) + h,
+    "no such row": lambda h: torch.zeros(4, SIZE).index_copy(0, torch.tensor([4]), h[:1]),
+    "other integers": lambda h: torch.zeros(4, SIZE).index_copy(0, torch.tensor([1], dtype=torch.int32), h[:1]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_index_copy_refuses_is_refused(name: str) -> None:
+    net = nn.Linear(SIZE, SIZE)
+    gluonjit.hybridize(net, dynamic_batch=True)
+    x = torch.randn(4, SIZE)
+    with pytest.raises((IndexError, RuntimeError, TypeError)):
+        REFUSED[name](torch.randn(4, SIZE))
+    with gluonjit.batching(), pytest.raises((IndexError, RuntimeError, TypeError, gluonjit.CaptureError)):
+        float(REFUSED[name](net(x)).sum())
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_rows_put_by_numbers_from_behind_run_at_once(accumulate: bool) -> None:
+    def put(h: Any, dst: Any, m: Any) -> Any:
+        return (h * 1).index_put((-1 - torch.arange(len(h)),), h.tanh(), accumulate)
+
+    report = assert_one_flush(Graphs(put), graphs(), **IN_PARTS)
+    assert report.kinds["index_put"].launches == 2
 
 
 def test_graphs_without_edges() -> None:

@@ -60,9 +60,8 @@ _MOST = 4096
 _NO_NAMES: dict[str, Any] = {}
 _NO_MODES: dict[tuple[int, int], str] = {}
 _operators: OrderedDict[Any, Cell] = OrderedDict()
-DOORS: dict[Any, tuple[Any, ...]] = {}
-"""Functions of which C captures calls by itself: their cell, the sort of their door (see `doors`), and what else is
-captured in their place."""
+DOORS: dict[Any, tuple[Cell, int]] = {}
+"""Functions of which C captures calls by itself: their cell, and the sort of their door (see `doors`)."""
 
 
 _AUTOCAST = [name for name in ("cpu", "cuda", "xpu", "mps") if torch.amp.is_autocast_available(name)]
@@ -238,12 +237,13 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
     elif isinstance(arg, torch.Tensor):
         if kind is PendingStatistic:
             raise NotOneNode(WAITING)
-        if is_user_class(kind):
+        if kind is not LazyTensor and kind is not torch.Tensor and is_user_class(kind):
             raise NotOneNode(Eagerly(OWN_ARRAY.format(kind.__name__)))
         if kind is not LazyTensor and passes_as_constant(batch, arg):
             signature.append(("constant", id(arg)))
             return
-        modes = signature[0].laid if kind is torch.Tensor else None
+        existing = kind is torch.Tensor or (kind is LazyTensor and current(arg).graph is None)
+        modes = signature[0].laid if existing else None
         try:
             value, spec = leaf_laid(batch, arg, modes or _NO_MODES, len(values))
         except NotAnOperand as unfit:

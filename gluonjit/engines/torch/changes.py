@@ -178,7 +178,9 @@ def variable(cls: Any, *args: Any, **kwargs: Any) -> Any:
     """
     if len(args) == 1 and not kwargs and args[0].__class__ is LazyTensor:
         return args[0] if is_made(args[0]) else args[0].detach()
-    return torch._C._LegacyVariableBase.__new__(cls, *computed(args), **computed(kwargs))
+    if len(args) != 1 or kwargs or args[0].__class__ is not torch.Tensor:
+        args, kwargs = computed((args, kwargs))
+    return torch._C._LegacyVariableBase.__new__(cls, *args, **kwargs)
 
 
 def enter_saved(self: Any) -> None:

@@ -24,10 +24,10 @@ from gluonjit.engines.torch.cells import DOORS
 from gluonjit.engines.torch.known import LIKE
 from gluonjit.engines.torch.lazy import LazyTensor
 
-FREE, SUM, ROWS, STACK, VIEW, PICK, INTO, MEAN = range(8)
+FREE, SUM, ROWS, STACK, VIEW, PICK = range(6)
 """Sorts of doors: a call is a node always, is none where it adds 0, joins whole rows, or stacks arrays; or it is one
-that gives views, where Python has made one of the same constants, of a tensor that looks so. By known numbers a call
-picks rows, or is captured as nodes of other cells (see `segments`)."""
+that gives views, where Python has made one of the same constants, of a tensor that looks so; or picks rows by known
+numbers."""
 SORTS: dict[Any, int] = {
     **dict.fromkeys(VIEWING - {torch.detach, torch.Tensor.detach, DATA, *LIKE}, VIEW),
     torch.Tensor.add: SUM,
@@ -37,10 +37,6 @@ SORTS: dict[Any, int] = {
     torch.stack: STACK,
     torch.Tensor.index_select: PICK,
     torch.index_select: PICK,
-    torch.Tensor.index_add: INTO,
-    torch.index_add: INTO,
-    torch.Tensor.mean: MEAN,
-    torch.mean: MEAN,
 }
 _WITHOUT_A_SAY = frozenset({LazyTensor, torch.Tensor, torch.nn.Parameter, type(None), bool, int, float, str})
 _SIGNS = "add sub mul truediv floordiv mod matmul pow".split()
@@ -59,10 +55,10 @@ _METHODS = (
 ).split()
 
 
-def admit(func: Any, cell: Cell, besides: Callable[[Any], tuple[Any, ...]]) -> None:
-    """Gives a function a door, where there are doors. `besides` tells what else is captured in its place."""
+def admit(func: Any, cell: Cell) -> None:
+    """Gives a function a door, where there are doors."""
     if FAST is not None and func not in DOORS:
-        DOORS[func] = (cell, SORTS.get(func, FREE), *besides(func))
+        DOORS[func] = cell, SORTS.get(func, FREE)
 
 
 def handled(public_api: Any, relevant_args: Any, /, *args: Any, **kwargs: Any) -> Any:

@@ -17,7 +17,7 @@ from gluonjit.engines.torch.cells import as_lazy, captured_operator
 from gluonjit.engines.torch.decided import decided
 from gluonjit.engines.torch.known import known
 from gluonjit.engines.torch.lazy import LazyTensor, as_known, noted, wrap
-from gluonjit.engines.torch.lookups import entries, table_of, wholes
+from gluonjit.engines.torch.lookups import entries, table_of, whole
 from gluonjit.engines.torch.operands import Key
 from gluonjit.engines.torch.references import value_to_slice
 from gluonjit.graph import Value
@@ -168,7 +168,7 @@ def _view(batch: Batch, tensor: Any, value: Value, key: tuple[Any, ...], changed
     for number in numbers:
         size = value.spec.shape[0]
         _check([number], size)
-        value = captured_operator(entry, (wrap(value), wrap(*wholes(batch, number % size))))._v
+        value = captured_operator(entry, (wrap(value), wrap(whole(batch, number % size))))._v
     return noted(wrap(value), tensor, Key(key))
 
 

@@ -12,7 +12,7 @@ from gluonjit.engines.torch.applying import applied
 from gluonjit.engines.torch.arrays import by_one_thread, name_of_device, name_of_dtype
 from gluonjit.engines.torch.buffers import note_versions
 from gluonjit.graph import Spec, Value, intern_spec, mode_of
-from gluonjit.graph.entries import rows_of, whole
+from gluonjit.graph.entries import rows_of
 from gluonjit.graph.references import same_rows, table_rows
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.failures import refused
@@ -128,17 +128,10 @@ def host_rows(batch: Batch, tensor: Any, row: Spec) -> Value:
     return entries(batch, table, row, [listed] if single else listed, single, False, tensor)
 
 
-def wholes(batch: Batch, *numbers: int | list[int]) -> list[Any]:
-    """Integers, and lists of them, none of them negative, each as a tensor of them would be."""
-    begin_wholes(batch)
-    return [whole(batch.graph, item) for item in numbers]
-
-
-def begin_wholes(batch: Batch) -> None:
-    """Lets the batch's graph have integers of the host as rows, if it has none yet."""
-    if batch.graph.wholes is None:
-        row = intern_spec((), "int64", "cpu", "stack")
-        batch.graph.wholes = batch.graph.entries(batch.host_table("int64", "cpu"), row), row
+def whole(batch: Batch, number: int) -> Value:
+    """A number of Python's as a tensor of it would be."""
+    row = intern_spec((), "int64", "cpu", "stack")
+    return entries(batch, batch.host_table(row.dtype, row.device), row, [number], True, False)
 
 
 def entries(

@@ -13,7 +13,7 @@ import torch
 from gluonjit.engines.torch.arrays import FLOATS, WHOLE, device_named, dtype_named
 from gluonjit.engines.torch.cells import open_batch
 from gluonjit.engines.torch.known import is_whole
-from gluonjit.engines.torch.lazy import LazyTensor, as_known, wrap
+from gluonjit.engines.torch.lazy import LazyTensor, as_known, known_here, wrap
 from gluonjit.engines.torch.operands import MADE, NotAnOperand, is_made, leaf
 from gluonjit.graph import user_line
 from gluonjit.graph.values import mode_of
@@ -107,12 +107,14 @@ def _creating(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a function that creates a tensor: numbers of the host that a captured sample makes are lazy, and floats.
 
     A plain tensor that a pending one is written to would have to be computed at once. Until then it is no part of a
-    graph: what does without pending tensors runs on its memory, as in eager execution.
+    graph: what does without pending tensors runs on its memory, as in eager execution. One that looks like known
+    integers is made as from these.
     """
 
     @wraps(function)
     def create(*args: Any, **kwargs: Any) -> Any:
-        found = function(*args, **kwargs)
+        like = known_here(args[0]) if args and args[0].__class__ is LazyTensor else None
+        found = function(*args, **kwargs) if like is None else function(like, *args[1:], **kwargs)
         state = LOCAL.state
         if not state.inside or state.paused or state.trace is not None or found.__class__ is not torch.Tensor:
             return found

@@ -51,7 +51,7 @@ def value_of(batch: Batch, tensor: Any, mode: str = "") -> Value:
     if value.graph is not None or value.base is not tensor._c:  # else it is known, and nothing had to run for it
         batch.carried.add(batch.sample - 1)
         refuse("it uses a result of an earlier batch")
-    return leaf(batch, concrete(tensor))
+    return leaf(batch, concrete(tensor), mode)
 
 
 def is_input(lazy: Any) -> bool:

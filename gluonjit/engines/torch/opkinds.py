@@ -55,15 +55,12 @@ def laid(batch: Batch, value: Value, spec: Spec) -> Value | None:
     if value.depth or tensor.__class__ is not torch.Tensor:
         return None  # computed
     place = id(tensor), value.rows, spec
-    if place not in batch.created and _as(batch, tensor, own).rows == value.rows:
-        batch.created[place] = _as(batch, tensor, spec)
+    if place not in batch.created:
+        natural = leaf(batch, tensor)
+        before, after = [natural if natural.spec is each else leaf(batch, tensor, each.mode) for each in (own, spec)]
+        if before.rows == value.rows:
+            batch.created[place] = after
     return batch.created.get(place)  # None of a tensor that has been written to since
-
-
-def _as(batch: Batch, tensor: Any, spec: Spec) -> Value:
-    """A tensor that was there before, as a value of this spec."""
-    found = leaf(batch, tensor)
-    return found if found.spec is spec else leaf(batch, tensor, spec.mode)
 
 
 def laid_out(tensor: Any, mode: str) -> Any:

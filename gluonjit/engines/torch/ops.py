@@ -26,7 +26,7 @@ from gluonjit.engines.torch.operands import NotAnOperand, concrete, is_made, sha
 from gluonjit.engines.torch.records import NotOneNode, noting
 from gluonjit.engines.torch.recurrent import WHOLE
 from gluonjit.engines.torch.references import REFERENCES, keep_shown
-from gluonjit.engines.torch.segments import INTO_ROWS, in_place_of, mean
+from gluonjit.engines.torch.replacing import copied_into
 from gluonjit.engines.torch.targets import target_of
 from gluonjit.engines.torch.writes import concrete_item, lay_eagerly, lent, opened, write, write_now
 from gluonjit.hybrid.capture.structure import Args, Kwargs, map_structure
@@ -126,7 +126,7 @@ def _found(func: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
             if found is not None:
                 if func in SORTS:
                     cell = cell_of(func, name)
-                    admit(func, cell, _besides)
+                    admit(func, cell)
                     keep_shown(func, cell, args, kwargs, found)
                 return found
         cell = cell_of(func, name)
@@ -136,7 +136,7 @@ def _found(func: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
             args = _with_weights(cell, args, batch)
         found = capture(cell, None, WHOLE.get(func, func), args, kwargs, batch)
         if func in SORTS or func not in _OTHER_WAYS:
-            admit(func, cell, _besides)
+            admit(func, cell)
         return found
     except NotOneNode as refusal:
         why = refusal.with_traceback(None)  # else it and this frame would hold each other, and the arguments
@@ -219,13 +219,6 @@ def _with_weights(cell: Cell, args: Args, batch: Batch) -> tuple[Any, ...]:
     return args
 
 
-def _besides(func: Any) -> tuple[Any, ...]:
-    """Returns what is captured in place of a function by known numbers: a cell, and its further argument or the next
-    cell.
-    """
-    return in_place_of(getattr(func, "__name__", "")) if func in BY_NUMBERS else ()
-
-
 def run_now(func: Any, args: Args, kwargs: Kwargs) -> Any:
     """The function on computed tensors; runs what they wait for."""
     batch = LOCAL.state.batch
@@ -245,14 +238,8 @@ BY_NUMBERS: dict[Any, Any] = {
     torch.index_select: select,
     torch.Tensor.masked_select: select_where,
     torch.masked_select: select_where,
-    torch.mean: mean,
-    torch.Tensor.mean: mean,
-    **{
-        getattr(place, name): put
-        for name, put in INTO_ROWS.items()
-        for place in (torch, torch.Tensor)
-        if hasattr(place, name)
-    },
+    torch.Tensor.index_copy: copied_into,
+    torch.index_copy: copied_into,
 }
 """Functions that need no computing, or no numbers in their kinds, where the numbers they are given are known."""
 _BY_MEMORY = {getattr(torch, f"as_strided{suffix}") for suffix in ("", "_copy", "_scatter")} | {

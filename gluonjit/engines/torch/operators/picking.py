@@ -58,18 +58,18 @@ class IndexedRows(Indexed):
         index, *source = [vals[place] for key in ("index", "src") if (place := call.attrs.get(key)) is not None]
         if any(is_sized(val.shape[1:]) for val in vals) or any(val.shape != index.shape for val in source):
             raise call.mixed_rows
-        return _by_places(call)
+        return _by_places(call, call.attrs["index"])
 
 
 def _of_any_size(val: Values) -> bool:
     return is_sized(val.shape[:1])
 
 
-def _by_places(call: Application) -> Vals:
-    """The operator on the rows of all nodes, by places among these."""
-    at, rows = call.attrs["index"], [call.writer.rows_of(val, 1) for val in call.vals]
-    rows[at] = _places(call, call.vals[at], call.vals[0].shape[0])
-    return call.lying(call.again(rows, {"dim": 0}), call.shape[0], call.shape[1:])
+def _by_places(call: Application, at: int, signed: bool = False) -> Vals:
+    """The operator on the rows of all nodes, by places among these, instead of by the operand `at`."""
+    rows = [call.writer.rows_of(val, 1) for val in call.vals]
+    rows[at] = _places(call, call.vals[at], call.vals[0].shape[0], signed)
+    return call.lying(call.again(rows), call.shape[0], call.shape[1:])
 
 
 def _each_picks(values: Any, index: Any, dim: int) -> Any:
@@ -151,6 +151,16 @@ def _each_indexed(values: Any, *given: Any) -> Any:
 def put(call: Application) -> Vals:
     """index_put along the first dimensions."""
     val, axes, arrays = _indices(call)
+    if any(each.packed or each.padded for each in call.vals):
+        new = call.val("values")
+        if (
+            axes != [0]
+            or arrays[0].rank != 1
+            or not is_sized(val.shape[:1])
+            or (*arrays[0].shape, *val.shape[1:]) != new.shape
+        ):
+            raise call.mixed_rows
+        return _by_places(call, call.attrs["indices"][0], True)
     if axes != list(range(len(axes))):
         raise call.refuse("not along the first dimensions")
     shape = torch.broadcast_shapes(*[index.shape for index in arrays])
@@ -172,7 +182,7 @@ def added(call: Application) -> Vals:
     if any(each.packed for each in call.vals):
         if call.attrs["dim"] or not is_sized(val.shape[:1]) or index.rank != 1:
             raise call.mixed_rows
-        return _by_places(call)
+        return _by_places(call, call.attrs["index"])
     dim, name = call.attrs["dim"] % val.rank, call.name.partition(".")[0]
     return call.applied(_each_added, call.stacked(val, index, source), name, dim + 1, call.get("alpha", 1))
 

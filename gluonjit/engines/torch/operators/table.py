@@ -97,8 +97,6 @@ def _put(call: Application) -> Vals:
     (val, value), (index, *others) = (call.val("self"), call.val("values")), call.attrs["indices"]
     mask = None if others or index is None else call.vals[index]
     if mask is None or mask.dtype != "bool" or call.get("accumulate") or value.rank > val.rank - mask.rank:
-        if any(each.packed or each.padded for each in call.vals):
-            raise call.mixed_rows
         return picking.put(call)
     for axis in range(mask.rank, val.rank):
         attrs = {"self": Operand(0), "dim": axis}

@@ -22,7 +22,7 @@ cdef class BatchRoom:
     cdef public double room
     cdef public Py_ssize_t changes
     cdef public object engine, signatures
-    cdef public dict foreign, noted, parameters, records, tables
+    cdef public dict foreign, noted, operands, parameters, records, tables
     cdef public tuple repeats
     cdef public GraphRows graph
     cdef public bint sharing

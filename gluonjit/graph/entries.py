@@ -6,6 +6,9 @@ In Cython's pure-Python mode, as `recorder` (`entries.pxd` has the types).
 
 from __future__ import annotations
 
+from ctypes import c_float
+from math import copysign
+
 try:
     import cython
 except ImportError:
@@ -15,6 +18,7 @@ if not cython.compiled:
     from gluonjit.graph.recorder import Value
 
 _MOST: cython.Py_ssize_t = 2**31 - 1  # rows of a graph: indices have 32 bits
+_LEAST, _MOST_EXACT = 2.0**-126, 2.0**53
 
 
 def rows_of(graph: GraphRows, entries: dict, numbers) -> tuple:
@@ -60,19 +64,30 @@ def entries_at(graph: GraphRows, entries: dict, numbers, size: cython.Py_ssize_t
 
     numbers: a list, or a single one, whose value is one entry by itself.
     """
-    number: cython.Py_ssize_t
     single: cython.bint = type(numbers) is not list
     listed: list = [numbers] if single else numbers
     for each in listed:
-        if type(each) is not int:
-            return None
-        try:
-            number = each
-        except OverflowError:
-            return None
-        if not 0 <= number < size:
+        if type(each) is not int or not 0 <= each < size:
             return None
     if not listed:
         return None
     rows: tuple = rows_of(graph, entries, listed)
     return _value(graph, rows[0], spec, taped, None) if single else entries_value(graph, rows, spec, taped)
+
+
+def is_exact(number) -> cython.bint:
+    """True if entries tell a number from all others: it is no -0.0, nor does it come near to 0 or to infinity."""
+    return _LEAST <= abs(number) < _MOST_EXACT if number else copysign(1.0, number) > 0.0
+
+
+def number_in(graph: GraphRows, known: tuple, number):
+    """A number as a value like those of a table, of which `known` has the entries and the spec.
+
+    None if it is not exact.
+    """
+    row: Spec = known[1]
+    if not is_exact(number):
+        return None
+    if row.dtype == "float32":
+        number = c_float(number).value  # equal ones are one row
+    return _value(graph, rows_of(graph, known[0], (number,))[0], row, False, None)

@@ -38,7 +38,8 @@ class BatchRoom:
     """The counts of a batch that change by the call, or with models: a base of batches, as above.
 
     fine: whether operators are its nodes, and modules run as they are. repeats: of the last sample the cell of its
-    model, whether gradients were recorded, and how the model trained and how often modules had changed.
+    model, whether gradients were recorded, and how the model trained and how often modules had changed. operands: by
+    the cell, weights that are operands of its calls, and numbers by what they stand beside.
     """
 
     __slots__ = (
@@ -48,6 +49,7 @@ class BatchRoom:
         "foreign",
         "graph",
         "noted",
+        "operands",
         "parameters",
         "records",
         "repeats",

@@ -72,8 +72,8 @@ def _flatten(call: SeenCall, arg) -> bint:
         return take(call, arg, read_slot(arg, of.other.v), None) or _take_other(call, arg)
     if arg is None or kind is bool:
         append(call, NO_ARGUMENT if arg is None else ADDRESS(arg))
-    elif cython.cast(Pointer, arg) == call.owner or PyModule_CheckExact(arg):
-        append(call, ADDRESS(arg))
+    elif cython.cast(Pointer, arg) == call.owner or PyModule_CheckExact(arg) or arg is Ellipsis or kind is torch.dtype:
+        append(call, ADDRESS(arg))  # each is there for good
     elif kind is of.Array:
         known: dict = call.batch.parameters if of is torch else None
         if known and ADDRESS(arg) in known:  # a parameter is a constant of its cell: Python sees to it
@@ -86,15 +86,11 @@ def _flatten(call: SeenCall, arg) -> bint:
         if not PyUnicode_CHECK_INTERNED(arg):  # equal ones are mostly one object
             return False
         append(call, ADDRESS(arg))
-    elif arg is Ellipsis:
-        append(call, ADDRESS(arg))
     elif of is mxnet:
         return append_number(call, arg)
     elif kind is slice:
         append(call, SLICE)
         return _flatten(call, arg.start) and _flatten(call, arg.stop) and _flatten(call, arg.step)
-    elif kind is torch.dtype:  # each is there for good
-        append(call, ADDRESS(arg))
     elif kind is torch.device:
         append_bits(call, DEVICE, hash(arg))
     elif kind is torch.Parameter:
@@ -105,13 +101,28 @@ def _flatten(call: SeenCall, arg) -> bint:
 
 
 @cfunc
+def _take_opened(call: SeenCall, known: dict, args: Args, count: Py_ssize_t, k: Py_ssize_t) -> bint:
+    """Appends a weight, or a number beside an array, that is an operand in this batch; tells whether it is one."""
+    arg = item(args, k)
+    value = known.get(ADDRESS(arg))
+    if value is None and count == 2:
+        numbers = known.get((spec_of(torch.lazy, item(args, 1 - k)), type(arg)))
+        value = None if numbers is None else number_in(call.graph, numbers, arg)
+    if value is None:
+        return False
+    own(call, value)
+    return take(call, arg, value, None)
+
+
+@cfunc
 def _look_at(call: SeenCall, state: StateNumbers, args: Args, count: Py_ssize_t, named: dict | None) -> bint:
     """Looks at what a call is made with; tells whether it could, or Python has to see to it."""
     k: Py_ssize_t
     if not begin(call, state):
         return False
+    known: dict = call.batch.operands.get(cython.cast(object, call.cell))
     for k in range(count):
-        if not _flatten(call, item(args, k)):
+        if not (known and _take_opened(call, known, args, count, k)) and not _flatten(call, item(args, k)):
             return False
     if named is not None:
         for name, arg in named.items():

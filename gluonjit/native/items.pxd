@@ -4,6 +4,7 @@ from gluonjit._fast cimport BatchRoom, StateNumbers, Value
 from gluonjit.graph.slices cimport _picked, sliced
 from gluonjit.graph.values cimport Spec
 from gluonjit.native.bodies cimport is_stale, note_view, tensor_of, value_in, wrap
+from gluonjit.native.capture cimport captured
 from gluonjit.native.doors cimport known_numbers, through
 from gluonjit.native.modes cimport is_learning, is_overridden
 from gluonjit.native.names cimport LEFT, LazyKind, is_running, items_of, package, state_here, torch

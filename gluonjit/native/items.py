@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import cython
 from cython import bint, cfunc
 
 __all__ = ["Items", "Silent"]
@@ -14,6 +15,23 @@ def _has_history(kind: LazyKind, state: StateNumbers, value: Value) -> bint:
     if kind is torch.lazy:
         return is_running(state) and (not value.taped or is_learning())
     return not value.taped or state.mode >= 2
+
+
+@cfunc
+def _entry_of(state: StateNumbers, value: Value, numbers: tuple) -> Value:
+    """Returns `x[i, j]` where calls have had many: a row, and its entries by numbers that are operands; or None."""
+    for number in numbers:
+        if type(number) is not int:
+            return None
+        found = sliced(value, number)
+        shape: tuple = cython.cast(Spec, value.spec).shape
+        if found is None and shape and -shape[0] <= number < shape[0]:
+            given: tuple = (tensor_of(value), number % shape[0])
+            found = value_in(torch.lazy, captured(torch, state, torch.entry, None, None, items_of(given), 2, None))
+        if found is None:
+            return None
+        value = found
+    return value
 
 
 def slice_of(kind, array, key):
@@ -28,14 +46,20 @@ def slice_of(kind, array, key):
     if not _has_history(kind, state, value):
         return LEFT
     found = sliced(value, key)
+    inside: bint = kind is torch.lazy and state.inside > 0
+    if found is None and inside and torch.entry in batch.operands:
+        numbers: tuple = key if type(key) is tuple else (key,)
+        found = None if is_overridden() else _entry_of(state, value, numbers)
+        if found is not None:
+            key = torch.Key(numbers)
     if found is not None:
         result = wrap(kind, found)
         note_view(kind, result, array, key)
         return result
-    if kind is not torch.lazy or state.inside == 0:
+    if not inside:
         return LEFT
-    numbers: list = known_numbers(key)
-    found = None if numbers is None else _picked(value, numbers)
+    listed: list = known_numbers(key)
+    found = None if listed is None else _picked(value, listed)
     return LEFT if found is None else tensor_of(found)
 
 

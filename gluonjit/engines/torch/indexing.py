@@ -13,14 +13,15 @@ import numpy as np
 import torch
 
 from gluonjit.engines.torch.buffers import is_constant
-from gluonjit.engines.torch.cells import as_lazy, captured_operator
+from gluonjit.engines.torch.cells import as_lazy, captured_operator, cell_of
 from gluonjit.engines.torch.decided import decided
 from gluonjit.engines.torch.known import known
 from gluonjit.engines.torch.lazy import LazyTensor, as_known, noted, wrap
-from gluonjit.engines.torch.lookups import entries, table_of, whole
+from gluonjit.engines.torch.lookups import entries, numbers_of, table_of
 from gluonjit.engines.torch.operands import Key
 from gluonjit.engines.torch.references import value_to_slice
 from gluonjit.graph import Value
+from gluonjit.graph.entries import number_in
 from gluonjit.graph.references import indexed, row
 from gluonjit.graph.slices import picked
 from gluonjit.hybrid.capture.structure import Args, Kwargs
@@ -162,13 +163,15 @@ def _view(batch: Batch, tensor: Any, value: Value, key: tuple[Any, ...], changed
         first = row(value, numbers.pop(0), ())
         assert first is not None
         value = first
-    as_operand = changed or are_many(value.spec, key)
-    if not as_operand:
+    if not changed and not are_many(value.spec, key):
         return None
+    known_numbers = numbers_of(batch, "int64")
     for number in numbers:
         size = value.spec.shape[0]
         _check([number], size)
-        value = captured_operator(entry, (wrap(value), wrap(whole(batch, number % size))))._v
+        if not changed:  # C does the same from here on
+            batch.operands.setdefault(ENTRY, {})[value.spec, int] = known_numbers
+        value = captured_operator(entry, (wrap(value), wrap(number_in(batch.graph, known_numbers, number % size))))._v
     return noted(wrap(value), tensor, Key(key))
 
 
@@ -181,6 +184,9 @@ def _check(numbers: list[int], size: int) -> None:
 def entry(tensor: Any, number: Any) -> Any:
     """`tensor[number]`, of which backward saves nothing, as of a view."""
     return tensor.index_select(0, number.reshape(1)).squeeze(0)
+
+
+ENTRY = cell_of(entry, entry.__name__)
 
 
 def entry_of_each(rows: Any, numbers: Any) -> Any:

@@ -128,10 +128,10 @@ def host_rows(batch: Batch, tensor: Any, row: Spec) -> Value:
     return entries(batch, table, row, [listed] if single else listed, single, False, tensor)
 
 
-def whole(batch: Batch, number: int) -> Value:
-    """A number of Python's as a tensor of it would be."""
-    row = intern_spec((), "int64", "cpu", "stack")
-    return entries(batch, batch.host_table(row.dtype, row.device), row, [number], True, False)
+def numbers_of(batch: Batch, dtype: str) -> tuple[dict[Any, int], Spec]:
+    """The rows of the host's numbers of this dtype, by number, and how one looks."""
+    row = intern_spec((), dtype, "cpu", "stack")
+    return batch.graph.entries(batch.host_table(dtype, "cpu"), row), row
 
 
 def entries(

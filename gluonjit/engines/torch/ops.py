@@ -20,21 +20,26 @@ from gluonjit.engines.torch.enclosing_handler import RAISING, may_be_handled
 from gluonjit.engines.torch.indexing import index, select, select_where
 from gluonjit.engines.torch.known import CHEAP, computed
 from gluonjit.engines.torch.lazy import LazyTensor, take_anew, waits, wrap
+from gluonjit.engines.torch.lookups import numbers_of
 from gluonjit.engines.torch.making import MAKING, cast, enter, made, only_made
 from gluonjit.engines.torch.observing import OBSERVING, observe
 from gluonjit.engines.torch.operands import NotAnOperand, concrete, is_made, share, value_of
+from gluonjit.engines.torch.originals import functions_named
 from gluonjit.engines.torch.records import NotOneNode, noting
 from gluonjit.engines.torch.recurrent import WHOLE
 from gluonjit.engines.torch.references import REFERENCES, keep_shown
 from gluonjit.engines.torch.replacing import copied_into
 from gluonjit.engines.torch.targets import target_of
 from gluonjit.engines.torch.writes import concrete_item, lay_eagerly, lent, opened, write, write_now
+from gluonjit.graph.entries import is_exact, number_in
 from gluonjit.hybrid.capture.structure import Args, Kwargs, map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.places import FEW_NUMBERS, vary
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue
 
+_EXACT = ("float32", "float64")  # PyTorch reads a number beside others in more digits than they have
+_SIGNS = "add sub mul div __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__"
 _CASTING = {getattr(torch.Tensor, name) for name in "long int bool byte float double type to".split()}
 _DETACHING = {torch.detach, torch.Tensor.detach, DATA}
 
@@ -130,10 +135,10 @@ def _found(func: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
                     keep_shown(func, cell, args, kwargs, found)
                 return found
         cell = cell_of(func, name)
-        if func in _OF_NUMBERS:
-            args = _with_operand(cell, args, batch)
-        if func in _PRODUCTS:
-            args = _with_weights(cell, args, batch)
+        kinds = _OPENED.get(func, ())
+        if kinds and len(args) == 2:
+            pairs = zip(args, reversed(args))
+            args = tuple([_opened(cell, arg, other, batch) if arg.__class__ in kinds else arg for arg, other in pairs])
         found = capture(cell, None, WHOLE.get(func, func), args, kwargs, batch)
         if func in SORTS or func not in _OTHER_WAYS:
             admit(func, cell)
@@ -186,37 +191,27 @@ def _of_python(args: Args, kwargs: Kwargs) -> Any:
     return numbers if found else None
 
 
-def _with_operand(cell: Cell, args: Args, batch: Batch) -> tuple[Any, ...]:
-    """Arguments with a tensor in place of a number, once calls have had many: each would be a kind of its own."""
-    if len(args) != 2:
-        return args
-    place = int(args[0].__class__ is LazyTensor)
-    number, other = args[place], args[1 - place]
-    if number.__class__ not in (int, float) or other.__class__ is not LazyTensor:
-        return args
-    spec = other._v.spec
-    look = len(spec.shape), number.__class__
-    if spec.device != "cpu" or spec.dtype not in FLOATS or not vary(cell, look, number, batch, FEW_NUMBERS):
-        return args
-    operand = torch.tensor(number, dtype=other.dtype)
-    return (other, operand) if place else (operand, other)
+def _opened(cell: Cell, arg: Any, other: Any, batch: Batch) -> Any:
+    """A number beside a tensor, or a weight, as an operand once calls have had many: each would be a kind of its own.
 
-
-def _with_weights(cell: Cell, args: Args, batch: Batch) -> tuple[Any, ...]:
-    """Arguments with weights as operands, once samples have had many: each would be a kind of its own."""
-
-    def opened(arg: Any) -> Any:
-        if arg.__class__ is not torch.nn.Parameter or arg.numel() > 16384:
-            return arg  # a copy for each sample would take longer than a launch
-        place = cell, id(arg), arg.requires_grad
-        if place not in batch.created and vary(cell, arg.shape, id(arg), batch):
+    It is noted for C, which does the same in further calls of this batch.
+    """
+    known, kind, found = batch.operands.setdefault(cell, {}), arg.__class__, None
+    if kind is torch.nn.Parameter:
+        place, found = id(arg), known.get(id(arg))
+        # A copy of a large one for each sample would take longer than a launch.
+        if found is None and arg.numel() <= 16384 and vary(cell, arg.shape, place, batch):
             note_versions(batch, [arg])  # what waits runs before it is written to
-            batch.created[place] = wrap(value_of(batch, arg))
-        return batch.created.get(place, arg)
-
-    with suppress(NotAnOperand):
-        args = tuple(map(opened, args))
-    return args
+            with suppress(NotAnOperand):
+                found = known[place] = value_of(batch, arg)
+    elif other.__class__ is LazyTensor:
+        spec = other._v.spec
+        look = spec, kind
+        if look not in known and spec.device == "cpu" and spec.dtype in _EXACT and is_exact(arg):
+            if vary(cell, (len(spec.shape), kind), arg, batch, FEW_NUMBERS):
+                known[look] = numbers_of(batch, spec.dtype)
+        found = number_in(batch.graph, known[look], arg) if look in known else None
+    return wrap(found) if found else arg
 
 
 def run_now(func: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -261,12 +256,11 @@ AT_ONCE: set[Any] = {
 }
 """Functions that read numbers, memory, or attach something to a tensor."""
 _MOVING = {torch.Tensor.cpu, torch.Tensor.to}
-_OF_NUMBERS: set[Any] = {
-    getattr(torch.Tensor, name)
-    for name in "add sub mul div __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__".split()
-} | {torch.add, torch.sub, torch.mul, torch.div}
-"""Functions that give the same for a number as for a tensor of it."""
-_PRODUCTS: set[Any] = {torch.mm, torch.matmul, torch.Tensor.mm, torch.Tensor.matmul, torch.Tensor.__matmul__}
-"""Products, which do with a weight for each sample what they do with one for all."""
+_OPENED: dict[Any, tuple[type, ...]] = {
+    **dict.fromkeys(functions_named(_SIGNS), (int, float)),
+    **dict.fromkeys(functions_named("mm matmul __matmul__"), (torch.nn.Parameter,)),
+}
+"""Functions that give the same for a number as for a tensor of it, and products, which do with a weight for each sample
+what they do with one for all; and the classes of these arguments."""
 _JOINING: set[Any] = {torch.cat, torch.concat, torch.concatenate}
 _OTHER_WAYS = {*AT_ONCE, *RAISING, *MAKING, *VIEWING, *_DETACHING, *BY_NUMBERS, *REFERENCES, *WHOLE}

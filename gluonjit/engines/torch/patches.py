@@ -21,10 +21,11 @@ from gluonjit.engines.torch.cell import Cell
 from gluonjit.engines.torch.cells import DOORS, LAID_OUT, captured_lookup, lay, leaf_laid, rebuild
 from gluonjit.engines.torch.doors import handled
 from gluonjit.engines.torch.engine import ENGINE
+from gluonjit.engines.torch.indexing import ENTRY
 from gluonjit.engines.torch.known import CHEAP, WHOLE_TYPES
 from gluonjit.engines.torch.lazy import LazyTensor, as_known, item_of, make
 from gluonjit.engines.torch.making import CREATING, MAKING
-from gluonjit.engines.torch.operands import NotAnOperand, value_of
+from gluonjit.engines.torch.operands import Key, NotAnOperand, value_of
 from gluonjit.engines.torch.ops import AT_ONCE
 from gluonjit.engines.torch.records import record_again
 from gluonjit.engines.torch.results import KEEPING, is_inference, of_computed
@@ -47,6 +48,8 @@ def module_call() -> Any:
         lazy=FAST.LazyKind(LazyTensor),
         Array=torch.Tensor,
         Parameter=torch.nn.Parameter,
+        Key=Key,
+        entry=ENTRY,
         Block=torch.nn.Module,
         key=KEY,
         value_of=value_of,

@@ -102,6 +102,7 @@ class Batch(BatchRoom):
             None if FAST is None else FAST.SignatureTable()
         )  # the records, as compiled code finds them
         self.created: dict[Any, Any] = {}
+        self.operands: dict[Any, dict[Any, Any]] = {}
         self.looks: dict[Any, Any] = {}  # what the models look like that were called, by address
         self.reused: dict[Any, Any] = {}  # what recordings of calls need to know of this graph
         self.room = 1.0

@@ -12,6 +12,7 @@ from mxnet.gluon import contrib, nn, rnn
 from support import assert_close, assert_same, rows
 
 import gluonjit
+from gluonjit.engines.mxnet.lengths import program
 
 SIZE = 4
 
@@ -190,3 +191,46 @@ def test_a_cell_that_keeps_what_it_computed_is_no_node(name: str) -> None:
             numbers = output.asnumpy()
             assert (np.diff(numbers, axis=0) >= 0).all()
             assert 0 < (numbers > 0).sum() < numbers.size
+
+
+class Letters(gluon.Block):
+    """Scores of letters along a sequence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Dense(6, flatten=False, in_units=4)
+
+    def forward(self, x: Any) -> Any:
+        return self.out(x)
+
+
+LOSSES: dict[str, tuple[int, Any]] = {
+    "blank first": (1, lambda y, label, told: mx.nd.CTCLoss(y, label, blank_label="first")),
+    "several sequences": (2, lambda y, label, told: mx.nd.CTCLoss(y, label, blank_label="last")),
+    "told how many labels": (
+        1,
+        lambda y, label, told: mx.nd.CTCLoss(data=y, label=label, label_lengths=told, use_label_lengths=True),
+    ),
+    "told how many outputs": (
+        2,
+        lambda y, label, told: mx.nd.CTCLoss(y, label, told + 3, use_data_lengths=True, blank_label="last"),
+    ),
+    "of the layer": (1, lambda y, label, told: gluon.loss.CTCLoss(layout="TNC")(y, label)),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_ctc_of_outputs_and_labels_of_any_number_runs_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone: list[Any] = []  # what runs for each length by itself
+    monkeypatch.setattr(program._Part, "run", lambda part, *given: alone.append(part))
+    several, loss = LOSSES[name]
+    net, draw, samples = Letters(), np.random.RandomState(3), []
+    net.initialize(mx.init.Uniform(0.7))
+    for outputs, labels in [(9, 2), (7, 3), (11, 1), (7, 3), (8, 2), (10, 3)]:
+        label = mx.nd.array(draw.randint(1, 5, (several, labels)))
+        told = mx.nd.array([max(1, labels - number) for number in range(several)])
+        samples.append((mx.nd.array(draw.randn(outputs, several, 4)), label, told))
+    for _ in range(2):
+        report = assert_same(net, samples, lambda net, s: loss(net(s[0]), *s[1:]).sum(), 1e-4, granularity="cell")
+    assert not report.alone and not report.distrusted and not alone
+    assert report.launches == 5

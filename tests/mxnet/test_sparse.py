@@ -153,6 +153,19 @@ def test_a_look_up_inside_a_cell() -> None:
     assert "row_sparse" in agree(InCells, [[token[:2] for token in minibatch] for minibatch in sentences()])
 
 
+def test_a_gradient_kept_as_rows_is_given_as_such(capfd: pytest.CaptureFixture[str]) -> None:
+    """MXNet says, once for each shape, where it had to make a dense one for a while."""
+
+    def make() -> Any:
+        net = InCells()
+        net.cell.embed = gluon.nn.Embedding(13, 4, sparse_grad=True)
+        return net
+
+    agree(make, [[token[:2] for token in minibatch] for minibatch in sentences()])
+    nd.waitall()
+    assert "fallback" not in capfd.readouterr().err
+
+
 def test_a_look_up_of_what_was_computed() -> None:
     agree(Computed, sentences())
 

@@ -14,6 +14,7 @@ from mxnet.base import _LIB, NDArrayHandle, check_call
 from mxnet.context import Context
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.ndarray import _DTYPE_MX_TO_NP, _DTYPE_NP_TO_MX
+from mxnet.ndarray.sparse import BaseSparseNDArray
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.operators.symbols import operator_handle
@@ -25,11 +26,10 @@ VERSIONS = {"costs": "2", "mxnet": str(mx.__version__)}
 """The versions that measured costs belong to; the first number grows when what is timed changes."""
 _HOST = {"cpu_shared", "cpu_pinned"}
 _names: dict[tuple[int, int], str] = {}
-_DTYPE_CODES = {code: str(np.dtype(dtype).name) for code, dtype in _DTYPE_MX_TO_NP.items() if code >= 0}
+_DTYPE_CODES = {code: np.dtype(dtype).name for code, dtype in _DTYPE_MX_TO_NP.items() if code >= 0}
 _FLOAT32 = int(_DTYPE_NP_TO_MX[np.float32])
 _zeros_like = operator_handle("zeros_like")
 _MOST = 2**31 - 1  # numbers of an array, above which MXNet has to be asked in another way
-_DTYPES = {np.float32: "float32", np.int32: "int32", np.float64: "float64"}
 
 
 def device_of(array: NDArray) -> str:
@@ -58,7 +58,7 @@ def room_for(spec: Spec, rows: int) -> NDArray:
 
 def empty(shape: tuple[int, ...], context: Context, dtype: Any) -> NDArray:
     """An array that is not yet filled: as `mx.nd.empty` makes it, in a third of the time where it is of float32."""
-    if (dtype != "float32" and dtype is not np.float32) or prod(shape) > _MOST:
+    if np.dtype(dtype) != np.float32 or prod(shape) > _MOST:
         return mx.nd.empty(shape, ctx=context, dtype=dtype)
     handle, sizes = NDArrayHandle(), (ctypes.c_uint32 * len(shape))(*shape)
     count, kind, number = len(shape), context.device_typeid, context.device_id
@@ -68,8 +68,7 @@ def empty(shape: tuple[int, ...], context: Context, dtype: Any) -> NDArray:
 
 def dtype_name(array: NDArray) -> str:
     """The dtype of an array by name."""
-    dtype = array.dtype
-    return _DTYPES.get(dtype) or str(np.dtype(dtype).name)
+    return np.dtype(array.dtype).name
 
 
 def spec_of(array: NDArray) -> Spec:
@@ -99,11 +98,10 @@ def address_of(array: NDArray) -> int:
 
 def host_view(array: NDArray) -> Any:
     """An array in the host's memory as one of numpy, when it is computed; None if it is elsewhere, or sparse."""
-    shape, dtype = array.shape, np.dtype(array.dtype)
-    size = prod(shape) * dtype.itemsize
-    if not size or array.stype != "default" or not device_of(array).startswith("cpu"):
+    spec = None if isinstance(array, BaseSparseNDArray) else spec_of(array)
+    if spec is None or not spec.bytes or not spec.device.startswith("cpu"):
         return None
-    return view_at(address_of(array), size, dtype).reshape(shape)
+    return view_at(address_of(array), spec.bytes, spec.dtype).reshape(spec.shape)
 
 
 def sent(numbers: npt.NDArray[Any], context: Context) -> NDArray:
@@ -124,10 +122,9 @@ def fill_zero(array: NDArray) -> None:
 
 def zeros(shape: tuple[int, ...], context: Any, dtype: Any) -> NDArray:
     """An array of zeros; where it is in the host's memory, MXNet's engine has nothing to do."""
-    array = empty(shape, context, dtype)
-    view = host_view(array)
-    if view is None:
+    array, size = empty(shape, context, dtype), prod(shape) * np.dtype(dtype).itemsize
+    if not context.device_type.startswith("cpu"):
         fill_zero(array)
-    else:
-        view[...] = 0
+    elif size:
+        ctypes.memset(address_of(array), 0, size)
     return array

@@ -199,8 +199,8 @@ def _through_batches(
             )
         with as_captured(2):
             for target in ends if len(passes) == 1 else _summed(ends):
-                ready.append(target.begun())
-                gradients.append(target.gradient)
+                for given, listed in zip(target.begun(), (ready, gradients)):
+                    listed.append(given)
     for tape in direct:
         _note_call(tape)
     return ready, gradients, passes

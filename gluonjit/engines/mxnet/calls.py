@@ -21,7 +21,7 @@ from gluonjit.engines.mxnet.computing import own
 from gluonjit.engines.mxnet.dynamic import automatic_cell
 from gluonjit.engines.mxnet.following import called
 from gluonjit.engines.mxnet.inference import operator_call
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray, reshaped, wrap
+from gluonjit.engines.mxnet.lazy import Lazy, reshaped, wrap
 from gluonjit.engines.mxnet.lazy_np import wrap_np
 from gluonjit.engines.mxnet.operands import Empty, leaf, owned
 from gluonjit.engines.mxnet.ops import capture_op, is_pending, wrapped
@@ -66,18 +66,6 @@ def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool
     if state.inside or is_pending(arrays):
         return capture_op(handle, arrays, keys, vals, is_np, as_list)
     return originals.invoke_original(handle, arrays, keys, vals, out, is_np, as_list)
-
-
-def verify(op_name: str, func_name: str, arrays: Any, out: Any) -> None:
-    """mxnet.ndarray.register._verify_all_legacy_ndarrays, which imports a module in every operator call."""
-    if out is not None or not all([array.__class__ in (NDArray, LazyArray) for array in arrays]):
-        originals.original_verify(op_name, func_name, arrays, out)
-
-
-def verify_numpy(op_name: str, func_name: str, arrays: Any, out: Any) -> None:
-    """mxnet.ndarray.register._verify_all_np_ndarrays, likewise."""
-    if out is not None or not all([isinstance(array, ndarray) for array in arrays]):
-        originals.original_verify_numpy(op_name, func_name, arrays, out)
 
 
 def _written(out: Any) -> Any:
@@ -215,8 +203,7 @@ def _node(block: gluon.Block, cell: Cell, args: Args) -> Any:
     for hook in block._forward_pre_hooks.values():
         hook(block, args)
     out = capture_cell(cell, block, None, args)
-    for hook in block._forward_hooks.values():
-        hook(block, args, out)
+    after_forward(block, args, out)
     return out
 
 

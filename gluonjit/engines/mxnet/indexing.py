@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 from mxnet.ndarray import NDArray, array, register
 
-from gluonjit.engines.mxnet.arrays import context_of, spec_of
-from gluonjit.engines.mxnet.known import known, note_read, numbers_within, whole_numbers
+from gluonjit.engines.mxnet.arrays import context_of
+from gluonjit.engines.mxnet.known import known, note_read, whole_numbers
 from gluonjit.engines.mxnet.lookups import host_numbers
 from gluonjit.engines.mxnet.one_by_one import as_decided
 from gluonjit.engines.mxnet.operands import Empty, leaf, made_from_nothing, value_of
@@ -206,7 +206,7 @@ def _entries(call: Gathering, rows: Value, numbers: list[int], keepdims: bool = 
 
 
 def _pick(call: Gathering) -> Value | None:
-    """`pick(x, numbers)` by numbers that are floats: whole ones are operands of the host's, of any number."""
+    """`pick(x, numbers)` by known numbers, as whole ones: operands of the host's, of any number."""
     try:
         value = value_of(call.batch, call.arrays[0])
     except Empty:
@@ -214,19 +214,11 @@ def _pick(call: Gathering) -> Value | None:
     spec = value.spec
     if spec.mode != "rows" or len(spec.shape) != 2 or call.attrs.get("axis", -1) not in (1, -1):
         return None
-    index = known(call.arrays[1])
-    if index is None:
+    numbers = call.numbers(1, 1)
+    if numbers is None or len(numbers) != spec.rows:
         return None
-    seen = spec_of(index)
-    if seen.shape != (spec.rows,) or not seen.dtype.startswith("float"):
-        return None
-    inside = numbers_within(index, spec.shape[1])
-    if inside is None:
-        numbers = call.numbers(1, 1)
-        if numbers is None:
-            return None
-        inside = _brought_in(numbers, spec.shape[1], call.attrs.get("mode", "clip")).tolist()
-    return _entries(call, value, inside, bool(call.attrs.get("keepdims")))
+    numbers = _brought_in(numbers, spec.shape[1], call.attrs.get("mode", "clip"))
+    return _entries(call, value, numbers.tolist(), call.attrs.get("keepdims", False))
 
 
 def _scatter_nd(call: Gathering) -> Value | None:

@@ -59,8 +59,7 @@ def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
     if known is not None:
         return known[1]
     entries = batch.graph.lookups.get(table)
-    listed = None if FAST is None or entries is None else FAST.numbers(indices)
-    if entries is not None and listed is not None:
+    if entries is not None and FAST is not None and (listed := FAST.numbers(indices)):
         value = entries_at(batch.graph, entries, listed, table.size, table.row, table.taped)
         if value is not None:
             return _noted(batch, indices, table, value)

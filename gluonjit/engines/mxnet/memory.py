@@ -72,6 +72,7 @@ class Session(SteppedSession):
     """
 
     runner, fused_steps, make_indices = NODES, FusedSteps, Indices
+    borrows = False  # the program may write to its array later, which what has been captured must not show
     slice_rows = staticmethod(slice_rows)
 
     def tape_of(self, samples: int) -> Tape | None:
@@ -125,7 +126,6 @@ class Session(SteppedSession):
         room = None if self.plan.arenas[place.arena].sole else self.at(place)
         with as_captured(0):
             if len(leaves) == 1 and leaves[0].spec.mode == "rows":
-                # The program may write to its own array later, which what has been captured must not show.
                 rows = _array_of(leaves[0])
                 rows = rows if isinstance(leaves[0].payload, Imported) else mx.nd.identity(rows, out=room)
             else:

@@ -14,7 +14,7 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.plan import Step
-from gluonjit.engines.mxnet.arrays import address_of, context_of, room_for, spec_of
+from gluonjit.engines.mxnet.arrays import address_of, context_of, room_for, sent, spec_of
 from gluonjit.engines.mxnet.originals import original_backward
 from gluonjit.engines.mxnet.program import build, interpret, join, program_of
 from gluonjit.engines.mxnet.results import Imported, has_history, is_learned
@@ -44,11 +44,8 @@ class MXNetNodes(NodeRunner):
         return array.asnumpy()
 
     def array_of(self, numbers: Any, dtype: str, device: str) -> Any:
-        numbers = np.asarray(numbers)
-        with shapes(not numbers.shape):
-            found = mx.nd.empty(numbers.shape, context_of(device), dtype)
-        found._sync_copyfrom(np.ascontiguousarray(numbers, dtype))
-        return found
+        with shapes(not np.shape(numbers)):
+            return sent(np.asarray(numbers, dtype), context_of(device))
 
     def detached(self, array: Any, copied: bool) -> Any:
         plain = classic(array).detach()

@@ -20,8 +20,6 @@ Attrs = tuple[tuple[str, str], ...]
 """Attributes of an operator as `original_invoke` takes them, by name."""
 
 original_invoke = register._imperative_invoke
-original_verify = register._verify_all_legacy_ndarrays
-original_verify_numpy = register._verify_all_np_ndarrays
 original_call = gluon.Block.__call__
 original_call_recurrent = rnn_layer._RNNLayer.__call__
 original_get_index = NDArray._get_index_nd

@@ -98,11 +98,11 @@ _grad_req = gluon.Parameter.grad_req
 
 PATCHES: list[Patch] = [
     (register, "_imperative_invoke", hooked_in_c("operator", calls.invoke)),
-    (register, "_verify_all_legacy_ndarrays", hooked_in_c("verify", calls.verify)),
+    (register, "_verify_all_legacy_ndarrays", hooked_in_c("verify", register._verify_all_legacy_ndarrays)),
     (gluon.Block, "__call__", block_call()),
     *wrapped(changes.hybridize, gluon.Block, "hybridize"),
     *wrapped(changes.hybridize, gluon.HybridBlock, "hybridize"),
-    (register, "_verify_all_np_ndarrays", hooked_in_c("numpy_verify", calls.verify_numpy)),
+    (register, "_verify_all_np_ndarrays", hooked_in_c("numpy_verify", register._verify_all_np_ndarrays)),
     (NDArray, "__setitem__", changes.setitem),
     (ndarray, "__setitem__", changes.numpy_setitem),
     (NDArray, "_get_index_nd", changes.get_index),

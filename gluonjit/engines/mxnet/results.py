@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
+import mxnet as mx
 from mxnet.base import _LIB, NDArrayHandle, SymbolHandle
 from mxnet.ndarray import NDArray
 from mxnet.symbol import Symbol
 
 from gluonjit.analysis.plan import Place
 from gluonjit.engines.mxnet.originals import slice_rows
-from gluonjit.engines.mxnet.semantics import as_shape, piece, same_elements
+from gluonjit.engines.mxnet.semantics import as_shape, classic, piece
 from gluonjit.graph import Spec, Value
 from gluonjit.hybrid.run.session import placed, results_of, rows_of
 
@@ -50,9 +51,17 @@ class Target(NamedTuple):
     value: Value | None = None
     again: Callable[[], NDArray] | None = None
 
-    def begun(self) -> NDArray:
-        """The array with which MXNet's history goes on: a variable as head would overwrite its gradient."""
-        return same_elements(self.array) if self.again is None else self.again()
+    def begun(self) -> tuple[Any, NDArray]:
+        """The array with which MXNet's history goes on, and its gradient: a variable as head would overwrite that.
+
+        Of one that the program has as rows it is given as such: only those count that are not zeros.
+        """
+        if self.again is not None:
+            return self.again(), self.gradient
+        array: Any = self.array
+        if getattr(array.grad, "stype", "default") == "default":
+            return as_shape(classic(array), array.shape), self.gradient
+        return mx.nd.identity(array), self.gradient.tostype(array.grad.stype)
 
 
 LIVING: WeakSet[Any] = WeakSet()

@@ -108,11 +108,6 @@ def classic(array: NDArray) -> NDArray:
     return array.as_nd_ndarray() if isinstance(array, ndarray) else array
 
 
-def same_elements(array: NDArray) -> NDArray:
-    """A result of an array that has its elements and its shape."""
-    return as_shape(classic(array), array.shape)
-
-
 def as_shape(array: NDArray, shape: tuple[int, ...]) -> NDArray:
     """A classic array's elements in another shape, which may be that of a scalar."""
     if shape:  # as array.reshape does, in a third of the time

@@ -81,7 +81,8 @@ class SteppedSession(Session):
     Of inputs it says how they are joined (`joined`) or looked up (`look_up`); small ones are copied by address, which
     takes a framework longer. A value that can be read gets a `chunk`, the rows of its step's result.
 
-    check: what compares steps with their traces; fused: the steps that run in C, or None; indices: those of others.
+    check: what compares steps with their traces; fused: the steps that run in C, or None; indices: those of others;
+    borrows: whether an input that fills an arena alone is used as it is.
     """
 
     check: StepCheck
@@ -89,6 +90,7 @@ class SteppedSession(Session):
     fused_steps: type[FusedSteps]
     make_indices: type[Indices]
     runner: NodeRunner
+    borrows = True
     _last: tuple[Place, Any] = Place(-1, 0, 0), None
     _unread: Sequence[LookupChunk] = ()
 
@@ -202,7 +204,7 @@ class SteppedSession(Session):
     def _address(self, place: Place) -> int | None:
         """The address of rows in the host's memory, if nothing is to be done but to copy them there."""
         arena = self.plan.arenas[place.arena]
-        if self.finite is not None or arena.sole:
+        if self.finite is not None or (arena.sole and self.borrows):
             return None
         found = self.runner.address(self.array(place.arena))
         return None if found is None else found + place.begin * row_bytes(arena.spec)

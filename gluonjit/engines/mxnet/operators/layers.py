@@ -204,6 +204,22 @@ def by_batches(ins: Sequence[int], *outs: int) -> Callable[[Application], Vals]:
     return rule
 
 
+def aligned(call: Application) -> Vals:
+    """CTCLoss: of any number of outputs, of which it is told how many there are, and of labels, which have an end."""
+    data, label, *lengths = call.vals
+    writer, several, changes = call.writer, label.shape[0], {}
+    if is_sized(several):
+        raise call.mixed_rows
+    if is_sized(label.shape[1]) and not call.get("use_label_lengths"):
+        label = writer.filled(label, [1], -1 if call.get("blank_label") == "last" else 0)
+    placed = [side_by_side(writer, data), *[writer.folded(writer.spread(val), 1) for val in (label, *lengths)]]
+    if is_sized(data.shape[0]) and not call.get("use_data_lengths"):
+        changes = {"use_data_lengths": True}
+        counts = writer.need("counts", data.shape[0], data.dtype)
+        placed.insert(2, writer.result("repeat", {"repeats": several}, [counts]))
+    return call.made(call.again(placed, changes), 1)
+
+
 def sequence(call: Application) -> Vals:
     """SequenceMask, SequenceReverse and SequenceLast: `axis` is the time, the other one the batch."""
     val, axis, last = call.vals[0], int(call.get("axis", 0)), call.name == "SequenceLast"

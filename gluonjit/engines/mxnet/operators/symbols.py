@@ -75,8 +75,9 @@ def apply(name: str, inputs: Sequence[Any], attrs: Mapping[str, Any], arrays: bo
     """The operator `name` on classic symbols, or its results on `arrays`, of which these are some.
 
     The generated functions of `mx.sym` insist on numpy symbols for numpy operators; underneath there is
-    no such difference, and here every symbol is a classic one.
+    no such difference, and here every symbol is a classic one. Gradients have room in dense arrays.
     """
+    attrs = {key: value for key, value in attrs.items() if key != "sparse_grad"}
     if arrays or (inputs and isinstance(inputs[0], NDArray)):
         found = run_operator(operator_handle(name), inputs, written(attrs.items()))
         return found[0] if len(found) == 1 else found

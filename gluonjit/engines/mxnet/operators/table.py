@@ -271,7 +271,6 @@ by("softmax_cross_entropy", layers.cross_entropy, "layer", "summed for each samp
 _SIDE = "the samples' batches side by side"
 for _name, _rule in {
     "SequenceMask SequenceReverse SequenceLast": layers.sequence,
-    "CTCLoss": layers.by_batches((1, 0, 0, 0), 0, 1),
     "_contrib_interleaved_matmul_selfatt_qk": layers.by_batches((1,), 0),
     "_contrib_interleaved_matmul_selfatt_valatt": layers.by_batches((1, 0), 1),
     "_contrib_interleaved_matmul_encdec_qk": layers.by_batches((1, 1), 0),
@@ -279,6 +278,7 @@ for _name, _rule in {
 }.items():
     by(_name, _rule, "layer", _SIDE)
 
+by("CTCLoss", layers.aligned, "layer", _SIDE, padded=True)
 by(
     "RNN",
     recurring.recurrent,

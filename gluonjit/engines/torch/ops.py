@@ -219,12 +219,12 @@ def run_now(func: Any, args: Args, kwargs: Kwargs) -> Any:
     batch = LOCAL.state.batch
     if batch is not None:
         batch.caller = getattr(func, "__name__", "")
-        try:
-            given, named = map_structure(args, concrete_item), map_structure(kwargs, concrete_item)
-        finally:
+    try:
+        given, named = map_structure(args, concrete_item), kwargs and map_structure(kwargs, concrete_item)
+    finally:
+        if batch is not None:
             batch.caller = ""
-        return func(*given, **named)
-    return func(*map_structure(args, concrete_item), **map_structure(kwargs, concrete_item))
+    return func(*given, **named)
 
 
 BY_NUMBERS: dict[Any, Any] = {

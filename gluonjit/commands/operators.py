@@ -42,7 +42,7 @@ def _listing(engine: str) -> Any:
     """The module that lists an engine's rules, or None, and why is said."""
     try:
         import_module(engine)
-        return import_module(f"gluonjit.engines.{engine}.operators.listing")
+        return import_module(f"gluonjit.engines.{engine}.listing")
     except (ImportError, OSError) as error:
         failed(
             "rules",

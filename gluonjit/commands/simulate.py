@@ -11,8 +11,8 @@ from typing import Any
 from gluonjit.analysis.costs.coefficients import Coefficients, CoefficientsError
 from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.schedulers import SCHEDULERS
-from gluonjit.analysis.simulation import Simulated, simulated
-from gluonjit.analysis.trace_file import read_trace
+from gluonjit.analysis.simulate.simulation import Simulated, simulated
+from gluonjit.analysis.simulate.trace_file import read_trace
 from gluonjit.commands import failed
 from gluonjit.errors import TraceError
 from gluonjit.hybrid.explain.listing import aligned

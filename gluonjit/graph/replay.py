@@ -1,5 +1,5 @@
 # cython: language_level=3, initializedcheck=False, binding=False
-"""Recordings of calls (see `hybrid.capture.replaying`), captured again in an open graph without running the program.
+"""Recordings of calls (see `hybrid.capture.reuse.replaying`), captured again without running the program.
 
 In Cython's pure-Python mode, as `recorder` (`replay.pxd` has the types).
 """

@@ -16,7 +16,7 @@ cdef extern from "Python.h":
     int Py_EnterRecursiveCall(const char *where) except *
     void Py_LeaveRecursiveCall()
 
-# As in engines/torch/doors.py: a node always; for some arguments a reference, of known numbers rows.
+# As in engines/torch/capture/doors.py: a node always; for some arguments a reference, of known numbers rows.
 cdef enum:
     FREE, SUM, ROWS, STACK, VIEW, PICK
 

@@ -129,7 +129,7 @@ static inline void find_by(PyObject *type, PyObject *base, void *finder) {
 
 typedef struct {
     PyTypeObject *type;
-    Py_ssize_t v, c, b, k, n; /* of its slots: see engines/torch/lazy.py */
+    Py_ssize_t v, c, b, k, n; /* of its slots: see engines/torch/values/lazy.py */
 } Tensors;
 
 extern Tensors tensors;

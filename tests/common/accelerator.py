@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
-from gluonjit.engines.torch import copy_on_write
+from gluonjit.engines.torch.framework import copy_on_write
 from gluonjit.hybrid.capture.guards import owners
 
 aten = torch.ops.aten

@@ -27,8 +27,9 @@ from torch_support import assert_close
 
 import gluonjit
 from experiments.data.tagged import Sentence
-from gluonjit.engines.torch import copy_on_write, memory
-from gluonjit.engines.torch.memory import Session
+from gluonjit.engines.torch.framework import copy_on_write
+from gluonjit.engines.torch.run import memory
+from gluonjit.engines.torch.run.memory import Session
 from gluonjit.errors import GluonJITError
 from tests.torch.test_rule_cases import BATCHED, by_operator, first
 

@@ -10,11 +10,11 @@ import torch
 from torch_rule_cases import CASES, Arg, Case
 from torch_support import assert_near
 
-from gluonjit.engines.torch.arrays import name_of_device, name_of_dtype
+from gluonjit.engines.torch.framework.arrays import name_of_device, name_of_dtype
 from gluonjit.engines.torch.operators.binding import Writer, operator_named
 from gluonjit.engines.torch.operators.examples import Examples
 from gluonjit.engines.torch.operators.table import batch_op
-from gluonjit.engines.torch.program import stored
+from gluonjit.engines.torch.run.program import stored
 from gluonjit.program.axes.values import ROWS, NotBatchable, Values
 
 seed = torch.default_generator.manual_seed

@@ -30,7 +30,7 @@ def chain(engine: str) -> Iterator[Chain]:
 def let(monkeypatch: pytest.MonkeyPatch, engine: str, threads: int, cores: int = 8) -> None:
     """Let the framework's operators take so many threads, on a machine of so many cores."""
     monkeypatch.setattr("gluonjit.rows.steps.cores", lambda: cores)
-    monkeypatch.setattr(f"gluonjit.engines.{engine}.fused_steps.FusedSteps.threads", staticmethod(lambda: threads))
+    monkeypatch.setattr(f"gluonjit.engines.{engine}.run.fused_steps.FusedSteps.threads", staticmethod(lambda: threads))
     if engine == "torch":  # its operators keep theirs: after a fork, a child whose parent's had several hangs
         monkeypatch.setattr("torch.set_num_threads", lambda count: None)
 

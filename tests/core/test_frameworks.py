@@ -392,7 +392,7 @@ def test_a_part_of_an_engine_may_be_imported_before_its_framework(name: str) -> 
         import warnings
         import gluonjit
         warnings.simplefilter("error", gluonjit.errors.GluonJITWarning)
-        import gluonjit.engines.{name}.memory
+        import gluonjit.engines.{name}.run.memory
         print("hooked")
         """
     )

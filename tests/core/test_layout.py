@@ -7,6 +7,7 @@ import importlib
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,12 @@ def test_the_page_names_every_file() -> None:
     ]
     assert len(files) > 200
     assert {path.relative_to(ROOT).as_posix() for path in files if path.stem not in named} == set()
+
+
+def test_a_folder_has_at_most_fifteen_modules() -> None:
+    modules = Counter(path.parent for path in (ROOT / "gluonjit").rglob("*") if path.suffix in (".py", ".c"))
+    assert len(modules) > 30
+    assert {folder.relative_to(ROOT).as_posix(): count for folder, count in modules.items() if count > 15} == {}
 
 
 def test_the_page_names_the_functions_that_stages_enter_at() -> None:

@@ -13,7 +13,7 @@ from gluonjit.graph.entries import rows_of
 from gluonjit.graph.kinds import BatchedProgram, outputs_of
 from gluonjit.graph.recorder import BatchRoom
 from gluonjit.graph.replay import Replay
-from gluonjit.hybrid.capture.replaying import Node, packed, relocated
+from gluonjit.hybrid.capture.reuse.replaying import Node, packed, relocated
 
 SPEC = intern_spec((2,), "float32", "cpu", "stack")
 WORDS = 5

@@ -18,7 +18,7 @@ from reuse import SIZE, SMALL, TREES, Tree
 
 import gluonjit
 from gluonjit.errors import OptionError, ReuseError, VerifyError
-from gluonjit.hybrid.capture import reuse
+from gluonjit.hybrid.capture.reuse import cache as reuse
 
 
 @pytest.fixture(params=INSTALLED)

@@ -11,8 +11,8 @@ import pytest
 from gluonjit.__main__ import main
 from gluonjit.analysis import lower_bound, make_plan
 from gluonjit.analysis.schedulers import SCHEDULERS
-from gluonjit.analysis.trace_file import read_trace, save_graph
-from gluonjit.analysis.trace_graph import restored
+from gluonjit.analysis.simulate.trace_file import read_trace, save_graph
+from gluonjit.analysis.simulate.trace_graph import restored
 from gluonjit.graph import Graph, Kind, Output, Record, Value, intern_spec
 from tests.core.test_bound import captured, random_nodes
 from tests.core.test_environments import run

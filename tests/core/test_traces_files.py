@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gluonjit.analysis import make_plan, trace_file
-from gluonjit.analysis.trace_file import read_trace, save_graph
-from gluonjit.analysis.trace_graph import restored
+from gluonjit.analysis import make_plan
+from gluonjit.analysis.simulate import trace_file
+from gluonjit.analysis.simulate.trace_file import read_trace, save_graph
+from gluonjit.analysis.simulate.trace_graph import restored
 from gluonjit.errors import GluonJITError, TraceError
 from gluonjit.graph import Graph, Kind, Output, Record, Value, intern_spec
 from gluonjit.graph.entries import rows_of

@@ -13,8 +13,8 @@ from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
 import gluonjit
-from gluonjit.engines.mxnet import gradients, program
-from gluonjit.engines.mxnet.operators.symbols import apply
+from gluonjit.engines.mxnet.framework.symbols import apply
+from gluonjit.engines.mxnet.run import gradients, program
 from gluonjit.errors import RuleWarning
 
 

@@ -17,7 +17,7 @@ from mxnet import autograd, gluon
 import gluonjit
 from gluonjit.compiled import FAST, WHY_NOT
 from gluonjit.engines.mxnet import engine
-from gluonjit.engines.mxnet.cells import capture_cell
+from gluonjit.engines.mxnet.capture.cells import capture_cell
 from gluonjit.graph import Value, intern_spec
 from gluonjit.hybrid import LOCAL
 

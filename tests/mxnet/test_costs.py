@@ -26,7 +26,7 @@ from gluonjit.analysis.costs import (
 from gluonjit.analysis.costs.curves import Curve
 from gluonjit.analysis.costs.fit import fit, nonnegative
 from gluonjit.analysis.costs.measured import Measured
-from gluonjit.engines.mxnet.arrays import VERSIONS
+from gluonjit.engines.mxnet.framework.arrays import VERSIONS
 from gluonjit.errors import GluonJITWarning
 from gluonjit.hybrid.choose import costs
 

@@ -15,7 +15,7 @@ from mxnet.ndarray import register
 
 import gluonjit
 from gluonjit.compiled import FAST, WHY_NOT
-from gluonjit.engines.mxnet import calls, cells, ops
+from gluonjit.engines.mxnet.capture import calls, cells, ops
 from gluonjit.hybrid import LOCAL
 
 compiled = pytest.mark.skipif(FAST is None, reason=WHY_NOT)

@@ -10,7 +10,7 @@ import pytest
 from mxnet import autograd, gluon, nd
 
 import gluonjit
-from gluonjit.engines.mxnet.arrays import address_of
+from gluonjit.engines.mxnet.framework.arrays import address_of
 from gluonjit.errors import BatchClosedError, CaptureError, FlushError, NotFiniteError
 
 

@@ -11,8 +11,8 @@ from mxnet import autograd, gluon, nd
 
 import gluonjit
 from gluonjit.compiled import ROWS
-from gluonjit.engines.mxnet import gradients
-from gluonjit.engines.mxnet.results import places_of, tape_of
+from gluonjit.engines.mxnet.run import gradients
+from gluonjit.engines.mxnet.run.results import places_of, tape_of
 from gluonjit.rows.running import Launches
 
 in_c = pytest.mark.skipif(ROWS is None, reason="gluonjit._rows is not there, or GLUONJIT_PURE is set")

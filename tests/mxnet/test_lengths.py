@@ -15,8 +15,9 @@ from support import assert_close, flat
 
 import gluonjit
 from gluonjit.compiled import FAST
-from gluonjit.engines.mxnet import cells, kinds
+from gluonjit.engines.mxnet.capture import cells
 from gluonjit.engines.mxnet.lengths.program import Ragged
+from gluonjit.engines.mxnet.tracing import kinds
 from gluonjit.errors import RuleWarning
 
 C = 8

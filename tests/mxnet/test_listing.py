@@ -6,17 +6,17 @@ import mxnet as mx
 import pytest
 
 from gluonjit.__main__ import main
-from gluonjit.engines.mxnet.operators.listing import (
+from gluonjit.engines.mxnet.framework.symbols import ALONE, MAY_FAIL, NO_RULE, canonical, fails, read
+from gluonjit.engines.mxnet.listing import (
     HOW,
     KINDS,
     describe,
     registered,
     unruled,
 )
-from gluonjit.engines.mxnet.operators.symbols import ALONE, MAY_FAIL, NO_RULE, canonical, fails, read
 from gluonjit.engines.mxnet.operators.table import KNOWN
-from gluonjit.engines.mxnet.program import Batched, Lone, build
-from gluonjit.engines.mxnet.recorder import trace_op
+from gluonjit.engines.mxnet.run.program import Batched, Lone, build
+from gluonjit.engines.mxnet.values.recorder import trace_op
 from gluonjit.graph import intern_spec
 
 

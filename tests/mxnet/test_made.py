@@ -11,7 +11,7 @@ import pytest
 from mxnet import autograd, gluon, nd
 
 import gluonjit
-from gluonjit.engines.mxnet import cells
+from gluonjit.engines.mxnet.capture import cells
 from gluonjit.errors import CaptureError
 from gluonjit.hybrid.choose import pacing
 

@@ -10,7 +10,7 @@ from mxnet import autograd, gluon, nd
 from mxnet.gluon import nn
 
 import gluonjit
-from gluonjit.engines.mxnet.outlining import KNOWN
+from gluonjit.engines.mxnet.capture.outlining import KNOWN
 from gluonjit.hybrid.capture.outlining.free_functions import forget_functions
 
 SIZE = 4

@@ -13,9 +13,9 @@ from mxnet import autograd, gluon
 from planted import Fault, Ran, assert_found, assert_survived, other_instruction, other_slope
 
 import gluonjit
-from gluonjit.engines.mxnet import fused_steps, gradients, program, segments
+from gluonjit.engines.mxnet.framework.symbols import apply
 from gluonjit.engines.mxnet.operators import binding
-from gluonjit.engines.mxnet.operators.symbols import apply
+from gluonjit.engines.mxnet.run import fused_steps, gradients, program, segments
 
 SIZE = 4
 

@@ -11,7 +11,7 @@ import pytest
 from mxnet import autograd, gluon, nd
 
 import gluonjit
-from gluonjit.engines.mxnet import refusals
+from gluonjit.engines.mxnet.values import refusals
 from gluonjit.errors import CaptureError
 
 Write = Callable[[Any, Any], Any]

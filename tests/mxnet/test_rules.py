@@ -16,8 +16,8 @@ import pytest
 from rule_runs import built, check, draw, layouts_of, one_by_one, run_one
 
 from experiments.conformance.rule_cases import CASES, Case
+from gluonjit.engines.mxnet.framework.symbols import ALONE, canonical, draws, read
 from gluonjit.engines.mxnet.operators.binding import Writer
-from gluonjit.engines.mxnet.operators.symbols import ALONE, canonical, draws, read
 from gluonjit.engines.mxnet.operators.table import ROWS_OF, batch_op
 from gluonjit.program.axes.values import NotBatchable, Values
 

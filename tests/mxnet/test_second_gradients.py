@@ -13,8 +13,8 @@ from mxnet.gluon import nn
 from numpy_support import numpy_program
 from support import assert_close, rows
 
-from gluonjit.engines.mxnet import recorded
-from gluonjit.engines.mxnet.program import interpret
+from gluonjit.engines.mxnet.run import recorded
+from gluonjit.engines.mxnet.run.program import interpret
 from gluonjit.errors import CaptureError
 
 SIZE = 4

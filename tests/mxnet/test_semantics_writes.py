@@ -14,7 +14,7 @@ from mxnet.gluon import nn
 from support import Recurrent, assert_close, gradients, rows
 
 import gluonjit
-from gluonjit.engines.mxnet import replacing
+from gluonjit.engines.mxnet.values import replacing
 
 SIZE = 4
 

@@ -18,9 +18,9 @@ from experiments.zoo.cli import NAMES
 from experiments.zoo.mxnet import engine
 from gluonjit.analysis.costs import CostModel
 from gluonjit.analysis.schedulers import SCHEDULERS
-from gluonjit.analysis.simulation import Simulated, simulated, simulated_flush
-from gluonjit.analysis.trace_file import BatchTrace, read_trace
-from gluonjit.analysis.trace_graph import restored
+from gluonjit.analysis.simulate.simulation import Simulated, simulated, simulated_flush
+from gluonjit.analysis.simulate.trace_file import BatchTrace, read_trace
+from gluonjit.analysis.simulate.trace_graph import restored
 from gluonjit.errors import TraceError
 
 QUICK = ("treelstm-cell", "treelstm-binary", "mv-rnn", "lattice-lstm", "mpnn", "shift-reduce")

@@ -11,7 +11,7 @@ from mxnet.gluon import nn, rnn
 from support import assert_close
 
 import gluonjit
-from gluonjit.engines.mxnet import unrolling
+from gluonjit.engines.mxnet.capture import unrolling
 
 C = 4
 
@@ -222,7 +222,7 @@ def test_a_cell_that_pauses_recording() -> None:
 
 
 def test_constants_are_the_same_when_a_call_is_traced_again(whole: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gluonjit.engines.mxnet import cells
+    from gluonjit.engines.mxnet.capture import cells
 
     eager, net = _pair(Loop)
     _compare(eager, net, _samples((3, 3)))

@@ -61,7 +61,7 @@ def test_gradients_of_whole_numbers(name: str, dtype: str, given: bool) -> None:
 
 
 def test_indices_that_were_used_with_a_weight_stay_numbers() -> None:
-    from gluonjit.engines.mxnet.results import has_history, is_learned
+    from gluonjit.engines.mxnet.run.results import has_history, is_learned
 
     indices, weight = nd.array([0, 1], dtype="int32"), nd.ones((3, 2))
     weight.attach_grad()

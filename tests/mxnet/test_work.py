@@ -85,7 +85,7 @@ def test_work_of_convolutions_and_products_of_batches() -> None:
 
 
 def test_work_of_a_sum_counts_all_its_terms() -> None:
-    from gluonjit.engines.mxnet.opkinds import sum_kind
+    from gluonjit.engines.mxnet.tracing.opkinds import sum_kind
     from gluonjit.graph import intern_spec
 
     work = sum_kind(intern_spec((2, 5), "float32", "cpu(0)", "rows"), 9).work

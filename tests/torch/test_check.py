@@ -11,7 +11,7 @@ import torch
 from torch_support import assert_near
 
 import gluonjit
-from gluonjit.engines.torch import one_by_one, program
+from gluonjit.engines.torch.run import one_by_one, program
 from gluonjit.errors import OptionError, RuleWarning
 
 

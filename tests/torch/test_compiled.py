@@ -14,7 +14,7 @@ from torch import nn
 
 import gluonjit
 from gluonjit.compiled import FAST, WHY_NOT
-from gluonjit.engines.torch.lazy import as_known
+from gluonjit.engines.torch.values.lazy import as_known
 from gluonjit.graph import Value, clear_specs, intern_spec
 from gluonjit.hybrid import LOCAL
 

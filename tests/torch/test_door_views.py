@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch.lazy import LazyTensor
+from gluonjit.engines.torch.values.lazy import LazyTensor
 from tests.torch.test_doors import agree, asked, both
 
 __all__ = ["asked"]  # a fixture

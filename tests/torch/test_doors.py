@@ -16,8 +16,9 @@ from torch.overrides import TorchFunctionMode
 
 import gluonjit
 from gluonjit.compiled import FAST, WHY_NOT
-from gluonjit.engines.torch import cells, doors, dynamic
-from gluonjit.engines.torch.cells import DOORS
+from gluonjit.engines.torch import dynamic
+from gluonjit.engines.torch.capture import cells, doors
+from gluonjit.engines.torch.capture.cells import DOORS
 from gluonjit.engines.torch.engine import ENGINE
 
 compiled = pytest.mark.skipif(FAST is None, reason=WHY_NOT)

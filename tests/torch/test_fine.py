@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import gluonjit
-from gluonjit.engines.torch import records
-from gluonjit.engines.torch.recorder import Tracer
+from gluonjit.engines.torch.capture import records
+from gluonjit.engines.torch.tracing.recorder import Tracer
 from tests.common.torch_support import assert_close, outcome
 
 SAMPLES = [torch.linspace(-1, 1, 4) * number for number in range(1, 6)]

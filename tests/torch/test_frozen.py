@@ -14,8 +14,8 @@ from torch_support import gradients
 from torch_training import VECTORS, assert_alike
 
 import gluonjit
-from gluonjit.engines.torch import saved
-from gluonjit.engines.torch.cell import Cell
+from gluonjit.engines.torch.run import saved
+from gluonjit.engines.torch.tracing.cell import Cell
 from gluonjit.hybrid.capture.guards.facts import SLOT
 from gluonjit.hybrid.capture.guards.variants import Again
 

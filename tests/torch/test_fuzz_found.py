@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch_support import assert_close, gradients
 
 import gluonjit
-from gluonjit.engines.torch.lazy import wrap
+from gluonjit.engines.torch.values.lazy import wrap
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Value, intern_spec
 

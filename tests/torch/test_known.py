@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import gluonjit
-from gluonjit.engines.torch.memory import Session
+from gluonjit.engines.torch.run.memory import Session
 from gluonjit.errors import EarlyFlushWarning
 from tests.common.torch_support import assert_close, assert_minibatch_as_eagerly
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import gluonjit
-from gluonjit.engines.torch import kinds
+from gluonjit.engines.torch.tracing import kinds
 from gluonjit.hybrid.capture.guards.sizes import TracedSize, plain, traced
 from tests.common.torch_support import assert_close
 

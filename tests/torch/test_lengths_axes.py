@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import gluonjit
-from gluonjit.analysis.trace_file import read_trace
+from gluonjit.analysis.simulate.trace_file import read_trace
 from gluonjit.engines.torch.lengths.program import Ragged
 from tests.common.torch_lengths import assert_as_eagerly, met, numbers, samples, whole
 from tests.common.torch_support import assert_close

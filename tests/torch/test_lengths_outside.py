@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import gluonjit
-from gluonjit.engines.torch.memory import Session
+from gluonjit.engines.torch.run.memory import Session
 from gluonjit.errors import RuleWarning
 from tests.common.torch_support import assert_close
 

@@ -11,7 +11,7 @@ import torch
 import gluonjit
 from gluonjit.__main__ import main
 from gluonjit.commands import operators
-from gluonjit.engines.torch.operators.listing import HOW, KINDS, PAGE, describe
+from gluonjit.engines.torch.listing import HOW, KINDS, PAGE, describe
 from gluonjit.engines.torch.operators.table import ROWS_OF
 from gluonjit.errors import AloneWarning
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import gluonjit
-from gluonjit.engines.torch import kinds
+from gluonjit.engines.torch.tracing import kinds
 from tests.common.torch_support import assert_close
 
 SIZE = 8

@@ -14,9 +14,9 @@ from torch import nn
 
 import gluonjit
 from gluonjit.analysis.pace import Pace
-from gluonjit.engines.torch import records
-from gluonjit.engines.torch.kinds import trace_call
-from gluonjit.engines.torch.making import CREATING
+from gluonjit.engines.torch.capture import records
+from gluonjit.engines.torch.capture.making import CREATING
+from gluonjit.engines.torch.tracing.kinds import trace_call
 
 LENGTHS = (3, 5, 4, 7, 3)
 Body = Callable[["Net", Any, Any], Any]

@@ -13,7 +13,7 @@ from torch import nn
 from torch_support import Tree, TreeModel, assert_close, gradients, make_trees, outcome
 
 import gluonjit
-from gluonjit.engines.torch.gradients import Tape
+from gluonjit.engines.torch.run.gradients import Tape
 from gluonjit.errors import GluonJITError
 
 FIXED: dict[str, Any] = {"scheduler": "depth", "granularity": "cell", "sharing": True}

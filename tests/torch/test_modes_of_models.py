@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch_support import assert_near
 
 import gluonjit
-from gluonjit.engines.torch import kinds
+from gluonjit.engines.torch.tracing import kinds
 
 C = 6
 

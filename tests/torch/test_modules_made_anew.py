@@ -11,7 +11,8 @@ from torch import nn
 
 import gluonjit
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch import cells, dynamic, outlining
+from gluonjit.engines.torch import dynamic
+from gluonjit.engines.torch.capture import cells, outlining
 from tests.common.torch_support import assert_close, gradients
 
 Make = Callable[[], Any]

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import gluonjit
-from gluonjit.engines.torch import records
+from gluonjit.engines.torch.capture import records
 from tests.common.torch_support import assert_minibatch_as_eagerly
 
 SIZE = 5

@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn import functional
 
 import gluonjit
-from gluonjit.engines.torch import records
+from gluonjit.engines.torch.capture import records
 from gluonjit.hybrid.capture.guards.variants import AGAIN
 from gluonjit.hybrid.capture.outlining import outlines
 
@@ -428,7 +428,7 @@ class Refused(Net):
 
 
 def test_a_cell_that_is_refused_once_is_no_more_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gluonjit.engines.torch import kinds
+    from gluonjit.engines.torch.tracing import kinds
 
     eager, net = both(Refused)
     monkeypatch.setattr(AGAIN, "resting", math.inf)  # no call is traced again, which would then differ

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import gluonjit
-from gluonjit.engines.torch.outlining import _Torch
+from gluonjit.engines.torch.capture.outlining import _Torch
 from gluonjit.hybrid.capture.outlining.known import helper_weight
 from tests.torch import test_outlining as programs
 

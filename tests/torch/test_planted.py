@@ -11,8 +11,8 @@ import torch
 from planted import Fault, Ran, assert_found, assert_survived, other_instruction, other_slope
 
 import gluonjit
-from gluonjit.engines.torch import fused_steps, program
 from gluonjit.engines.torch.operators import binding
+from gluonjit.engines.torch.run import fused_steps, program
 from gluonjit.program.lengths import running
 from gluonjit.program.lengths.nodes import SizedNodes
 

@@ -10,9 +10,9 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 import gluonjit  # noqa: F401
-from gluonjit.engines.torch.arrays import spec_of
-from gluonjit.engines.torch.program import build, join, pieces
-from gluonjit.engines.torch.recorder import recording
+from gluonjit.engines.torch.framework.arrays import spec_of
+from gluonjit.engines.torch.run.program import build, join, pieces
+from gluonjit.engines.torch.tracing.recorder import recording
 from gluonjit.graph import operand_groups
 from gluonjit.program.axes.values import NotBatchable
 from gluonjit.program.trace import TraceBuilder

@@ -14,7 +14,7 @@ from torch import nn
 from torch_support import TreeModel, assert_close, assert_same, make_trees, outcome
 
 import gluonjit
-from gluonjit.engines.torch import chunks, gradients, history
+from gluonjit.engines.torch.run import chunks, gradients, history
 from gluonjit.errors import BatchClosedError, CaptureError, NotFiniteError, OptionError
 
 

@@ -21,7 +21,7 @@ from torch import nn
 from torch_support import assert_near
 
 import gluonjit
-from gluonjit.engines.torch import kinds
+from gluonjit.engines.torch.tracing import kinds
 from gluonjit.errors import CaptureError, StateError
 from gluonjit.hybrid.capture.guards.variants import AGAIN, Again, Noted
 

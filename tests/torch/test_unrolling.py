@@ -11,7 +11,7 @@ from torch import nn
 from torch_support import assert_near
 
 import gluonjit
-from gluonjit.engines.torch import kinds, unrolling
+from gluonjit.engines.torch.tracing import kinds, unrolling
 from gluonjit.hybrid.capture.outermost import shape_of
 
 C = 5

@@ -10,18 +10,11 @@ import mxnet  # noqa: F401  its import installs the engine that is patched here
 
 from experiments.fuzz.framework import Patch
 from experiments.fuzz.plants import but_the_last, lost_effect, stale_parameter, stale_state, wrong_order, wrong_row
-from gluonjit.engines.mxnet import (
-    calls,
-    changes,
-    fused_steps,
-    gradients,
-    memory,
-    ops,
-    program,
-    refusals,
-    replacing,
-    semantics,
-)
+from gluonjit.engines.mxnet import changes
+from gluonjit.engines.mxnet.capture import calls, ops
+from gluonjit.engines.mxnet.framework import semantics
+from gluonjit.engines.mxnet.run import fused_steps, gradients, memory, program
+from gluonjit.engines.mxnet.values import refusals, replacing
 from gluonjit.hybrid import LOCAL
 from gluonjit.hybrid.capture import capturing
 

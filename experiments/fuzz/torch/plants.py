@@ -11,19 +11,12 @@ import torch
 
 from experiments.fuzz.framework import Patch
 from experiments.fuzz.plants import but_the_last, lost_effect, stale_parameter, stale_state, wrong_order, wrong_row
-from gluonjit.engines.torch import (
-    arrays,
-    cells,
-    dynamic,
-    fused_steps,
-    gradients,
-    memory,
-    operands,
-    ops,
-    program,
-    writes,
-)
-from gluonjit.engines.torch.cells import DOORS
+from gluonjit.engines.torch import dynamic
+from gluonjit.engines.torch.capture import cells, ops, writes
+from gluonjit.engines.torch.capture.cells import DOORS
+from gluonjit.engines.torch.framework import arrays
+from gluonjit.engines.torch.run import fused_steps, gradients, memory, program
+from gluonjit.engines.torch.values import operands
 from gluonjit.hybrid.capture import capturing
 
 

@@ -13,15 +13,15 @@ import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet.arrays import context_of, host_view, sent
-from gluonjit.engines.mxnet.bridge import finish
-from gluonjit.engines.mxnet.computing import unlinked
-from gluonjit.engines.mxnet.gradients import Pass, Tape
-from gluonjit.engines.mxnet.lazy import Lazy
-from gluonjit.engines.mxnet.originals import original_array_backward, original_backward, original_grad
-from gluonjit.engines.mxnet.recorded import recorded
-from gluonjit.engines.mxnet.results import Seed, Target, seed_of, tape_of
-from gluonjit.engines.mxnet.semantics import as_captured, classic, is_numpy
+from gluonjit.engines.mxnet.framework.arrays import context_of, host_view, sent
+from gluonjit.engines.mxnet.framework.originals import original_array_backward, original_backward, original_grad
+from gluonjit.engines.mxnet.framework.semantics import as_captured, classic, is_numpy
+from gluonjit.engines.mxnet.run.gradients import Pass, Tape
+from gluonjit.engines.mxnet.run.recorded import recorded
+from gluonjit.engines.mxnet.run.results import Seed, Target, seed_of, tape_of
+from gluonjit.engines.mxnet.values.bridge import finish
+from gluonjit.engines.mxnet.values.computing import unlinked
+from gluonjit.engines.mxnet.values.lazy import Lazy
 from gluonjit.graph import Spec
 from gluonjit.hybrid.choose.pacing import BACKWARD
 from gluonjit.hybrid.explain.minibatch import MINIBATCH

@@ -11,20 +11,20 @@ from mxnet import gluon
 from mxnet.ndarray import NDArray
 from mxnet.numpy import ndarray
 
-from gluonjit.engines.mxnet import originals
-from gluonjit.engines.mxnet.blocks import blocks_of
-from gluonjit.engines.mxnet.cell import Cell
-from gluonjit.engines.mxnet.computing import concrete, in_own_memory, plain
-from gluonjit.engines.mxnet.dynamic import disable, enable, restructured
-from gluonjit.engines.mxnet.lazy import Lazy, LazyArray
-from gluonjit.engines.mxnet.replacing import before_variable, before_write
-from gluonjit.engines.mxnet.semantics import note_semantics
+from gluonjit.engines.mxnet.capture.dynamic import disable, enable, restructured
+from gluonjit.engines.mxnet.framework import originals
+from gluonjit.engines.mxnet.framework.blocks import blocks_of
+from gluonjit.engines.mxnet.framework.semantics import note_semantics
+from gluonjit.engines.mxnet.tracing.cell import Cell
+from gluonjit.engines.mxnet.values.computing import concrete, in_own_memory, plain
+from gluonjit.engines.mxnet.values.lazy import Lazy, LazyArray
+from gluonjit.engines.mxnet.values.replacing import before_variable, before_write
 from gluonjit.errors import OptionError
 from gluonjit.graph.modes import is_recorded, is_training, mode_of
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.entrances import install
 from gluonjit.hybrid.capture.outlining.questions import answer
-from gluonjit.hybrid.capture.reuse import refuse
+from gluonjit.hybrid.capture.reuse.cache import refuse
 from gluonjit.hybrid.choose.pacing import close
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.options import refuse_without_switch

@@ -9,19 +9,19 @@ import mxnet as mx
 from mxnet.ndarray import NDArray
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.mxnet.arrays import VERSIONS
-from gluonjit.engines.mxnet.bridge import bridged
-from gluonjit.engines.mxnet.cell import Cell, any_lazy
-from gluonjit.engines.mxnet.cells import capture_cell
-from gluonjit.engines.mxnet.constants import clear_constants
-from gluonjit.engines.mxnet.inference import clear_inferred, inferred_count
-from gluonjit.engines.mxnet.memory import Session
-from gluonjit.engines.mxnet.operands import clear_numbers
-from gluonjit.engines.mxnet.opkinds import clear_kinds, kind_count, sum_kind
-from gluonjit.engines.mxnet.originals import current_mode
-from gluonjit.engines.mxnet.replacing import AddressRanges
-from gluonjit.engines.mxnet.results import numbers_of
-from gluonjit.engines.mxnet.semantics import as_captured, is_numpy
+from gluonjit.engines.mxnet.capture.cells import capture_cell
+from gluonjit.engines.mxnet.framework.arrays import VERSIONS
+from gluonjit.engines.mxnet.framework.originals import current_mode
+from gluonjit.engines.mxnet.framework.semantics import as_captured, is_numpy
+from gluonjit.engines.mxnet.run.inference import clear_inferred, inferred_count
+from gluonjit.engines.mxnet.run.memory import Session
+from gluonjit.engines.mxnet.run.results import numbers_of
+from gluonjit.engines.mxnet.tracing.cell import Cell, any_lazy
+from gluonjit.engines.mxnet.tracing.constants import clear_constants
+from gluonjit.engines.mxnet.tracing.opkinds import clear_kinds, kind_count, sum_kind
+from gluonjit.engines.mxnet.values.bridge import bridged
+from gluonjit.engines.mxnet.values.operands import clear_numbers
+from gluonjit.engines.mxnet.values.replacing import AddressRanges
 from gluonjit.engines.mxnet.verifying import verify
 from gluonjit.graph import Value
 from gluonjit.hybrid.capture.cell import cache_counts

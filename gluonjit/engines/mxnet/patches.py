@@ -21,15 +21,17 @@ from mxnet.numpy import ndarray
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet import backward as lazy_backward
-from gluonjit.engines.mxnet import calls, changes, originals, shared
-from gluonjit.engines.mxnet.cell import Cell
-from gluonjit.engines.mxnet.cells import looked_up, rebuild, record_again
-from gluonjit.engines.mxnet.dynamic import automatic_cell
+from gluonjit.engines.mxnet import changes
+from gluonjit.engines.mxnet.capture import calls
+from gluonjit.engines.mxnet.capture.cells import looked_up, rebuild, record_again
+from gluonjit.engines.mxnet.capture.dynamic import automatic_cell
 from gluonjit.engines.mxnet.engine import ENGINE
-from gluonjit.engines.mxnet.lazy import LazyArray
-from gluonjit.engines.mxnet.lazy_np import LazyNumpy
-from gluonjit.engines.mxnet.operands import Empty, laid, value_of
-from gluonjit.engines.mxnet.semantics import note_semantics
+from gluonjit.engines.mxnet.framework import originals, shared
+from gluonjit.engines.mxnet.framework.semantics import note_semantics
+from gluonjit.engines.mxnet.tracing.cell import Cell
+from gluonjit.engines.mxnet.values.lazy import LazyArray
+from gluonjit.engines.mxnet.values.lazy_np import LazyNumpy
+from gluonjit.engines.mxnet.values.operands import Empty, laid, value_of
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.fast import configure
 from gluonjit.hybrid.run.engine import register as register_engine

@@ -13,14 +13,14 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.ndarray import NDArray, register
 
-from gluonjit.engines.mxnet.blocks import blocks_of
-from gluonjit.engines.mxnet.dynamic import disable, enable
-from gluonjit.engines.mxnet.following import COUNTERS, is_hybrid
-from gluonjit.engines.mxnet.inference import operator_call
-from gluonjit.engines.mxnet.lazy import Lazy
-from gluonjit.engines.mxnet.operators.symbols import operator_handle
-from gluonjit.engines.mxnet.results import has_history
-from gluonjit.engines.mxnet.semantics import POOLING, in_training, is_numpy
+from gluonjit.engines.mxnet.capture.dynamic import disable, enable
+from gluonjit.engines.mxnet.framework.blocks import blocks_of
+from gluonjit.engines.mxnet.framework.semantics import POOLING, in_training, is_numpy
+from gluonjit.engines.mxnet.framework.symbols import operator_handle
+from gluonjit.engines.mxnet.run.inference import operator_call
+from gluonjit.engines.mxnet.run.results import has_history
+from gluonjit.engines.mxnet.tracing.following import COUNTERS, is_hybrid
+from gluonjit.engines.mxnet.values.lazy import Lazy
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED

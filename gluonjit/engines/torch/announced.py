@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch import originals
-from gluonjit.engines.torch.aliases import VIEWING
-from gluonjit.engines.torch.buffers import Account
-from gluonjit.engines.torch.exposed import between_batches, expose, is_due
-from gluonjit.engines.torch.results import computed
-from gluonjit.engines.torch.targets import WRITES, is_writing, may_write
-from gluonjit.hybrid.capture.reuse import refuse
+from gluonjit.engines.torch.framework import originals
+from gluonjit.engines.torch.framework.buffers import Account
+from gluonjit.engines.torch.framework.exposed import between_batches, expose, is_due
+from gluonjit.engines.torch.framework.targets import WRITES, is_writing, may_write
+from gluonjit.engines.torch.values.aliases import VIEWING
+from gluonjit.engines.torch.values.results import computed
+from gluonjit.hybrid.capture.reuse.cache import refuse
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue
 

@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch.autograd.graph import GradientEdge
 
-from gluonjit.engines.torch import originals
-from gluonjit.engines.torch.cell import Cell
-from gluonjit.engines.torch.chunks import current_backward, telling
-from gluonjit.engines.torch.history import is_needed_again
-from gluonjit.engines.torch.lazy import LazyTensor, waits
-from gluonjit.engines.torch.operands import current, is_made, share
-from gluonjit.engines.torch.pending_statistics import write_statistics
-from gluonjit.engines.torch.records import is_watched
-from gluonjit.engines.torch.results import computed, outside_of_transforms, refuse_used, run_computed, settle
+from gluonjit.engines.torch.capture.records import is_watched
+from gluonjit.engines.torch.framework import originals
+from gluonjit.engines.torch.run.chunks import current_backward, telling
+from gluonjit.engines.torch.run.history import is_needed_again
+from gluonjit.engines.torch.tracing.cell import Cell
+from gluonjit.engines.torch.values.lazy import LazyTensor, waits
+from gluonjit.engines.torch.values.operands import current, is_made, share
+from gluonjit.engines.torch.values.pending_statistics import write_statistics
+from gluonjit.engines.torch.values.results import computed, outside_of_transforms, refuse_used, run_computed, settle
 from gluonjit.hybrid.capture.guards.owners import USER, owner_of_module
 from gluonjit.hybrid.choose.pacing import BACKWARD, close, keep_eager
 from gluonjit.hybrid.explain.minibatch import MINIBATCH

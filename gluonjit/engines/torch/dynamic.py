@@ -12,21 +12,22 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch import changes, originals
-from gluonjit.engines.torch.cell import Cell
-from gluonjit.engines.torch.cells import as_lazy, capture, expand, foreign, open_batch
-from gluonjit.engines.torch.effects import PARTS, parts_of
-from gluonjit.engines.torch.input_version import version_of
+from gluonjit.engines.torch import changes
+from gluonjit.engines.torch.capture.cells import as_lazy, capture, expand, foreign, open_batch
+from gluonjit.engines.torch.capture.normalizing import normalized
+from gluonjit.engines.torch.capture.outlining import KNOWN
+from gluonjit.engines.torch.capture.records import ASKED, NotOneNode, refused_at_once
+from gluonjit.engines.torch.capture.reuse import REUSING
+from gluonjit.engines.torch.framework import originals
+from gluonjit.engines.torch.framework.input_version import version_of
+from gluonjit.engines.torch.framework.layers import NORM, WHOLE, has_hooks, keeps_statistics
 from gluonjit.engines.torch.interop import DECIDING, run_aside, traced_otherwise, why_aside
-from gluonjit.engines.torch.layers import NORM, WHOLE, has_hooks, keeps_statistics
-from gluonjit.engines.torch.lazy import waits
-from gluonjit.engines.torch.normalizing import normalized
-from gluonjit.engines.torch.outlining import KNOWN
-from gluonjit.engines.torch.pending_statistics import write_statistics
-from gluonjit.engines.torch.records import ASKED, NotOneNode, refused_at_once
-from gluonjit.engines.torch.results import computed
-from gluonjit.engines.torch.reuse import REUSING
-from gluonjit.engines.torch.unrolling import LOOPS, UNROLLED
+from gluonjit.engines.torch.tracing.cell import Cell
+from gluonjit.engines.torch.tracing.effects import PARTS, parts_of
+from gluonjit.engines.torch.tracing.unrolling import LOOPS, UNROLLED
+from gluonjit.engines.torch.values.lazy import waits
+from gluonjit.engines.torch.values.pending_statistics import write_statistics
+from gluonjit.engines.torch.values.results import computed
 from gluonjit.graph import is_own
 from gluonjit.hybrid.capture.arguments import LentArguments
 from gluonjit.hybrid.capture.capturing import before_sample, run_eagerly, sampled
@@ -38,7 +39,7 @@ from gluonjit.hybrid.capture.outermost import OutermostCalls
 from gluonjit.hybrid.capture.outlining.free_functions import forget_functions
 from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.outlining.questions import answer
-from gluonjit.hybrid.capture.reusing import reused
+from gluonjit.hybrid.capture.reuse.reusing import reused
 from gluonjit.hybrid.choose.kept import BlockDescription, recall
 from gluonjit.hybrid.choose.pacing import paces_for
 from gluonjit.hybrid.options import Options

@@ -9,27 +9,27 @@ import torch
 
 from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch.aliases import DETACHING, base_of
-from gluonjit.engines.torch.arrays import VERSIONS, clear_looks
-from gluonjit.engines.torch.buffers import Account
-from gluonjit.engines.torch.cell import Cell
-from gluonjit.engines.torch.cells import capture, expand, open_batch
-from gluonjit.engines.torch.decided import decided
+from gluonjit.engines.torch.capture.cells import capture, expand, open_batch
+from gluonjit.engines.torch.capture.ops import call_operator
+from gluonjit.engines.torch.capture.records import NotOneNode
+from gluonjit.engines.torch.capture.writes import lent, opened, put_data, renew
 from gluonjit.engines.torch.dynamic import disable, enable
-from gluonjit.engines.torch.failures import unfit
-from gluonjit.engines.torch.lazy import waits
-from gluonjit.engines.torch.memory import Session
-from gluonjit.engines.torch.operands import share
-from gluonjit.engines.torch.opkinds import sum_kind
-from gluonjit.engines.torch.ops import call_operator
-from gluonjit.engines.torch.originals import current_mode, plain
-from gluonjit.engines.torch.recorded import gradients_again
-from gluonjit.engines.torch.records import NotOneNode
-from gluonjit.engines.torch.results import computed, numbers_of, read_by, settle
-from gluonjit.engines.torch.statistics import Statistics
-from gluonjit.engines.torch.unchanged import check_constants, statistics_of
+from gluonjit.engines.torch.framework.arrays import VERSIONS, clear_looks
+from gluonjit.engines.torch.framework.buffers import Account
+from gluonjit.engines.torch.framework.failures import unfit
+from gluonjit.engines.torch.framework.originals import current_mode, plain
+from gluonjit.engines.torch.run.memory import Session
+from gluonjit.engines.torch.run.recorded import gradients_again
+from gluonjit.engines.torch.run.unchanged import check_constants, statistics_of
+from gluonjit.engines.torch.tracing.cell import Cell
+from gluonjit.engines.torch.values.aliases import DETACHING, base_of
+from gluonjit.engines.torch.values.decided import decided
+from gluonjit.engines.torch.values.lazy import waits
+from gluonjit.engines.torch.values.operands import share
+from gluonjit.engines.torch.values.opkinds import sum_kind
+from gluonjit.engines.torch.values.results import computed, numbers_of, read_by, settle
+from gluonjit.engines.torch.values.statistics import RunningStatistics
 from gluonjit.engines.torch.verifying import verify
-from gluonjit.engines.torch.writes import lent, opened, put_data, renew
 from gluonjit.errors import OptionError
 from gluonjit.graph import Value
 from gluonjit.hybrid.capture.capturing import run_eagerly
@@ -73,7 +73,7 @@ class TorchEngine(Adapter):
 
     def account(self) -> Account:
         """Makes the account of weights, buffers and hooks while a batch is open."""
-        return Account(Statistics())
+        return Account(RunningStatistics())
 
     def owes(self, own: Any) -> bool:
         """True if what was captured runs even where the program cannot read it: it updates statistics."""

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-from gluonjit.engines.torch import originals
-from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.pending_statistics import write_statistics
-from gluonjit.engines.torch.recurrent import PACKED
-from gluonjit.engines.torch.results import computed, run_computed
+from gluonjit.engines.torch.framework import originals
+from gluonjit.engines.torch.tracing.recurrent import PACKED
+from gluonjit.engines.torch.values.lazy import LazyTensor
+from gluonjit.engines.torch.values.pending_statistics import write_statistics
+from gluonjit.engines.torch.values.results import computed, run_computed
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.run.state import LOCAL

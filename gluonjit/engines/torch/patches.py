@@ -15,21 +15,23 @@ from torch.nn.utils import stateless
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.torch import announced, changes, copy_on_write, doors, dynamic, interop, observing, originals
-from gluonjit.engines.torch.arrays import WHOLE
-from gluonjit.engines.torch.cell import Cell
-from gluonjit.engines.torch.cells import DOORS, LAID_OUT, captured_lookup, lay, leaf_laid, rebuild
-from gluonjit.engines.torch.doors import handled
+from gluonjit.engines.torch import announced, changes, dynamic, interop
+from gluonjit.engines.torch.capture import doors, observing
+from gluonjit.engines.torch.capture.cells import DOORS, LAID_OUT, captured_lookup, lay, leaf_laid, rebuild
+from gluonjit.engines.torch.capture.doors import handled
+from gluonjit.engines.torch.capture.indexing import ENTRY
+from gluonjit.engines.torch.capture.making import CREATING, MAKING
+from gluonjit.engines.torch.capture.ops import AT_ONCE
+from gluonjit.engines.torch.capture.records import record_again
 from gluonjit.engines.torch.engine import ENGINE
-from gluonjit.engines.torch.indexing import ENTRY
-from gluonjit.engines.torch.known import CHEAP, WHOLE_TYPES
-from gluonjit.engines.torch.lazy import LazyTensor, as_known, item_of, make
-from gluonjit.engines.torch.making import CREATING, MAKING
-from gluonjit.engines.torch.operands import Key, NotAnOperand, value_of
-from gluonjit.engines.torch.ops import AT_ONCE
-from gluonjit.engines.torch.records import record_again
-from gluonjit.engines.torch.results import KEEPING, is_inference, of_computed
-from gluonjit.engines.torch.view_steps import steps_of
+from gluonjit.engines.torch.framework import copy_on_write, originals
+from gluonjit.engines.torch.framework.arrays import WHOLE
+from gluonjit.engines.torch.tracing.cell import Cell
+from gluonjit.engines.torch.tracing.view_steps import steps_of
+from gluonjit.engines.torch.values.known import CHEAP, WHOLE_TYPES
+from gluonjit.engines.torch.values.lazy import LazyTensor, as_known, item_of, make
+from gluonjit.engines.torch.values.operands import Key, NotAnOperand, value_of
+from gluonjit.engines.torch.values.results import KEEPING, is_inference, of_computed
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.fast import configure
 from gluonjit.hybrid.run.engine import register as register_engine

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from gluonjit.engines.torch.arrays import FLOATS, host_numbers, name_of_dtype
 from gluonjit.engines.torch.dynamic import disable, enable
-from gluonjit.engines.torch.lazy import LazyTensor
-from gluonjit.engines.torch.operands import concrete
-from gluonjit.engines.torch.originals import original_setattr
+from gluonjit.engines.torch.framework.arrays import FLOATS, host_numbers, name_of_dtype
+from gluonjit.engines.torch.framework.originals import original_setattr
+from gluonjit.engines.torch.values.lazy import LazyTensor
+from gluonjit.engines.torch.values.operands import concrete
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED

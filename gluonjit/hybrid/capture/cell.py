@@ -12,7 +12,7 @@ from weakref import WeakSet
 from gluonjit.graph import Kind
 from gluonjit.graph.recorder import CellSlots
 from gluonjit.hybrid.capture.guards.variants import Variant
-from gluonjit.hybrid.capture.reuse import Recordings
+from gluonjit.hybrid.capture.reuse.cache import Recordings
 from gluonjit.hybrid.choose.pacing import Paces
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.state import LOCAL

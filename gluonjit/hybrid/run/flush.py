@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from gluonjit.analysis.costs.model import CostModel, Observed
 from gluonjit.analysis.plan import LookupChunk, Plan
 from gluonjit.analysis.planner import Planner
-from gluonjit.analysis.trace_file import save_graph
+from gluonjit.analysis.simulate.trace_file import save_graph
 from gluonjit.analysis.ways import Choice, Setting
 from gluonjit.graph.graph import Graph
 from gluonjit.graph.modes import is_recorded

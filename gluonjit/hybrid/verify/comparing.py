@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gluonjit.errors import GluonJITError, ReuseError, VerifyError
-from gluonjit.hybrid.capture.reuse import Recordings
+from gluonjit.hybrid.capture.reuse.cache import Recordings
 from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import AUTO, NEVER
 from gluonjit.hybrid.run.scope import explain

@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from batched.calls import Note, is_cell
-from gluonjit.engines.mxnet.memory import Session
+from gluonjit.engines.mxnet.run.memory import Session
 
 
 @contextmanager

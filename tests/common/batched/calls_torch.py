@@ -10,7 +10,7 @@ from unittest.mock import patch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from batched.calls import Note, is_cell
-from gluonjit.engines.torch import gradients, memory, one_by_one
+from gluonjit.engines.torch.run import gradients, memory, one_by_one
 
 
 class Calls(TorchDispatchMode):

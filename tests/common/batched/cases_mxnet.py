@@ -16,7 +16,7 @@ import gluonjit
 from batched.cases import ALONE, ANY_ROWS, ONE_LAUNCH, rows_of
 from batched.committed import Rows
 from experiments.conformance.rule_cases import CASES, Case
-from gluonjit.engines.mxnet.program import build
+from gluonjit.engines.mxnet.run.program import build
 from gluonjit.graph import intern_spec, natural_mode
 from gluonjit.graph.modes import mode_of
 from gluonjit.program.axes.values import NotBatchable

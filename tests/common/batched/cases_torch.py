@@ -11,8 +11,8 @@ from torch_rule_runs import arguments, draw, run_one, with_tensors
 
 from batched.cases import ALONE, ANY_ROWS, ONE_LAUNCH, rows_of
 from batched.committed import Rows
-from gluonjit.engines.torch.arrays import name_of_dtype
-from gluonjit.engines.torch.program import build
+from gluonjit.engines.torch.framework.arrays import name_of_dtype
+from gluonjit.engines.torch.run.program import build
 from gluonjit.graph import intern_spec, natural_mode
 from gluonjit.program.axes.values import NotBatchable, Operand
 from gluonjit.program.trace import Trace, TraceBuilder

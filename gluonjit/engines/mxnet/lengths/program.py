@@ -16,16 +16,16 @@ import numpy as np
 from mxnet import autograd
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet.arrays import context_of, device_of, dtype_name, room_for, sent
-from gluonjit.engines.mxnet.fused_steps import row_program
-from gluonjit.engines.mxnet.inference import infer
-from gluonjit.engines.mxnet.operands import is_plain
+from gluonjit.engines.mxnet.framework.arrays import context_of, device_of, dtype_name, room_for, sent
+from gluonjit.engines.mxnet.framework.semantics import POOLING, as_captured, as_shape, classic, in_training
+from gluonjit.engines.mxnet.framework.symbols import FLAT, acts, apply, canonical, fails, read, written
 from gluonjit.engines.mxnet.operators import binding
-from gluonjit.engines.mxnet.operators.symbols import FLAT, acts, apply, canonical, fails, read, written
 from gluonjit.engines.mxnet.operators.table import ROWS_OF, work_of
-from gluonjit.engines.mxnet.program import Program, build, current, join, let_in, program_of, stored, write
-from gluonjit.engines.mxnet.results import has_history
-from gluonjit.engines.mxnet.semantics import POOLING, as_captured, as_shape, classic, in_training
+from gluonjit.engines.mxnet.run.fused_steps import row_program
+from gluonjit.engines.mxnet.run.inference import infer
+from gluonjit.engines.mxnet.run.program import Program, build, current, join, let_in, program_of, stored, write
+from gluonjit.engines.mxnet.run.results import has_history
+from gluonjit.engines.mxnet.values.operands import is_plain
 from gluonjit.graph import Arrays, Kind, Spec, intern_spec
 from gluonjit.hybrid.capture.lengths.joining import Joiner
 from gluonjit.program.axes import writer

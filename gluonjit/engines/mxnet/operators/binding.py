@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import mxnet as mx
 
-from gluonjit.engines.mxnet.operators.symbols import apply
+from gluonjit.engines.mxnet.framework.symbols import apply
 from gluonjit.graph.values import MODES
 from gluonjit.program.axes import writer
 from gluonjit.program.axes.row import SUM

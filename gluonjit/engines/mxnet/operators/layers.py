@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
+from gluonjit.engines.mxnet.framework.symbols import listed
 from gluonjit.engines.mxnet.operators.binding import Writer as SymbolWriter
 from gluonjit.engines.mxnet.operators.linear import MAP, added
 from gluonjit.engines.mxnet.operators.shapes import begins
-from gluonjit.engines.mxnet.operators.symbols import listed
 from gluonjit.program.axes.along import Along, Section, Turned
 from gluonjit.program.axes.elementwise import Map
 from gluonjit.program.axes.row import Application, Row

@@ -8,7 +8,7 @@ from math import prod
 
 import mxnet as mx
 
-from gluonjit.engines.mxnet.operators.symbols import apply, listed
+from gluonjit.engines.mxnet.framework.symbols import apply, listed
 from gluonjit.program.axes.elementwise import Map
 from gluonjit.program.axes.products import Contract
 from gluonjit.program.axes.row import Application

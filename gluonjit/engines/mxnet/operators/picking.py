@@ -10,8 +10,8 @@ from math import prod
 
 import mxnet as mx
 
+from gluonjit.engines.mxnet.framework.symbols import apply
 from gluonjit.engines.mxnet.operators.binding import reshape
-from gluonjit.engines.mxnet.operators.symbols import apply
 from gluonjit.program.axes.along import Along, Reduce
 from gluonjit.program.axes.row import Application
 from gluonjit.program.axes.samples import Last, Pick

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gluonjit.engines.mxnet.arrays import dtype_name, sent
+from gluonjit.engines.mxnet.framework.arrays import dtype_name, sent
+from gluonjit.engines.mxnet.framework.originals import slice_rows
+from gluonjit.engines.mxnet.framework.symbols import apply
 from gluonjit.engines.mxnet.operators.binding import reshape
 from gluonjit.engines.mxnet.operators.layers import apart, by_batches, side_by_side
-from gluonjit.engines.mxnet.operators.symbols import apply
-from gluonjit.engines.mxnet.originals import slice_rows
 from gluonjit.program.axes.row import Application
 from gluonjit.program.axes.values import Vals, Values, is_sized
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from gluonjit.engines.mxnet.operators.symbols import listed
+from gluonjit.engines.mxnet.framework.symbols import listed
 from gluonjit.program.axes.along import Along, PerAxis, Reduce, Section
 from gluonjit.program.axes.row import Application
 from gluonjit.program.axes.shapes import Join, Reshape

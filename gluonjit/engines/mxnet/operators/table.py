@@ -9,9 +9,9 @@ from typing import Any
 
 import mxnet as mx
 
+from gluonjit.engines.mxnet.framework.symbols import ALONE, DRAWN, STATEFUL, canonical, draws, listed, read
 from gluonjit.engines.mxnet.operators import layers, linear, picking, recurring, shapes
 from gluonjit.engines.mxnet.operators.binding import Writer
-from gluonjit.engines.mxnet.operators.symbols import ALONE, DRAWN, STATEFUL, canonical, draws, listed, read
 from gluonjit.program.axes.along import Along, Indexed, Reduce, Section, Turned
 from gluonjit.program.axes.elementwise import Make, Map
 from gluonjit.program.axes.products import Contract

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from gluonjit.engines.torch.arrays import device_named, dtype_named, sent
-from gluonjit.engines.torch.fused_steps import row_program
+from gluonjit.engines.torch.framework.arrays import device_named, dtype_named, sent
+from gluonjit.engines.torch.framework.originals import plain
 from gluonjit.engines.torch.operators.binding import Writer
 from gluonjit.engines.torch.operators.table import batch_op, row_of, work_of
-from gluonjit.engines.torch.originals import plain
-from gluonjit.engines.torch.program import Program, build, interpret, run_operator, stored
+from gluonjit.engines.torch.run.fused_steps import row_program
+from gluonjit.engines.torch.run.program import Program, build, interpret, run_operator, stored
 from gluonjit.graph import Arrays, Kind, Spec
 from gluonjit.hybrid.capture.lengths.joining import Joiner
 from gluonjit.program.axes.values import Instruction, Shape, Shaped, Values, placed

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from gluonjit.engines.torch.arrays import dtype_named
+from gluonjit.engines.torch.framework.arrays import dtype_named
 from gluonjit.engines.torch.operators import moving
 from gluonjit.program.axes import writer
 from gluonjit.program.axes.row import SUM

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.arrays import INDICES, dtype_named
+from gluonjit.engines.torch.framework.arrays import INDICES, dtype_named
 from gluonjit.program.axes.values import NODES, Instruction, NotBatchable, Shaped, Values
 
 COUNTS = (2, 3, 5, 7)  # how many nodes, of which one is taken that is no size of theirs

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.autograd import Function
 
-from gluonjit.engines.torch.applying import applied
+from gluonjit.engines.torch.framework.applying import applied
 
 
 class _Take(Function):  # type: ignore[misc]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd import Function, Variable
 
-from gluonjit.engines.torch.applying import applied
+from gluonjit.engines.torch.framework.applying import applied
 
 Tensors = tuple[Any, ...]
 """Tensors, in an order of their own."""

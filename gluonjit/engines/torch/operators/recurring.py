@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from gluonjit.engines.torch.arrays import sent
+from gluonjit.engines.torch.framework.arrays import sent
 from gluonjit.engines.torch.operators.passes import PackedSteps, run_pass
 from gluonjit.engines.torch.operators.recurrent import Layer, apart, beside, layer_of
 from gluonjit.program.axes.row import Application

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gluonjit.engines.torch.arrays import device_named, name_of_dtype, zeros_of
+from gluonjit.engines.torch.framework.arrays import device_named, name_of_dtype, zeros_of
 from gluonjit.engines.torch.operators.binding import Writer, operator_named
 from gluonjit.engines.torch.operators.examples import regular
 from gluonjit.graph.values import intern_spec

@@ -1,0 +1,1 @@
+"""Captures of calls on lazy arrays: cells and operators."""

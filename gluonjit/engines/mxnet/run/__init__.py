@@ -1,0 +1,1 @@
+"""Programs of MXNet operators, the memory they run in, and gradients through them."""

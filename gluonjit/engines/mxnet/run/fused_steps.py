@@ -1,0 +1,41 @@
+"""Steps of a flush that run in C as a whole (see `gluonjit.rows`), on the memory of MXNet's arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gluonjit.engines.mxnet.framework.arrays import address_of, room_for
+from gluonjit.engines.mxnet.framework.threads import threads
+from gluonjit.engines.mxnet.operators.table import call_of
+from gluonjit.engines.mxnet.run.program import program_of
+from gluonjit.graph import Kind
+from gluonjit.rows import fused_steps
+from gluonjit.rows.lowering import lowered
+from gluonjit.rows.program import NotFusable, RowProgram
+from gluonjit.rows.stretches import StepStretch
+
+
+def row_program(kind: Kind) -> RowProgram:
+    """The program of the nodes of a kind. Raises NotFusable."""
+    if program_of(kind).may_fail:
+        raise NotFusable("it may fail")
+    return lowered(kind, call_of)
+
+
+class FusedSteps(fused_steps.FusedSteps):
+    """The `steps` of a flush that run in C.
+
+    MXNet computes in the background: a step waits, once, for what MXNet may still be writing.
+    """
+
+    make, threads = staticmethod(row_program), staticmethod(threads)
+    room_for, address = staticmethod(room_for), staticmethod(address_of)
+
+    def through(self, stretch: StepStretch, number: int, way: int, given: bytes) -> Any:
+        step, made = self.plan.steps[number], self._pass
+        form = None if made.dry else self.steps.backward_form(number, way, self)
+        return tuple([((k,), made.operands(step, k)) for k, found in enumerate(given) if found]), form
+
+    def other(self, made: Any) -> Callable[[int], Any]:
+        return lambda number: made.through(self.plan.steps[number])

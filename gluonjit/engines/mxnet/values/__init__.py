@@ -1,0 +1,1 @@
+"""Lazy arrays: their values in the graph, and their numbers where these are known or have been computed."""

@@ -1,0 +1,106 @@
+"""Look-ups in a table by known integers: each entry is a row, and equal entries are equal rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mxnet.ndarray import NDArray
+
+from gluonjit.compiled import FAST
+from gluonjit.engines.mxnet.framework.arrays import device_of, dtype_name
+from gluonjit.engines.mxnet.framework.originals import Attrs, run_operator
+from gluonjit.engines.mxnet.framework.semantics import classic
+from gluonjit.engines.mxnet.framework.shared import SHARED
+from gluonjit.engines.mxnet.framework.symbols import operator_handle
+from gluonjit.errors import CaptureError
+from gluonjit.graph import Spec, Value, intern_spec
+from gluonjit.graph.entries import entries_at
+from gluonjit.graph.references import table_rows
+from gluonjit.hybrid.run.batch import Batch
+
+_EMBEDDING = operator_handle("Embedding")
+
+
+class Table:
+    """A weight whose rows are looked up in one batch; weight None stands for the host's own integers."""
+
+    __slots__ = ("attrs", "key", "known", "row", "size", "taped", "weight")
+
+    def __init__(self, weight: Any, attrs: Attrs, taped: bool) -> None:
+        self.key = self.weight, self.attrs, self.taped = weight, attrs, taped
+        self.size = weight.shape[0]
+        self.row = intern_spec(weight.shape[1:], dtype_name(weight), device_of(weight), "stack")
+        self.known: dict[int, tuple[Any, Value]] = {}  # looked up before, by the index array's address
+
+    def entries(self, index: NDArray) -> NDArray:
+        """Looks entries up, by indices of their own: MXNet forgets about these after a backward pass."""
+        return run_operator(_EMBEDDING, [index.detach(), classic(self.weight)], self.attrs)[0]
+
+    def forget(self) -> None:
+        """Releases values, whose graph refers to this: what runs is freed without the garbage collector."""
+        self.known.clear()
+
+
+def table_of(batch: Batch, weight: Any, attrs: Attrs, taped: bool) -> Table:
+    """The batch's table for a weight."""
+    key = (id(weight), attrs, taped)
+    table: Table | None = batch.tables.get(key)
+    if table is None:
+        table = batch.tables[key] = Table(weight, attrs, taped)
+    return table
+
+
+def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
+    """`Embedding(indices, weight)` for concrete indices; None if they are not one-dimensional.
+
+    Raises CaptureError for an index outside the table, which MXNet would silently clip.
+    """
+    known = table.known.get(id(indices))
+    if known is not None:
+        return known[1]
+    entries = batch.graph.lookups.get(table)
+    if entries is not None and FAST is not None and (listed := FAST.numbers(indices)):
+        value = entries_at(batch.graph, entries, listed, table.size, table.row, table.taped)
+        if value is not None:
+            return _noted(batch, indices, table, value)
+    numbers = indices.asnumpy()
+    if numbers.ndim != 1 or not numbers.size:
+        return None
+    listed = numbers.astype("int64").tolist()
+    if not 0 <= min(listed) <= max(listed) < table.size:
+        wrong = next(number for number in listed if not 0 <= number < table.size)
+        raise CaptureError(
+            f"Embedding: index {wrong} in a look-up of {len(listed)} entries, but the table has {table.size} rows "
+            f"(0 to {table.size - 1}). Check the vocabulary that made the indices."
+        )
+    return _noted(batch, indices, table, table_rows(batch.graph, table, table.row, listed, table.taped))
+
+
+def _noted(batch: Batch, indices: Any, table: Table, value: Value) -> Value:
+    """The value of an index array, which the batch and the table know from now on: a write to the array is noticed."""
+    if indices.__class__ not in SHARED:
+        table.known[id(indices)] = batch.imports["index", id(indices)] = (indices, value)
+    return value
+
+
+def host_rows(batch: Batch, array: Any, dtype: str, device: str) -> Value:
+    """A one-dimensional integer array as rows numbered by value."""
+    numbers = FAST and FAST.numbers(array)
+    return host_numbers(batch, numbers or array.asnumpy().tolist(), dtype, device, array)
+
+
+def host_numbers(batch: Batch, numbers: list[Any], dtype: str, device: str, base: Any = None) -> Value:
+    """Numbers of the host's, one or more, as an array of one axis: rows numbered by value."""
+    row = intern_spec((), dtype, device, "stack")
+    return table_rows(batch.graph, batch.host_table(dtype, device), row, numbers, False, base)
+
+
+def host_number(batch: Batch, number: float, like: Spec) -> Value:
+    """A number of the host's, as an array that gives with one that looks like `like` what the number gives."""
+    axes = len(like.row_shape)
+    row = intern_spec((1,) * axes, like.dtype, like.device, "stack")
+    found = table_rows(batch.graph, batch.host_table(like.dtype, like.device, axes), row, [number])
+    shape = like.shape[: len(like.shape) - axes] + row.shape
+    rows = found.row_list() * like.rows
+    whole = intern_spec(shape, like.dtype, like.device, like.mode)
+    return Value(tuple(rows) if len(rows) > 1 else rows[0], 0, whole, batch.graph, False)

@@ -1,0 +1,1 @@
+"""Captures of calls on lazy tensors: cells, operators, indexing, writes."""

@@ -1,0 +1,183 @@
+"""Tensors that a program makes from nothing: as a lazy one is, or with numbers of its own to be written over."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from functools import cache, wraps
+from types import CodeType
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch.capture.cells import open_batch
+from gluonjit.engines.torch.framework.arrays import FLOATS, WHOLE, device_named, dtype_named
+from gluonjit.engines.torch.values.known import is_whole
+from gluonjit.engines.torch.values.lazy import LazyTensor, as_known, known_here, wrap
+from gluonjit.engines.torch.values.operands import MADE, NotAnOperand, is_made, leaf
+from gluonjit.graph import user_line
+from gluonjit.graph.values import mode_of
+from gluonjit.hybrid.capture.guards.owners import USER, owner_of
+from gluonjit.hybrid.run.state import LOCAL
+
+_BARE = {torch.Tensor.new, torch.Tensor.new_empty}
+_FILLED = {torch.Tensor.new_zeros, torch.Tensor.new_ones, torch.Tensor.new_full}
+MAKING: set[Any] = _BARE | _FILLED
+"""Functions that take of a tensor nothing but its dtype and device, where no other is given."""
+
+
+@cache
+def _like(dtype: str, device: str) -> Any:
+    """A tensor without elements."""
+    return torch.empty(0, dtype=dtype_named(dtype), device=device_named(device))
+
+
+def made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Runs such a function; None if another of its arguments is more than a number.
+
+    What has its numbers may be captured; what is written over next, as what `new` gives, once a pending one is written.
+    """
+    spec = args[0]._v.spec
+    if spec.dtype not in FLOATS or not all(map(_is_plain, (*args[1:], *kwargs.values()))):
+        return None
+    found = func(_like(spec.dtype, spec.device), *args[1:], **kwargs)
+    if found.requires_grad:
+        return found
+    if func in _BARE:
+        return _as_made(found)
+    try:
+        return wrap(leaf(open_batch(), found))
+    except NotAnOperand:
+        return found
+
+
+def cast(found: Any) -> Any:
+    """Returns what a tensor that the program has made was cast to, as one that it has made."""
+    line = user_line()
+    if line is None or found.__class__ is not torch.Tensor or found.requires_grad:
+        return found
+    if found.is_floating_point():
+        return _as_made(found)
+    return _as_made(found) if is_whole(found) and _may_wait(line[0]) else found
+
+
+def _as_made(tensor: Any) -> LazyTensor:
+    """A tensor of the program's own, which is no part of a graph until a pending one is written to it."""
+    found = as_known(tensor)
+    found._k = MADE
+    return found
+
+
+_PLAIN = (type(None), int, float, torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+def _is_plain(item: Any) -> bool:
+    if isinstance(item, (tuple, list)):
+        return all(map(_is_plain, item))
+    return isinstance(item, _PLAIN)
+
+
+# --- for themselves --------------------------------------------------------------------------------------------------
+
+_NAMES = "zeros ones full empty zeros_like ones_like full_like empty_like tensor".split()
+_users: dict[CodeType, bool] = {}
+_MOST = 4096
+
+
+_integers: dict[CodeType, int] = {}
+_TRIED = 32
+_WRITTEN = -1
+
+
+def _may_wait(code: CodeType) -> bool:
+    """True if pending integers may be written to those that a function makes: not if none of its first were.
+
+    Most are masks and numbers that a program fills by itself, one by one, which takes longer if they are lazy.
+    """
+    made = _integers.get(code, 0)
+    if made == _WRITTEN:
+        return True
+    if len(_integers) >= _MOST:
+        _integers.clear()
+    _integers[code] = min(made + 1, _TRIED)
+    return made < _TRIED
+
+
+def _creating(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a function that creates a tensor: numbers of the host that a captured sample makes are lazy, and floats.
+
+    A plain tensor that a pending one is written to would have to be computed at once. Until then it is no part of a
+    graph: what does without pending tensors runs on its memory, as in eager execution. One that looks like known
+    integers is made as from these.
+    """
+
+    @wraps(function)
+    def create(*args: Any, **kwargs: Any) -> Any:
+        like = known_here(args[0]) if args and args[0].__class__ is LazyTensor else None
+        found = function(*args, **kwargs) if like is None else function(like, *args[1:], **kwargs)
+        state = LOCAL.state
+        if not state.inside or state.paused or state.trace is not None or found.__class__ is not torch.Tensor:
+            return found
+        whole = not found.is_floating_point()
+        if found.requires_grad or found.layout is not torch.strided or (whole and not is_whole(found)):
+            return found
+        frame = sys._getframe(1)
+        mine = _users.get(frame.f_code)
+        if mine is None:
+            if len(_users) >= _MOST:
+                _users.clear()
+            mine = _users[frame.f_code] = owner_of(frame.f_code, frame.f_globals) == USER
+        if not mine or (function is _TENSOR and (whole or found.numel() != 1)):
+            return found
+        return found if whole and not _may_wait(frame.f_code) else _as_made(found)
+
+    create.__module__, create.__qualname__ = torch.__name__, create.__name__  # by which pickle finds it
+    return create
+
+
+_TENSOR = torch.tensor
+CREATING: dict[str, Callable[..., Any]] = {name: _creating(getattr(torch, name)) for name in _NAMES}
+"""Replacements of functions of torch."""
+
+
+def enter(made: Any, axes: int = 0) -> None:
+    """Makes it an input of the open batch: from now on writes to it are captured.
+
+    axes: how many integers choose an entry, if that is what is done next, so that its entries are rows.
+    """
+    if made._v.spec.dtype in WHOLE and not is_alone(made._c):
+        return
+    try:
+        made._v = leaf(open_batch(), made._c, mode_of(axes) if axes > 1 else "")
+    except NotAnOperand:
+        return
+    made._c = made._k = None
+    line = user_line() if made._v.spec.dtype in WHOLE else None
+    if line is not None:
+        _integers[line[0]] = _WRITTEN
+
+
+def is_alone(tensor: Any) -> bool:
+    """True if no other tensor has a part of its memory, as views of integers have, which are read at once."""
+    memory = tensor.untyped_storage()
+    return _COUNTED and torch._C._storage_Use_Count(memory._cdata) <= 2
+
+
+_COUNTED = hasattr(torch._C, "_storage_Use_Count")
+
+
+def only_made(items: Iterable[Any]) -> bool:
+    """True if the lazy tensors among nested arguments are made by the program, but for known integers."""
+    found = False
+    for item in items:
+        if item.__class__ is LazyTensor:
+            if is_made(item):
+                found = True
+            elif item._c is None or item._v.spec.dtype in FLOATS:
+                return False
+        elif isinstance(item, (tuple, list)) and item:
+            if only_made(item):
+                found = True
+            elif any(part.__class__ is LazyTensor for part in item):
+                return False
+    return found

@@ -1,0 +1,297 @@
+"""Writes to lazy tensors: a written tensor has a new value from then on, and its views are updated from that.
+
+A write is captured as a node that returns the whole new tensor. If that is impossible, what is pending runs, and
+PyTorch does the write, on memory that nothing else uses.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from gluonjit.engines.torch.capture.cells import capture, open_batch
+from gluonjit.engines.torch.capture.indexing import opened as opened_key
+from gluonjit.engines.torch.capture.making import enter, only_made
+from gluonjit.engines.torch.capture.records import NotOneNode, noting
+from gluonjit.engines.torch.capture.replacing import replaced
+from gluonjit.engines.torch.framework.arrays import spec_of
+from gluonjit.engines.torch.framework.originals import plain
+from gluonjit.engines.torch.framework.targets import WRITES
+from gluonjit.engines.torch.run.layouts import strides_of
+from gluonjit.engines.torch.run.overwrites import note_write, note_written_result
+from gluonjit.engines.torch.tracing.cell import Cell
+from gluonjit.engines.torch.tracing.traced_tensors import TraceTensor
+from gluonjit.engines.torch.tracing.view_steps import PathStep, show
+from gluonjit.engines.torch.values.aliases import DATA, MOVING, base_of, dummy, moves
+from gluonjit.engines.torch.values.lazy import LazyTensor, waits
+from gluonjit.engines.torch.values.operands import concrete, current, is_made, is_number, run_readers
+from gluonjit.graph import Value
+from gluonjit.hybrid.capture.reuse.cache import refuse
+from gluonjit.hybrid.capture.structure import Args, Kwargs, map_structure
+from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.program.trace import NeedsValue
+
+_MOST = 4096
+_AT_ONCE = {"detach_", "rename_", "fill_diagonal_", *MOVING}
+"""Methods that change more than numbers, or that look at memory, in which a batch has others beside."""
+
+
+def write(func: Any, name: str, target: Any, args: Args, kwargs: Kwargs) -> Any:
+    """Runs or captures a call that writes to a lazy tensor; returns what it gives, mostly the tensor itself."""
+    base, path = base_of(target)
+    if is_made(base) and LOCAL.state.inside and not (only_made(args) and not waits(kwargs)):
+        enter(base)
+    batch = LOCAL.state.batch
+    at_once = name in _AT_ONCE or any(step.func is DATA for step in path)  # which autograd does not notice
+    if batch is not None and base._c is None and current(base).graph is batch.graph and not at_once:
+        try:
+            return _captured(func, name, base, path, target, args, kwargs)
+        except NotOneNode as refusal:
+            why = refusal.with_traceback(None)  # else it and this frame would hold each other, and the arguments
+        with noting(batch, name, why):
+            return write_now(func, target, args, kwargs)
+    return write_now(func, target, args, kwargs)
+
+
+def _count(base: Any) -> None:
+    base._n = (base._n or 0) + 1
+
+
+def renew(lazy: Any) -> None:
+    """Finds the value of a view anew, of what has been written to since it was taken."""
+    base, path = base_of(lazy)
+    if base is lazy:
+        return
+    if base._c is None:
+        found = show(base, path)
+    else:
+        with torch.inference_mode(False):
+            found = show(base._c, path)
+    if found.__class__ is LazyTensor:
+        lazy._v, lazy._c = found._v, found._c
+    else:
+        lazy._v, lazy._c = _apart(lazy._v, found), found
+    lazy._n = base._n
+
+
+def _apart(value: Value, computed: Any) -> Value:
+    """Returns the value of an existing tensor that is not part of a graph: still that of an input, if it is one."""
+    own = computed if value.base is computed and not value.depth else None
+    return Value(value.rows, 0, spec_of(computed), None, bool(computed.requires_grad), own)
+
+
+# --- as a node -------------------------------------------------------------------------------------------------------
+
+_cells: OrderedDict[Any, tuple[Cell, Callable[..., Any]]] = OrderedDict()
+
+
+def _captured(
+    func: Any,
+    name: str,
+    base: Any,
+    path: tuple[PathStep, ...],
+    target: Any,
+    args: Args,
+    kwargs: Kwargs,
+) -> Any:
+    """Captures the write as a node that gives all of the base. Raises NotOneNode."""
+    by_out = kwargs.get("out") is target
+    taped = base._v.taped
+    quiet = taped and not torch.is_grad_enabled()
+    if name == "__setitem__":
+        args = _by_numbers(args)
+    batch = open_batch()
+    if not (path or quiet or by_out or kwargs) and current(base).graph is batch.graph:
+        value = replaced(batch, name, base, args)
+        if value is not None:
+            return _becomes(batch, base, target, value)
+    rest = args if by_out else args[1:]
+    named = {key: value for key, value in kwargs.items() if not (by_out and key == "out")}
+    key = (func, path, by_out, quiet, taped)
+    known = _cells.get(key)
+    if known is None:
+        known = _cells[key] = (Cell(name, Options(), operator=True), _writer(*key))
+        while len(_cells) > _MOST:
+            _cells.popitem(last=False)
+    cell, run = known
+    with torch.set_grad_enabled(quiet or torch.is_grad_enabled()):
+        batch = open_batch()
+        if current(base).graph is not batch.graph:  # it was full
+            raise NotOneNode("the batch was full")
+        found = capture(cell, None, run, (base, *rest), named, batch)
+    return _becomes(batch, base, target, found._v)
+
+
+def _becomes(batch: Batch, base: Any, target: Any, value: Value) -> Any:
+    """Gives a tensor another value."""
+    note_write(batch.graph, base._v, value)
+    base._v = value
+    _count(base)
+    return target
+
+
+def _by_numbers(args: Args) -> tuple[Any, ...]:
+    """Returns the arguments of a write by a key with integers for known tensors.
+
+    Not for masks of bytes, some of which PyTorch refuses.
+    """
+    parts = args[1] if args[1].__class__ is tuple else (args[1],)
+    if any(isinstance(part, torch.Tensor) and part.dtype is torch.uint8 for part in parts):
+        return args
+    key = opened_key(args[1], args[0].shape)
+    return args if key is None else (args[0], key, *args[2:])
+
+
+def _writer(func: Any, path: tuple[PathStep, ...], by_out: bool, quiet: bool, taped: bool) -> Callable[..., Any]:
+    """Makes a function that gives a tensor after a write to a view of it."""
+
+    def write(base: Any, args: Args, kwargs: Kwargs) -> None:
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not quiet):
+            view = show(base, path)
+            if by_out:
+                func(*args, **kwargs, out=view)
+            else:
+                func(view, *args, **kwargs)
+
+    def run(base: TraceTensor, *args: Any, **kwargs: Any) -> Any:
+        like = base.recorder.spec_at(base.position)
+        with _disable_current_modes(), plain(torch.is_grad_enabled()):  # what PyTorch refuses it refuses here
+            given = map_structure((args, kwargs), _stand_in)
+            with torch.enable_grad():
+                tried = dummy(like, taped)
+            write(tried, *given)
+        base.outside = False
+        before = base.writes
+        write(base, args, kwargs)
+        if by_out and base.writes == before:  # some give subclasses another tensor, and leave `out` as it was
+            raise NeedsValue
+        return base
+
+    return run
+
+
+def _stand_in(item: Any) -> Any:
+    if item.__class__ is TraceTensor:
+        with torch.enable_grad():
+            return dummy(item.recorder.spec_at(item.position), item.recorder.learns_at(item.position) is not False)
+    return item
+
+
+# --- at once ---------------------------------------------------------------------------------------------------------
+
+
+def write_now(func: Any, target: Any, args: Args, kwargs: Kwargs) -> Any:
+    """Writes to computed tensors, by PyTorch itself."""
+    base, _ = base_of(target)
+    refuse(WRITES)
+    numbers = not kwargs and all(map(is_number, args[1:])) and args[0] is target
+    if not numbers:
+        map_structure((args, kwargs), _waiting)  # what waits runs before there is other memory
+    opened(base)
+    if target is not base and not _share(target._c, base._c):  # a view that was captured of what was computed already
+        renew(target)
+    memory = concrete(target)
+    name = getattr(func, "__name__", "")
+    if name in MOVING:
+        moves(target)
+    if numbers:
+        found = func(memory, *args[1:])
+    else:
+        found = func(*map_structure(args, concrete_item), **map_structure(kwargs, concrete_item))
+    _count(base)
+    if target is not base:
+        target._n = base._n
+    if name in _AT_ONCE or tuple(memory.shape) != target._v.spec.shape:  # as `out=` of another size has it
+        target._v = _apart(target._v, memory)
+        if target is not base:  # by its memory alone
+            target._b = target._k = target._n = None
+    return target if found is memory else found
+
+
+def _share(one: Any, other: Any) -> bool:
+    return one is not None and one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+
+
+def _waiting(item: Any) -> Any:
+    if item.__class__ is LazyTensor:
+        concrete(item)
+    return item
+
+
+def concrete_item(item: Any) -> Any:
+    """Returns the computed tensor of a lazy one, also within a slice; anything else unchanged."""
+    if item.__class__ is LazyTensor:
+        return concrete(item)
+    if item.__class__ is slice:
+        return slice(concrete_item(item.start), concrete_item(item.stop), concrete_item(item.step))
+    return item
+
+
+def opened(lazy: Any, written: bool = True) -> Any:
+    """The computed tensor, in memory that only it and its views share: the program's own where it was given that.
+
+    written: whether it is written to next in a way that autograd notices.
+    """
+    base, _ = base_of(lazy)
+    computed = concrete(base)
+    run_readers(computed)
+    value = base._v
+    if value.graph is not None or value.result is not None:
+        if (value.base is not computed or value.depth) and not (computed.requires_grad and computed.is_leaf):
+            if written:
+                note_written_result(value)
+            if computed.retains_grad and not written:
+                computed.data = computed.data.clone()  # a copy would retain the part of its gradient that comes later
+            elif computed.requires_grad or torch.is_inference_mode_enabled():
+                with torch.inference_mode(False), torch.enable_grad():
+                    base._c = computed.clone()
+            else:
+                base._c = computed.clone()
+        base._v = _apart(value, base._c)
+        _count(base)
+    return concrete(lazy)
+
+
+def lay_eagerly(lazy: Any) -> None:
+    """Lets a tensor, and what it is a view of, lie in memory as eagerly, for functions that look at that."""
+    base, _ = base_of(lazy)
+    strides = strides_of(base._v)
+    computed = opened(base, False)
+    if strides is None or strides == computed.stride():
+        return
+    with torch.enable_grad():
+        room = torch.empty_strided(computed.shape, strides, dtype=computed.dtype, device=computed.device)
+        base._c = room.copy_(computed)
+    _count(base)
+
+
+def lent(lazy: Any) -> Any:
+    """The computed tensor, in memory that others may write to, and that shows later writes to the tensor.
+
+    Results of equal calls have the same memory otherwise. An input's is the program's.
+    """
+    base, _ = base_of(lazy)
+    computed = concrete(base)
+    if base._v.base is not computed or base._v.depth:
+        return opened(lazy, False)
+    base._v = _apart(base._v, computed)  # what is captured next looks at its numbers again
+    _count(base)
+    return concrete(lazy)
+
+
+def put_data(lazy: Any, value: Any) -> None:
+    """Lets a tensor have the memory of another from now on; what it was a view of, and its views, keep theirs."""
+    computed = opened(lazy, False)
+    moves(lazy)
+    computed.data = concrete_item(value)
+    if lazy._b is None:
+        _count(lazy)
+    else:
+        lazy._b = lazy._k = lazy._n = None
+    lazy._c, lazy._v = computed, _apart(lazy._v, computed)

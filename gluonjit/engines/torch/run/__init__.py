@@ -1,0 +1,1 @@
+"""Programs of PyTorch operators, the memory they run in, and gradients through them."""

@@ -1,0 +1,145 @@
+"""Look-ups in a table by known integers: each entry is a row, and equal entries are equal rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import torch
+
+from gluonjit.engines.torch.framework.applying import applied
+from gluonjit.engines.torch.framework.arrays import by_one_thread, name_of_device, name_of_dtype
+from gluonjit.engines.torch.framework.buffers import note_versions
+from gluonjit.graph import Spec, Value, intern_spec, mode_of
+from gluonjit.graph.entries import rows_of
+from gluonjit.graph.references import same_rows, table_rows
+from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.failures import refused
+
+_MANY = 1 << 21  # numbers that are looked up at once by as many threads as PyTorch takes
+
+
+class _LookedUp(torch.autograd.Function):  # type: ignore[misc]
+    """Entries of a table. Samples may be differentiated one by one as well as together: none of them frees anything."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Any, index: Any, attrs: Mapping[str, Any]) -> Any:
+        """Looks them up. What autograd saved it would free."""
+        ctx.set_materialize_grads(False)
+        ctx.given = index, weight.shape[0], attrs
+        return torch.embedding(weight, index, **attrs)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        """The gradient of the table."""
+        if gradient is None:  # backward does not come from any of them
+            return None, None, None
+        index, size, attrs = ctx.given
+        options = attrs.get("padding_idx", -1), attrs.get("scale_grad_by_freq", False), attrs.get("sparse", False)
+        return torch.ops.aten.embedding_backward(gradient, index, size, *options), None, None
+
+
+def looked_up(weight: Any, index: Any, attrs: Mapping[str, Any]) -> Any:
+    """Entries of a table, with their history where that is recorded."""
+    if index.numel() * weight.shape[-1] <= _MANY:
+        return by_one_thread(_look_up, weight, index, attrs)
+    return _look_up(weight, index, attrs)
+
+
+def _look_up(weight: Any, index: Any, attrs: Mapping[str, Any]) -> Any:
+    if torch.is_grad_enabled() and weight.requires_grad:
+        return applied(_LookedUp, weight, index, attrs)
+    return torch.embedding(weight, index, **attrs)
+
+
+class Table:
+    """A weight whose rows are looked up in one batch. `attrs` are arguments of torch.nn.functional.embedding.
+
+    An entry is what the first `dims` dimensions tell apart, in order.
+    """
+
+    __slots__ = ("attrs", "dims", "key", "row", "size", "taped", "weight")
+
+    def __init__(self, weight: Any, attrs: tuple[tuple[str, Any], ...], taped: bool, dims: int) -> None:
+        self.key = weight, attrs, taped, dims
+        self.weight, self.attrs, self.taped, self.dims = weight, dict(attrs), taped, dims
+        self.size = prod(weight.shape[:dims])
+        device = name_of_device(weight.device)
+        self.row = intern_spec(tuple(weight.shape[dims:]), name_of_dtype(weight.dtype), device, "stack")
+
+    @property
+    def fits(self) -> bool:
+        """True if an entry is a row of the weight, in plain memory."""
+        weight = self.weight
+        return weight.dim() == 2 and self.dims == 1 and weight.is_contiguous() and not weight.is_neg()
+
+    def entries(self, numbers: Any) -> Any:
+        """The entries of these numbers, a tensor, with their history where that is recorded."""
+        weight = self.weight
+        if weight.dim() == 2 and self.dims == 1:
+            return looked_up(weight, numbers, self.attrs)
+        flat = weight.reshape(self.size, prod(self.row.shape))
+        return looked_up(flat, numbers, self.attrs).reshape(-1, *self.row.shape)
+
+
+def table_of(batch: Batch, weight: Any, attrs: tuple[tuple[str, Any], ...], taped: bool, dims: int = 1) -> Table:
+    """The batch's table for a weight."""
+    key = (id(weight), attrs, taped, dims)
+    table: Table | None = batch.tables.get(key)
+    if table is None:
+        table = batch.tables[key] = Table(weight, attrs, taped, dims)
+        note_versions(batch, (weight,))
+    return table
+
+
+def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
+    """Returns the entries at these indices, an existing tensor; None if they are not one, or in one line.
+
+    Raises CaptureError for an index outside of the table.
+    """
+    shape = tuple(indices.shape)
+    if prod(shape[:-1]) != 1 or not indices.numel() or indices.dtype.is_floating_point:
+        return None
+    listed = (indices if len(shape) < 2 else indices.reshape(-1)).tolist()
+    single = not isinstance(listed, list)
+    numbers = [listed] if single else listed
+    if not 0 <= min(numbers) <= max(numbers) < table.size:
+        wrong = next(number for number in numbers if not 0 <= number < table.size)
+        text = (
+            f"embedding: index {wrong} in a look-up of {len(numbers)} entries, but the table has {table.size} "
+            f"rows (0 to {table.size - 1}): index out of range in self. Check the vocabulary that made the "
+            "indices."
+        )
+        raise refused(IndexError, text)
+    found = entries(batch, table, table.row, numbers, single, table.taped)
+    if len(shape) < 2:
+        return found
+    row = table.row
+    whole_shape = (*shape, *row.shape)
+    return same_rows(found, intern_spec(whole_shape, row.dtype, row.device, mode_of(len(shape))), found.rows)
+
+
+def host_rows(batch: Batch, tensor: Any, row: Spec) -> Value:
+    """An integer, or a one-dimensional tensor of them, as rows numbered by value, each of which looks like `row`."""
+    listed = tensor.tolist()
+    single = listed.__class__ is not list
+    table = batch.host_table(row.dtype, row.device)
+    return entries(batch, table, row, [listed] if single else listed, single, False, tensor)
+
+
+def numbers_of(batch: Batch, dtype: str) -> tuple[dict[Any, int], Spec]:
+    """The rows of the host's numbers of this dtype, by number, and how one looks."""
+    row = intern_spec((), dtype, "cpu", "stack")
+    return batch.graph.entries(batch.host_table(dtype, "cpu"), row), row
+
+
+def entries(
+    batch: Batch, table: Any, row: Spec, numbers: list[int], single: bool, taped: bool, base: Any = None
+) -> Value:
+    """The entries of these numbers, or a `single` one, each of which looks like `row`."""
+    if single:
+        return Value(
+            rows_of(batch.graph, batch.graph.entries(table, row), numbers)[0], 0, row, batch.graph, taped, base
+        )
+    return table_rows(batch.graph, table, row, numbers, taped, base)

@@ -1,0 +1,1 @@
+"""Structures that come again: captured once, and replayed."""

@@ -57,7 +57,7 @@ class DecidedValues:
         kind: Kind = record.kind
         if kind.call is None or self.may_fail(kind):
             raise NeedsMore
-        call = kind.call.part(range(len(kind.operands)), [kind.call.results[place]])
+        call = kind.call.by_result[place]
         if call.consts:  # weights
             raise NeedsMore
         read, piece = call.used(), self.runner.piece

@@ -43,10 +43,7 @@ MECHANISMS = (
     Mechanism(
         "reused calls",
         (
-            *(
-                f"hybrid/capture/{name}.py"
-                for name in ("reuse", "reusing", "reusable", "replaying", "templates", "here")
-            ),
+            "hybrid/capture/reuse",
             "graph/replay.py",
             "engines/mxnet/capture/reuse.py",
             "engines/torch/capture/reuse.py",

@@ -16,9 +16,9 @@ import torch
 
 from gluonjit.engines.torch.framework.originals import functions_named
 
-_HERE = Path(__file__).parent
-_PACKAGES = (str(_HERE.parents[1]), str(Path(torch.__file__).parent))
-_ENTRANCES = {str(_HERE / "dynamic.py"), str(_HERE.parents[1] / "hybrid" / "capture" / "outermost.py")}
+_PACKAGE = Path(__file__).parents[3]
+_PACKAGES = (str(_PACKAGE), str(Path(torch.__file__).parent))
+_ENTRANCES = {str(_PACKAGE / "engines/torch/dynamic.py"), str(_PACKAGE / "hybrid/capture/outermost.py")}
 
 RAISING = functions_named(
     "inv inverse cholesky solve tensorinv tensorsolve matrix_power", (torch, torch.linalg, torch.Tensor)

@@ -32,27 +32,6 @@ def _flush(reason: str) -> None:
         state.flush(reason)
 
 
-def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """torch.nn.Module._apply: moves or casts parameters."""
-    Cell.forget_recordings()
-    _flush("a module's parameters were moved or cast")
-    return originals.original_apply(self, *args, **kwargs)
-
-
-def load_state_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
-    """torch.nn.Module.load_state_dict."""
-    _flush("load_state_dict")
-    return originals.original_load_state_dict(self, *args, **kwargs)
-
-
-def requires_grad_(self: Any, requires_grad: bool = True) -> Any:
-    """torch.nn.Module.requires_grad_: what waits was captured with the weights that learned before."""
-    if LOCAL.state.trace is not None:
-        raise NeedsValue
-    _flush("weights were frozen or unfrozen")
-    return originals.original_requires_grad(self, requires_grad)
-
-
 def parameter_requires_grad_(self: Any, requires_grad: bool = True) -> Any:
     """torch.nn.Parameter.requires_grad_; pending calls run first, with the gradients that they were captured with."""
     if LOCAL.state.trace is not None:
@@ -101,21 +80,40 @@ def look_again(batch: Batch) -> None:
     batch.parts += 1
 
 
-def changing(name: str) -> Any:
-    """Stands in the place of a method of torch.nn.Module's that gives a module hooks, or other parts."""
-
-    def change(module: Any) -> None:
-        state = LOCAL.state
-        if state.batch is not None and state.trace is None:
-            look_again(state.batch)
-
-    return preceded(getattr(torch.nn.Module, name), change)
+def _before_moving(module: Any) -> None:
+    """Before parameters are moved or cast."""
+    Cell.forget_recordings()
+    _flush("a module's parameters were moved or cast")
 
 
-CHANGING = """
+def _before_freezing(module: Any) -> None:
+    """What waits was captured with the weights that learned before."""
+    if LOCAL.state.trace is not None:
+        raise NeedsValue
+    _flush("weights were frozen or unfrozen")
+
+
+def _before_change(module: Any) -> None:
+    """Before a module gets hooks, or other parts."""
+    state = LOCAL.state
+    if state.batch is not None and state.trace is None:
+        look_again(state.batch)
+
+
+_CHANGING = """
     register_forward_hook register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook
     register_backward_hook register_buffer register_parameter add_module __delattr__
 """.split()
+PRECEDED: list[tuple[Any, str, Any]] = [
+    (torch.nn.Module, name, preceded(getattr(torch.nn.Module, name), run))
+    for name, run in {
+        "_apply": _before_moving,
+        "load_state_dict": lambda module: _flush("load_state_dict"),
+        "requires_grad_": _before_freezing,
+        **dict.fromkeys(_CHANGING, _before_change),
+    }.items()
+]
+"""Replacements of methods of modules, before which something else runs."""
 
 
 def wrapping(original: Any) -> Any:

@@ -98,9 +98,6 @@ def module_call() -> Any:
 PATCHES: list[tuple[Any, str, Any]] = [
     (torch.nn.Module, "__call__", module_call()),
     (torch.nn.Module, "__setattr__", changes.setattr_),
-    (torch.nn.Module, "_apply", changes.apply),
-    (torch.nn.Module, "load_state_dict", changes.load_state_dict),
-    (torch.nn.Module, "requires_grad_", changes.requires_grad_),
     (torch.nn.Parameter, "requires_grad_", changes.parameter_requires_grad_),
     (torch.nn.Parameter, "requires_grad", changes.parameter_requires_grad),
     (torch.nn.Parameter, "grad", changes.parameter_grad),
@@ -126,7 +123,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     (distributed, "_find_tensors", changes.find_tensors),
     (vmap, "_add_batch_dim", changes.wrapping(vmap._add_batch_dim)),
     (eager_transforms, "_wrap_for_grad", changes.wrapping(eager_transforms._wrap_for_grad)),
-    *[(torch.nn.Module, name, changes.changing(name)) for name in changes.CHANGING],
+    *changes.PRECEDED,
 ]
 
 

@@ -80,10 +80,7 @@ def _is_plain(item: Any) -> bool:
 # --- for themselves --------------------------------------------------------------------------------------------------
 
 _NAMES = "zeros ones full empty zeros_like ones_like full_like empty_like tensor".split()
-_users: dict[CodeType, bool] = {}
 _MOST = 4096
-
-
 _integers: dict[CodeType, int] = {}
 _TRIED = 32
 _WRITTEN = -1
@@ -122,11 +119,7 @@ def _creating(function: Callable[..., Any]) -> Callable[..., Any]:
         if found.requires_grad or found.layout is not torch.strided or (whole and not is_whole(found)):
             return found
         frame = sys._getframe(1)
-        mine = _users.get(frame.f_code)
-        if mine is None:
-            if len(_users) >= _MOST:
-                _users.clear()
-            mine = _users[frame.f_code] = owner_of(frame.f_code, frame.f_globals) == USER
+        mine = owner_of(frame.f_code, frame.f_globals) == USER
         if not mine or (function is _TENSOR and (whole or found.numel() != 1)):
             return found
         return found if whole and not _may_wait(frame.f_code) else _as_made(found)

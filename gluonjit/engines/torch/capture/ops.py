@@ -15,7 +15,7 @@ from gluonjit.engines.torch.capture.making import MAKING, cast, enter, made, onl
 from gluonjit.engines.torch.capture.observing import OBSERVING, observe
 from gluonjit.engines.torch.capture.records import NotOneNode, noting
 from gluonjit.engines.torch.capture.replacing import copied_into
-from gluonjit.engines.torch.capture.writes import concrete_item, lay_eagerly, lent, opened, write, write_now
+from gluonjit.engines.torch.capture.writes import concrete_items, lay_eagerly, lent, opened, write, write_now
 from gluonjit.engines.torch.framework.arrays import FLOATS
 from gluonjit.engines.torch.framework.buffers import note_versions, note_written
 from gluonjit.engines.torch.framework.copy_on_write import export_tensor
@@ -31,6 +31,7 @@ from gluonjit.engines.torch.values.lazy import LazyTensor, take_anew, waits, wra
 from gluonjit.engines.torch.values.lookups import numbers_of
 from gluonjit.engines.torch.values.operands import NotAnOperand, concrete, is_made, share, value_of
 from gluonjit.engines.torch.values.references import REFERENCES, keep_shown
+from gluonjit.engines.torch.values.results import found_for
 from gluonjit.graph.entries import is_exact, number_in
 from gluonjit.hybrid.capture.structure import Args, Kwargs, map_structure
 from gluonjit.hybrid.run.batch import Batch
@@ -216,14 +217,7 @@ def _opened(cell: Cell, arg: Any, other: Any, batch: Batch) -> Any:
 
 def run_now(func: Any, args: Args, kwargs: Kwargs) -> Any:
     """The function on computed tensors; runs what they wait for."""
-    batch = LOCAL.state.batch
-    if batch is not None:
-        batch.caller = getattr(func, "__name__", "")
-    try:
-        given, named = map_structure(args, concrete_item), kwargs and map_structure(kwargs, concrete_item)
-    finally:
-        if batch is not None:
-            batch.caller = ""
+    given, named = found_for(getattr(func, "__name__", ""), concrete_items, args, kwargs)
     return func(*given, **named)
 
 

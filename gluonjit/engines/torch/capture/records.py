@@ -101,10 +101,9 @@ def record_of(call: Call, key: Key) -> Record | Any:
         reason = refused_before(call, wanted)
     if reason:
         raise NotOneNode(reason)
-    variant = holding(cell.variants.get(wanted, ()))
+    variant, kind = _held(cell, wanted)
     if variant is not None and variant.key in cell.plain:
         return cell.plain[variant.key]
-    kind = None if variant is None else cell.kinds.get(variant.key)
     cache, new = batch.report.cache, kind is None
     if kind is not None:
         cache["hits"] += 1
@@ -129,15 +128,20 @@ def record_of(call: Call, key: Key) -> Record | Any:
     return record
 
 
+def _held(cell: Cell, wanted: Key) -> tuple[Any, Kind | None]:
+    """The variant of a signature that holds now, and its kind."""
+    variant = holding(cell.variants.get(wanted, ()))
+    return variant, None if variant is None else cell.kinds.get(variant.key)
+
+
 _UNKNOWN = (None, True, False)
 
 
 def record_again(batch: Batch, cell: Cell, owner: Any, key: Key) -> tuple[Record, Key] | None:
     """The record of a signature that another batch has had, and its key in this one; None where that is not known."""
     if cell.operator:
-        variant = holding(cell.variants.get((batch.options.without, None, *key), ()))
-        kind = None if variant is None else cell.kinds.get(variant.key)
-        if kind is None or variant is None or _waits(batch, kind):
+        variant, kind = _held(cell, (batch.options.without, None, *key))
+        if kind is None or _waits(batch, kind):
             return None
         batch.report.cache["hits"] += 1
         return _put(batch, key, kind, variant, None), key
@@ -190,9 +194,8 @@ def found_again(batch: Batch, wanted: Key, owner: Any) -> Record | None:
     looks = () if cell.stateless else looks_of(cell, owner, batch)
     if (cell.seen is not None and cell.seen != looks) or _training(cell, owner, batch) != training or never(cell):
         return None
-    variant = holding(cell.variants.get(wanted, ()))
-    kind = None if variant is None else cell.kinds.get(variant.key)
-    if variant is None or kind is None or _waits(batch, kind):
+    variant, kind = _held(cell, wanted)
+    if kind is None or _waits(batch, kind):
         return None
     batch.report.cache["hits"] += 1
     for pattern in cell.patterns.values():

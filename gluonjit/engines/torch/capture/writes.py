@@ -203,7 +203,7 @@ def write_now(func: Any, target: Any, args: Args, kwargs: Kwargs) -> Any:
     if numbers:
         found = func(memory, *args[1:])
     else:
-        found = func(*map_structure(args, concrete_item), **map_structure(kwargs, concrete_item))
+        found = func(*concrete_items(args), **concrete_items(kwargs))
     _count(base)
     if target is not base:
         target._n = base._n
@@ -224,12 +224,16 @@ def _waiting(item: Any) -> Any:
     return item
 
 
-def concrete_item(item: Any) -> Any:
-    """Returns the computed tensor of a lazy one, also within a slice; anything else unchanged."""
+def concrete_items(items: Any) -> Any:
+    """Nested arguments with computed tensors in place of lazy ones, also within slices."""
+    return map_structure(items, _concrete_item)
+
+
+def _concrete_item(item: Any) -> Any:
     if item.__class__ is LazyTensor:
         return concrete(item)
     if item.__class__ is slice:
-        return slice(concrete_item(item.start), concrete_item(item.stop), concrete_item(item.step))
+        return slice(*map(_concrete_item, (item.start, item.stop, item.step)))
     return item
 
 
@@ -289,7 +293,7 @@ def put_data(lazy: Any, value: Any) -> None:
     """Lets a tensor have the memory of another from now on; what it was a view of, and its views, keep theirs."""
     computed = opened(lazy, False)
     moves(lazy)
-    computed.data = concrete_item(value)
+    computed.data = _concrete_item(value)
     if lazy._b is None:
         _count(lazy)
     else:

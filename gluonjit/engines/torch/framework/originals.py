@@ -18,8 +18,6 @@ from gluonjit.hybrid.run.state import LOCAL
 
 original_call = torch.nn.Module.__call__
 handle_torch_function = torch.overrides.handle_torch_function
-original_apply = torch.nn.Module._apply
-original_requires_grad = torch.nn.Module.requires_grad_
 original_tensor_requires_grad = torch.Tensor.requires_grad_
 original_register_hook = torch.Tensor.register_hook
 original_retain_grad = torch.Tensor.retain_grad
@@ -32,7 +30,6 @@ DATA = torch.Tensor.data
 data_of: Callable[[Any], Any] = DATA.__get__
 """Gives these, and tells nobody."""
 original_setattr = torch.nn.Module.__setattr__
-original_load_state_dict = torch.nn.Module.load_state_dict
 original_function_apply = torch.autograd.Function.__dict__["apply"]
 original_backward = torch.autograd.backward
 original_grad = torch.autograd.grad

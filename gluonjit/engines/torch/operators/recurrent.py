@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
+FUNCTIONS: dict[str, Callable[..., Any]] = {
     "lstm.input": torch.lstm,
     "gru.input": torch.gru,
     "rnn_tanh.input": torch.rnn_tanh,
     "rnn_relu.input": torch.rnn_relu,
 }
-RECURRENT = frozenset(_FUNCTIONS)
+RECURRENT = frozenset(FUNCTIONS)
 """Recurrent layers, each recorded as one operator."""
 
 
@@ -47,7 +47,7 @@ class Layer(NamedTuple):
         rest = [self.has_biases, self.layers, 0.0, self.training, self.bidirectional]
         if not sizes:
             rest.append(self.batch_first)
-        return _FUNCTIONS[self.name](inputs, *sizes, begin, weights, *rest)
+        return FUNCTIONS[self.name](inputs, *sizes, begin, weights, *rest)
 
 
 def layer_of(name: str, args: Any) -> Layer:

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.framework.originals import autocast
+from gluonjit.engines.torch.operators.binding import operator_named
+from gluonjit.engines.torch.operators.recurrent import FUNCTIONS
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue
 
@@ -86,18 +88,10 @@ def _packed(*args: Any) -> Any:
 _ONE_HOT = torch.nn.functional.one_hot
 _ARGUMENTS = 9
 WHOLE: dict[Any, Callable[..., Any]] = {
-    function: _keeping(function, operator.input)
-    for function, operator in (
-        (torch.lstm, _ATEN.lstm),
-        (torch.gru, _ATEN.gru),
-        (torch.rnn_tanh, _ATEN.rnn_tanh),
-        (torch.rnn_relu, _ATEN.rnn_relu),
-    )
+    **{function: _keeping(function, operator_named(name)) for name, function in FUNCTIONS.items()},
+    _ONE_HOT: _one_hot,
+    torch._pack_padded_sequence: _packed,
 }
-RECURRENT = frozenset(WHOLE)
-"""Those of layers, of which sequences of any length run together."""
-WHOLE[_ONE_HOT] = _one_hot
-WHOLE[torch._pack_padded_sequence] = _packed
 """Functions of PyTorch's, and for each one that can be recorded as one operator."""
 
 

@@ -53,8 +53,9 @@ def _between(parent: Any, part: Any, dim: int, begin: int) -> Any:
 
 
 def _select(parent: Any, part: Any, step: ViewStep) -> Any:
-    dim = step.named["dim"] % parent.dim()
-    return _between(parent, part.unsqueeze(dim), dim, step.named["index"] % parent.shape[dim])
+    """`select`, and one of the results of `unbind`."""
+    dim = step.named.get("dim", 0) % parent.dim()
+    return _between(parent, part.unsqueeze(dim), dim, step.named.get("index", step.output) % parent.shape[dim])
 
 
 def _slice(parent: Any, part: Any, step: ViewStep) -> Any:
@@ -75,12 +76,6 @@ def _split(parent: Any, part: Any, step: ViewStep) -> Any:
     return _between(parent, part, step.named.get("dim", 0) % parent.dim(), begin)
 
 
-def _unbind(parent: Any, part: Any, step: ViewStep) -> Any:
-    dim = step.named.get("dim", 0) % parent.dim()
-    assert step.output is not None
-    return _between(parent, part.unsqueeze(dim), dim, step.output)
-
-
 def _permute(parent: Any, part: Any, step: ViewStep) -> Any:
     dims = [dim % parent.dim() for dim in step.named["dims"]]
     return part.permute([dims.index(dim) for dim in range(len(dims))])
@@ -92,33 +87,29 @@ def _expand(parent: Any, part: Any, step: ViewStep) -> Any:
     return part.reshape(parent.shape)
 
 
-def _reshape(parent: Any, part: Any, step: ViewStep) -> Any:
-    return part.reshape(parent.shape)
-
-
-def _same(parent: Any, part: Any, step: ViewStep) -> Any:
-    return part
-
-
 _ATEN = torch.ops.aten
 _PUT_BACK: dict[Any, Callable[[Any, Any, ViewStep], Any]] = {
     _ATEN.select.int: _select,
     _ATEN.slice.Tensor: _slice,
     _ATEN.split.Tensor: _split,
     _ATEN.split_with_sizes.default: _split,
-    _ATEN.unbind.int: _unbind,
-    _ATEN.view.default: _reshape,
-    _ATEN._reshape_alias.default: _reshape,
-    _ATEN._unsafe_view.default: _reshape,
-    _ATEN.unsqueeze.default: _reshape,
-    _ATEN.squeeze.default: _reshape,
-    _ATEN.squeeze.dim: _reshape,
-    _ATEN.squeeze.dims: _reshape,
+    _ATEN.unbind.int: _select,
+    **dict.fromkeys(
+        (
+            _ATEN.view.default,
+            _ATEN._reshape_alias.default,
+            _ATEN._unsafe_view.default,
+            _ATEN.unsqueeze.default,
+            _ATEN.squeeze.default,
+            _ATEN.squeeze.dim,
+            _ATEN.squeeze.dims,
+        ),
+        lambda parent, part, step: part.reshape(parent.shape),
+    ),
     _ATEN.expand.default: _expand,
     _ATEN.t.default: lambda parent, part, step: part.t(),
     _ATEN.transpose.int: lambda parent, part, step: part.transpose(step.named["dim0"], step.named["dim1"]),
     _ATEN.permute.default: _permute,
-    _ATEN.detach.default: _same,
-    _ATEN.alias.default: _same,
+    **dict.fromkeys((_ATEN.detach.default, _ATEN.alias.default), lambda parent, part, step: part),
 }
 """By the operator of a view: the base, given it as it was, the view as it is now, and the step between them."""

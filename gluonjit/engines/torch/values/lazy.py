@@ -7,7 +7,7 @@ captured. Slicing along axis 0 makes references to rows, not nodes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from math import prod
 from typing import Any
@@ -84,12 +84,12 @@ def _asking(method: Any) -> Any:
     return ask
 
 
-def _reading(name: str) -> Any:
-    """Stands in for a method that reads numbers."""
+def _reading(name: str, find: Callable[[Any], Any] = _read) -> Any:
+    """Stands in for a method that reads numbers, of the computed tensor that `find` gives."""
 
     @wraps(getattr(torch.Tensor, name))
-    def read(self: Any) -> Any:
-        return getattr(_read(self), name)()
+    def read(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(find(self), name)(*args, **kwargs)
 
     return read
 
@@ -328,11 +328,8 @@ class LazyTensor(_Items, torch.Tensor):  # type: ignore[misc]
         numbers = computed.__array__() if dtype is None else computed.__array__(dtype)
         return numbers.copy() if copy else numbers
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
-        return repr(concrete(self))
-
-    def __format__(self, spec: str) -> str:
-        return format(concrete(self), spec)
+    __repr__, __format__ = _reading("__repr__", concrete), _reading("__format__", concrete)
+    __reduce_ex__, __deepcopy__ = _reading("__reduce_ex__", concrete), _reading("__deepcopy__", concrete)
 
     def __hash__(self) -> int:
         own = own_of(self)
@@ -346,12 +343,6 @@ class LazyTensor(_Items, torch.Tensor):  # type: ignore[misc]
         return is_sought(self, other) or self._equal(other)
 
     _equal = torch.Tensor.__eq__
-
-    def __reduce_ex__(self, proto: Any) -> Any:
-        return concrete(self).__reduce_ex__(proto)
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        return concrete(self).__deepcopy__(memo)
 
     def set_(self, *args: Any, **kwargs: Any) -> Any:
         """Stands in for torch.Tensor.set_, which does not dispatch."""

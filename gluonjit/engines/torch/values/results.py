@@ -119,6 +119,18 @@ def computed(item: Any, lending: bool = False) -> Any:
     return map_structure(item, of)
 
 
+def found_for(name: str, find: Callable[[Any], Any], args: Args, kwargs: Kwargs) -> tuple[Any, Any]:
+    """Arguments with computed tensors as `find` gives them; the batch knows meanwhile for which function it runs."""
+    batch = LOCAL.state.batch
+    if batch is None:
+        return find(args), find(kwargs)
+    batch.caller = name
+    try:
+        return find(args), find(kwargs)
+    finally:
+        batch.caller = ""
+
+
 def run_computed(function: Callable[..., Any], first: Any, args: Args, kwargs: Kwargs) -> Any:
     """Calls a function on computed tensors, as without batching."""
     given, named = computed((args, kwargs))
@@ -146,14 +158,7 @@ def read_by(func: Any, args: Args, kwargs: Kwargs) -> Any:
 
     Autograd has been passed by then, and is begun again. Raises CaptureError if gradients would get lost: of views.
     """
-    batch = LOCAL.state.batch
-    if batch is not None:
-        batch.caller = func.overloadpacket.__name__
-    try:
-        given, named = computed(args), computed(kwargs)
-    finally:
-        if batch is not None:
-            batch.caller = ""
+    given, named = found_for(func.overloadpacket.__name__, computed, args, kwargs)
     tensors = [item for item in (*given, *named.values()) if isinstance(item, torch.Tensor)]
     learns = torch.is_grad_enabled() and func.overloadpacket not in _COPIES and any(t.requires_grad for t in tensors)
     if learns and (func.is_view or func._schema.is_mutable):

@@ -45,7 +45,6 @@ class Graph(GraphRows):
         self.lookup_specs: dict[Any, Spec] = {}
         self.marks: list[Mark] = []  # where samples begin and end
         self.copies: list[Iterable[int]] = []  # rows that arrays with memory of their own refer to, as `stack` gives
-        self.several: set[int] = set()  # rows of leaves each of which stands for several arrays of the program
         self.overwritten: list[tuple[int, int, int]] = []  # rows written over: first, count, new one or -1
         self.single_rows = {}  # one-row slices of inputs, so that equal ones are the same value
         # (the row's number for x[i:i+1], ~number for x[i])
@@ -73,10 +72,6 @@ class Graph(GraphRows):
         """Notes the time of the first capture."""
         if not self.begun:
             self.begun = self.clock()
-
-    def again(self, row: int) -> bool:
-        """True if equal recorded calls have found the node of a row."""
-        return any(record.again(row) for record in self.records.values())
 
     def overwrite(self, row: int, count: int, new: int) -> None:
         """Notes that the rows of an array are written over: those from `new` on have its numbers then, or none (-1).

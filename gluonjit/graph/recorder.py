@@ -218,7 +218,6 @@ class Record:
         self._graph = None  # whose such values are
         self._lists = self._numbers = None  # before an operand has such rows
         self._shares = Shares()
-        self._again = None  # the nodes that equal recorded calls have found, a set, once there are some
 
     @property
     def kind(self):
@@ -259,7 +258,7 @@ class Record:
     def release(self):
         """Releases all values; numbers remain."""
         self._values = []
-        self._graph = self._again = None
+        self._graph = None
         self._shares = Shares()
 
     @property
@@ -344,16 +343,8 @@ class Record:
             batch.room -= self.share
             if shared:
                 remember(self, node)
-        elif self.mode >= 2:
-            _note_again(self, node)
         self.calls += 1
         return self.values(node)
-
-    def again(self, row: longlong):
-        """True if a row is one of a node that equal recorded calls have found."""
-        if self._again is None:
-            return False
-        return any([0 <= row - self._bases[node] < self.height for node in self._again])
 
     def put(self, operands: tuple, depth: longlong, base: longlong, origin, values: tuple):
         """Appends a node that has its rows and values already."""
@@ -520,16 +511,6 @@ def _append(record: Record, graph: GraphRows, codes: cython.p_longlong, depth: l
     if record.results == 1:  # to divide takes long
         return first
     return first // record.results if record.results else len(record._bases) - 1
-
-
-@cfunc
-@cython.exceptval(-1)
-def _note_again(record: Record, node: Py_ssize_t) -> cython.int:
-    """Notes that an equal call has found a node."""
-    if record._again is None:
-        record._again = set()
-    record._again.add(node)
-    return 0
 
 
 @cfunc
@@ -718,7 +699,5 @@ def new_node(batch, graph, record, given, count, sharing) -> Py_ssize_t:
         batch.room -= record.share
         if sharing:
             remember(record, node)
-    elif record.mode >= 2:
-        _note_again(record, node)
     record.calls += 1
     return node

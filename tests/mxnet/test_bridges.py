@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import mxnet as mx
 import numpy as np
 import pytest
 from mxnet import autograd, gluon, nd
@@ -116,22 +115,3 @@ def test_gradients(way: Callable[..., list[Any]], grad_req: str) -> None:
     assert list(runs[0]) == list(runs[1])
     for name, wanted in runs[0].items():
         assert_close(runs[1][name], wanted, name)
-
-
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_what_lies_in_a_graph_without_learning_anything(dynamic: bool) -> None:
-    """MXNet refuses writes that it would record, into an array that was in no graph before."""
-    layer = nn.Dense(3, in_units=3)
-    layer.initialize()
-
-    class Writes(gluon.Block):
-        def forward(self, x: Any) -> Any:
-            read = layer(x)
-            q = nd.zeros(x.shape)
-            q += x * 1.5
-            return q + read
-
-    net = Writes()
-    net.hybridize(dynamic_batch=dynamic)
-    with autograd.record(), pytest.raises(mx.base.MXNetError, match=r"already in a computational|Inplace"):
-        net(nd.ones((1, 3)))

@@ -141,14 +141,11 @@ def _created(batch: Batch, handle: int, name: str, attrs: Attrs, is_np: bool, as
         refuse(f"{name} runs when it is called")
         return original_invoke(handle, [], *unzipped(attrs), None, is_np, as_list)
     key = handle, attrs, is_np, LOCAL.state.numpy
-    again = key in batch.created
     array = made_from_nothing(batch, key)
     try:
         value = leaf(batch, array)
     except Empty:
         return array
-    if again:
-        batch.graph.several.update(value.row_list())
     return (wrap_np if is_np else wrap)(created(value), array)
 
 

@@ -23,7 +23,7 @@ from gluonjit.engines.mxnet.operators import binding
 from gluonjit.engines.mxnet.operators.table import ROWS_OF, work_of
 from gluonjit.engines.mxnet.run.fused_steps import row_program
 from gluonjit.engines.mxnet.run.inference import infer
-from gluonjit.engines.mxnet.run.program import Program, build, current, join, let_in, program_of, stored, write
+from gluonjit.engines.mxnet.run.program import Program, build, current, join, program_of, stored, write
 from gluonjit.engines.mxnet.run.results import has_history
 from gluonjit.engines.mxnet.values.operands import is_plain
 from gluonjit.graph import Arrays, Kind, Spec, intern_spec
@@ -144,7 +144,6 @@ class Ragged(SizedMember, Program):
             if stage.way == ALONE:
                 self.part(stage)
         self.may_fail = any([fails(canonical(op.name), read(op.attrs)) for op in trace.ops])
-        self.enters = None if stages.form.own else let_in(trace)
         reads: dict[int, set[int]] = {position: set() for position in stages.form.own}
         reads.update({k: {place} for place, k in enumerate([*range(len(trace.operands)), *stages.weights])})
         for op in trace.ops:

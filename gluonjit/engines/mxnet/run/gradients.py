@@ -22,7 +22,7 @@ from gluonjit.engines.mxnet.framework.originals import COPIES, original_backward
 from gluonjit.engines.mxnet.framework.semantics import as_captured, as_shape, classic, learned_rows, shapes
 from gluonjit.engines.mxnet.run.one_by_one import compute_alone
 from gluonjit.engines.mxnet.run.program import program_of
-from gluonjit.engines.mxnet.run.results import LIVING, RecordedInput, Seed, Target, has_history
+from gluonjit.engines.mxnet.run.results import RecordedInput, Seed, Target, has_history
 from gluonjit.engines.mxnet.run.statistics import Statistics
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.run import tape
@@ -76,10 +76,9 @@ class Tape(tape.Tape):
     """Backward through one flush. `done` are results where it has begun.
 
     `spent` is what backward went through without `retain_graph`: as with MXNet's own history that is no part of what
-    follows. `entered`: the rows that MXNet would have in a graph (see `refusals`).
+    follows.
     """
 
-    entered: Any = None
     bridges = 0  # values that MXNet's own history comes from: backward may come through them at any time
     arrays: Sequence[Any] = ()  # the rows of all arenas
     framework = "mxnet", VERSIONS
@@ -96,7 +95,6 @@ class Tape(tape.Tape):
         self.number = next(_count)  # later flushes are differentiated first
         self.later: WeakSet[Tape] = WeakSet()  # those of flushes that have gone on from results of this one
         self.sources: list[RecordedInput] = []
-        self.read: dict[int, tuple[NDArray, Place]] = {}  # by their address, arrays of the program that learn nothing
         self._constants: dict[int, tuple[NDArray, NDArray | None]] = {}  # weights, with their gradients
         self._lock = threading.Lock()  # MXNet calls bridges back in threads of its own
         self.done: set[tuple[int, int]] = set()
@@ -106,7 +104,6 @@ class Tape(tape.Tape):
         self._copies: list[tuple[NDArray, NDArray]] = []  # of weights that steps have read
         self.statistics = Statistics(plan)
         self._begun = self.learned_rows  # of inputs
-        LIVING.add(self)
 
     @cached_property
     def rows_at(self) -> Callable[[Place], list[int]]:
@@ -352,4 +349,3 @@ class Tape(tape.Tape):
         self._constants = {}
         self._weights = {}
         self.sources = []
-        self.read = {}

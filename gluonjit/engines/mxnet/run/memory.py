@@ -111,8 +111,6 @@ class Session(SteppedSession):
                 array.tape.later.add(tape)
         elif is_learned(array):
             tape.sources.append(RecordedInput(place, leaf.spec, array))
-        else:
-            tape.read[id(array)] = array, place
 
     def memory_of(self, leaves: Sequence[Leaf]) -> Sequence[tuple[Any, int]]:
         """Lists small arrays, where a step in C comes first: it waits for them."""

@@ -40,9 +40,8 @@ class Program(BatchedProgram):
     may_fail: whether it may raise when its numbers are waited for; numpy: whether it was captured, and so has to run,
     with numpy's shapes; used: whether the results depend on it, for each group of operands and each constant; depends:
     for each result on which of these, by position; adds: for each constant whether MXNet adds rightly to its gradient;
-    enters: for each operand what lets it into a graph (`let_in`), None: anything; parameters: which parameters
-    the constants are the arrays of; sources: operands and constants that gradients go on to, by result, as passes have
-    found them.
+    parameters: which parameters the constants are the arrays of; sources: operands and constants that gradients go on
+    to, by result, as passes have found them.
     """
 
     used: list[bool]
@@ -55,7 +54,6 @@ class Program(BatchedProgram):
         self.sources: dict[int, tuple[tuple[int, ...], list[int]]] = {}
         self.running: Sequence[int] = ()
         self.momentum = 0.0
-        self.enters: list[int] | None = None
         self.parameters: list[tuple[Any, Any]] = []
         # MXNet 1.9.1 adds wrongly to an existing gradient in mean, clip, flip and others.
         self.adds: list[bool] = [False] * len(consts)
@@ -272,7 +270,6 @@ def _build(trace: Trace, poly: bool, children: Sequence[tuple[int, ...]] = ()) -
         (OWNERS, SEGMENTS) if children else (),
     )
     program.may_fail, program.pools = may_fail, bool(pools)
-    program.enters = None if children else let_in(trace)
     program.adds = [
         all(op.name in ADDING for op in trace.ops if position in op.inputs) for position, _ in trace.constants()
     ]
@@ -310,18 +307,3 @@ def current(kind: Kind) -> bool:
         parameter._data is not None and any(array is data for data in parameter._data)
         for parameter, array in program_of(kind).parameters
     )
-
-
-def let_in(trace: Trace) -> list[int]:
-    """Finds, as bits, which operands and constants in a computational graph let each operand into it.
-
-    MXNet records an operator that reads something that is in, which lets in what else it reads, and its results.
-    """
-    by = {position: 1 << position for position in range(len(trace.operands) + len(trace.consts))}
-    for op in trace.ops:
-        reads = 0
-        for position in op.inputs:
-            reads |= by.get(position, 0)
-        for position in (*op.inputs, *op.outputs):
-            by[position] = reads
-    return [by[position] for position in range(len(trace.operands))]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from typing import Any, NamedTuple
-from weakref import WeakSet
 
 import mxnet as mx
 from mxnet.base import _LIB, NDArrayHandle, SymbolHandle
@@ -64,8 +63,6 @@ class Target(NamedTuple):
         return mx.nd.identity(array), self.gradient.tostype(array.grad.stype)
 
 
-LIVING: WeakSet[Any] = WeakSet()
-"""Each `Tape` that somebody can go back into."""
 LEARNED_INTEGERS: set[str] = set()
 """Integer dtypes that variables have had since `import gluonjit`."""
 
@@ -117,11 +114,8 @@ def numbers_of(value: Value) -> NDArray:
 
 def tape_of(value: Value) -> Any:
     """The `Tape` of a flushed value, if it was captured under recording."""
-    return history_of(value) if value.taped else None
-
-
-def history_of(value: Value) -> Any:
-    """The `Tape` of the batch that a flushed value is of."""
+    if not value.taped:
+        return None
     return value.result.tape if value.result is not None else results_of(value).session.tape
 
 

@@ -16,7 +16,7 @@ from mxnet.base import _LIB, MXCallbackList, NDArrayHandle, c_array, c_handle_ar
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.framework.semantics import as_captured, as_shape, classic
-from gluonjit.engines.mxnet.run.results import Target, numbers_of, places_of, seed_of, spent, tape_of
+from gluonjit.engines.mxnet.run.results import Target, numbers_of, places_of, seed_of, tape_of
 from gluonjit.engines.mxnet.values.refusals import is_entered
 from gluonjit.graph import Value
 
@@ -72,7 +72,7 @@ def bridged(value: Value) -> NDArray:
         tape = tape_of(current)
         if id(current) in known:
             pending.pop()
-        elif tape is None or spent(current, tape) or current.spec.dtype == "bool" or not is_entered(current):
+        elif current.spec.dtype == "bool" or not is_entered(current):
             with as_captured(0):
                 known[id(current)] = numbers_of(current)
         else:
@@ -100,13 +100,8 @@ def _joined(value: Value, tape: Any, inputs: list[NDArray]) -> NDArray:
     with as_captured(0):
         joined = _with_axes(numbers_of(value))
     if autograd.is_recording():
-        if inputs:
-            tape.bridges += 1
-            differentiable(joined, [_with_axes(array) for array in inputs], Bridge(value, tape).backward)
-        else:  # computed of what only lies in a graph: MXNet refuses some writes then
-            nothing = mx.nd.zeros(1)
-            nothing.attach_grad()
-            differentiable(joined, [nothing], lambda gradient, training: [])
+        tape.bridges += 1
+        differentiable(joined, [_with_axes(array) for array in inputs], Bridge(value, tape).backward)
     return as_shape(joined, value.spec.shape)  # a recorded call: the gradient of a sparse operator ends in it as dense
 
 

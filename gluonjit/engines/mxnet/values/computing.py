@@ -14,7 +14,7 @@ from gluonjit.engines.mxnet.values.aliases import DETACHED, Owned, in_memory, is
 from gluonjit.engines.mxnet.values.bridge import bridged
 from gluonjit.engines.mxnet.values.operands import seen_through
 from gluonjit.engines.mxnet.values.recorder import Recorder
-from gluonjit.engines.mxnet.values.refusals import NEVER, least_refused, refuse_recorded
+from gluonjit.engines.mxnet.values.refusals import refuse_recorded
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING, is_recorded
 from gluonjit.graph.references import keys_of
@@ -124,16 +124,14 @@ def own(array: Any, refusing: bool = True) -> NDArray:
         renew(array)
     base, value = array._b, array._v
     written = base._v if base is not None and DETACHED in keys_of(array._k) else value  # it shares what a graph reads
-    least = least_refused(written) if refusing else NEVER
     if base is None:
-        _open(array, value, least)
+        _open(array, value, refusing)
     elif base._v.base.__class__ is Owned:  # of an input
         LOCAL.state.flush(_WRITTEN)
-        refuse_recorded(value, value.spec.shape, least)
         renew(array)
     else:
         concrete(array)
-        _open(base, written, least, True)
+        _open(base, written, refusing, True)
         renew(array)
     return concrete(array)
 
@@ -143,7 +141,7 @@ def in_own_memory(arrays: Iterable[Any]) -> list[NDArray]:
     return [own(array, False) if hasattr(array, "_v") else array for array in arrays]
 
 
-def _open(array: Any, written: Value, least: int, by_view: bool = False) -> None:
+def _open(array: Any, written: Value, refusing: bool, by_view: bool = False) -> None:
     """Gives an array that is no view its own memory; `written` is its value, or that of a view of it."""
     value = array._v
     owned = value.base.__class__ is Owned
@@ -151,7 +149,8 @@ def _open(array: Any, written: Value, least: int, by_view: bool = False) -> None
         LOCAL.state.flush(_WRITTEN)
         owned = True
     concrete(array)
-    refuse_recorded(written, written.spec.shape, least)
+    if refusing:
+        refuse_recorded(written)
     if not owned:
         if array._k is not None:
             _run_views(array)

@@ -16,7 +16,7 @@ from mxnet.ndarray import NDArray, array, register
 from gluonjit.engines.mxnet.framework.arrays import context_of
 from gluonjit.engines.mxnet.framework.symbols import Attributes, listed, operator_handle, read
 from gluonjit.engines.mxnet.run.one_by_one import as_decided
-from gluonjit.engines.mxnet.values.known import known, note_read, whole_numbers
+from gluonjit.engines.mxnet.values.known import known, whole_numbers
 from gluonjit.engines.mxnet.values.lookups import host_numbers
 from gluonjit.engines.mxnet.values.operands import Empty, leaf, made_from_nothing, value_of
 from gluonjit.engines.mxnet.values.recorder import Recorder
@@ -62,10 +62,7 @@ def by_numbers(
 ) -> Value | None:
     """Returns an operator's result by known numbers; None if it must be captured unchanged."""
     way = _WAYS.get(name)
-    found = None if way is None else way(Gathering(batch, arrays, read(attrs), wrapped))
-    if found is not None and len(arrays) > 1:
-        note_read(batch, arrays[1], found)
-    return found
+    return None if way is None else way(Gathering(batch, arrays, read(attrs), wrapped))
 
 
 def rows_at(item: Any, key: Any) -> Value | None:

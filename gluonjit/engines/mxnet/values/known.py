@@ -11,7 +11,6 @@ from mxnet.ndarray.sparse import BaseSparseNDArray
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.framework.shared import SHARED
 from gluonjit.engines.mxnet.values.aliases import in_memory, is_stale, renew
-from gluonjit.graph import Value
 from gluonjit.hybrid.capture.reuse.cache import refuse
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
@@ -71,14 +70,3 @@ def _whole(array: NDArray) -> Any:
     if numbers.dtype.kind not in "fiu" or not (np.abs(numbers) < _FAR).all():  # not where one is not a number either
         return None
     return numbers.astype(np.int64)
-
-
-def note_read(batch: Batch, item: Any, value: Value) -> None:
-    """Notes that a recorded call has read an index: MXNet refuses to write to that where the call is in a graph."""
-    array = known(item) if value.taped else None
-    if array is None or not _is_kept(item, array):
-        return
-    before = batch.imports.get(("index", id(array)))
-    if before is None or before[1].depth < value.depth:
-        rows = Value(value.rows, value.depth, value.spec, value.graph, value.taped)  # keeps alive no node's results
-        batch.imports["index", id(array)] = array, rows

@@ -24,7 +24,7 @@ from gluonjit.engines.mxnet.framework.arrays import context_of
 from gluonjit.engines.mxnet.run.results import LEARNED_INTEGERS, has_history
 from gluonjit.engines.mxnet.values.aliases import Owned
 from gluonjit.engines.mxnet.values.operands import Empty, array_of, value_of
-from gluonjit.engines.mxnet.values.refusals import refuse_recorded, refuse_variable
+from gluonjit.engines.mxnet.values.refusals import refuse_variable
 from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.joining import Copied
 from gluonjit.graph.modes import RECORDING, is_recorded
@@ -205,11 +205,7 @@ def before_write(array: Any) -> None:
             if state.trace is not None:  # a cell that writes to what others have read is no node
                 raise NeedsValue()
             refuse_variable(array)
-            known = [batch.imports.get(key) for key in (id(array), ("index", id(array)))]
             state.flush("an array that captured calls use was written to")
-            for entry in known:
-                if entry is not None:
-                    refuse_recorded(entry[1], array.shape)
             return
 
 

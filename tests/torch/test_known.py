@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 import gluonjit
 from gluonjit.engines.torch.run.memory import Session
@@ -86,6 +87,28 @@ def test_reads_of_known_numbers_run_nothing(name: str) -> None:
     if name in ("item", "int", "tolist"):
         assert report.reads["answered"] >= 8 and not report.reads["flushed"]
         assert "known values" in str(report)
+
+
+class Documents(nn.Module):
+    """Pads the sentences of a document by itself."""
+
+    def __init__(self, first: bool) -> None:
+        super().__init__()
+        self.first = first
+        self.embed = nn.Embedding(WORDS + 1, SIZE)
+
+    def forward(self, document: Any) -> Any:
+        padded = pad_sequence(document, batch_first=self.first, padding_value=WORDS)
+        rows = self.embed(padded).masked_fill((padded == WORDS).unsqueeze(-1), 0.0)
+        return rows.sum((0, 1)).tanh() * int(padded[0, 0])
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_sentences_padded_by_the_program_are_known(first: bool) -> None:
+    """Each list of lengths would be a node of another kind, traced for one call."""
+    documents = [([one for one, _ in sentences(count)],) for count in (1, 2, 3, 5, 2)]
+    report = assert_one_flush(Documents(first), documents, expand=("Documents",))
+    assert "pad_sequence" not in str(report)
 
 
 INDEXING: dict[str, Callable[..., Any]] = {

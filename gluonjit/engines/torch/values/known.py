@@ -34,7 +34,7 @@ _NAMES = """
     new_tensor new_empty empty_like tolist
     __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __floordiv__
     __rfloordiv__ __mod__ __rmod__ __and__ __rand__ __or__ __ror__ __xor__ __rxor__ __invert__ __neg__ __abs__
-    __lshift__ __rshift__ __reversed__ __contains__
+    __lshift__ __rshift__ __reversed__ __contains__ pad_sequence
 """
 LIKE: dict[Any, Any] = {
     torch.Tensor.view_as: torch.Tensor.view,
@@ -42,7 +42,9 @@ LIKE: dict[Any, Any] = {
     torch.Tensor.expand_as: torch.Tensor.expand,
 }
 """Functions that take nothing but the shape of their second argument, and those that take that."""
-CHEAP = functions_named(_NAMES) | {getattr(torch.Tensor, name).__get__ for name in ("T", "mT", "data")}
+CHEAP = functions_named(_NAMES, (torch, torch.Tensor, torch._C._nn)) | {
+    getattr(torch.Tensor, name).__get__ for name in ("T", "mT", "data")
+}
 """Functions that run at the call where all their tensors are known."""
 
 
@@ -89,8 +91,7 @@ def computed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if isinstance(found, (tuple, list)):
         if not all(part.__class__ is torch.Tensor and is_whole(part) for part in found):
             return None
-        parts = [as_known(part) for part in found]
-        return tuple(parts) if found.__class__ is tuple else found.__class__(parts)
+        return found.__class__([as_known(part) for part in found])
     return found
 
 

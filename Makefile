@@ -83,8 +83,8 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(wildcard gluonjit/native/* g
 	: >$(LOG)
 	# What is built without isolation finds these here: the package itself, and gluonnlp, which comes as its source.
 	install 'setuptools>=77' wheel 'cython>=3.0' || failed
-	if ! install -e '.[mxnet,nlp,experiments,dev]'; then
-		install -e '.[mxnet,experiments,dev]' || failed
+	if ! install -e '.[mxnet,nlp,fibers,experiments,dev]'; then
+		install -e '.[mxnet,fibers,experiments,dev]' || failed
 		echo 'setup: gluonnlp is left out, it did not build (it needs a C compiler and the headers of Python);' \
 			'experiments go on without it. $(LOG) has the reason.'
 	fi

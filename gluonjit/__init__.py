@@ -67,6 +67,7 @@ from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.flush import FlushingBatch as Batch
 from gluonjit.hybrid.run.scope import batching, explain
+from gluonjit.hybrid.run.scope import map_samples as map
 from gluonjit.install.frameworks import before_import, when_imported
 from gluonjit.public import add_n, cache_info, cell, clear_caches, hybridize, verify
 
@@ -85,6 +86,7 @@ __all__ = [
     "errors",
     "explain",
     "hybridize",
+    "map",
     "nn",
     "verify",
 ]

@@ -11,7 +11,7 @@ from mxnet.ndarray import NDArray
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.capture.cells import capture_cell
 from gluonjit.engines.mxnet.framework.arrays import VERSIONS
-from gluonjit.engines.mxnet.framework.originals import current_mode
+from gluonjit.engines.mxnet.framework.originals import current_mode, set_mode
 from gluonjit.engines.mxnet.framework.semantics import as_captured, is_numpy
 from gluonjit.engines.mxnet.run.inference import clear_inferred, inferred_count
 from gluonjit.engines.mxnet.run.memory import Session
@@ -39,6 +39,11 @@ class MXNetEngine(Adapter):
     versions = VERSIONS
     reuses = True
     current_mode = staticmethod(current_mode)
+    set_mode = staticmethod(set_mode)
+
+    def flags(self) -> int:
+        return LOCAL.state.numpy
+
     wait = staticmethod(mx.nd.waitall)
     sum_kind = staticmethod(sum_kind)
     account = staticmethod(AddressRanges)

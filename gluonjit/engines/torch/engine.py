@@ -17,7 +17,7 @@ from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.framework.arrays import VERSIONS, clear_looks
 from gluonjit.engines.torch.framework.buffers import Account
 from gluonjit.engines.torch.framework.failures import unfit
-from gluonjit.engines.torch.framework.originals import current_mode, plain
+from gluonjit.engines.torch.framework.originals import current_mode, flags, plain
 from gluonjit.engines.torch.run.memory import Session
 from gluonjit.engines.torch.run.recorded import gradients_again
 from gluonjit.engines.torch.run.unchanged import check_constants, statistics_of
@@ -27,11 +27,12 @@ from gluonjit.engines.torch.values.decided import decided
 from gluonjit.engines.torch.values.lazy import waits
 from gluonjit.engines.torch.values.operands import share
 from gluonjit.engines.torch.values.opkinds import sum_kind
-from gluonjit.engines.torch.values.results import computed, numbers_of, read_by, settle
+from gluonjit.engines.torch.values.results import computed, number_of, numbers_of, read_by, settle
 from gluonjit.engines.torch.values.statistics import RunningStatistics
 from gluonjit.engines.torch.verifying import verify
 from gluonjit.errors import OptionError
 from gluonjit.graph import Value
+from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.capture.capturing import run_eagerly
 from gluonjit.hybrid.capture.cell import cache_counts
 from gluonjit.hybrid.capture.functions import CellFunction
@@ -53,14 +54,20 @@ class TorchEngine(Adapter):
     versions = VERSIONS
     reuses = True
     current_mode = staticmethod(current_mode)
+    flags = staticmethod(flags)
     sum_kind = staticmethod(sum_kind)
     running = staticmethod(plain)
     decided = staticmethod(decided)
     renew = staticmethod(renew)
     put_data = staticmethod(put_data)
+    number_of = staticmethod(number_of)
     read_by = staticmethod(read_by)
     waits = staticmethod(waits)
     verify = staticmethod(verify)
+
+    def set_mode(self, mode: int) -> None:
+        """Sets whether gradients are recorded."""
+        torch._C._set_grad_enabled(is_recorded(mode))
 
     def wait(self) -> None:
         """Waits for what GPUs have been given."""

@@ -182,6 +182,8 @@ class Batch(BatchRoom):
     def flush(self, reason: str = "batch.flush()", middle: str = "", **removed: Any) -> None:
         """Runs what was captured; in the `middle` of a "sample" or, for a value, of a "scope" of `batching`.
 
+        "map" says that all samples wait for it, of which none has come early.
+
         After an error the batch is empty, and values of the failed graph say why.
         """
         for name, value in removed.items():
@@ -196,7 +198,7 @@ class Batch(BatchRoom):
                 "read it (or call flush) in the thread that captured it"
             )
         self.reason = reason
-        if self.placed and middle != "sample":
+        if self.placed and middle not in ("sample", "map"):
             self.take_out()
         entered = perf_counter()
         capture = _outside_flushes() - graph.begun if graph.begun else 0.0

@@ -27,9 +27,12 @@ class NeedsMore(Exception):
 
 
 def batch_to_ask() -> Batch | None:
-    """Returns the open batch, if a sample that is captured may ask for the numbers of its values."""
+    """Returns the open batch, if a sample that is captured may ask for the numbers of its values.
+
+    Samples of `gluonjit.map` need not: what they ask for runs together.
+    """
     state = LOCAL.state
-    asks = state.inside and not state.paused and state.trace is None and state.recorded is None
+    asks = state.inside and not state.paused and state.trace is None and state.recorded is None and state.hub is None
     return state.batch if asks else None
 
 

@@ -35,6 +35,12 @@ class Engine:
         """Returns the framework's recording and training flags, as a number made by `graph.modes.mode_of`."""
         return 0
 
+    def set_mode(self, mode: int) -> None:
+        """Sets these flags."""
+
+    def flags(self) -> Any:
+        """Returns what else of the framework's a thread has in force: samples with other flags are not left halfway."""
+
     def wait(self) -> None:
         """Waits until the framework has finished its work."""
 

@@ -157,7 +157,7 @@ class FlushingBatch(Batch):
         """Warns of possible improvements to the user's program."""
         carried = held.carried
         apart = len(held.numbers) - sum([n in held.numbers for n in carried]) if self.sample else int(not carried)
-        early = MINIBATCH.came_early(plan, held.samples, apart, middle, line, self.caller)
+        early = MINIBATCH.came_early(plan, held.samples, apart, "" if middle == "map" else middle, line, self.caller)
         granularity = held.captured.granularity
         if self.options.granularity == granularity or granularity != "op":  # else operators are the library's own idea
             after_flush(self.report, provenance, held.samples, reason, line, early)

@@ -185,6 +185,10 @@ class Session:
         """Returns what a value whose rows begin there needs to be materialized, its `result`: rows from there on."""
         return self.slice_rows(self.arrays[arena], position, self.plan.arenas[arena].rows)
 
+    def left(self, arena: int, positions: Sequence[int]) -> tuple[Any, Sequence[int]] | None:
+        """Finds rows of an arena in what has stayed of them for values that can be read; None if not all have."""
+        return None
+
     def rows(self, arena: int, positions: Sequence[int]) -> Any:
         """Rows of an arena, for values that are references to them."""
         return self.take(self.arrays[arena], list(positions))

@@ -25,11 +25,13 @@ class State(StateNumbers):
     counted by statements just before `try` and in `finally`, as a signal comes where functions begin or were called.
     mode: see `graph.modes`; numpy: which of the framework's array semantics hold, as the engine numbers
     them; recorded: the call that is being captured to be reused; spare: how many outermost calls of the model that
-    `spare_of` belongs to run eagerly without a question, in mode `spare_mode`: 2 for training (see `pacing`).
+    `spare_of` belongs to run eagerly without a question, in mode `spare_mode`: 2 for training (see `pacing`); hub: what
+    runs the samples of `gluonjit.map`.
     """
 
     __slots__ = (
         "__weakref__",  # C keeps one
+        "hub",
         "options",
         "pass_seen",
         "recorded",
@@ -47,6 +49,7 @@ class State(StateNumbers):
         self.mode = 0
         self.numpy = 0
         self.recorded: Any = None
+        self.hub: Any = None
         self.options = Options()
         self.pass_seen = -1  # the backward pass of the framework's that has last gone through a batch
         self.singles = 0  # batches of one sample that were differentiated, one after the other
@@ -136,6 +139,8 @@ def settle(value: Value, backward: bool = False) -> None:
     """Runs the batch of a value that has not run: to read it, or to go `backward`, no fault between samples."""
     if value.graph is not None and isinstance(value.graph.owner, Batch):
         state = LOCAL.state
+        if state.hub is not None and not backward and state.hub.park(value.graph.owner):
+            return
         middle = "sample" if state.inside else "scope" if state.explicit and not backward else ""
         owner = value.graph.owner
         owner.flush("backward" if backward else "a value was read", middle)

@@ -263,12 +263,16 @@ class SteppedSession(Session):
         """True if an arena may stay for as long as some of its rows: a small one, without history."""
         return self.tape is None and row_bytes(self.plan.arenas[arena].spec) * self.plan.arenas[arena].rows <= _SMALL
 
+    def kept_at(self, arena: int, position: int) -> Place:
+        """Returns the place of the rows that stay if this one can be read."""
+        whole = Place(arena, 0, self.plan.arenas[arena].rows)
+        return whole if self.stays(arena) else self.place_of(arena, position)
+
     def result(self, arena: int, position: int) -> Any:
         """Finds a live value's rows: in an arena that may stay, or a copy of those of its step, so that it can go."""
         place, chunk = self._last
         if place.arena != arena or not place.begin <= position < place.end:
-            whole = Place(arena, 0, self.plan.arenas[arena].rows)
-            place = whole if self.stays(arena) else self.place_of(arena, position)
+            place = self.kept_at(arena, position)
             chunk = self.chunks.get(place)
             if chunk is None:
                 chunk = self.chunks[place] = self.chunk(place)

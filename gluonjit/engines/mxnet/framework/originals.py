@@ -14,7 +14,7 @@ from mxnet.ndarray.numpy import _api_internal
 from mxnet.ndarray.sparse import _ndarray_cls
 from mxnet.numpy import ndarray
 
-from gluonjit.graph.modes import mode_of
+from gluonjit.graph.modes import is_recorded, is_training, mode_of
 
 Attrs = tuple[tuple[str, str], ...]
 """Attributes of an operator as `original_invoke` takes them, by name."""
@@ -90,6 +90,12 @@ def run_operator(handle: int, arrays: Sequence[Any], attrs: Attrs) -> list[NDArr
         )
     )
     return [_ndarray_cls(NDArrayHandle(results[k]), stype=stypes[k]) for k in range(count.value)]
+
+
+def set_mode(mode: int) -> None:
+    """Sets it."""
+    original_set_recording(is_recorded(mode))
+    original_set_training(is_training(mode))
 
 
 def current_mode() -> int:

@@ -28,6 +28,7 @@ from gluonjit.engines.torch.tracing.traced_tensors import TraceTensor
 from gluonjit.engines.torch.tracing.view_steps import PathStep, show
 from gluonjit.engines.torch.values.aliases import DATA, MOVING, base_of, dummy, moves
 from gluonjit.engines.torch.values.lazy import LazyTensor, waits
+from gluonjit.engines.torch.values.lookups import carried
 from gluonjit.engines.torch.values.operands import concrete, current, is_made, is_number, run_readers
 from gluonjit.graph import Value
 from gluonjit.hybrid.capture.reuse.cache import refuse
@@ -49,14 +50,26 @@ def write(func: Any, name: str, target: Any, args: Args, kwargs: Kwargs) -> Any:
         enter(base)
     batch = LOCAL.state.batch
     at_once = name in _AT_ONCE or any(step.func is DATA for step in path)  # which autograd does not notice
-    if batch is not None and base._c is None and current(base).graph is batch.graph and not at_once:
+    before = current(base)
+    if batch is not None and base._c is None and not at_once and _brought(batch, base):
         try:
             return _captured(func, name, base, path, target, args, kwargs)
         except NotOneNode as refusal:
             why = refusal.with_traceback(None)  # else it and this frame would hold each other, and the arguments
+            base._v = before
         with noting(batch, name, why):
             return write_now(func, target, args, kwargs)
     return write_now(func, target, args, kwargs)
+
+
+def _brought(batch: Batch, base: Any) -> bool:
+    """Makes a result of an earlier flush one of this batch, which a write may replace; False if it cannot be."""
+    if base._v.graph is not batch.graph:
+        found = carried(batch, base._v)
+        if found is None:
+            return False
+        base._v = found
+    return True
 
 
 def _count(base: Any) -> None:

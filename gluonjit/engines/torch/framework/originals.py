@@ -9,6 +9,7 @@ from operator import or_
 from typing import Any
 
 import torch
+from torch._C._functorch import peek_interpreter_stack
 from torch.nn.parallel import distributed
 from torch.nn.utils import stateless
 
@@ -79,6 +80,14 @@ def hooks_everywhere() -> bool:
 def current_mode() -> int:
     """The mode of this thread: whether gradients are recorded. Whether it trains is each module's own."""
     return RECORDING if torch.is_grad_enabled() else 0
+
+
+def flags() -> tuple[Any, ...]:
+    """What this thread has in force besides: modes, autocast, transforms, and the backward pass under way."""
+    names = ("cpu", "cuda") if autocast() else ()
+    casts = [(torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in names]
+    modes = torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack(), peek_interpreter_stack()
+    return torch.is_inference_mode_enabled(), *casts, *modes, torch._C._current_graph_task_id()
 
 
 class _Learning:

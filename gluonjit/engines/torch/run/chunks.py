@@ -17,17 +17,18 @@ from gluonjit.graph import Spec
 class Readers:
     """The readers of a chunk. Apart from it: what history refers to must not refer back to tensors with that history.
 
-    values: how many values; done: those from which backward has come, without being told to keep the history; whole:
-    whether it may come otherwise than value by value; shared: whether equal calls gave the same value, from which
-    backward may then come once for each; given: from which rows each backward that is under way comes.
+    values: how many values; done: those from which backward has come, without being told to keep the history; taken:
+    rows from which it may come otherwise than value by value; shared: whether equal calls gave the same value, from
+    which backward may then come once for each; given: from which rows each backward that is under way comes.
     """
 
-    __slots__ = ("done", "given", "shared", "values", "whole")
+    __slots__ = ("done", "given", "shared", "taken", "values")
 
     def __init__(self) -> None:
         self.values = 0
         self.done: set[int] = set()
-        self.whole = self.shared = False
+        self.taken: set[int] = set()
+        self.shared = False
         self.given: dict[int, Any] = {}
 
     def rows_given(self, count: int) -> Any:
@@ -42,12 +43,12 @@ class Readers:
     @property
     def remaining(self) -> int:
         """Returns how many values there are that backward has not come from."""
-        return self.values if self.whole or self.shared else self.values - len(self.done)
+        return self.values if self.taken or self.shared else self.values - len(self.done)
 
     @property
     def spent(self) -> bool:
         """True if no other backward can come from here."""
-        return not self.whole and not self.shared and len(self.done) >= self.values
+        return not self.taken and not self.shared and len(self.done) >= self.values
 
 
 class Chunk:
@@ -57,7 +58,7 @@ class Chunk:
     were in the flush.
     """
 
-    __slots__ = ("pieces", "place", "plan", "readers", "size", "tensor")
+    __slots__ = ("_numbers", "pieces", "place", "plan", "readers", "size", "tensor")
 
     def __init__(self, tensor: Any, plan: Plan, place: Place) -> None:
         self.tensor = tensor
@@ -66,6 +67,13 @@ class Chunk:
         self.place = place
         self.readers = Readers()
         self.pieces: Any = None
+        self._numbers: list[Any] = []
+
+    def numbers(self) -> list[Any]:
+        """Returns the numbers of rows of one number each, which are read all at once."""
+        if not self._numbers:
+            self._numbers = self.tensor.reshape(-1).tolist()
+        return self._numbers
 
     def value(self, spec: Spec, row: int) -> Any:
         """The value of this spec that begins at a row."""
@@ -84,7 +92,7 @@ class Chunk:
 
     def rows(self, offsets: Sequence[int]) -> Any:
         """Some of the rows."""
-        self.readers.whole = True
+        self.readers.taken.update(offsets)
         index = torch.tensor(offsets, device=self.tensor.device)
         if not self.tensor.requires_grad:
             return self.tensor[index]

@@ -244,6 +244,13 @@ class Session(SteppedSession):
             begin = end
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
+    def left(self, arena: int, positions: Sequence[int]) -> tuple[Chunk, list[int]] | None:
+        place = self.kept_at(arena, positions[0])
+        chunk = None if self.lost or place in self._inputs else self.chunks.get(place)
+        if chunk is None or not all([place.begin <= position < place.end for position in positions]):
+            return None
+        return chunk, [position - place.begin for position in positions]
+
     def _rows_of(self, place: Place, positions: Sequence[int]) -> Any:
         learned = self._inputs.get(place)
         chunk = self.chunks.get(place)

@@ -13,6 +13,7 @@ from gluonjit.engines.torch.framework.originals import plain
 from gluonjit.engines.torch.run.one_by_one import NODES
 from gluonjit.engines.torch.run.program import as_rows, joined
 from gluonjit.engines.torch.values.lazy import LazyTensor
+from gluonjit.engines.torch.values.lookups import Carried
 from gluonjit.engines.torch.values.operands import current
 from gluonjit.graph import Leaf
 from gluonjit.hybrid.capture.structure import Args, map_structure
@@ -62,7 +63,9 @@ class _Values(DecidedValues):
         return as_rows(held.rows, leaf.spec)
 
     def entry_rows(self, table: Any, entries: Sequence[Any]) -> Any:
-        """The rows of integers, each by its value."""
+        """The rows of integers, each by its value, or those that an earlier flush left."""
+        if table.__class__ is Carried and not table.taped:
+            return table.weight[entries]
         if table.weight is not None:
             raise NeedsMore
         return torch.tensor(entries, dtype=dtype_named(table.dtype))

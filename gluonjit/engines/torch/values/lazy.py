@@ -45,8 +45,8 @@ def _engine() -> Any:
     return engine_of("torch")
 
 
-def _read(lazy: LazyTensor, lent: bool = False) -> Any:
-    """The computed tensor, of which a program reads numbers; in the middle of samples the report counts that."""
+def _asked(lazy: LazyTensor, lent: bool = False) -> Any:
+    """Notes in the middle of samples that a program reads numbers; returns these where inputs alone decide them."""
     state = LOCAL.state
     batch = state.batch
     if batch is not None and (state.inside or state.explicit) and state.trace is None and not state.paused:
@@ -56,9 +56,8 @@ def _read(lazy: LazyTensor, lent: bool = False) -> Any:
         waiting = waits(lazy)
         found = _engine().decided(lazy) if waiting and not lent else None
         batch.report.reads["flushed" if waiting and found is None else "answered"] += 1
-        if found is not None:
-            return found
-    return concrete(lazy)
+        return found
+    return None
 
 
 def own_of(lazy: LazyTensor) -> Any:
@@ -84,12 +83,33 @@ def _asking(method: Any) -> Any:
     return ask
 
 
+def _read(lazy: LazyTensor) -> Any:
+    """The computed tensor, of which a program reads numbers."""
+    found = _asked(lazy)
+    return concrete(lazy) if found is None else found
+
+
 def _reading(name: str, find: Callable[[Any], Any] = _read) -> Any:
     """Stands in for a method that reads numbers, of the computed tensor that `find` gives."""
 
     @wraps(getattr(torch.Tensor, name))
     def read(self: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(find(self), name)(*args, **kwargs)
+
+    return read
+
+
+def _reading_one(name: str, given: Callable[[Any], Any]) -> Any:
+    """The same of a method that reads a single number, `given` which it returns: that of a result needs no tensor."""
+
+    @wraps(getattr(torch.Tensor, name))
+    def read(self: Any) -> Any:
+        found, state = _asked(self), LOCAL.state
+        if found is None and self._c is None and state.trace is None and state.recorded is None:
+            number = _engine().number_of(current(self))
+            if number is not None:
+                return given(*number)
+        return getattr(concrete(self) if found is None else found, name)()
 
     return read
 
@@ -313,17 +333,17 @@ class LazyTensor(_Items, torch.Tensor):  # type: ignore[misc]
             return iter(self.unbind(0) if there is None else [as_known(part) for part in there.unbind(0)])
         return iter([self[k] for k in range(self._v.spec.shape[0])])
 
-    item, tolist = _reading("item"), _reading("tolist")
-    __bool__, __float__ = _reading("__bool__"), _reading("__float__")
+    item, __bool__ = _reading_one("item", lambda number: number), _reading_one("__bool__", bool)
+    tolist, __float__ = _reading("tolist"), _reading("__float__")
     __int__, __index__ = _reading("__int__"), _reading("__index__")
 
     def numpy(self, *, force: bool = False) -> Any:
         """Stands in for torch.Tensor.numpy."""
-        _read(self, True)
+        _asked(self, True)
         return _engine().lent(self).numpy(force=force)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        _read(self, True)
+        _asked(self, True)
         computed = _engine().lent(self)
         numbers = computed.__array__() if dtype is None else computed.__array__(dtype)
         return numbers.copy() if copy else numbers

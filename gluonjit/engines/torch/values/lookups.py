@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -11,11 +11,13 @@ import torch
 from gluonjit.engines.torch.framework.applying import applied
 from gluonjit.engines.torch.framework.arrays import by_one_thread, name_of_device, name_of_dtype
 from gluonjit.engines.torch.framework.buffers import note_versions
+from gluonjit.engines.torch.run.chunks import Chunk
 from gluonjit.graph import Spec, Value, intern_spec, mode_of
 from gluonjit.graph.entries import rows_of
 from gluonjit.graph.references import same_rows, table_rows
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.failures import refused
+from gluonjit.hybrid.run.session import Results, placed
 
 _MANY = 1 << 21  # numbers that are looked up at once by as many threads as PyTorch takes
 
@@ -81,6 +83,45 @@ class Table:
             return looked_up(weight, numbers, self.attrs)
         flat = weight.reshape(self.size, prod(self.row.shape))
         return looked_up(flat, numbers, self.attrs).reshape(-1, *self.row.shape)
+
+
+class Carried:
+    """Rows that an earlier flush left, as a table: each is a row of what comes now, and none becomes a tensor."""
+
+    __slots__ = ("chunk", "key", "row", "size", "taped", "weight")
+    fits = True
+
+    def __init__(self, chunk: Chunk, row: Spec, taped: bool) -> None:
+        self.chunk, self.weight, self.row, self.taped = chunk, chunk.tensor, row, taped
+        self.size = len(chunk.tensor)
+        self.key = chunk.tensor, taped
+
+    def entries(self, numbers: Any) -> Any:
+        """The rows of these numbers, a tensor, with their history where that is recorded."""
+        return self.chunk.rows(numbers.tolist())
+
+
+def carried(batch: Batch, value: Value) -> Value | None:
+    """The result of an earlier flush as rows of what that left; None if they are not rows of one step."""
+    spec = value.spec
+    if value.result is not None:
+        chunk, first = value.result
+        numbers: Sequence[int] = range(first, first + spec.rows)
+    else:
+        owner = getattr(value.graph, "owner", None)
+        found = owner.session.left(*placed(value, owner)) if isinstance(owner, Results) else None
+        if found is None:
+            return None
+        chunk, numbers = found
+    taped = value.taped and torch.is_grad_enabled() and chunk.tensor.requires_grad
+    table = batch.tables.get((id(chunk), taped))
+    if table is None:
+        row = intern_spec(spec.row_shape, spec.dtype, spec.device, "stack")
+        table = batch.tables[id(chunk), taped] = Carried(chunk, row, taped)
+    if taped:
+        chunk.readers.taken.update(numbers)
+    rows = rows_of(batch.graph, batch.graph.entries(table, table.row), numbers)
+    return Value(rows if len(rows) > 1 else rows[0], 0, spec, batch.graph, taped)
 
 
 def table_of(batch: Batch, weight: Any, attrs: tuple[tuple[str, Any], ...], taped: bool, dims: int = 1) -> Table:

@@ -14,7 +14,7 @@ from gluonjit.engines.torch.framework.input_version import InputVersion, recorde
 from gluonjit.engines.torch.framework.originals import above, plain
 from gluonjit.engines.torch.framework.targets import WRITES
 from gluonjit.engines.torch.tracing.traced_tensors import TraceTensor
-from gluonjit.engines.torch.values.lookups import host_rows
+from gluonjit.engines.torch.values.lookups import carried, host_rows
 from gluonjit.engines.torch.values.pending_statistics import WAITING, PendingStatistic
 from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.references import keys_of
@@ -48,9 +48,14 @@ def value_of(batch: Batch, tensor: Any, mode: str = "") -> Value:
     value = current(tensor)
     if value.graph is batch.graph:
         return value
-    if value.graph is not None or value.base is not tensor._c:  # else it is known, and nothing had to run for it
+    there = value.graph is None and value.result is None and value.base is tensor._c
+    if not there:  # else nothing had to run for it
         batch.carried.add(batch.sample - 1)
         refuse("it uses a result of an earlier batch")
+        if tensor._c is None:
+            found = carried(batch, value)
+            if found is not None:
+                return found
     return leaf(batch, concrete(tensor), mode)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import wraps
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,15 @@ def settle(value: Value, backward: bool = False) -> None:
         run(value, backward)
 
 
+def number_of(value: Value) -> tuple[Any] | None:
+    """The number of a pending value, whose batch runs; None if it is no result of one row that has one number."""
+    settle(value)
+    spec = value.spec
+    if value.result is None or spec.rows != 1 or prod(spec.row_shape) != 1:
+        return None
+    return (value.result.chunk.numbers()[value.result.row],)
+
+
 def numbers_of(value: Value) -> Any:
     """A flushed value, with its history where it has one."""
     with outside_of_transforms(), plain(value.taped):
@@ -73,9 +83,9 @@ def is_used(value: Value) -> bool:
         return False
     if value.result is not None:
         chunk, row = value.result
-        first = chunk.place.begin + row
-        found: bool = chunk.plan.reads(chunk.place.arena, np.arange(first, first + value.spec.rows))
-        return found or is_used_inside(value)
+        numbers = range(row, row + value.spec.rows)
+        found: bool = chunk.plan.reads(chunk.place.arena, chunk.place.begin + np.array(numbers))
+        return found or not chunk.readers.taken.isdisjoint(numbers) or is_used_inside(value)
     if value.graph is None or isinstance(value.graph.owner, Batch):
         return False
     results, rows = results_of(value), value.row_list()

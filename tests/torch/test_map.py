@@ -1,0 +1,266 @@
+"""`gluonjit.map`: samples that read values wait for each other, and go on in one batch."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import gluonjit
+from gluonjit.engines.torch.run.chunks import Chunk
+from gluonjit.errors import GluonJITWarning, OptionError
+
+pytest.importorskip("greenlet")
+SIZE = 6
+
+
+class Halting(nn.Module):
+    """Takes steps until the sum of what it reads has come to a sample's limit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.out = nn.GRUCell(SIZE, SIZE), nn.Linear(SIZE, 1)
+
+    def forward(self, x: Any, limit: float) -> Any:
+        h, spent, steps = torch.zeros(SIZE), 0.0, 0
+        while spent < limit:
+            h = self.cell(x, h)
+            spent += torch.sigmoid(self.out(h)).item()
+            steps += 1
+        return h * steps
+
+
+class Written(Halting):
+    """Adds up in place what outlives a read."""
+
+    def forward(self, x: Any, limit: float) -> Any:
+        total = self.cell(x, torch.zeros(SIZE))
+        while total.sum() < limit:
+            total += torch.sigmoid(self.cell(x, total.clone()))
+        return total
+
+
+class Tree(nn.Module):
+    """Calls itself for children whose number a value decides, side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.up = nn.Linear(SIZE, SIZE), nn.Linear(SIZE, SIZE)
+
+    def forward(self, x: Any, depth: int = 3) -> Any:
+        h = torch.tanh(self.down(x))
+        if not depth or (h.sum() > 1.0).item():
+            return h
+        parts = gluonjit.map(lambda scale: self.forward(h * scale, depth - 1), [0.5, 1.5])
+        return torch.tanh(self.up(parts[0] + parts[1]))
+
+
+def samples(count: int = 12) -> list[tuple[Any, float]]:
+    torch.manual_seed(1)
+    return [(torch.randn(SIZE), 0.4 * (1 + k % 5)) for k in range(count)]
+
+
+def pair(kind: type[nn.Module]) -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    eager = kind()
+    return eager, gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True)
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    assert len(found) == len(expected)
+    for value, wanted in zip(found, expected):
+        torch.testing.assert_close(torch.as_tensor(value).detach(), torch.as_tensor(wanted).detach())
+
+
+def trained(net: Any, values: Any) -> list[Any]:
+    torch.stack([value.pow(2).sum() for value in values]).sum().backward()
+    return [weight.grad for weight in net.parameters() if weight.grad is not None]
+
+
+@pytest.mark.parametrize("kind", [Halting, Written])
+def test_values_and_gradients_are_those_of_one_sample_after_the_other(kind: type[nn.Module]) -> None:
+    eager, net = pair(kind)
+    expected = [eager(*sample) for sample in samples()]
+    values = gluonjit.map(lambda sample: net(*sample), samples())
+    assert_same(values, expected)
+    assert_same(trained(net, values), trained(eager, expected))
+
+
+def test_each_step_of_all_samples_is_one_launch() -> None:
+    _, net = pair(Halting)
+    with torch.no_grad():
+        for _ in range(2):
+            steps = gluonjit.map(lambda sample: net(*sample), [(x, 1.2) for x, _ in samples()])
+    report = gluonjit.explain()
+    assert len(steps) == 12
+    assert report.launches <= 2 * report.flushes
+    assert report.flushes <= 6
+
+
+@pytest.mark.parametrize("kind", [Halting, Written])
+def test_rows_that_cross_a_flush_become_no_tensors(kind: type[nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
+    _, net = pair(kind)
+    made = []
+    of_chunk = Chunk.value
+    monkeypatch.setattr(Chunk, "value", lambda *args: made.append(args) or of_chunk(*args))
+    gluonjit.map(lambda sample: net(*sample), samples())
+    assert not made
+
+
+def test_in_flight_bounds_the_samples_under_way_of_any_iterable() -> None:
+    eager, net = pair(Halting)
+    under_way, most = 0, []
+
+    def run(sample: Any) -> Any:
+        nonlocal under_way
+        under_way += 1
+        most.append(under_way)
+        found = net(*sample)
+        under_way -= 1
+        return found
+
+    def stream() -> Iterator[Any]:
+        yield from samples(20)
+
+    values = gluonjit.map(run, stream(), in_flight=5)
+    assert_same(values, [eager(*sample) for sample in samples(20)])
+    assert max(most) == 5
+
+
+def test_branches_of_samples_go_on_side_by_side() -> None:
+    eager, net = pair(Tree)
+    inputs = [x for x, _ in samples()]
+    expected, values = [eager(x) for x in inputs], gluonjit.map(net, inputs)
+    assert_same(values, expected)
+    assert gluonjit.explain().flushes <= 6  # one for each level, where a value is read at each node
+    assert_same(trained(net, values), trained(eager, expected))
+
+
+def test_outside_of_samples_branches_run_by_themselves() -> None:
+    eager, net = pair(Tree)
+    x = samples()[0][0]
+    assert_same([net(x)], [eager(x)])
+
+
+def test_an_error_names_its_sample_and_leaves_the_batch_clean() -> None:
+    eager, net = pair(Halting)
+    ended = []
+
+    def run(number: int) -> Any:
+        found = net(*samples()[number])
+        if number in (3, 5):
+            raise ValueError(f"no {number}")
+        ended.append(number)
+        return found
+
+    with pytest.raises(ValueError, match="no 3") as caught:
+        gluonjit.map(run, range(8))
+    if hasattr(caught.value, "__notes__"):
+        assert caught.value.__notes__ == ["in sample 3 of gluonjit.map"]
+    assert sorted(ended) == [0, 1, 2, 4, 6, 7]
+    assert_same(gluonjit.map(lambda sample: net(*sample), samples()), [eager(*sample) for sample in samples()])
+
+
+def test_an_interrupt_ends_all_samples() -> None:
+    eager, net = pair(Halting)
+    left = []
+
+    def run(number: int) -> Any:
+        try:
+            found = net(*samples()[number])
+            if number == 0:
+                raise KeyboardInterrupt
+            return found
+        finally:
+            left.append(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        gluonjit.map(run, range(6))
+    assert sorted(left) == list(range(6))
+    assert_same(gluonjit.map(lambda sample: net(*sample), samples()), [eager(*sample) for sample in samples()])
+
+
+def test_whether_gradients_are_recorded_is_each_samples_own() -> None:
+    _, net = pair(Halting)
+
+    def run(sample: Any) -> tuple[bool, bool, bool]:
+        before = torch.is_grad_enabled()
+        with torch.no_grad():
+            net(*sample).sum().item()
+            inside = torch.is_grad_enabled()
+        return before, inside, torch.is_grad_enabled()
+
+    assert gluonjit.map(run, samples()) == [(True, False, True)] * 12
+    assert torch.is_grad_enabled()
+
+
+def test_a_region_that_cannot_be_left_runs_at_once() -> None:
+    eager, net = pair(Halting)
+
+    def run(sample: Any) -> Any:
+        with torch.inference_mode():
+            return net(*sample).sum().item()
+
+    assert_same(gluonjit.map(run, samples()), [eager(*sample).sum().item() for sample in samples()])
+    assert not torch.is_inference_mode_enabled()
+
+
+def test_it_runs_in_a_region_of_batching_and_returns_anything() -> None:
+    eager, net = pair(Halting)
+    with gluonjit.batching():
+        lengths = gluonjit.map(lambda sample: {"sum": float(net(*sample).detach().sum())}, samples())
+    assert_same([found["sum"] for found in lengths], [float(eager(*sample).detach().sum()) for sample in samples()])
+
+
+def test_without_greenlet_samples_run_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    eager, net = pair(Halting)
+    monkeypatch.setitem(sys.modules, "greenlet", None)
+    monkeypatch.delitem(sys.modules, "gluonjit.hybrid.run.fibers", raising=False)
+    monkeypatch.delattr("gluonjit.hybrid.run.fibers", raising=False)
+    with pytest.warns(GluonJITWarning, match="pip install"):
+        values = gluonjit.map(lambda sample: net(*sample), samples())
+    assert_same(values, [eager(*sample) for sample in samples()])
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2.5, True])
+def test_a_wrong_number_in_flight_is_refused(wrong: Any) -> None:
+    with pytest.raises(OptionError, match=f"in_flight={wrong}"):
+        gluonjit.map(abs, [1], in_flight=wrong)
+
+
+def test_a_result_that_a_later_batch_has_used_retains_its_gradient() -> None:
+    eager, net = pair(Halting)
+    torch.manual_seed(2)
+    after = nn.Linear(SIZE, SIZE)
+    wanted = eager(*samples()[0])
+    wanted.retain_grad()
+    (after(wanted).sum() + wanted.sum()).backward()
+    after = gluonjit.hybridize(after, dynamic_batch=True)
+    with gluonjit.batching() as batch:
+        h = net(*samples()[0])
+        batch.flush()
+        found = after(h).sum()
+        h.retain_grad()
+        total = found + h.sum()
+    total.backward()
+    assert_same([h.grad], [wanted.grad])
+
+
+def test_a_result_of_an_earlier_flush_is_written_to_as_eagerly() -> None:
+    eager, net = pair(Halting)
+
+    def written(model: Any) -> Any:
+        with torch.no_grad():
+            h = model(*samples()[0])
+            assert h.sum().item() != 0.0
+            before = h * 1.0
+            h[2:4] = 3.0
+            h.mul_(2.0)
+            return before, h, model.cell(h, before)
+
+    assert_same(gluonjit.map(written, [net])[0], written(eager))

@@ -14,6 +14,7 @@ from typing import Any
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from gluonjit.hybrid.run.batch import RUNNING, Batch
+from gluonjit.hybrid.run.engine import ENGINES
 from gluonjit.hybrid.run.state import LOCAL
 
 _WAIT = "all samples of gluonjit.map wait for values"
@@ -75,8 +76,7 @@ class Hub:
 
     def __init__(self, batch: Batch) -> None:
         self.batch, self.state, self.home = batch, LOCAL.state, getcurrent()
-        self.engine: Any = batch.engine
-        self.flags, self.opened = self.engine.flags(), len(self.state.explicit)
+        self.flags, self.opened = _flags(), len(self.state.explicit)
         self.ready: deque[Fiber] = deque()
         self.parked: list[Fiber] = []
         self.groups: dict[Fiber, Group] = {}  # whose end a fiber waits for
@@ -85,14 +85,16 @@ class Hub:
     def context(self) -> tuple[Any, ...]:
         """Returns what of the thread's state belongs to the fiber that runs."""
         state, marks = self.state, self.batch.graph.marks
-        return state.inside, state.mode, self.engine.current_mode(), self.batch.asking, marks[-1][1] if marks else None
+        modes = [engine.current_mode() for engine in ENGINES]
+        return state.inside, state.mode, modes, self.batch.asking, marks[-1][1] if marks else None
 
     def enter(self, context: tuple[Any, ...]) -> None:
         """Sets what belongs to the fiber that goes on."""
         state, batch, graph = self.state, self.batch, self.batch.graph
-        state.inside, state.mode, mode, batch.asking, sample = context
-        if self.engine.current_mode() != mode:
-            self.engine.set_mode(mode)
+        state.inside, state.mode, modes, batch.asking, sample = context
+        for engine, mode in zip(ENGINES, modes):
+            if engine.current_mode() != mode:
+                engine.set_mode(mode)
         graph.marks.append((graph.rows, sample))
 
     def park(self, owner: Any) -> bool:
@@ -105,7 +107,7 @@ class Hub:
             return False
         if state.batch is not owner or state.paused or state.trace is not None or state.recorded is not None:
             return False
-        if len(state.explicit) != self.opened or RUNNING._is_owned() or self.engine.flags() != self.flags:  # type: ignore[attr-defined]
+        if len(state.explicit) != self.opened or RUNNING._is_owned() or _flags() != self.flags:  # type: ignore[attr-defined]
             return False
         self.parked.append(fiber)
         self._leave(fiber)
@@ -168,6 +170,10 @@ class Hub:
                 self.enter(fiber.context)
                 fiber.throw(GreenletExit)
         self.enter(before)
+
+
+def _flags() -> list[Any]:
+    return [engine.flags() for engine in ENGINES]
 
 
 def run(function: Callable[[Any], Any], samples: Iterable[Any], most: int | None) -> list[Any]:

@@ -64,10 +64,10 @@ that a newer numpy has removed and MXNet 1.9.1 reads are restored, and the libra
 from gluonjit import errors, nn
 from gluonjit.errors import CaptureError, FlushError
 from gluonjit.hybrid.explain.report import Report
+from gluonjit.hybrid.mapping.mapping import map_samples as map
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.flush import FlushingBatch as Batch
 from gluonjit.hybrid.run.scope import batching, explain
-from gluonjit.hybrid.run.scope import map_samples as map
 from gluonjit.install.frameworks import before_import, when_imported
 from gluonjit.public import add_n, cache_info, cell, clear_caches, hybridize, verify
 

@@ -24,6 +24,7 @@ LONGEST = 19  # modules, the first and the last counted: lower it where a chain 
 INSIDE = {  # imports inside of functions: what few callers need, and takes long to make
     ("gluonjit.engines.mxnet.engine", "gluonjit.engines.mxnet.calibration"),
     ("gluonjit.engines.torch.engine", "gluonjit.engines.torch.calibration"),
+    ("gluonjit.hybrid.mapping.mapping", "gluonjit.hybrid.mapping.fibers"),  # greenlet is optional
 }
 
 

@@ -1,4 +1,4 @@
-"""`gluonjit.map` on the engine on numpy: two samples that read values alternate in one thread, each with its own state."""
+"""`gluonjit.map` on the engine on numpy: samples that read values alternate in one thread."""
 
 from __future__ import annotations
 

@@ -220,8 +220,8 @@ def test_it_runs_in_a_region_of_batching_and_returns_anything() -> None:
 def test_without_greenlet_samples_run_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     eager, net = pair(Halting)
     monkeypatch.setitem(sys.modules, "greenlet", None)
-    monkeypatch.delitem(sys.modules, "gluonjit.hybrid.run.fibers", raising=False)
-    monkeypatch.delattr("gluonjit.hybrid.run.fibers", raising=False)
+    monkeypatch.delitem(sys.modules, "gluonjit.hybrid.mapping.fibers", raising=False)
+    monkeypatch.delattr("gluonjit.hybrid.mapping.fibers", raising=False)
     with pytest.warns(GluonJITWarning, match="pip install"):
         values = gluonjit.map(lambda sample: net(*sample), samples())
     assert_same(values, [eager(*sample) for sample in samples()])

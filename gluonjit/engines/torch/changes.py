@@ -87,7 +87,7 @@ def _before_moving(module: Any) -> None:
 
 
 def _before_freezing(module: Any) -> None:
-    """What waits was captured with the weights that learned before."""
+    """Before parameters are frozen: what waits was captured with the weights that learned before."""
     if LOCAL.state.trace is not None:
         raise NeedsValue
     _flush("weights were frozen or unfrozen")

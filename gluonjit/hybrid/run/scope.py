@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from gluonjit.errors import GluonJITWarning, OptionError
+from gluonjit.errors import OptionError
 from gluonjit.graph.frames import user_line
 from gluonjit.graph.origins import line_of
 from gluonjit.hybrid.choose.pacing import measured
@@ -72,43 +71,6 @@ def batching(**options: Any) -> Iterator[FlushingBatch]:
         if state.batch is batch:
             state.batch = state.explicit[-1] if state.explicit else None
         MINIBATCH.end()
-
-
-def map_samples(
-    function: Callable[[Any], Any], samples: Iterable[Any], in_flight: int | None = None, **options: Any
-) -> list[Any]:
-    """Calls `function` for each sample, and returns what it gave, in order: `gluonjit.map`.
-
-    Values may be read in the middle. A sample that reads one waits until all others do, too; then the batch runs once,
-    and all go on. A call inside of `function` runs its samples as branches of that sample.
-
-    in_flight: how many samples are under way at most, of any iterable; a new one begins when one has ended. All, if
-        None.
-    options: those of `batching`, in a region of which all of it runs.
-
-    It needs greenlet (`pip install gluonjit[fibers]`): without it samples run one after the other, and a warning says
-    so. If samples fail, no others begin, and the error of the first of them is raised when the rest has ended. Raises
-    OptionError for unusable options.
-    """
-    if in_flight is not None and (not isinstance(in_flight, int) or isinstance(in_flight, bool) or in_flight < 1):
-        raise OptionError(f"gluonjit.map(): in_flight={in_flight!r}, but it must be a number of samples, or None (all)")
-    state = LOCAL.state
-    if (state.inside or state.paused) and state.hub is None:  # a sample that is no sample of `map`, or runs eagerly
-        return [function(sample) for sample in samples]
-    there = not options and (state.hub is not None or (state.explicit and state.batch is state.explicit[-1]))
-    with nullcontext() if there else batching(**options):
-        try:
-            from gluonjit.hybrid.run import fibers  # greenlet is optional
-        except ImportError:
-            warnings.warn(_IN_TURN, GluonJITWarning, stacklevel=2)
-            return [function(sample) for sample in samples]
-        return fibers.run(function, samples, in_flight)
-
-
-_IN_TURN = (
-    "gluonjit.map(): greenlet is not installed, so samples that read values run one after the other. Type "
-    "`pip install gluonjit[fibers]`"
-)
 
 
 def _task() -> Any:

@@ -83,7 +83,7 @@ def current_mode() -> int:
 
 
 def flags() -> tuple[Any, ...]:
-    """What this thread has in force besides: modes, autocast, transforms, and the backward pass under way."""
+    """The rest of what this thread has in force: modes, autocast, transforms, and the backward pass under way."""
     names = ("cpu", "cuda") if autocast() else ()
     casts = [(torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in names]
     modes = torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack(), peek_interpreter_stack()

@@ -1,0 +1,1 @@
+"""Samples that go on side by side, though their programs read values."""

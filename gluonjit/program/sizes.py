@@ -20,6 +20,9 @@ Leaf = tuple[Any, ...]
 ENOUGH = 3
 """The values that each length has to have in traced calls, before others are derived from them."""
 
+_CHOOSING = frozenset("axes axis dim dim0 dim1 dims interpolation_mode mode padding_mode reduction".split())
+"""Whole numbers of operators that choose what they do: equal to a length by chance, they are none."""
+
 
 class OtherForm(Exception):
     """Two traces that differ in more than sizes."""
@@ -133,6 +136,8 @@ class NamedSizes:
             if _is_other(op, beside):
                 raise OtherForm(f"{op.name} in one is {beside.name} in the other")
             for (name, value), (_, its_own) in zip(op.attrs, beside.attrs):
+                if name in _CHOOSING and value != its_own:
+                    raise OtherForm(f"{name} of {op.name} is {value} in one and {its_own} in the other")
                 differing.update(_differing((op.outputs[0], name), value, its_own))
         if len(trace.consts) != len(other.consts):
             raise OtherForm("they have other constants")

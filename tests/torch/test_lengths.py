@@ -478,3 +478,16 @@ def test_a_size_notes_what_is_asked_of_it() -> None:
     assert type(size % 2) is int and asked == [5, 5]
     assert type(size + traced(3, asked)) is int and asked == [5, 5, 5, 3]
     assert f"{size}" == "5" and {5: 1}[size] == 1 and len(asked) > 5
+
+
+@pytest.mark.filterwarnings("error::gluonjit.errors.RuleWarning")
+def test_a_number_that_chooses_what_an_operator_does_is_no_length() -> None:
+    """`reduction` is 1 for means and 2 for sums, as the rows of these two minibatches are 1 and 2."""
+    torch.manual_seed(0)
+    eager = nn.Linear(5, 4)
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity="cell", scheduler="depth")
+    for rows, reduction in (([1, 1], "mean"), ([2, 2], "sum"), ([2, 1, 2], "sum"), ([1, 2, 1], "mean")):
+        given = [(torch.randn(n, 5), torch.randint(4, (n,))) for n in rows]
+        found = [F.cross_entropy(net(x), y, reduction=reduction) for x, y in given]
+        wanted = [F.cross_entropy(eager(x), y, reduction=reduction) for x, y in given]
+        torch.testing.assert_close(torch.stack(found).detach(), torch.stack(wanted).detach())

@@ -166,6 +166,19 @@ def test_an_error_names_its_sample_and_leaves_the_batch_clean() -> None:
     assert_same(gluonjit.map(lambda sample: net(*sample), samples()), [eager(*sample) for sample in samples()])
 
 
+def test_an_error_of_the_iterable_is_raised_when_the_rest_has_ended() -> None:
+    _, net = pair(Halting)
+    ended = []
+
+    def stream() -> Iterator[Any]:
+        yield from samples(3)
+        raise ValueError("no more")
+
+    with pytest.raises(ValueError, match="no more"):
+        gluonjit.map(lambda sample: ended.append(net(*sample)), stream())
+    assert len(ended) == 3
+
+
 def test_an_interrupt_ends_all_samples() -> None:
     eager, net = pair(Halting)
     left = []

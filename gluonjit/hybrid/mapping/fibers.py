@@ -34,10 +34,13 @@ class Group:
         """Takes the next sample, with its number; None if there is none, or if enough are under way."""
         if self.samples is None or (self.most is not None and self.living >= self.most):
             return None
-        for sample in self.samples:
-            self.living += 1
-            self.found.append(None)
-            return len(self.found) - 1, sample
+        try:
+            for sample in self.samples:
+                self.living += 1
+                self.found.append(None)
+                return len(self.found) - 1, sample
+        except Exception as error:
+            self.failed[len(self.found)] = error
         self.samples = None
         return None
 

@@ -64,7 +64,7 @@ that a newer numpy has removed and MXNet 1.9.1 reads are restored, and the libra
 from gluonjit import errors, nn
 from gluonjit.errors import CaptureError, FlushError
 from gluonjit.hybrid.explain.report import Report
-from gluonjit.hybrid.mapping.mapping import map_samples as map
+from gluonjit.hybrid.mapping.mapping import map
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.flush import FlushingBatch as Batch
 from gluonjit.hybrid.run.scope import batching, explain

@@ -246,6 +246,57 @@ def test_a_wrong_number_in_flight_is_refused(wrong: Any) -> None:
         gluonjit.map(abs, [1], in_flight=wrong)
 
 
+class Reader(Halting):
+    """Reads an index that it has computed, and asks C++ for a tensor of results."""
+
+    def forward(self, x: Any, limit: float) -> Any:
+        h = self.cell(x, torch.zeros(SIZE))
+        for _ in range(3):
+            h = self.cell(x, h) * h[h.argmax()] + torch.tensor([h.sum().detach(), 1.0]).sum()
+        return h
+
+
+def test_an_index_that_is_read_waits_and_what_runs_below_python_does_not() -> None:
+    eager, net = pair(Reader)
+    assert_same(gluonjit.map(lambda sample: net(*sample), samples()), [eager(*sample) for sample in samples()])
+    steps = 3 * 12
+    assert 3 <= gluonjit.explain().flushes <= steps + 4
+
+
+def test_a_computed_index_is_read_for_all_samples_at_once() -> None:
+    eager, net = pair(Halting)
+    run = lambda model, x: model.cell(x, torch.zeros(SIZE))  # noqa: E731
+    best = [run(eager, x)[run(eager, x).argmax()] for x, _ in samples()]
+
+    class Best(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = net.cell
+
+        def forward(self, x: Any) -> Any:
+            h = self.cell(x, torch.zeros(SIZE))
+            return h[h.argmax()]
+
+    model = gluonjit.hybridize(Best(), dynamic_batch=True)
+    assert_same(gluonjit.map(model, [x for x, _ in samples()]), best)
+    assert gluonjit.explain().flushes <= 2
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        ((3, [1]), "3 is no function"),
+        ((abs, 5), "not int"),
+        ((abs, [1], 8.0), "in_flight=8.0"),
+    ],
+)
+def test_wrong_arguments_are_named(wrong: Any, said: str) -> None:
+    with pytest.raises((TypeError, OptionError), match=rf"gluonjit.map\(\).*{said}"):
+        gluonjit.map(*wrong)
+    with pytest.raises(OptionError, match=r"gluonjit.map\(\)"):
+        gluonjit.map(abs, [1], bogus=1)
+
+
 def test_a_result_that_a_later_batch_has_used_retains_its_gradient() -> None:
     eager, net = pair(Halting)
     torch.manual_seed(2)

@@ -106,7 +106,7 @@ class Hub:
         So it is while something is traced or runs, and where a fiber is in a region that cannot be left.
         """
         fiber, state = getcurrent(), self.state
-        if owner is not self.batch or fiber.__class__ is not Fiber or self.closing or owner.caller:
+        if owner is not self.batch or fiber.__class__ is not Fiber or self.closing:
             return False
         if state.batch is not owner or state.paused or state.trace is not None or state.recorded is not None:
             return False

@@ -87,7 +87,8 @@ def flags() -> tuple[Any, ...]:
     names = ("cpu", "cuda") if autocast() else ()
     casts = [(torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in names]
     modes = torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack(), peek_interpreter_stack()
-    return torch.is_inference_mode_enabled(), *casts, *modes, torch._C._current_graph_task_id()
+    below = torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.Python)  # what C++ asks runs there
+    return torch.is_inference_mode_enabled(), *casts, *modes, torch._C._current_graph_task_id(), below
 
 
 class _Learning:

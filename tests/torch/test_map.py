@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,9 @@ from torch import nn
 import gluonjit
 from gluonjit.engines.torch.run.chunks import Chunk
 from gluonjit.errors import GluonJITWarning, OptionError
+from gluonjit.hybrid.mapping import mapping
+from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.run.state import LOCAL
 
 pytest.importorskip("greenlet")
 SIZE = 6
@@ -328,3 +332,35 @@ def test_a_result_of_an_earlier_flush_is_written_to_as_eagerly() -> None:
             return before, h, model.cell(h, before)
 
     assert_same(gluonjit.map(written, [net])[0], written(eager))
+
+
+def test_where_no_way_is_named_it_may_run_samples_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    eager, net = pair(Halting)
+    monkeypatch.setattr("gluonjit.hybrid.choose.pacing.PINNED", [])
+    monkeypatch.setattr("gluonjit.hybrid.mapping.mapping.PINNED", [])
+    expected = [eager(*sample) for sample in samples()]
+    asked: list[bool] = []
+    monkeypatch.setattr("gluonjit.hybrid.choose.pacing.FORCED", [lambda: asked[-1]])
+    for now in (True, False, True):
+        asked.append(now)
+        values = gluonjit.map(lambda sample: net(*sample), samples())
+        assert [type(value) is torch.Tensor for value in values] == [now] * 12
+        assert_same(values, expected)
+        assert_same(trained(net, values), trained(eager, expected))
+        net.zero_grad()
+        eager.zero_grad()
+        expected = [eager(*sample) for sample in samples()]
+    assert LOCAL.state.paused == 0
+
+
+def test_a_function_is_known_by_its_code_and_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gluonjit.hybrid.mapping.mapping.PINNED", [])
+
+    def of(net: Any) -> Any:
+        return mapping._paces_of(lambda x: net(x), Options())
+
+    (_, first), (_, second) = pair(Halting), pair(Halting)
+    assert of(first) is of(first)
+    assert of(first) is not of(second)
+    assert mapping._paces_of(first, Options()) is mapping._paces_of(partial(first), Options())
+    assert not mapping._paces_of(first, Options(granularity="cell")).open

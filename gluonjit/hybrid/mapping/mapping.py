@@ -5,9 +5,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from functools import partial
+from types import CellType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from gluonjit.errors import GluonJITWarning, OptionError
+from gluonjit.graph.modes import is_recorded
+from gluonjit.hybrid.choose.pacing import NO_CHOICE, PINNED, Paces, begin, finish
+from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.run.engine import ENGINES, engine_of
 from gluonjit.hybrid.run.scope import batching
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -22,7 +29,8 @@ def map(
 
     in_flight: how many samples are under way at most, of any iterable; a new one begins when one has ended. All, if
         None.
-    options: those of `batching`, in a region of which all of it runs.
+    options: those of `batching`, in a region of which all of it runs. Where none names a way, and no region is open,
+        it is timed against samples one after the other, and the faster way is kept, as for models.
 
     It needs greenlet (`pip install gluonjit[fibers]`): without it samples run one after the other, and a warning says
     so. If samples fail, no others begin, and the error of the first of them is raised when the rest has ended. Raises
@@ -35,17 +43,66 @@ def map(
     if not isinstance(samples, Iterable):
         raise TypeError(f"gluonjit.map(): samples must be an iterable of them, not {type(samples).__name__}")
     state = LOCAL.state
-    state.options.updated("gluonjit.map()", options)
+    chosen = state.options.updated("gluonjit.map()", options)
     if (state.inside or state.paused) and state.hub is None:  # a sample that is no sample of `map`, or runs eagerly
         return [function(sample) for sample in samples]
-    there = not options and (state.hub is not None or (state.explicit and state.batch is state.explicit[-1]))
-    with nullcontext() if there else batching(**options):
-        try:
-            from gluonjit.hybrid.mapping import fibers  # greenlet is optional
-        except ImportError:
-            warnings.warn(_IN_TURN, GluonJITWarning, stacklevel=2)
-            return [function(sample) for sample in samples]
-        return fibers.run(function, samples, in_flight)
+    there = state.hub is not None or (state.explicit and state.batch is state.explicit[-1])
+    if there and not options:
+        return _beside(function, samples, in_flight)
+    paces = _paces_of(function, chosen)
+    if not paces.open:
+        with batching(**options):
+            return _beside(function, samples, in_flight)
+    engine = engine_of()
+    training = is_recorded(engine.current_mode())
+    stretch = begin(state, paces, training, engine)
+    eager = stretch.eager
+    state.paused += eager
+    state.eagerly += eager
+    try:
+        with nullcontext() if eager else batching(**options):
+            found = [function(sample) for sample in samples] if eager else _beside(function, samples, in_flight)
+        stretch.calls += max(len(found) - 1, 0)
+        return found
+    finally:
+        finish(state, stretch, eager)
+        if not training:
+            stretch.end()
+
+
+def _beside(function: Callable[[Any], Any], samples: Iterable[Any], in_flight: int | None) -> list[Any]:
+    """Runs samples side by side, in the open batch."""
+    try:
+        from gluonjit.hybrid.mapping import fibers  # greenlet is optional
+    except ImportError:
+        warnings.warn(_IN_TURN, GluonJITWarning, stacklevel=3)
+        return [function(sample) for sample in samples]
+    return fibers.run(function, samples, in_flight)
+
+
+_known: WeakKeyDictionary[Any, dict[Any, Paces]] = WeakKeyDictionary()
+
+
+def _paces_of(function: Any, options: Options) -> Paces:
+    """Returns the times of a function by its code, as a lambda is made anew for each minibatch, and by its model.
+
+    Where a way to run is named, those of what always runs batched.
+    """
+    if not options.leave_the_way_open or PINNED:
+        return NO_CHOICE
+    while isinstance(function, partial):
+        function = function.func
+    code = getattr(function, "__code__", None)
+    parts = [function, getattr(function, "__self__", None)]
+    if code is not None:
+        parts += [cell.cell_contents for cell in function.__closure__ or () if cell != _EMPTY]
+        parts += [function.__globals__.get(name) for name in code.co_names]
+    models = (part for part in parts if any([engine.owns_block(part) for engine in ENGINES]))
+    found = _known.setdefault(next(models, type(function)), {})
+    return found.setdefault(code, Paces(True))
+
+
+_EMPTY = CellType()
 
 
 _IN_TURN = (

@@ -10,7 +10,7 @@ from gluonjit.hybrid.capture.arguments import LentArguments
 from gluonjit.hybrid.capture.capturing import run_eagerly, sampled
 from gluonjit.hybrid.capture.outlining.known import FrameworkFunctions
 from gluonjit.hybrid.capture.outlining.outlines import place
-from gluonjit.hybrid.choose.pacing import begin, finish, note_order
+from gluonjit.hybrid.choose.pacing import begin, note_order
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
@@ -116,4 +116,9 @@ class OutermostCalls:
                 note_order()
             return found
         finally:
-            finish(state, stretch, eager)
+            pauses = eager + stretch.pauses
+            state.paused -= pauses
+            state.eagerly -= pauses
+            stretch.pauses = False
+            if stretch.timed:
+                stretch.leave()

@@ -269,16 +269,6 @@ def begin(state: Any, paces: Paces, training: bool, engine: Any) -> CallStretch:
     return stretch
 
 
-def finish(state: Any, stretch: CallStretch, eager: bool) -> None:
-    """Ends a call for which `begin` gave this stretch; where it ran `eager`, nothing was captured meanwhile."""
-    pauses = eager + stretch.pauses
-    state.paused -= pauses
-    state.eagerly -= pauses
-    stretch.pauses = False
-    if stretch.timed:
-        stretch.leave()
-
-
 def may_try() -> bool:
     """True if other ways to batch may be tried now: if eager is excluded, or batches are faster."""
     stretch = HERE.stretch

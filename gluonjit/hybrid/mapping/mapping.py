@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from gluonjit.errors import GluonJITWarning, OptionError
 from gluonjit.graph.modes import is_recorded
-from gluonjit.hybrid.choose.pacing import NO_CHOICE, PINNED, Paces, begin, finish
+from gluonjit.hybrid.choose.pacing import NO_CHOICE, PINNED, Paces, begin
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.engine import ENGINES, engine_of
 from gluonjit.hybrid.run.scope import batching
@@ -65,7 +65,12 @@ def map(
         stretch.calls += max(len(found) - 1, 0)
         return found
     finally:
-        finish(state, stretch, eager)
+        pauses = eager + stretch.pauses  # here, as a signal comes where functions begin
+        state.paused -= pauses
+        state.eagerly -= pauses
+        stretch.pauses = False
+        if stretch.timed:
+            stretch.leave()
         if not training:
             stretch.end()
 

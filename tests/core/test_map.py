@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,19 +9,10 @@ import pytest
 
 import gluonjit
 from gluonjit.engines.numpy.array import Model, WeightArray, array
-from gluonjit.engines.numpy.engine import ENGINE, install
-from gluonjit.hybrid.run.engine import ENGINES
 from gluonjit.hybrid.run.state import LOCAL
 
 pytest.importorskip("greenlet")
-
-
-@pytest.fixture(autouse=True)
-def installed() -> Iterator[None]:
-    install()
-    yield
-    ENGINE.clear_caches()
-    ENGINES.remove(ENGINE)
+pytestmark = pytest.mark.usefixtures("numpy_engine")
 
 
 class Doubling(Model):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,10 @@ import pytest
 import gluonjit
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.engines.numpy.array import LazyNumbers, Model, WeightArray, array, look_up
-from gluonjit.engines.numpy.engine import ENGINE, gradients, install
+from gluonjit.engines.numpy.engine import gradients
 from gluonjit.errors import CaptureError, EngineError, OptionError
-from gluonjit.hybrid.run.engine import ENGINES
 
+pytestmark = pytest.mark.usefixtures("numpy_engine")
 WORDS, WIDTH = 20, 6
 Tree = Any
 """A word, or a list of trees."""
@@ -118,14 +118,6 @@ def sentences(count: int) -> list[list[int]]:
 
 def flat(item: Any) -> list[Any]:
     return [part for each in item for part in flat(each)] if isinstance(item, list) else [item]
-
-
-@pytest.fixture(autouse=True)
-def installed() -> Iterator[None]:
-    install()
-    yield
-    ENGINE.clear_caches()
-    ENGINES.remove(ENGINE)
 
 
 def same(found: Any, expected: Any) -> None:

@@ -91,6 +91,10 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(wildcard gluonjit/native/* g
 	if ! install -e '.[torch]'; then
 		echo 'setup: PyTorch is left out, it could not be installed; its tests are left out. $(LOG) has the reason.'
 	fi
+	if ! $(BIN)/python -c 'import gluonjit._fast, gluonjit._rows' 2>>$(LOG); then
+		echo 'setup: the parts in C were not built, so captures and steps run in Python, slowly. To see the reason:' \
+			'$(BIN)/python setup.py build_ext --inplace'
+	fi
 	touch $(STAMP)
 
 test: lint types imports unit

@@ -91,7 +91,6 @@ cdef class Record:
     cdef list _lists
     cdef dict _numbers
     cdef Shares _shares
-    cdef set _again
     cdef public object rows_read
     cdef public object base_rows
 
@@ -99,7 +98,6 @@ cdef class Record:
 cdef cython_array _AT_BEGIN, _LONG, _INT
 cdef long long _MOST, _MOST_ROWS
 cdef Py_ssize_t find_equal(Record record, long long *codes) except? -2
-cdef int _note_again(Record record, Py_ssize_t node) except? -1
 cdef int remember(Record record, Py_ssize_t node) except? -1
 cdef long long code_of(Record record, object rows) except? 0
 cdef Value value_at(Record record, Py_ssize_t place)

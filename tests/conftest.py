@@ -55,6 +55,17 @@ def fresh_stretch() -> Iterator[None]:
     pacing.drop()
 
 
+@pytest.fixture(autouse=True)
+def nothing_left_open() -> Iterator[None]:
+    """No test leaves capture paused or a call open, as an interrupt at a bad moment could: it fails, not all others."""
+    yield
+    state = LOCAL.state
+    left = {name: getattr(state, name) for name in ("inside", "paused", "eagerly", "trace", "recorded", "hub")}
+    state.inside = state.paused = state.eagerly = 0
+    state.trace = state.recorded = state.hub = None
+    assert not any(left.values()), f"left open: {left}"
+
+
 @pytest.fixture(autouse=True, scope="module")
 def fresh_caches() -> None:
     """No file's programs depend on what operators were called with in other files, unless GLUONJIT_TOGETHER is set.

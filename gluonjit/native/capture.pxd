@@ -1,14 +1,14 @@
 # The types of capture.py.
 cimport cython
 from gluonjit._fast cimport BatchRoom, CellSlots, Record, StateNumbers, Value, new_node, value_at
-from gluonjit.graph.entries cimport number_in
+from gluonjit.graph.entries cimport number_in, rows_of
 from gluonjit.graph.joining cimport shown_as
 from gluonjit.graph.values cimport Spec
-from gluonjit.native.bodies cimport is_stale, note_view, spec_of, tensor_of, wrap
+from gluonjit.native.bodies cimport is_stale, note_view, spec_of, tensor_of, value_in, wrap
 from gluonjit.native.modes cimport is_learning
 from gluonjit.native.names cimport (
     ADDRESS, Args, FrameworkNames, LEFT, LazyKind, Pointer, all_of, is_running, is_torch, item, items_of, mxnet,
-    package, read_slot, state_here, torch
+    package, read_slot, slot_is, state_here, torch
 )
 from gluonjit.native.signatures cimport (
     CONSTANT, DEVICE, END, MOST, NAMED, NO_ARGUMENT, SLICE, SeenCall, SignatureEntry, SignatureTable, append,

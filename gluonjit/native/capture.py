@@ -24,9 +24,37 @@ def due():
 
 
 @cfunc
+def _carried(call: SeenCall, lazy) -> Value:
+    """The value of a result that an earlier flush left with others that this batch has read; None: Python's to see."""
+    value: Value = value_in(torch.lazy, lazy)
+    batch: BatchRoom = call.batch
+    if value is None or value.graph is not None or not slot_is(lazy, torch.lazy.c, None):
+        return None
+    result = value._result
+    if not isinstance(result, tuple) or state_here().recorded is not None:
+        return None
+    chunk, first = result
+    taped: bint = value.taped and is_learning() and chunk.tensor.requires_grad
+    table = batch.tables.get((ADDRESS(chunk), taped))
+    if table is None:
+        return None
+    spec: Spec = value.spec
+    numbers = (first,) if spec.rows == 1 else range(first, first + spec.rows)
+    if taped:
+        chunk.readers.taken.update(numbers)
+    batch.carried.add(batch.sample - 1)
+    rows: tuple = rows_of(call.graph, table.entered, numbers)
+    return Value(rows[0] if spec.rows == 1 else rows, 0, spec, call.graph, taped)
+
+
+@cfunc
 def _take_other(call: SeenCall, array) -> bint:
     """Appends the value of an array that is not of this graph; tells whether it has one."""
     secure(call)
+    value = _carried(call, array) if call.of is torch and type(array) is torch.lazy.kind else None
+    if value is not None:
+        own(call, value)
+        return take(call, array, value, None)
     try:
         value = call.of.value_of(call.batch, array)
     except call.of.empty:
@@ -120,7 +148,8 @@ def _look_at(call: SeenCall, state: StateNumbers, args: Args, count: Py_ssize_t,
     k: Py_ssize_t
     if not begin(call, state):
         return False
-    known: dict = call.batch.operands.get(cython.cast(object, call.cell))
+    operands: dict = call.batch.operands
+    known: dict = operands.get(cython.cast(object, call.cell)) if operands else None
     for k in range(count):
         if not (known and _take_opened(call, known, args, count, k)) and not _flatten(call, item(args, k)):
             return False

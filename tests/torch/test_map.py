@@ -14,6 +14,7 @@ from torch import nn
 
 import gluonjit
 from gluonjit.engines.torch.run.chunks import Chunk
+from gluonjit.engines.torch.values import operands
 from gluonjit.errors import GluonJITWarning, OptionError
 from gluonjit.hybrid.mapping import mapping
 from gluonjit.hybrid.options import Options
@@ -114,6 +115,36 @@ def test_rows_that_cross_a_flush_become_no_tensors(kind: type[nn.Module], monkey
     monkeypatch.setattr(Chunk, "value", lambda *args: made.append(args) or of_chunk(*args))
     gluonjit.map(lambda sample: net(*sample), samples())
     assert not made
+
+
+class Rewritten(Halting):
+    """Writes to its input between reads, as PyTorch counts it or as only numpy knows."""
+
+    def forward(self, x: Any, limit: float) -> Any:
+        h, spent = torch.zeros(SIZE), 0.0
+        for step in range(4):
+            h = self.cell(x, h)
+            spent += torch.sigmoid(self.out(h)).item()
+            if step == 1:
+                x *= 2.0
+            elif step == 2 and spent > limit:
+                x.numpy()[:] = -1.0
+        return h * spent
+
+
+def test_inputs_are_looked_at_once_and_again_where_they_were_written_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    new_leaf = operands._new_leaf
+    monkeypatch.setattr(operands, "_new_leaf", lambda *args: (looked.append(id(args[1])), new_leaf(*args))[1])
+    _, batched = pair(Halting)
+    given = samples()
+    gluonjit.map(lambda sample: batched(*sample), given)
+    assert len(looked) == 2 * len(given)  # its input, and what it begins with
+    eager, batched = pair(Rewritten)
+    expected = [eager(x.clone(), limit) for x, limit in given]
+    assert_same(gluonjit.map(lambda sample: batched(sample[0].clone(), sample[1]), given), expected)
+    shared = [(torch.from_numpy(x.numpy().copy()), limit) for x, limit in given]
+    assert_same(gluonjit.map(lambda sample: batched(*sample), shared), expected)
 
 
 def test_in_flight_bounds_the_samples_under_way_of_any_iterable() -> None:

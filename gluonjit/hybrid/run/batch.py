@@ -96,6 +96,7 @@ class Batch(BatchRoom):
         self.begun = 0  # the rows there were when samples began to be numbered
         # Arrays and values from outside, by address: each entry keeps its key's object alive.
         self.imports: dict[Any, tuple[Any, Value]] = {}
+        self.earlier: dict[Any, tuple[Any, Value]] = {}  # those of samples that go on after a flush
         self.tables: dict[Any, Any] = {}
         self.repeats: Any = None
         self.signatures: Any = (

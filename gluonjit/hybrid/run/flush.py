@@ -81,7 +81,7 @@ class FlushingBatch(Batch):
         report, times, planner = self.report, {"capture": capture}, None
         held = None
         try:
-            held = self._start_over(graph)
+            held = self._start_over(graph, middle == "map")
             with RUNNING:
                 begin = perf_counter()
                 planner = Planner(graph, self.engine.sum_kind, held.captured.sharing)
@@ -118,10 +118,12 @@ class FlushingBatch(Batch):
             if options.profile:
                 self._observe(plan, calls, self.chooser.choice, times)
 
-    def _start_over(self, graph: Graph) -> _Held:
+    def _start_over(self, graph: Graph, goes_on: bool) -> _Held:
         """Begins an empty graph; this one is complete."""
-        captured, samples, carried = self.setting, self.samples, self.carried
+        captured, samples, carried, imports = self.setting, self.samples, self.carried, self.imports
         self.reset()
+        if goes_on:
+            self.earlier = imports
         self.graph.marks += [(0, sample) for _, sample in graph.marks[-1:] if sample is not None]  # which goes on
         for record in graph.records.values():
             record.complete()

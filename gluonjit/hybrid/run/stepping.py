@@ -91,7 +91,6 @@ class SteppedSession(Session):
     make_indices: type[Indices]
     runner: NodeRunner
     borrows = True
-    _last: tuple[Place, Any] = Place(-1, 0, 0), None
     _unread: Sequence[LookupChunk] = ()
 
     def __init__(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> None:
@@ -100,6 +99,7 @@ class SteppedSession(Session):
             self.finite = FiniteCheck(provenance, self.runner.numbers_of)
         self.make_room()
         self.chunks: dict[Place, Any] = {}
+        self._last: dict[int, tuple[Place, Any]] = {}  # of each arena, the rows that were asked for last
         self.indices = self.make_indices()
         self.set_up(options, samples)
 
@@ -270,14 +270,14 @@ class SteppedSession(Session):
 
     def result(self, arena: int, position: int) -> Any:
         """Finds a live value's rows: in an arena that may stay, or a copy of those of its step, so that it can go."""
-        place, chunk = self._last
-        if place.arena != arena or not place.begin <= position < place.end:
+        found = self._last.get(arena)
+        if found is None or not found[0].begin <= position < found[0].end:
             place = self.kept_at(arena, position)
             chunk = self.chunks.get(place)
             if chunk is None:
                 chunk = self.chunks[place] = self.chunk(place)
-            self._last = place, chunk
-        return self.value(chunk, place, position)
+            found = self._last[arena] = place, chunk
+        return self.value(found[1], found[0], position)
 
     def chunk(self, place: Place) -> Any:
         """Makes what values of these rows have in common."""
@@ -290,7 +290,7 @@ class SteppedSession(Session):
     def finish(self) -> None:
         """Forgets what only the run needed."""
         del self.indices
-        self._last = SteppedSession._last
+        self._last = {}
         if self.tape is None:
             if self.fused is not None:
                 self.fused.steps.done()

@@ -82,13 +82,19 @@ def current_mode() -> int:
     return RECORDING if torch.is_grad_enabled() else 0
 
 
+_PYTHON = torch._C.DispatchKey.Python
+_is_excluded, _is_inference = torch._C._dispatch_tls_is_dispatch_key_excluded, torch.is_inference_mode_enabled
+_functions, _dispatchers = torch._C._len_torch_function_stack, torch._C._len_torch_dispatch_stack
+_backward = torch._C._current_graph_task_id
+
+
 def flags() -> tuple[Any, ...]:
     """The rest of what this thread has in force: modes, autocast, transforms, and the backward pass under way."""
-    names = ("cpu", "cuda") if autocast() else ()
-    casts = [(torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in names]
-    modes = torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack(), peek_interpreter_stack()
-    below = torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.Python)  # what C++ asks runs there
-    return torch.is_inference_mode_enabled(), *casts, *modes, torch._C._current_graph_task_id(), below
+    casts = None
+    if autocast():
+        casts = [(torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in ("cpu", "cuda")]
+    below = _is_excluded(_PYTHON)  # what C++ asks runs there
+    return _is_inference(), casts, _functions(), _dispatchers(), peek_interpreter_stack(), _backward(), below
 
 
 class _Learning:

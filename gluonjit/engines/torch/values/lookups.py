@@ -86,15 +86,19 @@ class Table:
 
 
 class Carried:
-    """Rows that an earlier flush left, as a table: each is a row of what comes now, and none becomes a tensor."""
+    """Rows that an earlier flush left, as a table: each is a row of what comes now, and none becomes a tensor.
 
-    __slots__ = ("chunk", "key", "row", "size", "taped", "weight")
+    entered: the rows of the open graph that those have which it reads, by number.
+    """
+
+    __slots__ = ("chunk", "entered", "key", "row", "size", "taped", "weight")
     fits = True
 
     def __init__(self, chunk: Chunk, row: Spec, taped: bool) -> None:
         self.chunk, self.weight, self.row, self.taped = chunk, chunk.tensor, row, taped
         self.size = len(chunk.tensor)
         self.key = chunk.tensor, taped
+        self.entered: dict[int, int] = {}
 
     def entries(self, numbers: Any) -> Any:
         """The rows of these numbers, a tensor, with their history where that is recorded."""
@@ -117,10 +121,12 @@ def carried(batch: Batch, value: Value) -> Value | None:
     table = batch.tables.get((id(chunk), taped))
     if table is None:
         row = intern_spec(spec.row_shape, spec.dtype, spec.device, "stack")
-        table = batch.tables[id(chunk), taped] = Carried(chunk, row, taped)
+        table = Carried(chunk, row, taped)
+        table.entered = batch.graph.entries(table, row)
+        batch.tables[id(chunk), taped] = table
     if taped:
         chunk.readers.taken.update(numbers)
-    rows = rows_of(batch.graph, batch.graph.entries(table, table.row), numbers)
+    rows = rows_of(batch.graph, table.entered, numbers)
     return Value(rows if len(rows) > 1 else rows[0], 0, spec, batch.graph, taped)
 
 

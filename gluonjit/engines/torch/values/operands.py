@@ -133,12 +133,19 @@ def leaf(batch: Batch, tensor: Any, mode: str = "") -> Value:
 
 def _leaf(batch: Batch, tensor: Any, mode: str) -> Value:
     place = (id(tensor), mode) if mode else id(tensor)
-    known = batch.imports.get(place)
+    known = batch.imports.get(place) or batch.earlier.get(place)
     version = version_of(tensor)
     if known is not None and known[0].version == version and known[0].apart == recorded() and not tensor.is_inference():
-        learns = known[1].taped == tensor.requires_grad  # or not, as when it was captured
-        if learns and (not (known[0].taped or _shared_outside(tensor)) or _as_captured(known[0], tensor)):
-            return known[1]
+        held, value = known
+        learns = value.taped == tensor.requires_grad  # or not, as when it was captured
+        if learns and (not (held.taped or _shared_outside(tensor)) or _as_captured(held, tensor)):
+            if value.graph is batch.graph:
+                return value
+            if held.raw is not None and not held.apart:
+                payload = InputVersion(tensor, version, None, held.raw, held.spec)
+                found = _by_numbers(batch, payload, tensor)
+                batch.imports[place] = (payload, found)
+                return found
     value, held = _new_leaf(batch, tensor, version, mode)
     batch.imports[place] = (held, value)
     return value
@@ -222,11 +229,7 @@ def _new_leaf(batch: Batch, tensor: Any, version: int, mode: str) -> tuple[Value
     if look.bytes_at is not None and not taped and not recorded():
         raw = bytes_of(look, tensor)  # a copy, so that the program may write to its own
         payload = InputVersion(tensor, version, None, raw, spec)
-        key = (spec, raw)
-        known = batch.graph.leaves.get(key)
-        if known is not None:
-            known.payload.share(payload)
-            return Value(known.base, 0, spec, batch.graph, taped, tensor), payload
+        return _by_numbers(batch, payload, tensor), payload
     elif tensor.is_inference():
         payload = _as_it_is(batch, tensor)
         key = ("copied", id(payload), spec.mode)
@@ -240,6 +243,15 @@ def _new_leaf(batch: Batch, tensor: Any, version: int, mode: str) -> tuple[Value
         payload = InputVersion(tensor, version, tensor)
     base = batch.graph.add_leaf(key, payload, spec, taped).base
     return Value(base, 0, spec, batch.graph, taped, tensor), payload
+
+
+def _by_numbers(batch: Batch, payload: InputVersion, tensor: Any) -> Value:
+    """The value of a small tensor, which is one with others of the same numbers."""
+    graph, spec = batch.graph, payload.spec
+    assert spec is not None
+    known = graph.add_leaf((spec, payload.raw), payload, spec)
+    known.payload.share(payload)
+    return Value(known.base, 0, spec, graph, False, tensor)
 
 
 def _as_it_is(batch: Batch, tensor: Any) -> InputVersion:

@@ -40,8 +40,9 @@ def outside_of_transforms() -> Any:
 
 def settle(value: Value, backward: bool = False) -> None:
     """Runs the batch of a value if that has not run."""
-    with outside_of_transforms():
-        run(value, backward)
+    if value.result is None:
+        with outside_of_transforms():
+            run(value, backward)
 
 
 def number_of(value: Value) -> tuple[Any] | None:

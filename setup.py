@@ -17,7 +17,7 @@ KERNELS = ("generic", "avx2", "avx512")
 ROWS = ("module", "stretch", "check", "pack", "interpreter", "shared", "scratch", "crew", *KERNELS)
 ROWS_HEADERS = ("rows", "stretch", "crew", "kernels", "functions", "elements", "lines", "products", "updates")
 # Files in Cython's pure-Python mode, which are interpreted as they stand where this does not work.
-FLAT = ("ordering", "paths", "placing")
+FLAT = ("ordering", "paths", "placing", "searching")
 HOT = (*[f"analysis/flat/{name}" for name in FLAT], "rows/tables", "rows/blocks")
 OPTIMIZED = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3"]  # what the builder asks for comes first
 

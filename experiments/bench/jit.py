@@ -23,7 +23,7 @@ class Figures:
     ms: dict[str, float]
 
 
-REPEATABLY = {"granularity": "cell", "scheduler": "agenda", "sharing": True}
+REPEATABLY = {"granularity": "cell", "scheduler": "bound", "sharing": True}
 """Options by which a net is batched in a way that no measurement changes, so that equal runs give equal bits."""
 
 

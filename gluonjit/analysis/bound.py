@@ -7,7 +7,6 @@ from collections.abc import Hashable
 from gluonjit.analysis import flat
 from gluonjit.analysis.nodes import Nodes
 from gluonjit.analysis.plan import Plan
-from gluonjit.compiled import room
 
 
 def lower_bound(plan: Plan) -> int:
@@ -49,10 +48,7 @@ def _longest_chains(plan: Plan, types: set[Hashable]) -> int:
     families = {
         family for record, family in zip(captured.records, nodes.families) if (record.kind.family, record.mode) in types
     }
-    reads = captured.widths, captured.kinds, captured.firsts, captured.operands
-    used = flat.uses(nodes.families, nodes.kinds, captured.count, *reads, captured.keep, captured.producer)
-    phase, recursive = room(nodes.kinds), room(nodes.kinds)
-    flat.components(used, phase, recursive)
+    phase, recursive = nodes.phases()
     found: int = flat.longest_chains(
         sorted(families),
         captured.count,

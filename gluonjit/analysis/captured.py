@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gluonjit.analysis import flat
-from gluonjit.analysis.forms import KindForm, form_of
-from gluonjit.analysis.grouping import Index
+from gluonjit.analysis.forms import Index, KindForm, form_of
 from gluonjit.compiled import filled, numbers, repeated, room, stored
 from gluonjit.graph.kinds import Kind, Split
 from gluonjit.graph.reading import read

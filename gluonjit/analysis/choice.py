@@ -18,6 +18,7 @@ import numpy as np
 from gluonjit.analysis.bound import lower_bound
 from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.plan import Part, Plan, Step
+from gluonjit.analysis.table import GONE
 from gluonjit.analysis.ways import Capture, Choice, Estimate, Setting
 from gluonjit.graph.recorder import Record
 
@@ -121,6 +122,8 @@ class Study:
     def restore(self, state: dict[str, Any]) -> None:
         """Starts from the state of an earlier process. Raises KeyError, TypeError or ValueError for anything else."""
         setting = Setting(*state["setting"])
+        if setting.scheduler in GONE:
+            setting = setting._replace(scheduler="bound")
         if setting.capture not in self.allowed.captures or setting.scheduler not in self.allowed.schedulers:
             raise ValueError(f"no such way to run: {setting}")
         nodes = float(state["nodes_a_sample"])
@@ -182,9 +185,9 @@ class Study:
         self.shown = None
         first, spare = self.allowed.first.scheduler, 1.0
         for scheduler in sorted(self.allowed.schedulers, key=lambda name: name != first):
-            self._add(Setting(*capture, scheduler), plan_by, seen, spare)
-            if scheduler == first:
-                spare = _spare(plan_by(first))
+            plan = self._add(Setting(*capture, scheduler), plan_by, seen, spare)
+            if plan is not None:
+                spare = _spare(plan)
                 if not spare:
                     break
         if not self._seen_enough(capture):
@@ -200,30 +203,35 @@ class Study:
         """Keeps the best way if no trial is left."""
         if self._todo:
             return
-        best, first = self._best, self.allowed.first.scheduler
+        best = self._best
         self.chosen = best.setting
         for scheduler in self.allowed.schedulers:
             other = Setting(*best.setting.capture, scheduler)
             if other not in self.estimates:
-                self.ruled_out.setdefault(str(other), f"{first} already reaches the lower bound of launches")
+                self.ruled_out.setdefault(str(other), "another one already reaches the lower bound of launches")
         self._usual = self._mean = best.nodes / best.samples
 
-    def _add(self, setting: Setting, plan_by: PlanBy, seen: Seen, spare: float) -> None:
-        """Adds the estimate of a schedule of this graph, unless its analysis alone cannot pay."""
+    def _add(self, setting: Setting, plan_by: PlanBy, seen: Seen, spare: float) -> Plan | None:
+        """Adds the estimate of a schedule of this graph, and returns it, unless its analysis alone cannot pay.
+
+        spare: the part of its launches that the one before could do without.
+        """
         others = self._of(setting.capture)
         if str(setting) in self.ruled_out:
-            return
+            return None
         if setting in self.estimates and self.estimates[setting].per_sample > _LOSES * _best(others).per_sample:
-            return
+            return None
         if others and setting not in self.estimates:
-            one = others[0]
+            one = others[-1]
             costs = seen.model.analysis(setting.scheduler, one.nodes // one.flushes, 1)
             if max(costs, _SAME * one.costs.total / one.flushes) > _avoidable(one, seen, spare):
                 self.ruled_out[str(setting)] = "its analysis costs more than any schedule saves"
-                return
-        found = _estimate(setting, plan_by(setting.scheduler), seen)
+                return None
+        plan = plan_by(setting.scheduler)
+        found = _estimate(setting, plan, seen)
         known = self.estimates.get(setting)
         self.estimates[setting] = found if known is None else known.plus(found)
+        return plan
 
     def made(self, setting: Setting, seconds: float) -> None:
         """Counts the time to make a schedule, which the model may not know: an expensive scheduler is ruled out."""

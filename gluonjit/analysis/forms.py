@@ -5,8 +5,13 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from gluonjit.compiled import filled
 from gluonjit.graph.kinds import Kind
+
+Index = npt.NDArray[np.int64]
 
 
 class KindForm(NamedTuple):

@@ -16,6 +16,7 @@ from gluonjit.analysis.plan import Arena, LeafChunk, Live, LookupChunk, Place, P
 from gluonjit.analysis.plan_cache import keep, kept_plan, structure_of
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.analysis.sums import SumKind, fold_sums
+from gluonjit.analysis.table import BREADTH
 from gluonjit.compiled import filled, numbers, repeated, room
 from gluonjit.graph.graph import Graph, Leaf
 from gluonjit.graph.recorder import Record
@@ -148,15 +149,16 @@ def make_plan(graph: Graph, sum_kind: SumKind, scheduler: str = "depth") -> Plan
 class Planner:
     """Makes plans of one captured graph; folding sums and finding dead nodes is done once for all of them.
 
-    sharing: whether equal products that are cut out of calls are one; see `gluonjit.analysis.captured`.
+    sharing: whether equal products that are cut out of calls are one; see `gluonjit.analysis.captured`. breadth: of the
+        scheduler `beam`.
     """
 
     _nodes: Nodes | None = None
     _folded = False
     _dropped = 0
 
-    def __init__(self, graph: Graph, sum_kind: SumKind, sharing: bool = True) -> None:
-        self._graph, self._sum_kind, self._sharing = graph, sum_kind, sharing
+    def __init__(self, graph: Graph, sum_kind: SumKind, sharing: bool = True, breadth: int = BREADTH) -> None:
+        self._graph, self._sum_kind, self._sharing, self._breadth = graph, sum_kind, sharing, breadth
         self._given = [record for record in graph.records.values() if len(record)]
         self._structure = structure_of(graph, self._given, sharing)
 
@@ -169,7 +171,7 @@ class Planner:
         """Plans by one of `SCHEDULERS`."""
         if self._structure is None:
             return self._plan(scheduler)
-        structure = scheduler, *self._structure
+        structure = scheduler, self._breadth, *self._structure
         known = kept_plan(structure)
         if known is not None:
             return known.again(self._graph, self._given)
@@ -190,4 +192,4 @@ class Planner:
         fold_sums(captured, self._sum_kind)
         self._folded = len(captured.records) > records
         self._dropped = before - captured.prune()
-        return Nodes(captured, captured.keep)
+        return Nodes(captured, captured.keep, self._breadth)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
-from gluonjit.analysis.table import OFFERED, TABLE
+from gluonjit.analysis.table import BREADTH, GONE, OFFERED
 from gluonjit.errors import OptionError
 
 AUTO = "auto"
@@ -35,6 +35,7 @@ class Options:
     expand: HybridBlocks, by name or by class name, that do not become nodes: the calls inside them are captured.
     scheduler: the order in which nodes run, and so which run together; one of `gluonjit.analysis.schedulers`, or
         "auto".
+    beam_width: how many states the scheduler "beam" goes on with after each step.
     flush_at: the number of samples at which an open batch runs itself; "auto": as many as pay; None: no limit.
     max_latency: with flush_at "auto", the most seconds from a sample's capture to its result; None: no limit.
     max_nodes, max_bytes: an open batch runs itself when it exceeds these numbers of nodes, or bytes of results.
@@ -61,6 +62,7 @@ class Options:
     granularity: str = AUTO
     expand: tuple[str, ...] = ()
     scheduler: str = AUTO
+    beam_width: int = BREADTH
     flush_at: int | str | None = None
     max_latency: float | None = None
     max_nodes: int = 200_000
@@ -121,6 +123,8 @@ def _gone(name: str, value: Any) -> str:
         names = [one for one in value if one in _GONE_SWITCHES] if _is_names(value) else []
         listed = ", ".join(map(repr, names))
         return f"without={value!r}: {listed} was removed, as no program gained from it: leave it out" if names else ""
+    if name == "scheduler" and isinstance(value, str) and value in GONE:
+        return f"scheduler={value!r} was removed, as 'bound' decides faster: type scheduler='bound'"
     return f"{name}={value!r} was removed, {_GONE[name]}" if name in _GONE else ""
 
 
@@ -157,8 +161,8 @@ def refuse_without_switch(call: str, names: Mapping[str, Any], backend: bool) ->
     for name, value in names.items():
         meant = near_option(name)
         given = f"{call}({name}={value!r})"
-        if name in _GONE and not backend:
-            raise OptionError(f"{given}: {_gone(name, value)}")
+        if not backend and (refusal := _gone(name, value)):
+            raise OptionError(f"{given}: {refusal}")
         if meant == SWITCH:
             raise OptionError(f"{given}: unknown option {name!r}: did you mean {SWITCH}={value!r}?")
         if meant and not backend:
@@ -195,7 +199,8 @@ _RULES: dict[str, _Rule] = {
     "sharing": (lambda value: isinstance(value, bool) or value == AUTO, "must be True, False or 'auto'"),
     "granularity": _one_of(AUTO, BATCHED, EAGER, "cell", "op"),
     "expand": (_is_names, "must be a tuple of names of blocks, or of their classes"),
-    "scheduler": _one_of(AUTO, *sorted(TABLE)),
+    "scheduler": _one_of(AUTO, *sorted(OFFERED)),
+    "beam_width": _COUNT,
     "flush_at": (
         lambda value: value is None or value == AUTO or _is_count(value),
         "must be an integer of at least 1, 'auto' or None",
@@ -217,6 +222,6 @@ _RULES: dict[str, _Rule] = {
 }
 assert set(_RULES) == {field.name for field in fields(Options)}
 
-_LIMITS = {"max_nodes", "max_bytes", "copy_inputs", "check_reuse", "outline", "check"}
+_LIMITS = {"beam_width", "max_nodes", "max_bytes", "copy_inputs", "check_reuse", "outline", "check"}
 _WAYS = {field.name: field.default for field in fields(Options) if field.name not in _LIMITS}
 """Options that name a way to run calls, or something that only batches do, with what they are by default."""

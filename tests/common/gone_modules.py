@@ -93,6 +93,8 @@ GONE: tuple[Gone, ...] = (
     ),
     Gone("engines/torch/assumed", ("assumed _as_is _error _computed",)),
     Gone("engines/torch/ctc", ("ctc_loss _numbers",)),
+    Gone("analysis/grouping", ("Lists grouped sorting by_key released",)),
+    Gone("analysis/schedulers/greedy", ("_same_type _parts _nearest _levels",)),
     Gone("analysis/structures", ("by_structure _Capture _mixed",)),
     Gone(
         "engines/torch/replay",

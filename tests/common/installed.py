@@ -9,7 +9,7 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 
-COMPILED = ("_fast", "_rows", "_ordering", "_paths", "_placing", "_tables", "_blocks")
+COMPILED = ("_fast", "_rows", "_ordering", "_paths", "_placing", "_searching", "_tables", "_blocks")
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from gluonjit.hybrid.choose import kept, pacing
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.engine import engine_of
 
-ALLOWED = Allowed(("cell", "op"), (True, False), ("depth", "greedy"))
+ALLOWED = Allowed(("cell", "op"), (True, False), ("depth", "bound"))
 
 
 @pytest.fixture(autouse=True)
@@ -236,10 +236,10 @@ def test_what_is_kept_is_compared_anew_where_minibatches_have_another_size() -> 
 def test_a_study_goes_on_with_the_way_that_was_kept() -> None:
     study = Study(ALLOWED)
     assert study.saved_state() is None
-    study.chosen, study._mean = Setting("op", False, "greedy"), 12.0
+    study.chosen, study._mean = Setting("op", False, "bound"), 12.0
     later = Study(ALLOWED)
     later.restore(study.saved_state())  # type: ignore[arg-type]
     assert later.capture() == study.chosen.capture
-    assert later.scheduler(later.capture()) == "greedy"
+    assert later.scheduler(later.capture()) == "bound"
     assert later.saved_state() == study.saved_state()
     assert later.drifted(later.capture(), 1000, 10)

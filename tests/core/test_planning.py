@@ -21,7 +21,7 @@ from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.graph import Graph, Kind, Output, Record
 
-FILES = ("ordering", "paths", "placing")
+FILES = ("ordering", "paths", "placing", "searching")
 BUILT = all(find_spec(f"gluonjit._{name}") is not None for name in FILES)
 
 
@@ -127,7 +127,7 @@ def test_what_is_interpreted_needs_no_cython() -> None:
     """The stand-in has all that the files use beside annotations, and without Cython it is what they import."""
     script = (
         "import sys; sys.modules['cython'] = None\n"
-        "from gluonjit.analysis.flat import ordering, paths, placing\n"
+        "from gluonjit.analysis.flat import ordering, paths, placing, searching\n"
         "from gluonjit.graph import recorder\n"
         "print({m.cython.__name__ for m in (ordering, paths, placing, recorder)})"
     )

@@ -47,6 +47,8 @@ def refusal(entry: str) -> str:
             gluonjit.Options().updated("hybridize()", {option: (value,) if option == "without" else value})
         elif sort == "parameter":
             CALLS[name]()
+        elif name.startswith("Options.SCHEDULERS."):
+            gluonjit.Options().updated("hybridize()", {"scheduler": name.rpartition(".")[2]})
         elif sort in ("name", "error"):
             getattr(errors if sort == "error" else gluonjit, name)
         elif sort in ("key", "method"):

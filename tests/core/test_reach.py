@@ -19,7 +19,7 @@ def plan_of(seed: int) -> tuple[Plan, list[Any]]:
     """A plan, and what has to live as long."""
     graph, kinds, held = random_graph(seed)
     sharing = seed % 3 != 0
-    scheduler = ("depth", "agenda")[seed % 2]
+    scheduler = ("depth", "bound")[seed % 2]
     return Planner(graph, kinds.sum_kind, sharing).plan(scheduler), [graph, held]
 
 

@@ -6,8 +6,11 @@ import random
 
 import numpy as np
 import pytest
+from problems import captured as graph_of
 
-from gluonjit.analysis import lower_bound, make_plan
+from experiments.schedulers.exact import fewest as best
+from experiments.schedulers.problem import Problem, random_problem
+from gluonjit.analysis import Plan, Planner, lower_bound, make_plan
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.errors import OptionError
 from gluonjit.graph import Graph, Kind, Output, Record, Value, intern_spec
@@ -15,6 +18,9 @@ from gluonjit.hybrid import Options
 from tests.core.test_bound import captured, fewest, random_nodes
 
 SPEC = intern_spec((1, 4), "float32", "cpu(0)", "rows")
+
+
+ORDER = ("depth", "bound", "beam")
 
 
 def no_sums(spec: object, count: int) -> Kind:
@@ -74,14 +80,11 @@ PAIR = (LEAF, LEAF)
     "shapes, launches",
     [
         # One chain of a kind: nobody can do better or worse.
-        ([((((LEAF,),),),)], {"depth": 5, "agenda": 5, "agenda_static": 5, "greedy": 5}),
-        # Pairs above chains of three lengths: all at the end, for which the mean over what remains is a tie too early.
-        (
-            [(LEAF, LEAF), ((LEAF,), LEAF), (((LEAF,),), LEAF)],
-            {"depth": 4, "agenda": 5, "agenda_static": 4, "greedy": 4},
-        ),
+        ([((((LEAF,),),),)], {"depth": 5, "bound": 5, "beam": 5}),
+        # Pairs above chains of three lengths: all at the end, as no chain has a pair below.
+        ([(LEAF, LEAF), ((LEAF,), LEAF), (((LEAF,),), LEAF)], {"depth": 4, "bound": 4, "beam": 4}),
         # Pairs low in one tree and high in another: waiting for all is no help where one waits for the other.
-        ([(PAIR,), ((LEAF,), (LEAF,))], {"depth": 5, "agenda": 4, "agenda_static": 4, "greedy": 4}),
+        ([(PAIR,), ((LEAF,), (LEAF,))], {"depth": 5, "bound": 4, "beam": 4}),
     ],
 )
 def test_launches(shapes: list[object], launches: dict[str, int]) -> None:
@@ -89,8 +92,8 @@ def test_launches(shapes: list[object], launches: dict[str, int]) -> None:
     assert {name: len(make_plan(graph, no_sums, name).steps) for name in launches} == launches
 
 
-def test_the_greedy_ratio_reaches_the_bound_where_depth_does_not() -> None:
-    """Random trees of two kinds of nodes: none needs more launches than depth, and the ratio needs the fewest."""
+def test_the_bound_is_reached_where_depth_does_not_reach_it() -> None:
+    """Random trees of two kinds of nodes."""
     rng = np.random.RandomState(0)
 
     def tree(size: int) -> object:
@@ -101,14 +104,97 @@ def test_the_greedy_ratio_reaches_the_bound_where_depth_does_not() -> None:
         left = rng.randint(1, size)
         return (tree(left), tree(size - left))
 
-    totals = dict.fromkeys([*SCHEDULERS, "bound"], 0)
+    totals = dict.fromkeys([*SCHEDULERS, "least"], 0)
     for _ in range(5):
         graph, _kept = trees([tree(rng.randint(5, 30)) for _ in range(16)])
         for name in SCHEDULERS:
             totals[name] += len(make_plan(graph, no_sums, name).steps)
-        totals["bound"] += lower_bound(make_plan(graph, no_sums))
-    assert totals["bound"] <= totals["greedy"] <= totals["agenda"] <= totals["depth"]
-    assert totals["greedy"] < totals["depth"]
+        totals["least"] += lower_bound(make_plan(graph, no_sums))
+    assert totals["least"] <= totals["beam"] <= totals["bound"] <= 1.2 * totals["least"] < totals["depth"]
+
+
+def lines(lengths: list[str]) -> Graph:
+    """A graph of chains, each a string of the names of its kinds."""
+    graph = Graph()
+    leaf = graph.add_leaf("leaf", None, SPEC).base
+    for chain in lengths:
+        rows: object = leaf
+        for depth, name in enumerate(chain):
+            record = graph.records.get(name)
+            if record is None:
+                record = graph.records[name] = Record(Kind(name, (SPEC,), (Output(SPEC, 0),), 1, None), 0, 0.0)
+            held.append(record.append(graph, (rows,), depth + 1, None)[0])
+            rows = held[-1].rows
+    return graph
+
+
+held: list[Value] = []
+
+
+def planned(problem: Problem, scheduler: str) -> Plan:
+    graph, _values = graph_of(problem)
+    return make_plan(graph, no_sums, scheduler)
+
+
+@pytest.mark.parametrize(
+    "chains, launches",
+    [
+        (["ab", "aab", "aaab"], {"depth": 4, "bound": 4, "beam": 4}),  # two phases
+        (["ba", "baa", "baaa"], {"depth": 4, "bound": 4, "beam": 4}),
+        (["abab", "aab", "bab"], {"depth": 7, "bound": 4, "beam": 4}),
+        (["abcabc", "cab", "bca"], {"depth": 12, "bound": 6, "beam": 6}),
+        (["ab", "ba"], {"depth": 4, "bound": 3, "beam": 3}),
+        (["abc", "cba", "bac"], {"depth": 7, "bound": 5, "beam": 5}),
+    ],
+)
+def test_chains_of_kinds_in_different_orders(chains: list[str], launches: dict[str, int]) -> None:
+    graph = lines(chains)
+    assert {name: len(make_plan(graph, no_sums, name).steps) for name in launches} == launches
+    held.clear()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_phase_is_worse_than_by_depth_and_the_beam_is_never_worse_than_the_rule(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(60):
+        problem = random_problem(rng)
+        launches = [planned(problem, name).launches for name in ORDER]
+        assert launches == sorted(launches, reverse=True)
+        assert launches[-1] <= 1.05 * best(problem) + 1e-9
+
+
+@pytest.mark.parametrize("name", ["bound", "beam"])
+def test_what_runs_alone_counts_as_by_depth(name: str) -> None:
+    rng = random.Random(5)
+    for _ in range(60):
+        problem = random_problem(rng)
+        problem.alone[rng.randrange(len(problem.alone))] = True
+        plan = planned(problem, name)
+        assert best(problem) <= plan.launches <= planned(problem, "depth").launches
+        assert plan.launches <= best(problem) + 1 and lower_bound(plan) == problem.bound()
+
+
+def test_phases_lose_nothing() -> None:
+    """The best schedule of all nodes needs as many launches as the best ones of the phases together."""
+    rng = random.Random(2)
+    for _ in range(60):
+        first, second = random_problem(rng), random_problem(rng)
+        problem = Problem(
+            [*first.types, *[len(first.alone) + kind for kind in second.types]],
+            [*first.uses, *[[first.count + used for used in uses] or [first.count - 1] for uses in second.uses]],
+            [False] * (len(first.alone) + len(second.alone)),
+        )
+        assert best(problem) == best(first) + best(second)
+
+
+def test_a_wider_beam_may_find_an_order_with_fewer_launches() -> None:
+    rng, totals = random.Random(1), {1: 0, 2: 0, 16: 0}
+    for _ in range(40):
+        chains = ["".join(rng.choice("abcd") for _ in range(rng.randint(3, 12))) for _ in range(6)]
+        for width in totals:
+            totals[width] += Planner(lines(chains), no_sums, True, width).plan("beam").launches
+    held.clear()
+    assert totals[16] < totals[2] < totals[1]
 
 
 def test_an_unknown_scheduler_is_refused() -> None:
@@ -117,3 +203,15 @@ def test_an_unknown_scheduler_is_refused() -> None:
         match=f"scheduler='fast', but it must be one of 'auto', {', '.join(map(repr, sorted(SCHEDULERS)))}",
     ):
         Options().updated("batching()", {"scheduler": "fast"})
+
+
+@pytest.mark.parametrize("name", ["agenda", "agenda_static", "greedy"])
+def test_what_was_removed_says_what_to_type(name: str) -> None:
+    with pytest.raises(OptionError, match=f"scheduler='{name}' was removed, .* type scheduler='bound'"):
+        Options().updated("batching()", {"scheduler": name})
+
+
+@pytest.mark.parametrize("width", [0, -1, 2.0, "4", True])
+def test_a_beam_has_a_width(width: object) -> None:
+    with pytest.raises(OptionError, match=r"beam_width=.*, but it must be an integer of at least 1"):
+        Options().updated("batching()", {"scheduler": "beam", "beam_width": width})

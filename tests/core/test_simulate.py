@@ -81,12 +81,12 @@ def test_every_number_of_a_row(path: Path) -> None:
 
 
 def test_batch_sizes_and_schedulers(path: Path) -> None:
-    found = rows(path, "--batch-size", "1,2,7", "--scheduler", "agenda,depth")
+    found = rows(path, "--batch-size", "1,2,7", "--scheduler", "bound,depth")
     assert [(row["batch_size"], row["sharing"], row["scheduler"]) for row in found] == [
         (size, sharing, scheduler)
         for size in (1, 2, 7)
         for sharing in (False, True)
-        for scheduler in ("agenda", "depth")
+        for scheduler in ("bound", "depth")
     ]
     nodes = {(row["batch_size"], row["sharing"]): row["nodes"] for row in found}
     assert nodes == {

@@ -182,12 +182,12 @@ LIKE_IT: list[tuple[dict[str, Any], str]] = [
     ({"dynamicbatch": True}, "did you mean dynamic_batch=True?"),
     ({"dynamic_batches": True, "static_alloc": True}, "did you mean dynamic_batch=True?"),
     ({"dynamic": True}, "did you mean dynamic_batch=True?"),
-    ({"scheduler": "greedy"}, "scheduler is an option of dynamic batching, which is off: type "
-     "hybridize(dynamic_batch=True, scheduler='greedy')"),
-    ({"schedular": "greedy"}, "type hybridize(dynamic_batch=True, scheduler='greedy')"),
+    ({"scheduler": "bound"}, "scheduler is an option of dynamic batching, which is off: type "
+     "hybridize(dynamic_batch=True, scheduler='bound')"),
+    ({"schedular": "bound"}, "type hybridize(dynamic_batch=True, scheduler='bound')"),
     ({"flush_at": 8}, "type hybridize(dynamic_batch=True, flush_at=8)"),
-    ({"dynamic_batch": True, "schedular": "greedy"}, "did you mean scheduler='greedy'?"),
-    ({"dynamic_batch": True, "speed": 3}, "unknown option 'speed'; the options are check, check_finite, "),
+    ({"dynamic_batch": True, "schedular": "bound"}, "did you mean scheduler='bound'?"),
+    ({"dynamic_batch": True, "speed": 3}, "unknown option 'speed'; the options are beam_width, check, "),
 ]  # fmt: skip
 
 

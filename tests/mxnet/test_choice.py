@@ -105,7 +105,7 @@ def test_values_stay_while_ways_are_tried(net: gluon.Block) -> None:
             assert_close(value.asnumpy(), wanted, "value")
 
 
-@pytest.mark.parametrize("name, value", [("granularity", "op"), ("scheduler", "greedy"), ("sharing", False)])
+@pytest.mark.parametrize("name, value", [("granularity", "op"), ("scheduler", "bound"), ("sharing", False)])
 def test_what_is_given_is_kept(net: gluon.Block, name: str, value: Any) -> None:
     net.hybridize(dynamic_batch=True, **{name: value})
     for k in range(6):
@@ -114,7 +114,7 @@ def test_what_is_given_is_kept(net: gluon.Block, name: str, value: Any) -> None:
 
 
 def test_nothing_is_studied_where_all_is_given(net: gluon.Block) -> None:
-    net.hybridize(dynamic_batch=True, granularity="cell", scheduler="agenda", sharing=True)
+    net.hybridize(dynamic_batch=True, granularity="cell", scheduler="bound", sharing=True)
     for _ in range(4):
         choice = steps(net, minibatch(5)).choice
         assert choice is not None and not choice.compared and not choice.estimates
@@ -180,24 +180,24 @@ def studied(net: gluon.Block, launch: float, analysis: dict[str, float], monkeyp
 def test_where_launches_cannot_be_fewer_no_other_scheduler_is_tried(
     net: gluon.Block, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = studied(net, 1.0, {"depth": 1.0, "agenda": 0.5}, monkeypatch)
+    study = studied(net, 1.0, {"depth": 1.0, "bound": 0.5}, monkeypatch)
     assert study.chosen == Setting("cell", True, "depth") and list(study.estimates) == [study.chosen]
-    assert "already reaches the lower bound" in study.ruled_out["cell, agenda, sharing on"]
+    assert "already reaches the lower bound" in study.ruled_out["cell, bound, sharing on"]
 
 
 def test_a_scheduler_is_worth_its_time_or_not(net: gluon.Block, monkeypatch: pytest.MonkeyPatch) -> None:
     """On these samples all schedulers need equally many launches: the one with the cheapest analysis is taken."""
     monkeypatch.setattr(gluonjit.analysis.choice, "lower_bound", lambda plan: 0)
-    study = studied(net, 1.0, {"depth": 1.0, "agenda": 0.5, "greedy": 2.0}, monkeypatch)
-    assert study.chosen == Setting("cell", True, "agenda")
+    study = studied(net, 1.0, {"depth": 1.0, "bound": 0.5, "beam": 2.0}, monkeypatch)
+    assert study.chosen == Setting("cell", True, "bound")
     assert len({estimate.launches for estimate in study.estimates.values()}) == 1
 
 
 def test_a_scheduler_that_cannot_pay_is_not_tried(net: gluon.Block, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gluonjit.analysis.choice, "lower_bound", lambda plan: 0)
-    study = studied(net, 1e-3, {"depth": 1e-3, "greedy": 50.0}, monkeypatch)
+    study = studied(net, 1e-3, {"depth": 1e-3, "beam": 50.0}, monkeypatch)
     assert [setting.scheduler for setting in study.estimates] == ["depth"]
-    assert "its analysis costs more" in study.ruled_out["cell, greedy, sharing on"]
+    assert "its analysis costs more" in study.ruled_out["cell, beam, sharing on"]
 
 
 def test_a_study_begins_anew_when_samples_change(net: gluon.Block) -> None:

@@ -243,7 +243,7 @@ def test_the_first_batch_is_one_kind_too(cell: type[gluon.HybridBlock]) -> None:
     assert steps_of(report, net) == BY_HEIGHT
 
 
-@pytest.mark.parametrize("scheduler", ["agenda", "greedy"])
+@pytest.mark.parametrize("scheduler", ["bound", "beam"])
 @pytest.mark.parametrize("without", [(), ("hoisting",)])
 def test_schedulers_and_hoisting_go_with_it(scheduler: str, without: tuple[str, ...]) -> None:
     net = made(Spread)

@@ -29,7 +29,7 @@ COLUMNS = {
     "predicted_ms", "measured_ms", "interval_ms", "times_ms", "samples_per_s", "capture_ms", "execution_ms",
     "repeats", "choice",
 }  # fmt: skip
-CELLS = [Configuration("cell", "depth", True), Configuration("cell", "greedy", False)]
+CELLS = [Configuration("cell", "depth", True), Configuration("cell", "bound", False)]
 SOME = [Configuration("op", "depth", True), *CELLS]
 ENGINE = engine_of("tradeoff", "mxnet")
 
@@ -204,10 +204,10 @@ def test_regret_is_against_the_fastest_row_of_training() -> None:
 
 
 def test_the_table_names_the_fastest_of_each_granularity() -> None:
-    rows = [row("cell", 4, 40), row("cell", 4, 20, scheduler="greedy", sharing=False), row("auto", 4, 25)]
-    assert fastest(rows, "training", "cell")[4]["scheduler"] == "greedy"
+    rows = [row("cell", 4, 40), row("cell", 4, 20, scheduler="bound", sharing=False), row("auto", 4, 25)]
+    assert fastest(rows, "training", "cell")[4]["scheduler"] == "bound"
     text = table(rows, summary(rows))
-    assert "cell, greedy, sharing off" in text and "auto, auto, cell, depth, sharing on" in text
+    assert "cell, bound, sharing off" in text and "auto, auto, cell, depth, sharing on" in text
     assert "automatic choice at batch 4: 25.0% from the best" in text
     assert "predictions, training: none made" in text
 

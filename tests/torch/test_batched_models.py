@@ -37,7 +37,7 @@ def test_a_tree_lstm_gives_the_same_batched(vectors: bool) -> None:
 
 
 @pytest.mark.parametrize("granularity", ["op", "cell"])
-@pytest.mark.parametrize("scheduler", ["depth", "agenda", "greedy"])
+@pytest.mark.parametrize("scheduler", ["depth", "bound", "beam"])
 def test_every_way_to_capture_and_to_schedule_gives_the_same(granularity: str, scheduler: str) -> None:
     assert_same(TreeModel(), labelled(), cross_entropy, granularity=granularity, scheduler=scheduler)
 

@@ -209,8 +209,8 @@ def test_options_that_are_nearly_right() -> None:
     net = Takes(lambda net, x: net.dense(x))
     with pytest.raises(OptionError, match="did you mean dynamic_batch=True"):
         gluonjit.hybridize(net, dynamic_batching=True)
-    with pytest.raises(OptionError, match="did you mean scheduler='greedy'"):
-        gluonjit.hybridize(net, schedular="greedy")
+    with pytest.raises(OptionError, match="did you mean scheduler='bound'"):
+        gluonjit.hybridize(net, schedular="bound")
     with pytest.raises(OptionError, match="dynamic_batch='yes', but it must be True or False"):
         gluonjit.hybridize(net, dynamic_batch="yes")  # type: ignore[arg-type]
 

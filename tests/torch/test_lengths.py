@@ -222,7 +222,7 @@ def test_the_switch_of_arity_turns_it_off() -> None:
     assert report.kinds["Model"].launches == 3
 
 
-@pytest.mark.parametrize("scheduler", ["depth", "agenda"])
+@pytest.mark.parametrize("scheduler", ["depth", "bound"])
 def test_ways_to_run(scheduler: str) -> None:
     eager, net = both(ONE["a transformer's layer"])
     for lengths in ((3, 5), (4, 6, 3, 4, 9)):

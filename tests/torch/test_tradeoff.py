@@ -23,7 +23,7 @@ from experiments.workloads import NAMES
 
 WAYS = [
     Configuration("op", "depth", True),
-    Configuration("cell", "greedy", False),
+    Configuration("cell", "bound", False),
     Configuration("auto", "auto", "auto"),
 ]
 

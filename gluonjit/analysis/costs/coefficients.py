@@ -45,7 +45,7 @@ class Coefficients:
     call_op: float = 3.6e-6
     capture_node: float = 5.1e-6
     capture_input: float = 10e-6
-    analysis: Mapping[str, Analysis] = field(default_factory=lambda: {name: row.seconds for name, row in TABLE.items()})
+    analysis: Mapping[str, Analysis] = field(default_factory=lambda: dict(TABLE))
     session: float = 50e-6
     session_step: float = 2.3e-6
     chunk: float = 20e-6

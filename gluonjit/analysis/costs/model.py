@@ -78,7 +78,7 @@ class CostModel:
     def analysis(self, scheduler: str, nodes: float, steps: float) -> float:
         """Seconds to schedule this many nodes into this many steps, and to lay them out."""
         known = self.coefficients.analysis.get(scheduler)  # None of one that is newer than the calibration
-        fixed, node, step = known or TABLE[scheduler].seconds
+        fixed, node, step = known or TABLE[scheduler]
         return fixed + node * nodes + step * steps
 
     def work(self, step: Step, training: bool) -> float:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         living,
         place_inputs,
     )
+    from gluonjit.analysis.flat.searching import shortened
 
 __all__ = [
     "Gather",
@@ -42,10 +43,11 @@ __all__ = [
     "needed",
     "place_inputs",
     "produced",
+    "shortened",
     "uses",
 ]
 
 if not TYPE_CHECKING:
-    for _name in ("ordering", "paths", "placing"):
+    for _name in ("ordering", "paths", "placing", "searching"):
         _module = hot(f"gluonjit.analysis.flat.{_name}")
         globals().update({name: getattr(_module, name) for name in __all__ if hasattr(_module, name)})

@@ -84,7 +84,7 @@ class FlushingBatch(Batch):
             held = self._start_over(graph, middle == "map")
             with RUNNING:
                 begin = perf_counter()
-                planner = Planner(graph, self.engine.sum_kind, held.captured.sharing)
+                planner = Planner(graph, self.engine.sum_kind, held.captured.sharing, self.options.beam_width)
                 plan = self._plan(graph, planner, held)
                 provenance = Provenance(plan, graph.marks, list(graph.records.values()), held.numbers)
                 report.add_plan(plan, reason, line, provenance)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gluonjit.analysis.grouping import Index
+from gluonjit.analysis.forms import Index
 from gluonjit.analysis.plan import Gather, Place, Plan, Step
 from gluonjit.graph import Kind
 from gluonjit.rows.running import row_flags

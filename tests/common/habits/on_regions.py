@@ -320,7 +320,7 @@ def options_that_are_mistyped(t: Any) -> None:
 def options_of_hybridize_that_are_mistyped(t: Any) -> None:
     """Gluon's own `hybridize` takes any keyword: what is nearly `dynamic_batch` is refused."""
     net = t.net()
-    for options in ({"dynamic_batching": True}, {"dynamicbatch": True}, {"scheduler": "greedy"}):
+    for options in ({"dynamic_batching": True}, {"dynamicbatch": True}, {"scheduler": "bound"}):
         with t.refused(gluonjit.errors.OptionError, next(iter(options))):
             if t.batched:
                 net.hybridize(**options)

@@ -13,7 +13,7 @@ from mxnet.context import Context
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.sparse import CSRNDArray, _new_alloc_handle
 
-from gluonjit.analysis.grouping import Index
+from gluonjit.analysis.forms import Index
 from gluonjit.engines.mxnet.framework.originals import slice_rows
 
 

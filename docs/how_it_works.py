@@ -129,7 +129,7 @@ RULES = {
 }
 
 
-# 5. Running it (gluonjit/hybrid, gluonjit/hybrid/run/stepping.py): one launch per step, for any number of nodes.
+# 5. Running it (gluonjit/hybrid, gluonjit/hybrid/run/session.py): one launch per step, for any number of nodes.
 
 
 def forward(graph, steps, arenas):

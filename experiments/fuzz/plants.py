@@ -83,12 +83,12 @@ def wrong_row(session: ModuleType) -> list[Patch]:
 
 def wrong_order(session: ModuleType, sevens: Callable[[Any], Any]) -> list[Patch]:
     """The steps of a plan run in reverse, which is wrong by every schedule; memory not written to yet holds sevens."""
-    original, room = session.Session.run, session.room_for
+    original, room = session.Session.run, session.NODES.room_for
 
     def run(self: Any, number: int) -> None:
         original(self, len(self.plan.steps) - 1 - number)
 
-    return [(session.Session, "run", run), (session, "room_for", lambda spec, rows: sevens(room(spec, rows)))]
+    return [(session.Session, "run", run), (session.NODES, "room_for", lambda spec, rows: sevens(room(spec, rows)))]
 
 
 def stale_parameter(

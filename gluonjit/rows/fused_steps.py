@@ -27,12 +27,12 @@ class FusedSteps:
 
     make: Callable[[Kind], RowProgram]  # the program of the nodes of a kind; raises NotFusable
     threads: Callable[[], int]  # that the framework lets an operator take
-    room_for: Callable[[Spec, int], Any]  # an array of so many rows
     address: Callable[[Any], int]  # of an array, when it may be read and written
 
     def __init__(self, session: Any, without: Collection[str]) -> None:
         self.plan: Plan = session.plan
         self._arrays: list[Any] = session.arrays
+        self._room_for: Callable[[Spec, int], Any] = session.runner.room_for
         self._tape = None if session.tape is None else weakref.ref(session.tape)  # which holds the steps that have run
         recorded = [False] * len(self.plan.steps) if session.tape is None else self.plan.recorded
         self.steps = Steps(self.plan, without, self.make, session.report.unfused, self.threads, recorded)
@@ -84,7 +84,7 @@ class FusedSteps:
         found = self._arrays[number]
         if found is None:
             arena = self.plan.arenas[number]
-            found = self._arrays[number] = self.room_for(arena.spec, arena.rows)
+            found = self._arrays[number] = self._room_for(arena.spec, arena.rows)
         return found
 
     # --- gluonjit.rows.Memory -----------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ class Gone:
 
 
 GONE: tuple[Gone, ...] = (
+    Gone("hybrid/run/stepping", ("Indices SteppedSession",)),
     Gone("engines/torch/segments", ("into_rows put _with_none _along index_put _of_rows divided mean in_place_of",)),
     Gone("engines/mxnet/sized", ("_Own Sized of _has_room _compiled sized_count clear_sized",)),
     Gone("engines/torch/without_gradients", ("signatures_of with_gradients",)),

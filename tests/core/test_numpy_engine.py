@@ -10,9 +10,10 @@ import pytest
 
 import gluonjit
 from gluonjit.analysis.schedulers import SCHEDULERS
+from gluonjit.compiled import ROWS
 from gluonjit.engines.numpy.array import LazyNumbers, Model, WeightArray, array, look_up
 from gluonjit.engines.numpy.engine import gradients
-from gluonjit.errors import CaptureError, EngineError, OptionError
+from gluonjit.errors import CaptureError, EngineError, NotFiniteError, OptionError
 
 pytestmark = pytest.mark.usefixtures("numpy_engine")
 WORDS, WIDTH = 20, 6
@@ -147,6 +148,46 @@ def test_models_run_batched(model: Any, samples: Callable[[int], Any], scheduler
     assert not any(isinstance(each, LazyNumbers) for each in flat(net(given[0])))
 
 
+@pytest.mark.skipif(ROWS is None, reason="the part in C is not built")
+@pytest.mark.parametrize("profile", [False, True])
+def test_steps_run_in_c_and_give_what_numpy_gives(profile: bool) -> None:
+    net = BiLSTM(np.random.RandomState(0))
+    found = []
+    for without in ((), ("fused",)):
+        with gluonjit.batching(granularity="cell", without=without, profile=profile) as batch:
+            total = gluonjit.add_n([np.sum(np.square(np.stack(net.forward(each)))) for each in sentences(6)])
+            found.append([np.asarray(total), *gradients(total, [net.ahead.hidden, net.embedding, net.tags])])
+        assert bool(batch.report.fused) == (not without)
+    same(*found)
+
+
+INSTRUCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "numbers": lambda x, y: (2.0 - x) * 3.0 / (1.0 / y) + (x / 2.0 - 1.0) * (x - 0.5),
+    "two operands": lambda x, y: np.maximum(x, y) - x / y,
+    "one operand": lambda x, y: np.log(np.exp(-x)) + np.sqrt(np.square(y)) * np.abs(np.tanh(x)),
+    "parts and sums": lambda x, y: np.concatenate([x[1:3], y[2:]]) * np.sum(x) + np.mean(y),
+    "shapes": lambda x, y: np.maximum(x, 0.25) * np.reshape(np.reshape(y, (2, 2)), (4,)),
+}
+
+
+@pytest.mark.skipif(ROWS is None, reason="the part in C is not built")
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+def test_each_instruction_gives_what_numpy_gives(name: str) -> None:
+    draw = np.random.RandomState(0)
+    samples = [(draw.rand(4).astype("float32") + 0.5, draw.rand(4).astype("float32") + 0.5) for _ in range(6)]
+    run = gluonjit.cell(INSTRUCTIONS[name])
+    with gluonjit.batching() as batch:
+        found = [run(array(x), array(y)) for x, y in samples]
+    same(found, [INSTRUCTIONS[name](x, y) for x, y in samples])
+    assert batch.report.fused == batch.report.launches == 1 and not batch.report.unfused
+
+
+def test_numbers_that_are_not_finite_name_their_call() -> None:
+    run = gluonjit.cell(lambda x: np.log(x) * 2.0)
+    with pytest.raises(NotFiniteError, match="test_numpy_engine"), gluonjit.batching(check_finite=True):
+        np.asarray([run(array([1.0, number])) for number in (2.0, 0.0)][1])
+
+
 def test_a_later_batch_takes_what_an_earlier_one_computed() -> None:
     weight = weights(np.random.RandomState(0), WIDTH, WIDTH)
     rows = weights(np.random.RandomState(1), 3, WIDTH).numbers
@@ -202,7 +243,7 @@ def test_what_the_engine_has_not_is_refused() -> None:
         with pytest.raises(CaptureError, match="add: captured arrays are not written to"):
             x = array([1.0])
             x += 1.0
-        with pytest.raises(IndexError, match="of 20 rows"):
+        with pytest.raises(IndexError, match="has 20 rows"):
             look_up(net.embedding, [20])
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import mxnet as mx
 from mxnet.ndarray import NDArray
 
-from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.capture.cells import capture_cell
 from gluonjit.engines.mxnet.framework.arrays import VERSIONS
 from gluonjit.engines.mxnet.framework.originals import current_mode, set_mode
@@ -24,8 +23,6 @@ from gluonjit.engines.mxnet.values.operands import clear_numbers
 from gluonjit.engines.mxnet.values.replacing import AddressRanges
 from gluonjit.engines.mxnet.verifying import verify
 from gluonjit.graph import Value
-from gluonjit.hybrid.capture.cell import cache_counts
-from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.run.calibration import measure
 from gluonjit.hybrid.run.protocol import Adapter
 from gluonjit.hybrid.run.state import LOCAL, settle
@@ -51,6 +48,7 @@ class MXNetEngine(Adapter):
     with_history = staticmethod(bridged)
     waits = staticmethod(any_lazy)
     verify = staticmethod(verify)
+    cells = Cell
 
     def force(self, value: Value) -> NDArray:
         """The numbers of a value, without history; runs its batch if that has not run."""
@@ -58,24 +56,17 @@ class MXNetEngine(Adapter):
         with as_captured(0):
             return numbers_of(value)
 
-    def call_cell(self, function: CellFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Captures a call of a function declared with `gluonjit.cell`."""
-        cell = function.caches.get(self.name)
-        if cell is None:
-            cell = function.caches[self.name] = Cell(function.name, LOCAL.state.options)
-        owner = args[0] if args and isinstance(args[0], mx.gluon.Block) else None
-        if FAST is not None and cell.lookup is None and LOCAL.state.inside:
-            found = FAST.capture(cell, owner, args, kwargs)
-            if found is not None:
-                return found
+    def capture(
+        self, cell: Cell, owner: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         if not kwargs:
-            return capture_cell(cell, owner, function.function, args)
+            return capture_cell(cell, owner, function, args)
         names, plain = tuple(kwargs), len(args)
 
         def run(*given: Any) -> Any:
-            return function.function(*given[:plain], **dict(zip(names, given[plain + 1 :])))
+            return function(*given[:plain], **dict(zip(names, given[plain + 1 :])))
 
-        run.__wrapped__ = function.function  # type: ignore[attr-defined]  # what a follower goes through
+        run.__wrapped__ = function  # type: ignore[attr-defined]  # what a follower goes through
         return capture_cell(cell, owner, run, (*args, " ".join(names), *kwargs.values()))
 
     def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:
@@ -95,13 +86,8 @@ class MXNetEngine(Adapter):
         return measure(self, BENCH, seconds, progress)
 
     def cache_info(self) -> dict[str, int]:
-        """Entries in caches: of operators (4,096 at most), of shapes, and those of cells."""
-        return {
-            **super().cache_info(),
-            **cache_counts(Cell.every()),
-            "operators": kind_count(),
-            "shapes": inferred_count(),
-        }
+        """Entries in caches: of operators (4,096 at most), and of shapes."""
+        return {**super().cache_info(), "operators": kind_count(), "shapes": inferred_count()}
 
     def clear_caches(self) -> None:
         """Forgets all kinds."""
@@ -109,8 +95,6 @@ class MXNetEngine(Adapter):
         clear_kinds()
         clear_inferred()
         clear_numbers()
-        for cell in Cell.every():
-            cell.clear()
         clear_constants()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,17 @@ from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Spec, Value, Work, intern_spec, natural_mode
 from gluonjit.graph.references import indexed, table_rows
 from gluonjit.hybrid import LOCAL, Batch, Options
+from gluonjit.hybrid.capture import tables
 from gluonjit.hybrid.capture.capturing import (
     Same,
-    Signatures,
     captured,
+    new_record,
     open_batch,
     outermost_batch,
     sampled,
     signature_of,
 )
+from gluonjit.hybrid.capture.cell import BatchedCell
 from gluonjit.hybrid.capture.guards.follower import Follower, follow
 from gluonjit.hybrid.capture.guards.objects import FrameworkObjects, Refused
 from gluonjit.hybrid.capture.guards.variants import Noted
@@ -97,6 +100,16 @@ class LazyNumbers(Array):
         return super().__getitem__(key)
 
 
+class Table(tables.Table):
+    """A weight whose rows are looked up."""
+
+    def __init__(self, batch: Batch, weight: WeightArray) -> None:
+        super().__init__(batch, weight)
+        numbers = self.weight = weight.numbers
+        self.size = len(numbers)
+        self.row = intern_spec(weight.shape[1:], str(numbers.dtype), "cpu", "stack")
+
+
 class Model:
     """A model, whose `forward` takes one sample."""
 
@@ -130,10 +143,20 @@ def look_up(table: WeightArray, numbers: Sequence[int]) -> Any:
     """Rows of a table, one or more."""
     if not captures():
         return numbers_of(table)[list(numbers)]
-    if not 0 <= min(numbers) <= max(numbers) < len(table):
-        raise IndexError(f"look_up({list(numbers)}) in a table of {len(table)} rows")
-    row = intern_spec(table.shape[1:], str(table.numbers.dtype), "cpu", "stack")
-    return LazyNumbers(table_rows(open_batch(engine_of("numpy")).graph, Same(table), row, numbers))
+    batch = open_batch(engine_of("numpy"))
+    found = Table.of(batch, table)
+    found.check("look_up", numbers)
+    return LazyNumbers(table_rows(batch.graph, found, found.row, numbers))
+
+
+class NumpyCell(BatchedCell):
+    """A cell: a function of numpy's, or of the program."""
+
+
+@cache
+def cell_of(function: Any) -> NumpyCell:
+    """The cell of a function of numpy's."""
+    return NumpyCell(function.__name__, Options())
 
 
 def operate(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -144,8 +167,7 @@ def operate(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return LOCAL.state.trace.add(function, args, kwargs)
     if not captures():
         return function(*map_structure(args, numbers_of), **kwargs)
-    cell = CELLS.setdefault(function, Signatures(function.__name__))
-    found = capture(cell, function, args, kwargs)
+    found = capture(cell_of(function), function, args, kwargs)
     if not isinstance(found, str):
         return found
     if any(items_of(list(args), WeightArray)):
@@ -153,7 +175,7 @@ def operate(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return as_leaf(np.array(function(*map_structure(args, numbers_of), **kwargs)), True)
 
 
-def capture(cell: Signatures, run: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def capture(cell: NumpyCell, run: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """A call as one node, or a text that says why it is none."""
     batch = open_batch(engine_of("numpy"))
     values: list[Value] = []
@@ -169,7 +191,9 @@ def capture(cell: Signatures, run: Any, args: Any, kwargs: dict[str, Any]) -> An
     try:
         key = (cell, *signature_of((args, kwargs), known))
         specs = tuple([value.spec for value in values])
-        found = cell.record(batch, key, lambda noted: make_kind(cell, run, args, kwargs, specs, noted))
+        found: Any = batch.records.get(key)
+        if found is None or (found.guards is not None and not found.guards.hold()):
+            found = new_record(cell, batch, key, lambda noted: make_kind(cell, run, args, kwargs, specs, noted))
     except Refused as refusal:
         found = str(refusal)
     if isinstance(found, str):
@@ -282,7 +306,7 @@ class Objects(FrameworkObjects):
         return item.__class__ is LazyNumbers
 
 
-def make_kind(cell: Signatures, run: Any, args: Any, kwargs: dict[str, Any], specs: Any, noted: Noted) -> Kind | str:
+def make_kind(cell: NumpyCell, run: Any, args: Any, kwargs: dict[str, Any], specs: Any, noted: Noted) -> Kind | str:
     """Trace a call: its kind, or why it is not one node."""
     trace, places = CallTracer(specs), iter(range(len(specs)))
     args, kwargs = map_structure(
@@ -304,8 +328,5 @@ def make_kind(cell: Signatures, run: Any, args: Any, kwargs: dict[str, Any], spe
         program = TracedProgram(done, [output.spec for output in outputs])
     except (Refused, NotBatchable) as refusal:
         return str(refusal)
-    return Kind(cell.name, specs, outputs, rows, program, work=Work(program.operators), structure=structure)
-
-
-CELLS: dict[Any, Signatures] = {}
-"""By numpy's function: what is known of its calls."""
+    work = Work(program.operators)
+    return Kind(cell.name, specs, outputs, rows, program, work=work, structure=structure, call=done)

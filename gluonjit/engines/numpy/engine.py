@@ -7,31 +7,79 @@ from typing import Any
 
 import numpy as np
 
-from gluonjit.analysis import Plan
-from gluonjit.analysis.plan import Arena, LeafChunk, LookupChunk
-from gluonjit.engines.numpy.array import CELLS, Array, LazyNumbers, Model, WeightArray, capture, computed_at, numbers_of
+from gluonjit.analysis.plan import LeafChunk, LookupChunk, Step
+from gluonjit.engines.numpy.array import (
+    Array,
+    LazyNumbers,
+    Model,
+    NumpyCell,
+    WeightArray,
+    capture,
+    computed_at,
+    numbers_of,
+)
+from gluonjit.engines.numpy.operators import call_of
 from gluonjit.errors import CaptureError
+from gluonjit.graph import Kind, Leaf, Spec
 from gluonjit.hybrid import Adapter, Options, Session, register
-from gluonjit.hybrid.capture.capturing import Signatures
-from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.capture.structure import items_of
+from gluonjit.hybrid.check.runner import NodeRunner
+from gluonjit.rows.fused_steps import FusedSteps
+from gluonjit.rows.lowering import lowered
+from gluonjit.rows.program import RowProgram
+
+
+class NumpyNodes(NodeRunner):
+    """Rows of arrays."""
+
+    def room_for(self, spec: Spec, rows: int) -> Any:
+        return np.empty((rows, *spec.row_shape), spec.dtype)
+
+    def sent(self, numbers: Any, device: str) -> Any:
+        return numbers
+
+    def address(self, array: Any) -> int | None:
+        return array.ctypes.data if array.flags.c_contiguous else None
+
+    def numbers_of(self, array: Any) -> Any:
+        return np.array(array)
+
+    def wait(self) -> None:
+        pass
+
+
+class NumpySteps(FusedSteps):
+    """The steps of a flush that run in C."""
+
+    def make(self, kind: Kind) -> RowProgram:
+        return lowered(kind, call_of)
+
+    def threads(self) -> int:
+        return 1
+
+    def address(self, array: Any) -> int:
+        return array.ctypes.data  # type: ignore[no-any-return]
+
+    def constant(self, array: WeightArray) -> int:
+        return self.address(array.numbers)
 
 
 class NumpySession(Session):
     """The arrays of one flush."""
 
-    def room(self, arena: Arena) -> Any:
-        return np.empty((arena.rows, *arena.spec.row_shape), arena.spec.dtype)
+    runner, fused_steps, borrows = NumpyNodes(), NumpySteps, False
 
-    def put_lookup(self, chunk: LookupChunk) -> None:
-        self.put(chunk.place, chunk.table.item.numbers[list(chunk.indices)])
+    def memory_of(self, leaves: Sequence[Leaf]) -> Sequence[tuple[bytes, int]]:
+        return [(leaf.payload[0].tobytes(), leaf.spec.bytes) for leaf in leaves]
 
-    def put_leaves(self, chunk: LeafChunk) -> None:
+    def joined(self, chunk: LeafChunk) -> None:
         row = chunk.leaves[0].spec.row_shape
         self.put(chunk.place, np.concatenate([leaf.payload[0].reshape(-1, *row) for leaf in chunk.leaves]))
 
-    def launch(self, number: int, operands: Any) -> Any:
-        step = self.plan.steps[number]
+    def look_up(self, chunk: LookupChunk) -> None:
+        self.put(chunk.place, chunk.table.weight[list(chunk.indices)])
+
+    def launch(self, step: Step, operands: Any, besides: Any) -> Any:
         return step.kind.program([operands[group][begin:end] for group, begin, end in step.operands()], step.count)
 
     def result(self, arena: int, position: int) -> Any:
@@ -67,8 +115,8 @@ class NumpySession(Session):
                     raise CaptureError(
                         "gradients(): it was computed before, by an earlier batch or a function without a row"
                     )
-            elif id(chunk.table.item) in found:
-                np.add.at(found[id(chunk.table.item)], list(chunk.indices), part)
+            elif id(chunk.table.key[0]) in found:
+                np.add.at(found[id(chunk.table.key[0])], list(chunk.indices), part)
         return [found[id(weight)] for weight in weights]
 
 
@@ -83,27 +131,20 @@ class NumpyEngine(Adapter):
     """The adapter of numpy."""
 
     name = "numpy"
-    array, block = Array, Model
+    array, block, cells = Array, Model, NumpyCell
+    session = NumpySession
 
     def waits(self, args: Sequence[Any]) -> bool:
         return any(lazy._c is None for lazy in items_of(list(args), LazyNumbers))
 
-    def call_cell(self, function: CellFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        cell = function.caches.setdefault(self.name, Signatures(function.name))
-        found = capture(cell, function.function, args, kwargs)
-        return function.function(*args, **kwargs) if isinstance(found, str) else found
+    def capture(self, cell: NumpyCell, owner: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        found = capture(cell, function, args, kwargs)
+        return function(*args, **kwargs) if isinstance(found, str) else found
 
     def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:
         chosen = Options().updated("hybridize()", options)
         self.check("hybridize()", chosen)
         net.options = chosen if dynamic_batch else None
-
-    def session(self, plan: Plan, report: Any, options: Options, samples: int, provenance: Any) -> Session:
-        return NumpySession(plan, report, options, provenance)
-
-    def clear_caches(self) -> None:
-        super().clear_caches()
-        CELLS.clear()
 
 
 ENGINE = NumpyEngine()

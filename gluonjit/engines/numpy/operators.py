@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,10 @@ from gluonjit.program.axes.elementwise import Map
 from gluonjit.program.axes.products import Contract
 from gluonjit.program.axes.row import Application, By, Row
 from gluonjit.program.axes.shapes import Join, Permute, Reshape
-from gluonjit.program.axes.values import Operand, Vals, placed
+from gluonjit.program.axes.values import Operand, Shaped, Vals, placed
+from gluonjit.program.axes.writer import Writer
+from gluonjit.program.trace import TraceOp
+from gluonjit.rows.values import pair
 
 Gradient = Callable[..., Sequence[Any]]
 """Of the gradient of the result, the result, and the arguments: gradients of these, before broadcasting is undone."""
@@ -97,24 +101,43 @@ def _like(gradient: Any, result: Any, array: Any, *ignored: Any) -> list[Any]:
     return [gradient.reshape(array.shape)]
 
 
-_EACH = Map(casts=None)
-_SUM = Reduce("axis", keep="keepdims", many=True)
+def _cut(call: Application, value: Any) -> Any:
+    """The part of rows that a slice of their only axis is."""
+    key = call.attrs["1"]
+    if key.__class__ is not slice or key.step is not None or value.rank != 1:
+        raise call.refuse("of several axes")
+    return value.part(0, key.indices(value.shape[0])[0], *call.shape)
+
+
+def _each(code: str, turned: str = "") -> Map:
+    """An operator on each entry, by its instruction; turned: that of a number and rows, where their order matters."""
+
+    def run(call: Application, first: Any, *others: Any) -> Any:
+        if others or len(call.attrs) == 1:
+            return pair(code, *call.vals) if others else first.do(code)
+        left, right = call.attrs["0"], call.attrs["1"]
+        return pair(code, first, right) if left.__class__ is Operand else pair(turned or code, first, left)
+
+    return Map(casts=None, code=run)
+
+
+_along = partial(Reduce, "axis", keep="keepdims", many=True)
 _BY_FUNCTION: dict[Any, tuple[Gradient, Row]] = {
-    np.add: (lambda g, y, a, b: [g, g], _EACH),
-    np.subtract: (lambda g, y, a, b: [g, -g], _EACH),
-    np.multiply: (lambda g, y, a, b: [g * b, g * a], _EACH),
-    np.true_divide: (lambda g, y, a, b: [g / b, -g * y / b], _EACH),
-    np.maximum: (lambda g, y, a, b: [g * (a >= b), g * (a < b)], _EACH),
-    np.negative: (lambda g, y, a: [-g], _EACH),
-    np.exp: (lambda g, y, a: [g * y], _EACH),
-    np.log: (lambda g, y, a: [g / a], _EACH),
-    np.tanh: (lambda g, y, a: [g * (1 - y * y)], _EACH),
-    np.square: (lambda g, y, a: [2 * g * a], _EACH),
-    np.sqrt: (lambda g, y, a: [g / (2 * y)], _EACH),
-    np.absolute: (lambda g, y, a: [g * np.sign(a)], _EACH),
+    np.add: (lambda g, y, a, b: [g, g], _each("ADD")),
+    np.subtract: (lambda g, y, a, b: [g, -g], _each("SUB", "RSUB")),
+    np.multiply: (lambda g, y, a, b: [g * b, g * a], _each("MUL")),
+    np.true_divide: (lambda g, y, a, b: [g / b, -g * y / b], _each("DIV", "RDIV")),
+    np.maximum: (lambda g, y, a, b: [g * (a >= b), g * (a < b)], _each("MAX")),
+    np.negative: (lambda g, y, a: [-g], _each("NEG")),
+    np.exp: (lambda g, y, a: [g * y], _each("EXP")),
+    np.log: (lambda g, y, a: [g / a], _each("LOG")),
+    np.tanh: (lambda g, y, a: [g * (1 - y * y)], _each("TANH")),
+    np.square: (lambda g, y, a: [2 * g * a], _each("SQUARE")),
+    np.sqrt: (lambda g, y, a: [g / (2 * y)], _each("SQRT")),
+    np.absolute: (lambda g, y, a: [g * np.sign(a)], _each("ABS")),
     np.matmul: (_factors, Contract(_product)),
-    np.sum: (lambda g, y, a, **axes: [_repeated(g, a, **axes)], _SUM),
-    np.mean: (lambda g, y, a, **axes: [_repeated(g * (np.size(y) / a.size), a, **axes)], _SUM),
+    np.sum: (lambda g, y, a, **axes: [_repeated(g, a, **axes)], _along(code="SUM")),
+    np.mean: (lambda g, y, a, **axes: [_repeated(g * (np.size(y) / a.size), a, **axes)], _along(code="MEAN")),
     np.concatenate: (_unjoined, Join("axis")),
     np.stack: (lambda g, y, arrays, axis=0: list(np.moveaxis(g, axis, 0)), Join("axis", new=True)),
     np.reshape: (_like, Reshape()),
@@ -122,10 +145,16 @@ _BY_FUNCTION: dict[Any, tuple[Gradient, Row]] = {
         lambda g, y, a, axes=None: [np.transpose(g, axes and np.argsort(axes))],
         Permute(lambda call, rank: call.get("axes", range(rank)[::-1])),
     ),
-    operator.getitem: (_put, By(_part, "shape", "the same part of each sample")),
+    operator.getitem: (_put, By(_part, "shape", "the same part of each sample", code=_cut)),
 }
 OPERATORS = {run.__name__: Operator(run, gradient, row) for run, (gradient, row) in _BY_FUNCTION.items()}
 """By the name of the function in numpy."""
+
+
+def call_of(op: TraceOp, vals: Sequence[Any], outputs: Sequence[Shaped]) -> tuple[Row | None, Application]:
+    """The row of an operator of a trace, and its call on values."""
+    return OPERATORS[op.name].row, Application(op.name, dict(op.attrs), vals, outputs, Writer(0))
+
 
 PRIMS: dict[str, Operator] = {
     "reshape": Operator(lambda x, rest: x.reshape(-1, *rest), _like),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from gluonjit.analysis.plan import Plan
-from gluonjit.compiled import FAST
 from gluonjit.engines.torch.capture.cells import capture, expand, open_batch
 from gluonjit.engines.torch.capture.ops import call_operator
 from gluonjit.engines.torch.capture.records import NotOneNode
@@ -19,6 +18,7 @@ from gluonjit.engines.torch.framework.buffers import Account
 from gluonjit.engines.torch.framework.failures import unfit
 from gluonjit.engines.torch.framework.originals import current_mode, flags, plain
 from gluonjit.engines.torch.run.memory import Session
+from gluonjit.engines.torch.run.one_by_one import NODES
 from gluonjit.engines.torch.run.recorded import gradients_again
 from gluonjit.engines.torch.run.unchanged import check_constants, statistics_of
 from gluonjit.engines.torch.tracing.cell import Cell
@@ -34,8 +34,6 @@ from gluonjit.errors import OptionError
 from gluonjit.graph import Value
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.capture.capturing import run_eagerly
-from gluonjit.hybrid.capture.cell import cache_counts
-from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.capture.guards.objects import Eagerly
 from gluonjit.hybrid.capture.structure import Args, Kwargs
 from gluonjit.hybrid.explain.counts import Counts
@@ -64,15 +62,12 @@ class TorchEngine(Adapter):
     read_by = staticmethod(read_by)
     waits = staticmethod(waits)
     verify = staticmethod(verify)
+    wait = staticmethod(NODES.wait)
+    cells = Cell
 
     def set_mode(self, mode: int) -> None:
         """Sets whether gradients are recorded."""
         torch._C._set_grad_enabled(is_recorded(mode))
-
-    def wait(self) -> None:
-        """Waits for what GPUs have been given."""
-        if torch.cuda.is_initialized():
-            torch.cuda.synchronize()
 
     def may_choose(self) -> bool:
         """True if this process may choose how calls run; not if several processes train together."""
@@ -136,25 +131,16 @@ class TorchEngine(Adapter):
             return error
         return unfit(func, args, kwargs, error)
 
-    def call_cell(self, function: CellFunction, args: Args, kwargs: Kwargs) -> Any:
-        """Captures a call of a function declared with `gluonjit.cell`."""
-        cell = function.caches.get(self.name)
-        if cell is None:
-            cell = function.caches[self.name] = Cell(function.name, LOCAL.state.options)
-        owner = args[0] if args and isinstance(args[0], torch.nn.Module) else None
+    def capture(self, cell: Cell, owner: Any, function: Callable[..., Any], args: Args, kwargs: Kwargs) -> Any:
         batch = open_batch(cell.options)
-        if FAST is not None and owner is not None and cell.lookup is None and LOCAL.state.inside:
-            found = FAST.capture(cell, owner, args, kwargs)  # `capture` asks C where nobody has asked it before
-            if found is not None:
-                return found
         try:
-            return capture(cell, owner, function.function, args, kwargs, batch)
+            return capture(cell, owner, function, args, kwargs, batch)
         except NotOneNode as refusal:
             reason = refusal.args[0]
         if reason.__class__ is Eagerly:
             given, named = computed((args, kwargs))
-            return run_eagerly(cell, reason, function.function, *given, **named)
-        return expand(cell, function.function, args, kwargs, reason, batch)
+            return run_eagerly(cell, reason, function, *given, **named)
+        return expand(cell, function, args, kwargs, reason, batch)
 
     def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:
         """Turns dynamic batching of a module on or off."""
@@ -176,8 +162,8 @@ class TorchEngine(Adapter):
         return measure(self, BENCH, seconds, progress)
 
     def cache_info(self) -> dict[str, int]:
-        """Entries in caches: sums (4,096 at most), and those of cells."""
-        return {**super().cache_info(), **cache_counts(Cell.every()), "sums": sum_kind.cache_info().currsize}
+        """Entries in caches: sums (4,096 at most)."""
+        return {**super().cache_info(), "sums": sum_kind.cache_info().currsize}
 
     def clear_caches(self) -> None:
         """Forgets all kinds."""
@@ -186,7 +172,6 @@ class TorchEngine(Adapter):
         clear_looks()
         Cell.forget_recordings()
         for cell in Cell.every():
-            cell.clear()
             cell.never = ""
 
 

@@ -15,7 +15,6 @@ from gluonjit.hybrid.capture.guards.objects import Refused
 from gluonjit.hybrid.capture.guards.variants import (
     LIBRARIES,
     Noted,
-    Variant,
     holding,
     put_record,
     too_many,
@@ -111,32 +110,6 @@ MOST_KINDS = 4096
 """The signatures that one cell remembers."""
 
 
-class Signatures:
-    """Knowledge of the calls of one cell, by their signatures: kinds, and why some are not one node."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.kinds: dict[Any, Kind] = {}
-        self.variants: dict[Any, list[Variant]] = {}  # of each signature, by what they read of Python's state
-        self.expanded: dict[Any, str] = {}
-
-    def clear(self) -> None:
-        """Forgets all of it."""
-        self.kinds.clear()
-        self.variants.clear()
-        self.expanded.clear()
-
-    def record(self, batch: Batch, key: tuple[Any, ...], make: Callable[[Noted], Kind | str]) -> Record | str:
-        """Returns the record of a signature in the open batch, or why its calls are not one node.
-
-        `make` traces a call whose signature is new, and has its follower's facts noted.
-        """
-        record = batch.records.get(key)
-        if record is not None and (record.guards is None or record.guards.hold()):
-            return record
-        return new_record(self, batch, key, make)
-
-
 def new_record(
     cell: Any,
     batch: Batch,
@@ -146,7 +119,7 @@ def new_record(
 ) -> Record | str:
     """Returns the record of a signature that is new to the open batch, or why its calls are not one node.
 
-    cell: `Signatures`, or what has the same; make: traces a call; current: whether calls still run as a kind says.
+    make: traces a call, and has its follower's facts noted; current: whether calls still run as a kind says.
     """
     wanted = (batch.options.without, *key)
     reason: str | None = cell.expanded.get(wanted)

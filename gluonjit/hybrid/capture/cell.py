@@ -13,7 +13,7 @@ from gluonjit.graph import Kind
 from gluonjit.graph.recorder import CellSlots
 from gluonjit.hybrid.capture.guards.variants import Variant
 from gluonjit.hybrid.capture.reuse.cache import Recordings
-from gluonjit.hybrid.choose.pacing import Paces
+from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import Trace
@@ -38,7 +38,7 @@ class BatchedCell(CellSlots):
     copied: tuple[str, ...] = ()  # attributes of the engine's that a copy has, too
     enters: Any = None  # the engine's OutermostCalls.entered, which knows of cells
 
-    def __init__(self, name: str, options: Options, paces: Paces) -> None:
+    def __init__(self, name: str, options: Options, paces: Paces = NO_CHOICE) -> None:
         self.name = name
         self.options = options
         self.paces = paces  # those of the model it belongs to

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from gluonjit.analysis.plan import Step, node_operands
 from gluonjit.graph import Arrays, Kind, Spec
@@ -24,26 +25,32 @@ class NodeRun(NamedTuple):
 
 
 class NodeRunner:
-    """Runs single nodes. An engine derives from it, and says how. Numbers are arrays of numpy.
+    """Moves rows of arrays, and runs single nodes; an engine derives from it, and says how. Numbers are numpy's arrays.
+
+    Defaults are numpy's. room_for: makes an array, not yet filled, of so many rows like those of a spec; sent: sends
+    numbers to a device; index_type: of those that are indices; reason_of: what an error of the framework's says.
 
     once: operators whose backward pass overwrites what their forward pass has saved: a second one is wrong; piece: cuts
     an array of a spec out of rows; numbers: reads rows of an array; numbers_of: reads an array, into one of its own;
-    array_of: makes an array of numbers, a dtype and a device; spec_of: looks at one; detached: an array without its
-    history, a copy if asked to; learns: whether gradients go to a constant; track: lets them go to an array; gradients:
-    numbers of those of sources, given results with theirs; region: where operators of a kind run, in a mode, and
-    recorded if asked to; build: makes a batched program of a trace, as `program`, `outputs`, `rows` and `poly`, or
-    raises an error; interpret: runs the operators of a trace; wait: waits for all
-    work that devices were given; address: where numbers lie row by row in the host's memory, None if they do not;
+    array_of: makes an array of numbers, a dtype and a device; spec_of: looks at one; learns: whether gradients go to a
+    constant; track: lets them go to an array; gradients: numbers of those of sources, given results with theirs;
+    region: where operators of a kind run, in a mode, and recorded if asked to; build: makes a batched program of a
+    trace, as `program`, `outputs`, `rows` and `poly`, or raises an error; interpret: runs the operators of a trace;
+    wait: waits for all work that devices were given; address: where numbers lie row by row in the host's memory, None
+    if they do not;
     together: runs the program of a kind for so many nodes.
     """
 
+    index_type: Any = np.int64
+    room_for: Callable[..., Any]
+    sent: Callable[..., Any]
+    reason_of: Callable[[Exception], str] = str
     once: frozenset[str] = frozenset()
     piece: Callable[..., Any]
     numbers: Callable[..., Any]
     numbers_of: Callable[..., Any]
     array_of: Callable[..., Any]
     spec_of: Callable[..., Spec]
-    detached: Callable[..., Any]
     learns: Callable[..., bool]
     track: Callable[..., Any]
     gradients: Callable[..., Arrays]
@@ -53,6 +60,26 @@ class NodeRunner:
     together: Callable[..., Arrays]
     wait: Callable[[], None]
     address: Callable[[Any], int | None]
+
+    def slice_rows(self, array: Any, begin: int, end: int) -> Any:
+        """Returns consecutive rows of an array, in its memory."""
+        return array[begin:end]
+
+    def take(self, array: Any, index: Any) -> Any:
+        """Copies rows of an array."""
+        return array[index]
+
+    def copy(self, rows: Any, to: Any) -> None:
+        """Copies rows into others, without their history."""
+        to[...] = rows
+
+    def detached(self, array: Any, copied: bool) -> Any:
+        """Returns an array without its history, a copy if asked to."""
+        return array.copy() if copied else array
+
+    def index(self, numbers: Sequence[int] | npt.NDArray[Any], device: str) -> Any:
+        """Sends indices to a device."""
+        return self.sent(np.asarray(numbers, self.index_type), device)
 
     def wide(self, value: Any) -> Any:
         """Returns an attribute of an operator, with float64 in place of other floats."""

@@ -10,7 +10,9 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any
 
-from gluonjit.graph import Arrays, Kind, Leaf, Spec
+import numpy as np
+
+from gluonjit.graph import Arrays, Kind, Leaf, Spec, Value
 from gluonjit.graph.reading import node_at
 from gluonjit.hybrid.check.runner import NodeRunner
 from gluonjit.hybrid.run.batch import Batch
@@ -44,12 +46,26 @@ class DecidedValues:
 
     runner: NodeRunner
     as_rows: Callable[[Any, Spec], Any]  # an array of this spec as rows of an arena
+    constant = False  # whether they are not to depend on inputs that gradients go on to
 
     def __init__(self, graph: Any, known: dict[int, Any]) -> None:
         self.graph, self.known, self.left = graph, known, MOST
         self.leaves: list[Leaf] = []
         self.bases: list[int] = []
         self.entries: dict[Any, dict[int, Any]] = {}
+
+    @classmethod
+    def of(cls, value: Value, constant: bool = False) -> Any:
+        """The rows of a pending value, if a sample may ask for them, and they follow from inputs by a few calls."""
+        batch = batch_to_ask()
+        if batch is None or value.graph is not batch.graph:
+            return None
+        values = cls(batch.graph, {} if constant else batch.created.setdefault(KEY, {}))
+        values.constant = constant
+        try:
+            return values.rows(value.rows, value.spec.rows)
+        except NeedsMore:
+            return None
 
     def joined(self, parts: Arrays, /) -> Any:
         """Rows in one array."""
@@ -80,8 +96,11 @@ class DecidedValues:
         raise NotImplementedError
 
     def entry_rows(self, table: Any, entries: Arrays) -> Any:
-        """The rows of a table's entries, if these are the host's own numbers."""
-        raise NotImplementedError
+        """The rows of a table's entries, if these are the host's own numbers, each by its value."""
+        if table.weight is not None:
+            raise NeedsMore
+        numbers = np.array(entries).astype(table.dtype).reshape(len(entries), *[1] * table.axes)
+        return self.runner.sent(numbers, table.device)
 
     def rows(self, rows: Any, count: int) -> Any:
         """The numbers of these rows: so many from one on, or one by one."""

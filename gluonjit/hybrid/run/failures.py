@@ -12,9 +12,10 @@ from gluonjit.hybrid.check.steps import StepCheck
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 
+NEXT = "gluonjit.hybridize(net, dynamic_batch=False) runs the same code eagerly."
 REPORT = (
     "This is a fault of gluonjit, not of the program: please report it, with the program, this message and what "
-    "`python -m gluonjit doctor` prints. gluonjit.hybridize(net, dynamic_batch=False) runs the same code eagerly."
+    f"`python -m gluonjit doctor` prints. {NEXT}"
 )
 _FAULTS = (AssertionError, AttributeError, LookupError, NameError, NotImplementedError, TypeError, ValueError)
 _PACKAGE = __name__.partition(".")[0]
@@ -103,26 +104,21 @@ def _restored(ours: type[GluonJITError], theirs: type[BaseException], args: tupl
 
 
 def failed(
-    check: StepCheck,
-    number: int,
-    error: Exception,
-    reason: Callable[[Exception], str],
-    advice: str,
-    again: Callable[[], None] | None = None,
+    check: StepCheck, number: int, error: Exception, again: Callable[[], None] | None = None
 ) -> Exception | None:
     """Returns the error of a step that failed: its nodes run once more, one by one, until one of them fails.
 
     None where all of them run, and the step has to run so, as its program is at fault.
 
-    reason: what an error of the framework's says; advice: what to do next; again: runs the step once more, where the
-    framework may tell of an error later than it happens. It tells once: a step that runs now has met an older one.
+    again: runs the step once more, where the framework may tell of an error later than it happens. It tells once: a
+    step that runs now has met an older one.
     """
-    found = _failing(check, number, reason, advice)
+    found = _failing(check, number)
     if found is not None:
         return found
     if again is not None and _runs(again):
         for earlier in range(number):
-            found = _failing(check, earlier, reason, advice)
+            found = _failing(check, earlier)
             if found is not None:
                 return found
         return _older(error)
@@ -130,11 +126,11 @@ def failed(
         return None
     step = check.plan.steps[number]
     record, nodes = step.parts[0]
-    said = reason(error).rstrip(". ")
+    said = check.runner.reason_of(error).rstrip(". ")
     text = (
         f"{step.count} calls of {step.kind.name} run together failed, though each runs by itself: {said}. The "
         f"first is the {check.provenance.describe(record, int(nodes[0]))}. "
-        f"{advice if isinstance(error, MemoryError) else REPORT}"
+        f"{NEXT if isinstance(error, MemoryError) else REPORT}"
     )
     return both(FlushError, type(error), text)
 
@@ -155,7 +151,7 @@ def of_library(error: BaseException) -> BaseException:
     return both(FlushError, type(error), f"{type(error).__name__} in {place}: {error}. {REPORT}")
 
 
-def _failing(check: StepCheck, number: int, reason: Callable[[Exception], str], advice: str) -> Exception | None:
+def _failing(check: StepCheck, number: int) -> Exception | None:
     """Returns the error of the first node of a step that fails when run alone."""
     step = check.plan.steps[number]
     for record, nodes in step.parts:
@@ -163,8 +159,8 @@ def _failing(check: StepCheck, number: int, reason: Callable[[Exception], str], 
             try:
                 check.run_alone(record, node, step.mode)
             except Exception as own:
-                said = reason(own).rstrip(". ")
-                text = f"The {check.provenance.describe(record, node)}, failed when it ran: {said}. {advice}"
+                said = check.runner.reason_of(own).rstrip(". ")
+                text = f"The {check.provenance.describe(record, node)}, failed when it ran: {said}. {NEXT}"
                 return both(FlushError, type(own), text)
     return None
 

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from gluonjit.analysis.costs.model import CostModel, Observed
-from gluonjit.analysis.plan import LookupChunk, Plan
+from gluonjit.analysis.plan import Plan
 from gluonjit.analysis.planner import Planner
 from gluonjit.analysis.simulate.trace_file import save_graph
 from gluonjit.analysis.ways import Choice, Setting
@@ -200,12 +200,7 @@ class FlushingBatch(Batch):
         begin = perf_counter()
         self.engine.check("batching()", options)
         session = self.engine.session(plan, self.report, options, samples, provenance)
-        for chunk in plan.inputs:
-            if isinstance(chunk, LookupChunk):
-                session.put_lookup(chunk)
-            else:
-                session.put_leaves(chunk)
-        session.ready()
+        session.fill()
         times["inputs"] = self._took("inputs", "gather", begin)
         number = 0
         while number < len(plan.steps):

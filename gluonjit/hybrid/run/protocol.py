@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from gluonjit.analysis.plan import Plan
 from gluonjit.analysis.plan_cache import clear_plans, plan_count
+from gluonjit.compiled import FAST
 from gluonjit.graph.kinds import Kind
 from gluonjit.graph.values import Spec
+from gluonjit.hybrid.capture.cell import cache_counts
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.engine import Engine
 from gluonjit.hybrid.run.session import Session
+from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.rows.ways import assembly_count, clear_assemblies
 
 
@@ -37,6 +41,25 @@ class Adapter(Engine):
     * Errors are those of `gluonjit.errors`, no later than the flush, and name the user's line.
     """
 
+    cells: Any  # the class of its cells
+
+    def call_cell(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        cell = function.caches.get(self.name)
+        if cell is None:
+            cell = function.caches[self.name] = self.cells(function.name, LOCAL.state.options)
+        owner = args[0] if args and isinstance(args[0], self.block) else None
+        if FAST is not None and cell.keys is not None and cell.lookup is None and LOCAL.state.inside:
+            found = FAST.capture(cell, owner, args, kwargs)
+            if found is not None:
+                return found
+        return self.capture(cell, owner, function.function, args, kwargs)
+
+    def capture(
+        self, cell: Any, owner: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Captures a call of a function, which is a cell, of an owner's if that is not None."""
+        raise NotImplementedError
+
     def running(self) -> AbstractContextManager[Any]:
         """Returns a context for a flush, whatever contexts the program has open."""
         return nullcontext()
@@ -57,12 +80,15 @@ class Adapter(Engine):
         raise NotImplementedError
 
     def cache_info(self) -> dict[str, int]:
-        """Entries in each of the engine's caches, and of all engines the plans (512 at most) and the assemblies of row
-        programs (1,024 at most) that are kept."""
-        return {**super().cache_info(), "plans": plan_count(), "assemblies": assembly_count()}
+        """Entries in each of the engine's caches, also those of cells, and of all engines the plans (512 at most) and
+        the assemblies of row programs (1,024 at most) that are kept."""
+        kept = {"plans": plan_count(), "assemblies": assembly_count()}
+        return {**super().cache_info(), **kept, **cache_counts(self.cells.every())}
 
     def clear_caches(self) -> None:
         """Empty them."""
         super().clear_caches()
         clear_plans()
         clear_assemblies()
+        for cell in self.cells.every():
+            cell.clear()

@@ -18,8 +18,8 @@ from gluonjit.hybrid.check.steps import StepCheck
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
 from gluonjit.hybrid.run.reach import Reach, Route, rows_at
+from gluonjit.hybrid.run.session import Session
 from gluonjit.hybrid.run.state import LOCAL
-from gluonjit.hybrid.run.stepping import SteppedSession
 from gluonjit.rows.running import row_flags
 from gluonjit.rows.stretches import StepStretch
 from gluonjit.rows.ways import Learning, sources
@@ -74,7 +74,7 @@ class Tape:
     advice: str
     framework: tuple[str, Mapping[str, str]]  # name and versions, to which measured costs belong
 
-    def __init__(self, session: SteppedSession, samples: int) -> None:
+    def __init__(self, session: Session, samples: int) -> None:
         self.report, self.plan, self.provenance = session.report, session.plan, session.provenance
         self.samples, self.profile, self.finite = samples, session.profile, session.finite
         self.runner = session.runner

@@ -14,7 +14,7 @@ from gluonjit.program.trace import Attrs, Trace, TraceBuilder, TraceOp
 
 Numbers = tuple[int, ...]
 """Numbers of values, or of operands."""
-SPREAD, GATHER, TOTAL, RATIO = "spread out", "gather up", "add up", "divide"
+SPREAD, GATHER, TOTAL, RATIO = "spread out", "gather up", "add up", "divide up"
 """A node's value for each child; one value for a node of those of its children; sums of several values; quotients."""
 VIEW, WIDEN = "view as", "widen to"
 """The same numbers in another shape, and longer axes. None of these operators is an engine's."""

@@ -24,7 +24,7 @@ from gluonjit.engines.mxnet.tracing.opkinds import known_kind
 from gluonjit.engines.mxnet.values.computing import plain, waits
 from gluonjit.engines.mxnet.values.lazy import Lazy, LazyArray, wrap
 from gluonjit.engines.mxnet.values.lazy_np import LazyNumpy, wrap_np
-from gluonjit.engines.mxnet.values.lookups import look_up, table_of
+from gluonjit.engines.mxnet.values.lookups import Table, look_up
 from gluonjit.engines.mxnet.values.operands import Empty, laid, value_of
 from gluonjit.graph import Kind, Record, Value, is_own
 from gluonjit.graph.modes import is_recorded
@@ -188,7 +188,7 @@ def looked_up(cell: Cell, batch: Batch, indices: Any, mode: int) -> Value | None
     table = batch.tables.get(place)
     if table is None:
         parameter, attrs = cell.lookup
-        table = batch.tables[place] = table_of(batch, parameter.data(indices.context), attrs, is_recorded(mode))
+        table = batch.tables[place] = Table.of(batch, parameter.data(indices.context), attrs, is_recorded(mode))
     return look_up(batch, indices, table)
 
 

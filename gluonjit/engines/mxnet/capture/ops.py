@@ -19,7 +19,7 @@ from gluonjit.engines.mxnet.values.computing import concrete, created, in_own_me
 from gluonjit.engines.mxnet.values.indexing import by_numbers
 from gluonjit.engines.mxnet.values.lazy import Lazy, LazyArray, wrap
 from gluonjit.engines.mxnet.values.lazy_np import LazyNumpy, wrap_np
-from gluonjit.engines.mxnet.values.lookups import look_up, table_of
+from gluonjit.engines.mxnet.values.lookups import Table, look_up
 from gluonjit.engines.mxnet.values.operands import (
     Empty,
     laid,
@@ -157,7 +157,7 @@ def _looked_up(
     indices = arrays[0]._c if isinstance(arrays[0], Lazy) else arrays[0]
     if indices is None:
         return None
-    return look_up(batch, indices, table_of(batch, arrays[1], attrs, is_recorded(mode)))
+    return look_up(batch, indices, Table.of(batch, arrays[1], attrs, is_recorded(mode)))
 
 
 def _results(

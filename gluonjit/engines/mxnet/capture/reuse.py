@@ -15,7 +15,7 @@ from gluonjit.engines.mxnet.run.results import Imported, is_learned
 from gluonjit.engines.mxnet.tracing.cell import Cell
 from gluonjit.engines.mxnet.values.lazy import Lazy, LazyArray, wrap
 from gluonjit.engines.mxnet.values.lazy_np import wrap_np
-from gluonjit.engines.mxnet.values.lookups import table_of
+from gluonjit.engines.mxnet.values.lookups import Table
 from gluonjit.engines.mxnet.values.operands import leaf, made_from_nothing
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.hybrid.capture.reuse.cache import NotReusable
@@ -28,7 +28,7 @@ class _MXNetReusing(Reusing):
     """Calls of blocks. What changes a block forgets what its calls have captured, at once."""
 
     array, lazy = NDArray, Lazy
-    weight_table = staticmethod(table_of)
+    weight_table = Table.of
     learns = staticmethod(is_learned)
     key_of = staticmethod(spec_of)
 

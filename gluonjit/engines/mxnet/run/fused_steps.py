@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gluonjit.engines.mxnet.framework.arrays import address_of, room_for
+from gluonjit.engines.mxnet.framework.arrays import address_of
 from gluonjit.engines.mxnet.framework.threads import threads
 from gluonjit.engines.mxnet.operators.table import call_of
 from gluonjit.engines.mxnet.run.program import program_of
@@ -29,8 +29,7 @@ class FusedSteps(fused_steps.FusedSteps):
     MXNet computes in the background: a step waits, once, for what MXNet may still be writing.
     """
 
-    make, threads = staticmethod(row_program), staticmethod(threads)
-    room_for, address = staticmethod(room_for), staticmethod(address_of)
+    make, threads, address = staticmethod(row_program), staticmethod(threads), staticmethod(address_of)
 
     def through(self, stretch: StepStretch, number: int, way: int, given: bytes) -> Any:
         step, made = self.plan.steps[number], self._pass

@@ -17,7 +17,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.plan import Gather, Place, Plan, Step
-from gluonjit.engines.mxnet.framework.arrays import VERSIONS, context_of, fill_zero, host_view, room_for, sent, zeros
+from gluonjit.engines.mxnet.framework.arrays import VERSIONS, context_of, fill_zero, host_view, room_for, zeros
 from gluonjit.engines.mxnet.framework.originals import COPIES, original_backward, slice_rows
 from gluonjit.engines.mxnet.framework.semantics import as_captured, as_shape, classic, learned_rows, shapes
 from gluonjit.engines.mxnet.run.one_by_one import compute_alone
@@ -26,8 +26,9 @@ from gluonjit.engines.mxnet.run.results import RecordedInput, Seed, Target, has_
 from gluonjit.engines.mxnet.run.statistics import Statistics
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.run import tape
+from gluonjit.hybrid.run.indices import Indices
 from gluonjit.hybrid.run.reach import owners_of_result, roles_of
-from gluonjit.hybrid.run.stepping import SteppedSession
+from gluonjit.hybrid.run.session import Session
 from gluonjit.hybrid.run.tape import TapedStep
 
 _count = iter(range(1 << 62))
@@ -89,7 +90,7 @@ class Tape(tape.Tape):
         "gluonjit.add_n(losses).backward(), or autograd.backward(losses)."
     )
 
-    def __init__(self, session: SteppedSession, samples: int) -> None:
+    def __init__(self, session: Session, samples: int) -> None:
         super().__init__(session, samples)
         plan = self.plan
         self.number = next(_count)  # later flushes are differentiated first
@@ -204,11 +205,9 @@ class Tape(tape.Tape):
         step = self.plan.steps[number]
         results = [room_for(self.plan.arenas[at.arena].spec, at.end - at.begin) for at in step.places]
         with as_captured(step.mode), shapes(program_of(step.kind).numpy):
-            indices = [None if each.index is None else each.index.astype(np.int32) for each in step.gathers]
-            operands = [
-                self.gathered(gather, None if index is None else sent(index, self.arrays[gather.place.arena].context))
-                for gather, index in zip(step.gathers, indices)
-            ]
+            indices = Indices(self.runner)
+            indices.upload(self.plan, [number])
+            operands = [self.gathered(*each) for each in zip(step.gathers, indices.gathers[number])]
             consts = [self.constant(array, False) for array in program_of(step.kind).consts]
             compute_alone(step, operands, consts, results)
         self.note(number, results)

@@ -9,11 +9,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import mxnet as mx
-import numpy as np
 from mxnet.ndarray import NDArray
 
-from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place, Plan, row_bytes
-from gluonjit.engines.mxnet.framework.arrays import address_of, context_of, room_for, sent
+from gluonjit.analysis.plan import Gather, LeafChunk, LookupChunk, Place, Plan, row_bytes
+from gluonjit.engines.mxnet.framework.arrays import address_of, context_of, room_for
 from gluonjit.engines.mxnet.framework.originals import slice_rows
 from gluonjit.engines.mxnet.framework.semantics import SHAPES, as_captured, classic, shapes
 from gluonjit.engines.mxnet.run.fused_steps import FusedSteps
@@ -27,9 +26,8 @@ from gluonjit.errors import FlushError
 from gluonjit.graph import Leaf
 from gluonjit.graph.modes import TRAINING, is_recorded
 from gluonjit.hybrid.check.entries import GRAPH
-from gluonjit.hybrid.run import failures, stepping
+from gluonjit.hybrid.run import failures, indices, session
 from gluonjit.hybrid.run.state import LOCAL
-from gluonjit.hybrid.run.stepping import SteppedSession
 
 _SMALL = 1 << 16  # bytes
 
@@ -44,15 +42,8 @@ class FlushedValue(NamedTuple):
     position: int
 
 
-class Indices(stepping.Indices):
-    """Index arrays by step, of numbers of 32 bits, and the owners of children with their matrices."""
-
-    dtype, cut = np.int32, staticmethod(slice_rows)
-
-    @staticmethod
-    def send(numbers: Any, device: str) -> NDArray:
-        with as_captured(0):
-            return sent(numbers, context_of(device))
+class Indices(indices.Indices):
+    """Index arrays by step, and the owners of children with their matrices."""
 
     def add_children(self, plan: Plan, steps: list[int], listed: dict[str, list[Any]]) -> None:
         by_device: dict[str, list[int]] = {}
@@ -64,7 +55,7 @@ class Indices(stepping.Indices):
                 self.besides.update((number, segments.of(position)) for position, number in enumerate(wanted))
 
 
-class Session(SteppedSession):
+class Session(session.Session):
     """A flush on MXNet.
 
     Operands are taken from an arena by one index array, and results are written into it: no row is copied
@@ -73,7 +64,6 @@ class Session(SteppedSession):
 
     runner, fused_steps, make_indices = NODES, FusedSteps, Indices
     borrows = False  # the program may write to its array later, which what has been captured must not show
-    slice_rows = staticmethod(slice_rows)
 
     def tape_of(self, samples: int) -> Tape | None:
         """A new tape, where gradients may come here."""
@@ -85,7 +75,7 @@ class Session(SteppedSession):
         table = chunk.table
         table.forget()
         if self.tape is not None and table.taped and table.weight.grad is not None:
-            again = partial(_entries, table, chunk.indices, context_of(chunk.spec.device))
+            again = partial(_entries, chunk.table, chunk.indices, chunk.spec.device)
             self.tape.sources.append(RecordedInput(chunk.place, chunk.spec.with_rows(len(chunk.indices)), again=again))
         return False
 
@@ -93,7 +83,7 @@ class Session(SteppedSession):
         table = chunk.table
         with as_captured(0):
             try:
-                rows = _entries(table, chunk.indices, context_of(chunk.spec.device))
+                rows = _entries(table, chunk.indices, chunk.spec.device)
             except mx.base.MXNetError as error:
                 user = self.provenance.first_use(chunk.place.arena, chunk.place.begin)
                 text = f"A look-up in a table of shape {table.weight.shape} failed, for the {user}: {reason_of(error)}."
@@ -132,19 +122,9 @@ class Session(SteppedSession):
                     rows = join(spec, [*map(_array_of, leaves)], room)
         self.put(place, rows, there=rows is room)
 
-    def room(self, arena: Arena) -> NDArray:
-        """Makes an array for the rows of an arena."""
-        return room_for(arena.spec, arena.rows)
-
-    def copy(self, rows: NDArray, to: NDArray) -> None:
-        with as_captured(0):
-            rows.copyto(to)
-
-    def error_of(self, number: int, error: Exception) -> Exception | None:
-        """The error of a step that failed."""
+    def error_of(self, number: int, error: Exception, again: Any = None) -> Exception | None:
         with as_captured(self.plan.steps[number].mode & TRAINING):
-            advice = "hybridize(dynamic_batch=False) runs the same code eagerly."
-            return failures.failed(self.check, number, error, reason_of, advice, partial(self._again, number))
+            return super().error_of(number, error, partial(self._again, number))
 
     def written(self, arenas: Sequence[int]) -> None:
         """MXNet writes to these arenas."""
@@ -183,11 +163,11 @@ class Session(SteppedSession):
             tape.note(number, results)
         return results
 
-    def ready(self) -> None:
-        """Ends the inputs: the tape decides which arenas get gradients."""
+    def fill(self) -> None:
+        """Puts inputs into their places: the tape decides which arenas get gradients."""
+        super().fill()
         if self.tape is not None:
             self.tape.track(self.arrays)
-        super().ready()
 
     def operand(self, gather: Gather, index: Any, tape: Tape | None) -> NDArray:
         """Gathers rows, of a variable where they learn."""
@@ -211,26 +191,15 @@ class Session(SteppedSession):
     def value(self, chunk: NDArray, place: Place, position: int) -> FlushedValue:
         return FlushedValue(chunk, position - place.begin, self.tape, place.arena, position)
 
-    def rows(self, arena: int, positions: Sequence[int]) -> NDArray:
-        """Rows of an arena, for values that are references to them."""
-        self.put_unread()
-        array = self.array(arena)
-        first, last = positions[0], positions[-1] + 1
-        if list(positions) == list(range(first, last)):
-            return slice_rows(array, first, last)
-        return mx.nd.take(array, mx.nd.array(np.array(positions), ctx=array.context, dtype="int32"))
-
     def finish(self) -> None:
         """Forgets what only the run needed."""
         self.chunks = {}
         super().finish()
 
 
-def _entries(table: Any, indices: Sequence[int], context: Any) -> NDArray:
+def _entries(table: Any, indices: Sequence[int], device: str) -> NDArray:
     """Entries of a table, looked up by MXNet."""
-    with as_captured(0):
-        index = sent(np.array(indices, dtype=np.int32), context)
-    return table.entries(index)
+    return table.entries(NODES.index(indices, device))
 
 
 def _array_of(leaf: Leaf) -> NDArray:

@@ -15,14 +15,15 @@ from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.plan import Step
 from gluonjit.engines.mxnet.framework.arrays import address_of, context_of, room_for, sent, spec_of
-from gluonjit.engines.mxnet.framework.originals import original_backward
+from gluonjit.engines.mxnet.framework.originals import original_backward, slice_rows
 from gluonjit.engines.mxnet.framework.semantics import as_captured, as_shape, classic, learned_rows, piece, shapes
+from gluonjit.engines.mxnet.run.inference import reason_of
 from gluonjit.engines.mxnet.run.program import build, interpret, join, program_of
 from gluonjit.engines.mxnet.run.results import Imported, has_history, is_learned
 from gluonjit.graph import Arrays, Kind, Leaf, Spec, intern_spec
 from gluonjit.graph.modes import RECORDING, TRAINING
 from gluonjit.hybrid.check.runner import NodeRunner
-from gluonjit.hybrid.run.decided import KEY, DecidedValues, NeedsMore, batch_to_ask
+from gluonjit.hybrid.run.decided import DecidedValues, NeedsMore
 from gluonjit.program.trace import Trace
 
 
@@ -30,7 +31,17 @@ class MXNetNodes(NodeRunner):
     """MXNet's."""
 
     once = frozenset("_linalg_det _linalg_slogdet _npi_det _npi_slogdet SpatialTransformer".split())
+    index_type = np.int32
     piece, spec_of, build, wait = map(staticmethod, (piece, spec_of, build, mx.nd.waitall))
+    room_for, slice_rows, take, reason_of = map(staticmethod, (room_for, slice_rows, mx.nd.take, reason_of))
+
+    def sent(self, numbers: Any, device: str) -> NDArray:
+        with as_captured(0):
+            return sent(numbers, context_of(device))
+
+    def copy(self, rows: NDArray, to: NDArray) -> None:
+        with as_captured(0):
+            rows.copyto(to)
 
     def address(self, array: NDArray) -> int | None:
         array = classic(array)
@@ -100,18 +111,9 @@ def decided(lazy: Any, constant: bool = False) -> NDArray | None:
 
     constant: whether only from inputs that gradients do not go on to.
     """
-    batch, value = batch_to_ask(), lazy._v
-    if batch is None or value.graph is not batch.graph:
-        return None
     with as_captured(0):
-        try:
-            reader = _Values(batch.graph, {} if constant else batch.created.setdefault(KEY, {}))
-            reader.constant = constant
-            rows = reader.rows(value.rows, value.spec.rows)
-        except NeedsMore:
-            return None
-        found: NDArray = lazy._in_kind(piece(rows, value.spec, 0))
-    return found
+        rows = _Values.of(lazy._v, constant)
+        return None if rows is None else lazy._in_kind(piece(rows, lazy._v.spec, 0))
 
 
 def as_decided(item: Any, constant: bool = False) -> Any:
@@ -130,7 +132,6 @@ class _Values(DecidedValues):
     """Computes values one by one, by MXNet's own operators."""
 
     runner, as_rows = NODES, staticmethod(as_rows)
-    constant = False
 
     def joined(self, parts: Sequence[NDArray]) -> NDArray:
         first = parts[0]
@@ -148,10 +149,3 @@ class _Values(DecidedValues):
         if array.stype != "default" or (learns and self.constant):
             raise NeedsMore
         return as_rows(classic(array), leaf.spec)
-
-    def entry_rows(self, table: Any, entries: Arrays) -> NDArray:
-        """The rows of the host's numbers, each by its value."""
-        if table.weight is not None:
-            raise NeedsMore
-        numbers = np.array(entries).reshape(len(entries), *[1] * table.axes)
-        return mx.nd.array(numbers, ctx=context_of(table.device), dtype=table.dtype)

@@ -12,23 +12,21 @@ from gluonjit.engines.mxnet.framework.originals import Attrs, run_operator
 from gluonjit.engines.mxnet.framework.semantics import classic
 from gluonjit.engines.mxnet.framework.shared import SHARED
 from gluonjit.engines.mxnet.framework.symbols import operator_handle
-from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, Value, intern_spec
 from gluonjit.graph.entries import entries_at
 from gluonjit.graph.references import table_rows
+from gluonjit.hybrid.capture import tables
 from gluonjit.hybrid.run.batch import Batch
 
 _EMBEDDING = operator_handle("Embedding")
 
 
-class Table:
-    """A weight whose rows are looked up in one batch; weight None stands for the host's own integers."""
+class Table(tables.Table):
+    """A weight. `attrs` are those of Embedding."""
 
-    __slots__ = ("attrs", "key", "known", "row", "size", "taped", "weight")
-
-    def __init__(self, weight: Any, attrs: Attrs, taped: bool) -> None:
-        self.key = self.weight, self.attrs, self.taped = weight, attrs, taped
-        self.size = weight.shape[0]
+    def __init__(self, batch: Batch, weight: Any, attrs: Attrs, taped: bool) -> None:
+        super().__init__(batch, weight, attrs, taped)
+        self.attrs, self.taped, self.size = attrs, taped, weight.shape[0]
         self.row = intern_spec(weight.shape[1:], dtype_name(weight), device_of(weight), "stack")
         self.known: dict[int, tuple[Any, Value]] = {}  # looked up before, by the index array's address
 
@@ -39,15 +37,6 @@ class Table:
     def forget(self) -> None:
         """Releases values, whose graph refers to this: what runs is freed without the garbage collector."""
         self.known.clear()
-
-
-def table_of(batch: Batch, weight: Any, attrs: Attrs, taped: bool) -> Table:
-    """The batch's table for a weight."""
-    key = (id(weight), attrs, taped)
-    table: Table | None = batch.tables.get(key)
-    if table is None:
-        table = batch.tables[key] = Table(weight, attrs, taped)
-    return table
 
 
 def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
@@ -67,12 +56,7 @@ def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
     if numbers.ndim != 1 or not numbers.size:
         return None
     listed = numbers.astype("int64").tolist()
-    if not 0 <= min(listed) <= max(listed) < table.size:
-        wrong = next(number for number in listed if not 0 <= number < table.size)
-        raise CaptureError(
-            f"Embedding: index {wrong} in a look-up of {len(listed)} entries, but the table has {table.size} rows "
-            f"(0 to {table.size - 1}). Check the vocabulary that made the indices."
-        )
+    table.check("Embedding", listed)
     return _noted(batch, indices, table, table_rows(batch.graph, table, table.row, listed, table.taped))
 
 

@@ -21,7 +21,7 @@ from gluonjit.engines.torch.tracing.cell import Call, Cell
 from gluonjit.engines.torch.tracing.kinds import difference
 from gluonjit.engines.torch.values.known import known, may_be_known
 from gluonjit.engines.torch.values.lazy import LazyTensor, as_known, take_anew, wrap
-from gluonjit.engines.torch.values.lookups import look_up, table_of
+from gluonjit.engines.torch.values.lookups import Table, look_up
 from gluonjit.engines.torch.values.operands import NotAnOperand, current, leaf, value_of
 from gluonjit.engines.torch.values.opkinds import laid, laid_out
 from gluonjit.engines.torch.values.pending_statistics import WAITING, PendingStatistic
@@ -293,7 +293,7 @@ def captured_lookup(cell: Cell, batch: Batch, indices: Any, learning: bool) -> A
             batch.changes += 1
             return None
         batch.own.looked[cell] = batch.changes
-    table = batch.tables[cell, learning, batch.changes] = table_of(batch, weight, attrs, taped)
+    table = batch.tables[cell, learning, batch.changes] = Table.of(batch, weight, attrs, taped, 1)
     value = look_up(batch, indices, table)
     return None if value is None else wrap(value)
 

@@ -17,7 +17,7 @@ from gluonjit.engines.torch.framework.buffers import is_constant
 from gluonjit.engines.torch.values.decided import decided
 from gluonjit.engines.torch.values.known import known
 from gluonjit.engines.torch.values.lazy import LazyTensor, as_known, noted, wrap
-from gluonjit.engines.torch.values.lookups import entries, numbers_of, table_of
+from gluonjit.engines.torch.values.lookups import Table, entries, numbers_of
 from gluonjit.engines.torch.values.operands import Key
 from gluonjit.engines.torch.values.references import value_to_slice
 from gluonjit.graph import Value
@@ -212,5 +212,5 @@ def _of_weight(batch: Batch, tensor: Any, key: tuple[Any, ...]) -> Any:
         listed = part.tolist() if part.__class__ is torch.Tensor else [part] * len(numbers)
         _check(listed, size)
         numbers = [before * size + number % size for before, number in zip(numbers, listed)]
-    table = table_of(batch, tensor, (), torch.is_grad_enabled() and tensor.requires_grad, dims)
+    table = Table.of(batch, tensor, (), torch.is_grad_enabled() and tensor.requires_grad, dims)
     return wrap(entries(batch, table, table.row, numbers, not arrays, table.taped))

@@ -23,7 +23,7 @@ from gluonjit.engines.torch.framework.targets import WRITES, target_of
 from gluonjit.engines.torch.run.program import program_of
 from gluonjit.engines.torch.values.known import is_whole
 from gluonjit.engines.torch.values.lazy import LazyTensor, wrap
-from gluonjit.engines.torch.values.lookups import table_of
+from gluonjit.engines.torch.values.lookups import Table
 from gluonjit.engines.torch.values.operands import current, leaf
 from gluonjit.graph import Record, Value
 from gluonjit.hybrid.capture.reuse.cache import NotReusable, refuse
@@ -86,7 +86,7 @@ class _PyTorch(Reusing):
     """Calls of modules. What they are made of is looked at once a batch, and when something has changed."""
 
     array, lazy = torch.Tensor, LazyTensor
-    weight_table = staticmethod(table_of)
+    weight_table = Table.of
     learns = staticmethod(REQUIRES_GRAD.__get__)
 
     def modes(self) -> Any:

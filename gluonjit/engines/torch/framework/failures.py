@@ -7,9 +7,7 @@ from typing import Any
 import torch
 
 from gluonjit.hybrid.capture.structure import items_of
-from gluonjit.hybrid.run.failures import of_framework, refused
-
-NEXT = "gluonjit.hybridize(net, dynamic_batch=False) runs the same code eagerly."
+from gluonjit.hybrid.run.failures import NEXT, of_framework, refused
 
 
 def unfit(func: Any, args: Any, kwargs: Any, error: Exception) -> Exception:

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.framework.arrays import room_for
 from gluonjit.engines.torch.framework.input_version import modified, version_of
 from gluonjit.engines.torch.operators.table import call_of
 from gluonjit.engines.torch.run.program import program_of
@@ -33,7 +32,7 @@ class FusedSteps(fused_steps.FusedSteps):
     """
 
     make, threads = staticmethod(row_program), staticmethod(torch.get_num_threads)
-    room_for, address = staticmethod(room_for), staticmethod(torch.Tensor.data_ptr)
+    address = staticmethod(torch.Tensor.data_ptr)
 
     def run(self, begin: int, end: int) -> StepStretch | None:
         ran = super().run(begin, end)

@@ -30,9 +30,10 @@ from gluonjit.graph.kinds import ENOUGH
 from gluonjit.hybrid.check.steps import distrust
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.run import tape
+from gluonjit.hybrid.run.indices import Indices
 from gluonjit.hybrid.run.reach import Route, part_of, route, rows_at
+from gluonjit.hybrid.run.session import Session
 from gluonjit.hybrid.run.state import LOCAL
-from gluonjit.hybrid.run.stepping import SteppedSession
 from gluonjit.hybrid.run.tape import TapedStep
 
 _ADVICE = (
@@ -102,9 +103,8 @@ class Tape(tape.Tape):
     again: Again  # what gives gradients that can be differentiated
     advice, framework = _ADVICE, ("torch", VERSIONS)
 
-    def __init__(self, session: SteppedSession, samples: int) -> None:
+    def __init__(self, session: Session, samples: int) -> None:
         super().__init__(session, samples)
-        self.indices = session.make_indices
         self._readers: list[Readers] = []
         self._places: list[Place] = []
         self._inputs: list[tuple[Place, Any]] = []
@@ -194,7 +194,7 @@ class Tape(tape.Tape):
 
     def record_again(self, number: int) -> None:
         assert self.check is not None
-        indices = self.indices()
+        indices = Indices(self.runner)
         indices.upload(self.plan, [number])
         operands = [
             self.check.arrays[gather.place.arena][rows_at(gather.place, index)]

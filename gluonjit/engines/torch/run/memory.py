@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from gluonjit.analysis.plan import Arena, Gather, LeafChunk, LookupChunk, Place
-from gluonjit.engines.torch.framework.arrays import device_named, of_bytes, room_for, sent
+from gluonjit.analysis.plan import LeafChunk, LookupChunk, Place, Step
+from gluonjit.engines.torch.framework.arrays import of_bytes
 from gluonjit.engines.torch.framework.buffers import as_captured
-from gluonjit.engines.torch.framework.failures import NEXT
 from gluonjit.engines.torch.framework.input_version import InputVersion, version_of
 from gluonjit.engines.torch.framework.originals import LEARNING
 from gluonjit.engines.torch.run.chunks import Chunk, ChunkRows
@@ -22,11 +21,10 @@ from gluonjit.engines.torch.run.fused_steps import FusedSteps
 from gluonjit.engines.torch.run.gradients import Tape
 from gluonjit.engines.torch.run.history import joined_history
 from gluonjit.engines.torch.run.one_by_one import NODES, run_step
-from gluonjit.engines.torch.run.program import as_rows, join, pieces, program_of
+from gluonjit.engines.torch.run.program import as_rows, join, pieces
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Leaf
-from gluonjit.hybrid.run import failures, stepping
-from gluonjit.hybrid.run.stepping import SteppedSession
+from gluonjit.hybrid.run import failures, session
 
 
 class AsItWas(torch.autograd.Function):  # type: ignore[misc]
@@ -44,18 +42,6 @@ class AsItWas(torch.autograd.Function):  # type: ignore[misc]
         return gradient.new_zeros(ctx.shape).index_add_(0, ctx.index, gradient), None, None
 
 
-class Indices(stepping.Indices):
-    """Index tensors by step."""
-
-    @staticmethod
-    def send(numbers: Any, device: str) -> Any:
-        return sent(numbers, device_named(device))
-
-    @staticmethod
-    def cut(array: Any, begin: int, end: int) -> Any:
-        return array[begin:end]
-
-
 class VersionedInput(NamedTuple):
     """A tensor that was there before, how often it had been written to, and where its rows lie."""
 
@@ -64,14 +50,14 @@ class VersionedInput(NamedTuple):
     version: int
 
 
-class Session(SteppedSession):
+class Session(session.Session):
     """A flush on PyTorch.
 
     Operands are taken from an arena by one index tensor, and results are written into it. Under recording each step is
     recorded by itself; `Tape` goes backward through them, as one function of PyTorch's autograd.
     """
 
-    runner, fused_steps, make_indices = NODES, FusedSteps, Indices
+    runner, fused_steps = NODES, FusedSteps
     statistics: Any = None  # `statistics.RunningStatistics`, to be written when the steps have run
     snapshots: Sequence[InputVersion] = ()  # buffers that were written to before this
     lost: Sequence[tuple[Place, CaptureError]] = ()  # rows of tensors that were written to before this
@@ -92,7 +78,7 @@ class Session(SteppedSession):
     def look_up(self, chunk: LookupChunk) -> None:
         """Looks entries up; where the table is learned, gradients go on to it."""
         table, place = chunk.table, chunk.place
-        index = self._lookup_index(chunk)
+        index = NODES.index(chunk.indices, chunk.spec.device)
         if not table.taped:
             if self.finite is None and not self.plan.arenas[place.arena].sole and table.fits:
                 torch.index_select(table.weight, 0, index, out=self.at(place))
@@ -106,9 +92,6 @@ class Session(SteppedSession):
             self.put(place, rows)
         if rows.requires_grad:
             self._note_inputs(place, [rows])
-
-    def _lookup_index(self, chunk: LookupChunk) -> Any:
-        return Indices.send(np.array(chunk.indices, dtype=np.int64), chunk.spec.device)
 
     def note_leaf(self, place: Place, leaf: Leaf) -> None:
         if leaf.payload.stale:
@@ -149,18 +132,6 @@ class Session(SteppedSession):
             raise error
         self.lost = [*self.lost, (place, error)]
 
-    def as_arena(self, rows: Any, own: bool) -> Any:
-        """Detaches rows, and copies them unless `own`: later writes of the program to its own tensor must not show."""
-        return rows.detach() if own else rows.detach().clone()
-
-    def room(self, arena: Arena) -> Any:
-        """Makes a tensor for the rows of an arena."""
-        return room_for(arena.spec, arena.rows)
-
-    def copy(self, rows: Any, to: Any) -> None:
-        """Copies rows into others, without their history."""
-        to.copy_(rows.detach())
-
     def _note_inputs(self, place: Place, tensors: Sequence[Any]) -> None:
         """Notes the tensors of these rows, each separately: unused ones may be gone later."""
         begin, found = place.begin, self._inputs.setdefault(place, [])
@@ -175,29 +146,8 @@ class Session(SteppedSession):
         """A region in which buffers are what they were when calls were captured."""
         return as_captured(self.snapshots) if self.snapshots else super().region()
 
-    def error_of(self, number: int, error: Exception) -> Exception | None:
-        """The error of a step that failed, of which nothing is recorded."""
-        if self.tape is not None:
-            self.tape.drop(number)
-        return failures.failed(self.check, number, error, str, NEXT)
-
-    def compute(self, number: int, operands: list[Any], tape: Tape | None) -> list[Any]:
-        """Runs the program of a step, and puts its results into their places."""
-        step, besides = self.plan.steps[number], self.indices.besides.get(number, ())
-        if tape is not None:
-            results = tape.run(number, operands, self.indices.gathers[number], besides)
-        else:
-            results = run_step(step, pieces(step.kind.groups, operands), program_of(step.kind).consts, besides)
-        for place, result in zip(step.places, results):
-            self.write_result(place, result)
-        return results
-
-    def operand(self, gather: Gather, index: Any, tape: Tape | None = None) -> Any:
-        """Gathers rows; the tape records what is computed from them."""
-        array = self.arrays[gather.place.arena]
-        if index is None:
-            return array[gather.place.begin : gather.place.end]
-        return array.index_select(0, index)
+    def launch(self, step: Step, operands: Sequence[Any], besides: Sequence[Any]) -> list[Any]:
+        return run_step(step, pieces(step.kind.groups, operands), step.kind.program.consts, besides)
 
     def chunk(self, place: Place) -> Chunk:
         found = Chunk(self._rows_at(place), self.plan, place)
@@ -245,6 +195,7 @@ class Session(SteppedSession):
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def left(self, arena: int, positions: Sequence[int]) -> tuple[Chunk, list[int]] | None:
+        """Finds rows of an arena in what has stayed of them for values that can be read; None if not all have."""
         place = self.kept_at(arena, positions[0])
         chunk = None if self.lost or place in self._inputs else self.chunks.get(place)
         if chunk is None or not all([place.begin <= position < place.end for position in positions]):

@@ -9,7 +9,15 @@ import numpy as np
 import torch
 
 from gluonjit.analysis.plan import Step
-from gluonjit.engines.torch.framework.arrays import device_named, dtype_named, host_numbers, name_of_dtype, spec_of
+from gluonjit.engines.torch.framework.arrays import (
+    device_named,
+    dtype_named,
+    host_numbers,
+    name_of_dtype,
+    room_for,
+    sent,
+    spec_of,
+)
 from gluonjit.engines.torch.framework.originals import plain, run_backward
 from gluonjit.engines.torch.run.program import build, interpret, join, piece, program_of
 from gluonjit.graph import Arrays, Kind
@@ -21,7 +29,17 @@ from gluonjit.program.trace import Built, Trace
 class TorchNodes(NodeRunner):
     """PyTorch's."""
 
-    piece, spec_of, interpret = staticmethod(piece), staticmethod(spec_of), staticmethod(interpret)
+    piece, spec_of = staticmethod(piece), staticmethod(spec_of)
+    interpret, room_for = staticmethod(interpret), staticmethod(room_for)
+
+    def sent(self, numbers: Any, device: str) -> Any:
+        return sent(numbers, device_named(device))
+
+    def take(self, array: Any, index: Any) -> Any:
+        return array.index_select(0, index)
+
+    def copy(self, rows: Any, to: Any) -> None:
+        to.copy_(rows.detach())
 
     def wait(self) -> None:
         if torch.cuda.is_initialized():

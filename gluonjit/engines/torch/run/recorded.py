@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.analysis.plan import Gather, LookupChunk, Place
+from gluonjit.analysis.plan import Gather, Place
 from gluonjit.engines.torch.framework.input_version import modified, version_of
 from gluonjit.engines.torch.framework.originals import LEARNING, plain, run_backward
 from gluonjit.engines.torch.operators.binding import draws, operator_named
@@ -56,7 +56,7 @@ class RecordedSession(Session):
         if rows.requires_grad:
             self._learned.setdefault(place.arena, {})[place.begin] = rows
 
-    def error_of(self, number: int, error: Exception) -> Exception:
+    def error_of(self, number: int, error: Exception, again: Any = None) -> Exception:
         """The error that was raised."""
         return error
 
@@ -120,11 +120,7 @@ def gradients_again(tape: Tape, heads: Sequence[Any], asked: Sequence[bool]) -> 
 def _run_again(tape: Tape) -> RecordedSession:
     plan = tape.plan
     session = RecordedSession(plan, Report(), Options(), tape.samples, Provenance(plan, []))
-    for chunk in plan.inputs:
-        if isinstance(chunk, LookupChunk):
-            session.put_lookup(chunk)
-        else:
-            session.put_leaves(chunk)
+    session.fill()
     for number in range(len(plan.steps)):
         session.run(number)
     return session

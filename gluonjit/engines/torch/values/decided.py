@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.framework.arrays import dtype_named
 from gluonjit.engines.torch.framework.input_version import InputVersion
 from gluonjit.engines.torch.framework.originals import plain
 from gluonjit.engines.torch.run.one_by_one import NODES
@@ -17,23 +16,19 @@ from gluonjit.engines.torch.values.lookups import Carried
 from gluonjit.engines.torch.values.operands import current
 from gluonjit.graph import Leaf
 from gluonjit.hybrid.capture.structure import Args, map_structure
-from gluonjit.hybrid.run.decided import KEY, DecidedValues, NeedsMore, batch_to_ask
+from gluonjit.hybrid.run.decided import DecidedValues, NeedsMore, batch_to_ask
 
 
 def decided(lazy: Any) -> Any:
     """The numbers of a pending tensor, if they follow from inputs by a few calls, for who reads them; else None."""
-    batch = batch_to_ask()
-    if batch is None:
+    if batch_to_ask() is None:
         return None
     value = current(lazy)
-    if value.graph is not batch.graph or value.spec.device != "cpu":
+    if value.spec.device != "cpu":
         return None
     with plain():
-        try:
-            found = _Values(batch.graph, batch.created.setdefault(KEY, {})).rows(value.rows, value.spec.rows)
-        except NeedsMore:
-            return None
-    return found if value.spec.mode == "rows" else found.reshape(value.spec.shape)
+        found = _Values.of(value)
+    return found if found is None or value.spec.mode == "rows" else found.reshape(value.spec.shape)
 
 
 def read_decided(args: Args) -> tuple[Any, ...]:
@@ -63,9 +58,7 @@ class _Values(DecidedValues):
         return as_rows(held.rows, leaf.spec)
 
     def entry_rows(self, table: Any, entries: Sequence[Any]) -> Any:
-        """The rows of integers, each by its value, or those that an earlier flush left."""
+        """Those that an earlier flush left, too."""
         if table.__class__ is Carried and not table.taped:
             return table.weight[entries]
-        if table.weight is not None:
-            raise NeedsMore
-        return torch.tensor(entries, dtype=dtype_named(table.dtype))
+        return super().entry_rows(table, entries)

@@ -15,8 +15,8 @@ from gluonjit.engines.torch.run.chunks import Chunk
 from gluonjit.graph import Spec, Value, intern_spec, mode_of
 from gluonjit.graph.entries import rows_of
 from gluonjit.graph.references import same_rows, table_rows
+from gluonjit.hybrid.capture import tables
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.hybrid.run.failures import refused
 from gluonjit.hybrid.run.session import Results, placed
 
 _MANY = 1 << 21  # numbers that are looked up at once by as many threads as PyTorch takes
@@ -55,20 +55,21 @@ def _look_up(weight: Any, index: Any, attrs: Mapping[str, Any]) -> Any:
     return torch.embedding(weight, index, **attrs)
 
 
-class Table:
-    """A weight whose rows are looked up in one batch. `attrs` are arguments of torch.nn.functional.embedding.
+class Table(tables.Table):
+    """A weight. `attrs` are arguments of torch.nn.functional.embedding.
 
     An entry is what the first `dims` dimensions tell apart, in order.
     """
 
-    __slots__ = ("attrs", "dims", "key", "row", "size", "taped", "weight")
-
-    def __init__(self, weight: Any, attrs: tuple[tuple[str, Any], ...], taped: bool, dims: int) -> None:
-        self.key = weight, attrs, taped, dims
-        self.weight, self.attrs, self.taped, self.dims = weight, dict(attrs), taped, dims
+    def __init__(
+        self, batch: Batch, weight: Any, attrs: tuple[tuple[str, Any], ...], taped: bool, dims: int = 1
+    ) -> None:
+        super().__init__(batch, weight, attrs, taped, dims)
+        self.attrs, self.taped, self.dims = dict(attrs), taped, dims
         self.size = prod(weight.shape[:dims])
         device = name_of_device(weight.device)
         self.row = intern_spec(tuple(weight.shape[dims:]), name_of_dtype(weight.dtype), device, "stack")
+        note_versions(batch, (weight,))
 
     @property
     def fits(self) -> bool:
@@ -85,20 +86,18 @@ class Table:
         return looked_up(flat, numbers, self.attrs).reshape(-1, *self.row.shape)
 
 
-class Carried:
+class Carried(tables.Table):
     """Rows that an earlier flush left, as a table: each is a row of what comes now, and none becomes a tensor.
 
     entered: the rows of the open graph that those have which it reads, by number.
     """
 
-    __slots__ = ("chunk", "entered", "key", "row", "size", "taped", "weight")
     fits = True
 
-    def __init__(self, chunk: Chunk, row: Spec, taped: bool) -> None:
-        self.chunk, self.weight, self.row, self.taped = chunk, chunk.tensor, row, taped
-        self.size = len(chunk.tensor)
-        self.key = chunk.tensor, taped
-        self.entered: dict[int, int] = {}
+    def __init__(self, batch: Batch, chunk: Chunk, row: Spec, taped: bool) -> None:
+        super().__init__(batch, chunk.tensor, taped)
+        self.chunk, self.row, self.size, self.taped = chunk, row, len(chunk.tensor), taped
+        self.entered = batch.graph.entries(self, row)
 
     def entries(self, numbers: Any) -> Any:
         """The rows of these numbers, a tensor, with their history where that is recorded."""
@@ -121,23 +120,11 @@ def carried(batch: Batch, value: Value) -> Value | None:
     table = batch.tables.get((id(chunk), taped))
     if table is None:
         row = intern_spec(spec.row_shape, spec.dtype, spec.device, "stack")
-        table = Carried(chunk, row, taped)
-        table.entered = batch.graph.entries(table, row)
-        batch.tables[id(chunk), taped] = table
+        table = batch.tables[id(chunk), taped] = Carried(batch, chunk, row, taped)
     if taped:
         chunk.readers.taken.update(numbers)
     rows = rows_of(batch.graph, table.entered, numbers)
     return Value(rows if len(rows) > 1 else rows[0], 0, spec, batch.graph, taped)
-
-
-def table_of(batch: Batch, weight: Any, attrs: tuple[tuple[str, Any], ...], taped: bool, dims: int = 1) -> Table:
-    """The batch's table for a weight."""
-    key = (id(weight), attrs, taped, dims)
-    table: Table | None = batch.tables.get(key)
-    if table is None:
-        table = batch.tables[key] = Table(weight, attrs, taped, dims)
-        note_versions(batch, (weight,))
-    return table
 
 
 def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
@@ -151,14 +138,7 @@ def look_up(batch: Batch, indices: Any, table: Table) -> Value | None:
     listed = (indices if len(shape) < 2 else indices.reshape(-1)).tolist()
     single = not isinstance(listed, list)
     numbers = [listed] if single else listed
-    if not 0 <= min(numbers) <= max(numbers) < table.size:
-        wrong = next(number for number in numbers if not 0 <= number < table.size)
-        text = (
-            f"embedding: index {wrong} in a look-up of {len(numbers)} entries, but the table has {table.size} "
-            f"rows (0 to {table.size - 1}): index out of range in self. Check the vocabulary that made the "
-            "indices."
-        )
-        raise refused(IndexError, text)
+    table.check("embedding", numbers)
     found = entries(batch, table, table.row, numbers, single, table.taped)
     if len(shape) < 2:
         return found

@@ -142,6 +142,10 @@ class NodeRunner:
         ops = [op._replace(attrs=tuple((name, self.wide(value)) for name, value in op.attrs)) for op in trace.ops]
         return replace(trace, ops=tuple(ops))
 
+    def constant(self, array: Any, leaf: Any, node: int) -> Any:
+        """Returns what a node of a step has as a constant, given what the step has in its place."""
+        return leaf
+
     def compute(self, step: Step, roles: Arrays, consts: Arrays) -> list[list[Any]]:
         """Returns each result of all nodes of a step, run one by one in place of its program.
 
@@ -149,8 +153,8 @@ class NodeRunner:
         """
         leaves = {id(own): leaf for own, leaf in zip(step.kind.program.consts, consts)}
         parts: list[list[Any]] = [[] for _ in step.kind.outputs]
-        for kind, given in node_operands(step, roles, self.piece):
-            own = [leaves.get(id(array), array) for array in kind.call.consts]
+        for node, (kind, given) in enumerate(node_operands(step, roles, self.piece)):
+            own = [self.constant(array, leaves.get(id(array), array), node) for array in kind.call.consts]
             for listed, array in zip(parts, self.interpret(kind.call, given, own)):
                 listed.append(array)
         return parts

@@ -55,9 +55,8 @@ class DecidedValues:
         self.entries: dict[Any, dict[int, Any]] = {}
 
     @classmethod
-    def of(cls, value: Value, constant: bool = False) -> Any:
-        """The rows of a pending value, if a sample may ask for them, and they follow from inputs by a few calls."""
-        batch = batch_to_ask()
+    def of(cls, batch: Batch | None, value: Value, constant: bool = False) -> Any:
+        """The rows of a value of the batch that may be asked, if they follow from inputs by a few calls; else None."""
         if batch is None or value.graph is not batch.graph:
             return None
         values = cls(batch.graph, {} if constant else batch.created.setdefault(KEY, {}))

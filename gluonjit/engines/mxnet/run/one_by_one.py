@@ -23,8 +23,7 @@ from gluonjit.engines.mxnet.run.results import Imported, has_history, is_learned
 from gluonjit.graph import Arrays, Kind, Leaf, Spec, intern_spec
 from gluonjit.graph.modes import RECORDING, TRAINING
 from gluonjit.hybrid.check.runner import NodeRunner
-from gluonjit.hybrid.run.decided import DecidedValues, NeedsMore
-from gluonjit.program.trace import Trace
+from gluonjit.hybrid.run.decided import DecidedValues, NeedsMore, batch_to_ask
 
 
 class MXNetNodes(NodeRunner):
@@ -34,6 +33,7 @@ class MXNetNodes(NodeRunner):
     index_type = np.int32
     piece, spec_of, build, wait = map(staticmethod, (piece, spec_of, build, mx.nd.waitall))
     room_for, slice_rows, take, reason_of = map(staticmethod, (room_for, slice_rows, mx.nd.take, reason_of))
+    interpret = staticmethod(interpret)
 
     def sent(self, numbers: Any, device: str) -> NDArray:
         with as_captured(0):
@@ -68,19 +68,20 @@ class MXNetNodes(NodeRunner):
     def track(self, array: Any) -> None:
         array.attach_grad()
 
+    def constant(self, array: NDArray, leaf: NDArray, node: int) -> NDArray:
+        """Running statistics are mixed in for each node by itself."""
+        return leaf if leaf.shape == array.shape else as_shape(slice_rows(leaf, node, node + 1), array.shape)
+
     def gradients(self, pairs: list[tuple[Any, Any]], sources: list[Any]) -> Arrays:
-        original_backward(*map(list, zip(*pairs)), False, True)
+        """Each head is an array of its own: MXNet forgets one that is there twice, or a variable."""
+        heads, given = zip(*pairs)
+        original_backward([as_shape(head, head.shape) for head in heads], list(given), False, True)
         return [array.grad.asnumpy() for array in sources]
 
     @contextmanager
     def region(self, kind: Kind, mode: int, recorded: bool) -> Iterator[None]:
         with as_captured(mode & TRAINING | RECORDING * recorded), shapes(program_of(kind).numpy):
             yield
-
-    def interpret(self, trace: Trace, operands: Arrays, consts: Arrays) -> Arrays:
-        """Runs a trace; each result is an array of its own: MXNet forgets a head that is there twice, or a variable."""
-        found = interpret(trace, operands, consts)
-        return [as_shape(array, shape) for array, (shape, _) in zip(found, trace.shaped_results())]
 
     def together(self, kind: Kind, groups: list[list[Any]], consts: Arrays, count: int) -> Arrays:
         found = [room_for(output.spec, count * output.spec.rows) for output in kind.outputs]
@@ -102,6 +103,8 @@ def compute_alone(step: Step, operands: Arrays, consts: Arrays, results: Arrays)
 
 def _parts(rows: Any, count: int) -> list[Any]:
     """Rows in this many equal parts, one after the other."""
+    if count == 1:
+        return [rows]
     each = rows.shape[0] // count
     return [learned_rows(rows, k * each, (k + 1) * each) for k in range(count)]
 
@@ -111,8 +114,9 @@ def decided(lazy: Any, constant: bool = False) -> NDArray | None:
 
     constant: whether only from inputs that gradients do not go on to.
     """
+    batch = batch_to_ask()
     with as_captured(0):
-        rows = _Values.of(lazy._v, constant)
+        rows = _Values.of(batch, lazy._v, constant)
         return None if rows is None else lazy._in_kind(piece(rows, lazy._v.spec, 0))
 
 

@@ -1,4 +1,4 @@
-"""From a trace to one batched symbolic graph, run as a CachedOp; and programs that run node by node."""
+"""From a trace to one batched symbolic graph, run as a CachedOp."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import mxnet as mx
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet.framework.originals import Attrs, original_invoke, run_operator, slice_rows
-from gluonjit.engines.mxnet.framework.semantics import POOLING, SHAPES, as_shape, classic, in_training, piece
+from gluonjit.engines.mxnet.framework.originals import original_invoke, run_operator
+from gluonjit.engines.mxnet.framework.semantics import POOLING, SHAPES, as_shape, classic, in_training
 from gluonjit.engines.mxnet.framework.symbols import (
     NO_GRADIENT,
     acts,
@@ -34,6 +34,8 @@ from gluonjit.program.trace import Built, Trace, TraceOp, for_any_rows
 
 class Program(BatchedProgram):
     """A program that runs the nodes of a step: so many, into `results`.
+
+    One without `checks` runs nothing: its nodes run one by one, from their traces.
 
     An operand here is a group of the kind's operands. besides: what tells children apart.
 
@@ -117,66 +119,6 @@ class Batched(Program):
     def _op(self) -> Any:
         """The graph compiled, for any sizes; many a program is dropped for one like it before it has run."""
         return mx.nd.CachedOp(self._graph, [("inline_limit", 0)])
-
-
-class Lone(Program):
-    """One operator called node by node, for what cannot be batched."""
-
-    def __init__(
-        self,
-        handle: int,
-        attrs: Attrs,
-        inputs: Sequence[Spec | None],
-        outputs: Sequence[Spec],
-        consts: list[Any],
-        may_fail: bool = False,
-        blocked: Sequence[int] = (),
-        running: Sequence[int] = (),
-        momentum: float = 0.0,
-    ) -> None:
-        super().__init__(consts, may_fail)
-        self.running = running
-        self.momentum = momentum
-        self._blocked = {k for k in blocked if k < len(inputs)}
-        self.used = [k not in self._blocked for k, spec in enumerate(inputs) if spec is not None]
-        self.used += [k not in self._blocked for k, spec in enumerate(inputs) if spec is None]
-        self.depends = [{k for k, used in enumerate(self.used) if used} for _ in outputs]
-        self._handle = handle
-        self._attrs = attrs
-        self._inputs = inputs
-        self._outputs = outputs
-
-    def __call__(
-        self,
-        operands: Arrays,
-        consts: Arrays,
-        count: int,
-        results: Arrays,
-        *ignored: Any,
-    ) -> None:
-        pieces: list[list[Any]] = [[] for _ in self._outputs]
-        for node in range(count):
-            for collected, result in zip(pieces, self._run(operands, consts, node)):
-                collected.append(result)
-        for spec, parts, result in zip(self._outputs, pieces, results):
-            join(spec, parts, result)
-
-    def _run(self, operands: Arrays, given: Arrays, node: int) -> list[Any]:
-        chunks, consts = iter(operands), iter(self._apart(given, node) if self.running else given)
-        arrays = [
-            next(consts) if spec is None else piece(next(chunks), spec, node * spec.rows) for spec in self._inputs
-        ]
-        for blocked in self._blocked:
-            arrays[blocked] = arrays[blocked].detach()
-        return run_operator(self._handle, arrays, self._attrs)
-
-    def _apart(self, given: Arrays, node: int) -> list[Any]:
-        consts = list(given)
-        for position in self.running:
-            array, shape = consts[position], self.consts[position].shape
-            if array.shape != shape:
-                consts[position] = as_shape(slice_rows(array, node, node + 1), shape)
-        return consts
 
 
 def interpret(trace: Trace, operands: Sequence[NDArray], consts: Sequence[NDArray] | None = None) -> list[NDArray]:

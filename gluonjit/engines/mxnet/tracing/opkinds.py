@@ -27,7 +27,7 @@ from gluonjit.engines.mxnet.framework.symbols import (
 from gluonjit.engines.mxnet.lengths.program import JOINER, typed
 from gluonjit.engines.mxnet.operators.binding import OWNERS, SEGMENTS, segment_sum
 from gluonjit.engines.mxnet.operators.table import KNOWN, work_of
-from gluonjit.engines.mxnet.run.program import Batched, Lone, build
+from gluonjit.engines.mxnet.run.program import Batched, Program, build
 from gluonjit.engines.mxnet.values.recorder import trace_op
 from gluonjit.graph import Kind, Spec, Value, Work, family_key, intern_spec, outputs_of
 from gluonjit.hybrid.capture.guards.variants import Noted
@@ -190,25 +190,24 @@ def _make_kind(
         elif name == "sum" and "arity" not in without and _sums_rows(kind, read(attrs)):
             return _in_segments(kind)
         return kind
-    inputs = [source if isinstance(source, Spec) else None for source in sources]
-    consts = [source for source in sources if not isinstance(source, Spec)]
     known = read(attrs)
-    may_fail = name not in KNOWN or fails(name, known)
-    blocked = NO_GRADIENT.get(name, ())
-    running = _running(name, known, inputs) if trace.training else ()
-    momentum = float(known.get("momentum", 0.9))
+    lone = Program(list(trace.consts), name not in KNOWN or fails(name, known))
+    lone.running = _running(name, known, sources) if trace.training else ()
+    lone.momentum = float(known.get("momentum", 0.9))
+    reads = {place for k, place in enumerate(trace.ops[0].inputs) if k not in NO_GRADIENT.get(name, ())}
+    lone.used = [place in reads for place in (*range(len(trace.operands)), *[place for place, _ in trace.constants()])]
     outputs, rows = trace.outputs()
-    given = [output.spec for output in outputs]
-    lone = Lone(handle, attrs, inputs, given, consts, may_fail, blocked, running, momentum)
+    lone.depends = [{k for k, used in enumerate(lone.used) if used} for _ in outputs]
     pure = name in KNOWN and not acts(name, known)
     return Built(lone, outputs, rows, False, pure).kind(name, trace, work_of, lone=reason, operator=True)
 
 
-def _running(name: str, attrs: Attributes, inputs: Sequence[Spec | None]) -> tuple[int, ...]:
+def _running(name: str, attrs: Attributes, sources: Sequence[Any]) -> tuple[int, ...]:
     """The positions among the constants of what an operator mixes its statistics into."""
-    if name not in WITH_STATISTICS or attrs.get("use_global_stats") or any(spec is not None for spec in inputs[3:5]):
+    fixed = [not isinstance(source, Spec) for source in sources]
+    if name not in WITH_STATISTICS or attrs.get("use_global_stats") or not all(fixed[3:5]):
         return ()
-    before = sum(spec is None for spec in inputs[:3])
+    before = sum(fixed[:3])
     return before, before + 1
 
 

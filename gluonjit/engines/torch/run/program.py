@@ -1,4 +1,4 @@
-"""From a trace to one batched program of PyTorch operators; and programs that run node by node."""
+"""From a trace to one batched program of PyTorch operators."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ from gluonjit.program.trace import Built, Trace, TraceOp, for_any_rows
 class Program(BatchedProgram):
     """A program that runs the nodes of a step: gives the results of so many, of the operands that `pieces` gives.
 
+    One without `checks` runs nothing: its nodes run one by one, from their traces.
+
     trace: what it was made from; text: what it does: programs of one text and the same constants are one; learns:
     whether gradients can come to its results; wide: which results have any number of rows a node, none where empty;
     kept: what it saves for backward.
@@ -47,10 +49,6 @@ class Program(BatchedProgram):
         self.operators = operators
         self.learns = _learns(trace)
         self.kept: dict[Any, tuple[frozenset[int], frozenset[int]]] = {}  # by what learns
-
-    def alone(self, operands: Arrays, consts: Arrays) -> Arrays:
-        """The results of one node, operator by operator."""
-        return interpret(self.trace, operands, consts)
 
 
 def _learns(trace: Trace) -> bool:
@@ -80,23 +78,6 @@ class Batched(Program):
     def __call__(self, operands: Arrays, consts: Arrays, count: int, besides: Arrays = ()) -> list[Any]:
         """The results of `count` nodes."""
         return self.function(count, *operands, *consts, *besides)  # type: ignore[no-any-return]
-
-
-class Lone(Program):
-    """A traced program run node by node, for what cannot be batched."""
-
-    def __init__(self, trace: Trace, outputs: Sequence[Spec]) -> None:
-        super().__init__(trace, max(len(trace.ops), 1))
-        self._outputs = outputs
-
-    def __call__(self, operands: Arrays, consts: Arrays, count: int, besides: Arrays = ()) -> list[Any]:
-        """The results of `count` nodes, one after the other."""
-        pieces: list[list[Any]] = [[] for _ in self._outputs]
-        for node in range(count):
-            given = [piece(chunk, spec, node * spec.rows) for chunk, spec in zip(operands, self.trace.operands)]
-            for collected, result in zip(pieces, self.alone(given, consts)):
-                collected.append(result)
-        return [join(spec, parts) for spec, parts in zip(self._outputs, pieces)]
 
 
 def interpret(trace: Trace, operands: Arrays, consts: Arrays) -> list[Any]:

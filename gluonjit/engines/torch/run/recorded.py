@@ -13,6 +13,7 @@ from gluonjit.engines.torch.framework.originals import LEARNING, plain, run_back
 from gluonjit.engines.torch.operators.binding import draws, operator_named
 from gluonjit.engines.torch.run.gradients import Tape
 from gluonjit.engines.torch.run.memory import Session
+from gluonjit.engines.torch.run.one_by_one import run_step
 from gluonjit.engines.torch.run.program import pieces, program_of
 from gluonjit.errors import CaptureError
 from gluonjit.graph.modes import is_recorded
@@ -68,7 +69,7 @@ class RecordedSession(Session):
             operands = [self.operand(*each) for each in zip(step.gathers, self.indices.gathers[number])]
             given = pieces(step.kind.groups, operands)
             weights = [self.weight(tensor) for tensor in program.consts]
-            results = program(given, weights, step.count, self.indices.besides.get(number, ()))
+            results = run_step(step, given, weights, self.indices.besides.get(number, ()))
         for place, rows in zip(step.places, results):
             self.write_result(place, rows)
             self._note(place, rows)

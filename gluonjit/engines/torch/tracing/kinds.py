@@ -12,7 +12,7 @@ from gluonjit.engines.torch.framework.arrays import name_of_device
 from gluonjit.engines.torch.framework.buffers import passes_as_constant
 from gluonjit.engines.torch.framework.structure import Written
 from gluonjit.engines.torch.operators.table import OPERATORS, UNWRITTEN, work_of
-from gluonjit.engines.torch.run.program import Lone, build, build_for_children
+from gluonjit.engines.torch.run.program import Program, build, build_for_children
 from gluonjit.engines.torch.tracing.cell import ALL_CONSTANT, MADE, RAISED, Call, Cell, TraceFindings
 from gluonjit.engines.torch.tracing.effects import PLAIN, Outside, attributes, constants_of, flags, training_of
 from gluonjit.engines.torch.tracing.following import followed
@@ -304,7 +304,7 @@ def _kind_of(cell: Cell, trace: Trace, structure: Any, draws: bool) -> Kind | st
         if not cell.operator:
             return str(refusal)
         outputs, rows = trace.outputs()
-        lone = Built(Lone(trace, [output.spec for output in outputs]), outputs, rows, False, not draws)
+        lone = Built(Program(trace, max(len(trace.ops), 1)), outputs, rows, False, not draws)
         return lone.kind(cell.name, trace, work_of, lone=str(refusal), operator=True, structure=shape)
     terms = _terms(trace) if cell.operator and built.outputs[0].spec is trace.operands[0] else 0
     kind = built.kind(cell.name, trace, work_of, pure=not draws, operator=cell.operator, sum_of=terms, structure=shape)

@@ -21,13 +21,14 @@ from gluonjit.hybrid.run.decided import DecidedValues, NeedsMore, batch_to_ask
 
 def decided(lazy: Any) -> Any:
     """The numbers of a pending tensor, if they follow from inputs by a few calls, for who reads them; else None."""
-    if batch_to_ask() is None:
+    batch = batch_to_ask()
+    if batch is None:
         return None
     value = current(lazy)
     if value.spec.device != "cpu":
         return None
     with plain():
-        found = _Values.of(value)
+        found = _Values.of(batch, value)
     return found if found is None or value.spec.mode == "rows" else found.reshape(value.spec.shape)
 
 

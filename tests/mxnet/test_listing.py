@@ -15,7 +15,7 @@ from gluonjit.engines.mxnet.listing import (
     unruled,
 )
 from gluonjit.engines.mxnet.operators.table import KNOWN
-from gluonjit.engines.mxnet.run.program import Batched, Lone, build
+from gluonjit.engines.mxnet.run.program import Batched, Program, build
 from gluonjit.engines.mxnet.values.recorder import trace_op
 from gluonjit.graph import intern_spec
 
@@ -87,9 +87,7 @@ def test_programs_say_that_they_may_fail() -> None:
     assert program_of("gather_nd", (3, 4), (2, 5)).may_fail
     assert not program_of("take", (3, 4), (5,), mode="clip").may_fail
     assert not program_of("tanh", (3, 4)).may_fail
-    spec = intern_spec((3, 3), "float32", "cpu(0)", "rows")
-    assert not Lone(0, (), [spec], [spec], []).may_fail
-    assert Lone(0, (), [spec], [spec], [], may_fail=True).may_fail
+    assert not Program([]).may_fail and Program([], may_fail=True).may_fail
 
 
 def test_take_may_fail_only_where_it_checks() -> None:

@@ -183,11 +183,11 @@ class Study:
     def compare(self, capture: Capture, plan_by: PlanBy, seen: Seen) -> None:
         """Compares the schedulers on a graph; after enough graphs rule out ways that cannot pay, or choose."""
         self.shown = None
-        first, spare = self.allowed.first.scheduler, 1.0
+        first, spare, least = self.allowed.first.scheduler, 1.0, 1
         for scheduler in sorted(self.allowed.schedulers, key=lambda name: name != first):
-            plan = self._add(Setting(*capture, scheduler), plan_by, seen, spare)
+            plan = self._add(Setting(*capture, scheduler), plan_by, seen, spare, least)
             if plan is not None:
-                spare = _spare(plan)
+                spare, least = _spare(plan), lower_bound(plan)
                 if not spare:
                     break
         if not self._seen_enough(capture):
@@ -211,10 +211,10 @@ class Study:
                 self.ruled_out.setdefault(str(other), "another one already reaches the lower bound of launches")
         self._usual = self._mean = best.nodes / best.samples
 
-    def _add(self, setting: Setting, plan_by: PlanBy, seen: Seen, spare: float) -> Plan | None:
+    def _add(self, setting: Setting, plan_by: PlanBy, seen: Seen, spare: float, least: int) -> Plan | None:
         """Adds the estimate of a schedule of this graph, and returns it, unless its analysis alone cannot pay.
 
-        spare: the part of its launches that the one before could do without.
+        spare: the part of its launches that the one before could do without; least: the fewest there can be.
         """
         others = self._of(setting.capture)
         if str(setting) in self.ruled_out:
@@ -223,8 +223,11 @@ class Study:
             return None
         if others and setting not in self.estimates:
             one = others[-1]
-            costs = seen.model.analysis(setting.scheduler, one.nodes // one.flushes, 1)
-            if max(costs, _SAME * one.costs.total / one.flushes) > _avoidable(one, seen, spare):
+            nodes, steps = one.nodes // one.flushes, one.launches // one.flushes
+            costs = seen.model.analysis(setting.scheduler, nodes, least)
+            costs -= seen.model.analysis(one.setting.scheduler, nodes, steps)
+            saves = _avoidable(one, seen, spare) - one.costs.analysis / one.flushes
+            if costs >= saves:
                 self.ruled_out[str(setting)] = "its analysis costs more than any schedule saves"
                 return None
         plan = plan_by(setting.scheduler)
@@ -284,10 +287,12 @@ def _avoidable(estimate: Estimate, seen: Seen, spare: float = 1.0) -> float:
 
 
 def _best(estimates: Sequence[Estimate]) -> Estimate:
-    """The cheapest; an earlier one is kept if a later one is hardly better."""
+    """The cheapest; an earlier one is kept if a later one is hardly better, and no schedule with fewer launches."""
     best = estimates[0]
     for estimate in estimates[1:]:
-        if estimate.per_sample < best.per_sample * (1 - _SAME):
+        fewer = estimate.launches * best.flushes < best.launches * estimate.flushes
+        same = estimate.setting.capture == best.setting.capture
+        if estimate.per_sample < best.per_sample * (1 if fewer and same else 1 - _SAME):
             best = estimate
     return best
 

@@ -1,0 +1,119 @@
+"""The command line: launches, lower bound and planning time by scheduler, beside schedulers of other systems.
+
+Models of the zoo and workloads are captured in inference, one node a cell, with equal calls shared and products not cut
+out, and planned with each scheduler in a process of its own; milliseconds are those of planning, the least of three.
+Binary trees of two types are ED-Batch's. Random graphs of up to 14 nodes and 3 types are compared with the best of all
+schedules. The learned policy is trained on the very graph, with each of its encodings, of which the best counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from experiments.bench.arguments import add_data, again, count, ended, names, whole
+from experiments.bench.engines import ENGINES
+from experiments.bench.environment import environment, limit_threads
+from experiments.tradeoff import WITHOUT
+from experiments.workloads import NAMES as WORKLOADS
+from experiments.zoo.models import NAMES as MODELS
+
+BATCH_SIZE, SEED, GRAPHS, EPISODES = 32, 0, 10_000, 100
+TREES = "two-type trees"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 is success, 1 a failure that is explained, 2 bad arguments, 130 Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    limit_threads()
+    from experiments.data.errors import DataError
+
+    return ended(lambda: _run(options), DataError, OSError, ValueError)
+
+
+def _run(options: argparse.Namespace) -> list[str]:
+    """Measure, print and write."""
+    from experiments.bench.files import write_json
+    from experiments.bench.page import put
+    from experiments.schedulers import measuring
+    from experiments.schedulers.table import graphs, random_graphs
+
+    size, seed, episodes = options.batch_size, options.seed, options.episodes
+    rows = list(measuring.captured(options.engine, options.models, size, seed, episodes))
+    chosen = [name for name in options.workloads if name not in WITHOUT[options.engine]]
+    rows += measuring.workloads(options.engine, chosen, size, seed, options.data_dir, episodes)
+    small = measuring.Small(options.engine)
+    rows.append(small.row(TREES, measuring.two_types(_trees(options.data_dir, size), seed), episodes))
+    texts = [f"`{_command(options)}`", "", graphs(rows)]
+    found = measuring.excess(small, options.graphs, seed) if options.graphs else []
+    if found:
+        texts += ["", random_graphs(found, options.graphs)]
+    machine = environment()
+    versions = ", ".join(f"{name} {machine[name]}" for name in ("python", "torch", "mxnet", "numpy") if machine[name])
+    texts += ["", f"On one core of {machine['cpu']}; {versions}."]
+    print("\n".join(texts))
+    if options.json:
+        plain = {"rows": [asdict(row) for row in rows], "random": [asdict(row) for row in found]}
+        write_json(options.json, {**plain, "environment": machine})
+    if options.markdown:
+        put(options.markdown, options.engine, "\n".join(texts), "schedulers")
+    return []
+
+
+def _trees(folder: str | None, size: int) -> list[object]:
+    """Return trees of SST, if it is there, or else random ones."""
+    import os
+    import random
+
+    from experiments.data import sst
+
+    folder = folder or os.environ.get("GLUONJIT_DATA")
+    if folder:
+        return [parsed.tree for parsed in sst.read(Path(folder) / "sst" / "dev.txt")[:size]]
+    rng = random.Random(SEED)
+
+    def tree(words: int) -> object:
+        left = rng.randint(1, words - 1) if words > 1 else 0
+        return (tree(left), tree(words - left)) if left else 0
+
+    return [tree(rng.randint(2, 30)) for _ in range(size)]
+
+
+def _command(options: argparse.Namespace) -> str:
+    """Return the command that measures the same again."""
+    given = {
+        "batch-size": (options.batch_size, BATCH_SIZE),
+        "seed": (options.seed, SEED),
+        "graphs": (options.graphs, GRAPHS),
+        "episodes": (options.episodes, EPISODES),
+        "models": (",".join(options.models), ",".join(MODELS)),
+        "workloads": (",".join(options.workloads), ",".join(WORKLOADS)),
+    }
+    return again("schedulers", options.engine, given)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m experiments.schedulers", description=__doc__)
+    parser.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="whose models are captured")
+    parser.add_argument("--models", type=_models, default=MODELS, help="comma-separated, of the zoo")
+    parser.add_argument(
+        "--workloads", type=_workloads, default=WORKLOADS, help="comma-separated: " + ", ".join(WORKLOADS)
+    )
+    parser.add_argument("--batch-size", type=count, default=BATCH_SIZE, metavar="N", help="samples of each")
+    parser.add_argument("--graphs", type=whole, default=GRAPHS, metavar="N", help="random graphs (0: none)")
+    parser.add_argument("--episodes", type=whole, default=EPISODES, metavar="N", help="of the learned policy (0: none)")
+    parser.add_argument("--seed", type=whole, default=SEED, help="of samples, parameters and graphs")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures here")
+    parser.add_argument("--markdown", type=Path, metavar="PATH", help="write the tables into this page, at its markers")
+    add_data(parser)
+    return parser
+
+
+def _models(text: str) -> tuple[str, ...]:
+    return names(text, MODELS, "model")
+
+
+def _workloads(text: str) -> tuple[str, ...]:
+    return names(text, WORKLOADS, "workload") if text else ()

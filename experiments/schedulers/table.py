@@ -1,0 +1,33 @@
+"""The tables of the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.bench.page import joined
+from experiments.schedulers.measuring import NAMES, OTHERS, Excess, Row
+
+
+def graphs(rows: Sequence[Row]) -> str:
+    """Return a line for each graph: launches by scheduler, over the bound in brackets, and milliseconds of planning."""
+    others = [name for name in OTHERS if any(name in row.launches for row in rows)]
+    head = ["graph", "nodes", "lower bound", *NAMES, *others, *[f"ms: {name}" for name in NAMES]]
+    lines = [joined(head), joined(["---", *["---:"] * (len(head) - 1)])]
+    for row in rows:
+        launches = [
+            f"{row.launches[name]} ({row.launches[name] / row.bound:.2f})"
+            if name in NAMES
+            else str(row.launches.get(name, ""))
+            for name in (*NAMES, *others)
+        ]
+        times = [f"{row.ms[name]:.2f}" if name in row.ms else "" for name in NAMES]
+        lines.append(joined([f"`{row.name}`", f"{row.nodes:,}", str(row.bound), *launches, *times]))
+    return "\n".join(lines)
+
+
+def random_graphs(rows: Sequence[Excess], count: int) -> str:
+    """Return a line for each scheduler."""
+    head = [f"{count:,} random graphs", "launches over the fewest", "in the worst graph", "graphs with more"]
+    lines = [joined(head), joined(["---", *["---:"] * 3])]
+    lines += [joined([row.scheduler, f"{row.total:.2%}", f"{row.worst:.0%}", f"{row.share:.2%}"]) for row in rows]
+    return "\n".join(lines)

@@ -49,6 +49,18 @@ def test_a_model_equals_itself_in_as_many_launches_as_documented(name: str) -> N
     )
 
 
+@pytest.mark.parametrize("name", ["lattice-lstm", "shift-reduce", "mv-rnn"])
+@pytest.mark.parametrize("scheduler", ["bound", "beam"])
+def test_few_launches_more_than_the_bound_by_search(name: str, scheduler: str) -> None:
+    row = ENGINE.ROWS[name]
+    samples, net = ENGINE.samples(row, BATCH_SIZE, SEED), ENGINE.make_net(row, SEED)
+    wanted = ENGINE.run(net, samples, row, training=True)
+    ENGINE.batch(net, granularity="cell", scheduler=scheduler)
+    assert distance(ENGINE.run(net, samples, row, training=True), wanted) < TOLERANCE
+    report = gluonjit.explain()
+    assert report.launches <= 1.3 * report.lower_bound
+
+
 @cache
 def case(name: str) -> tuple[Any, list[Any], Arrays]:
     """A model, samples of it, and what it gives one by one."""

@@ -64,7 +64,7 @@ that a newer numpy has removed and MXNet 1.9.1 reads are restored, and the libra
 from gluonjit import errors, nn
 from gluonjit.errors import CaptureError, FlushError
 from gluonjit.hybrid.explain.report import Report
-from gluonjit.hybrid.mapping.mapping import map
+from gluonjit.hybrid.mapping.mapping import imap, map
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.flush import FlushingBatch as Batch
 from gluonjit.hybrid.run.scope import batching, explain
@@ -86,6 +86,7 @@ __all__ = [
     "errors",
     "explain",
     "hybridize",
+    "imap",
     "map",
     "nn",
     "verify",

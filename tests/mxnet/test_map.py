@@ -102,3 +102,18 @@ def test_whether_gradients_are_recorded_is_each_samples_own(tmp_path: Any) -> No
 
     assert gluonjit.map(run, samples()) == [(True, False, True)] * 12
     assert not autograd.is_recording()
+
+
+def test_results_come_as_they_end_while_gradients_are_recorded(tmp_path: Any) -> None:
+    eager, net = pair(Halting, tmp_path)
+    expected = trained(eager, lambda model: [model(*sample) for sample in samples()])
+
+    def run(model: Any) -> list[Any]:
+        found = {}
+        for number, value in gluonjit.imap(lambda sample: model(*sample), samples(), in_flight=5):
+            assert autograd.is_recording()
+            found[number] = value
+        return [found[number] for number in range(12)]
+
+    for value, wanted in zip(trained(net, run), expected):
+        np.testing.assert_allclose(value, wanted, rtol=1e-4, atol=1e-5)

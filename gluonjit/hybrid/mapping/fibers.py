@@ -18,41 +18,53 @@ from gluonjit.hybrid.run.engine import ENGINES
 from gluonjit.hybrid.run.state import LOCAL
 
 _WAIT = "all samples of gluonjit.map wait for values"
+_ELSEWHERE = "gluonjit.imap() goes on in the thread, sample and mode in which it began: take its results there"
 
 
 class Group:
-    """The samples of one call of `map`: those that have not begun, how many are under way, and what they returned."""
+    """The samples of one call of `map`: those that have not begun, how many are under way, and what they returned.
 
-    def __init__(self, function: Callable[[Any], Any], samples: Iterable[Any], most: int | None) -> None:
-        self.function, self.most = function, most
+    each: results are taken as they end, of which no more wait than may be under way; hub: that of the sample that has
+    called, if one has; ended: what was returned and not yet taken, with its number; closing: nothing waits any more.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], samples: Iterable[Any], most: int | None, each: bool) -> None:
+        self.function, self.most, self.each = function, most, each
         self.samples: Iterator[Any] | None = iter(samples)
-        self.living = 0
-        self.found: list[Any] = []
+        self.hub: Hub | None = getattr(getcurrent(), "hub", None)
+        self.begun = self.living = 0
+        self.ended: deque[tuple[int, Any]] = deque()
         self.failed: dict[int, BaseException] = {}
+        self.closing = False
+
+    @property
+    def waits(self) -> bool:
+        """True while there is nothing to take, and more to come."""
+        return (self.living > 0 or self.samples is not None) and not (self.each and self.ended)
 
     def next(self) -> tuple[int, Any] | None:
         """Takes the next sample, with its number; None if there is none, or if enough are under way."""
-        if self.samples is None or (self.most is not None and self.living >= self.most):
+        most = self.most
+        if self.samples is None or (most and (self.living >= most or (self.each and len(self.ended) >= most))):
             return None
         try:
             for sample in self.samples:
                 self.living += 1
-                self.found.append(None)
-                return len(self.found) - 1, sample
+                self.begun += 1
+                return self.begun - 1, sample
         except Exception as error:
-            self.failed[len(self.found)] = error
+            self.failed[self.begun] = error
         self.samples = None
         return None
 
-    def results(self) -> list[Any]:
-        """Returns what the samples gave, in their order; raises the error of the first that failed."""
+    def check(self) -> None:
+        """Raises the error of the first sample that failed."""
         if self.failed:
             number = min(self.failed)
             error = self.failed[number]
             if hasattr(error, "add_note"):
                 error.add_note(f"in sample {number} of gluonjit.map")
             raise error
-        return self.found
 
 
 class Fiber(greenlet):  # type: ignore[misc]
@@ -67,23 +79,23 @@ class Fiber(greenlet):  # type: ignore[misc]
         """Calls the function on the sample."""
         group = self.group
         try:
-            group.found[self.number] = group.function(self.sample)
+            group.ended.append((self.number, group.function(self.sample)))
         except Exception as error:
             group.failed[self.number] = error
             group.samples = None  # as in a loop, what comes after it does not begin
-        group.living -= 1
+        finally:
+            group.living -= 1
 
 
 class Hub:
     """The fibers of one thread, and the batch that they capture in."""
 
     def __init__(self, batch: Batch) -> None:
-        self.batch, self.state, self.home = batch, LOCAL.state, getcurrent()
-        self.flags, self.opened = _flags(), len(self.state.explicit)
+        self.batch, self.state, self.home, self.flags = batch, LOCAL.state, getcurrent(), _flags()
+        self.opened = 0
         self.ready: deque[Fiber] = deque()
         self.parked: list[Fiber] = []
-        self.groups: dict[Fiber, Group] = {}  # whose end a fiber waits for
-        self.closing = False
+        self.groups: dict[Fiber, Group] = {}  # what a fiber waits for
 
     def context(self) -> tuple[Any, ...]:
         """Returns what of the thread's state belongs to the fiber that runs."""
@@ -106,7 +118,7 @@ class Hub:
         So it is while something is traced or runs, and where a fiber is in a region that cannot be left.
         """
         fiber, state = getcurrent(), self.state
-        if owner is not self.batch or fiber.__class__ is not Fiber or self.closing:
+        if owner is not self.batch or fiber.__class__ is not Fiber or fiber.group.closing:
             return False
         if state.batch is not owner or state.paused or state.trace is not None or state.recorded is not None:
             return False
@@ -120,30 +132,37 @@ class Hub:
         fiber.context = self.context()
         self.home.switch()
 
-    def branch(self, group: Group) -> list[Any]:
-        """Runs a group's samples beside those under way, inside of one of these."""
+    def wait(self, group: Group) -> None:
+        """Goes on with a group's samples, beside those under way, inside of one of these."""
         fiber = getcurrent()
+        if fiber.group.closing:
+            raise GreenletExit
         self.groups[fiber] = group
-        self._leave(fiber)
-        del self.groups[fiber]
-        return group.results()
-
-    def drive(self, group: Group) -> list[Any]:
-        """Runs a group's samples until all have ended."""
-        before = self.context()
-        groups = self.groups
-        groups[self.home] = group
         try:
-            while group.living or group.samples is not None:
+            self._leave(fiber)
+        finally:
+            self.groups.pop(fiber, None)
+
+    def drive(self, group: Group) -> None:
+        """Goes on with a group's samples, and all in them, in the hub's batch; what is taken has run."""
+        state, batch, self.home = self.state, self.batch, getcurrent()
+        opened, outer, above = state.explicit, state.batch, state.hub
+        before = self.context()
+        self.opened = len(opened) + 1
+        self.groups[self.home] = group
+        state.explicit, state.batch, state.hub = [*opened, batch], batch, self
+        try:
+            while group.waits:
                 self._advance(before)
                 self.enter(before)
-                if self.parked:
-                    self.batch.flush(_WAIT, "map")
+                if self.parked or group.each:
+                    batch.flush(_WAIT, "map")
                     self.ready.extend(self.parked)
                     self.parked = []
         finally:
-            self._unwind(before)
-        return group.results()
+            state.explicit, state.batch, state.hub = opened, outer, above
+            self.groups.pop(self.home, None)
+            self.enter(before)
 
     def _advance(self, before: tuple[Any, ...]) -> None:
         """Lets every fiber go on until it waits or ends."""
@@ -156,38 +175,59 @@ class Hub:
                 while (following := group.next()) is not None:
                     begun = True
                     self._go(Fiber(self, group, *following, context))
-                if up is not self.home and not group.living and up not in self.ready:
+                if up is not self.home and not group.waits:
                     self.ready.append(up)
+                    self.groups.pop(up, None)
             if not begun and not self.ready:
                 return
 
     def _go(self, fiber: Fiber) -> None:
         self.enter(fiber.context)
+        if fiber.parent is not self.home:
+            fiber.parent = self.home
         fiber.switch()
 
-    def _unwind(self, before: tuple[Any, ...]) -> None:
-        """Ends what has not ended, after an interrupt or a failed batch; no value is waited for meanwhile."""
-        self.closing = True
+    def unwind(self, group: Group) -> None:
+        """Ends those of a group that have not ended: after an interrupt, a failed batch, or if nobody takes results.
+
+        They wait for no value meanwhile.
+        """
+        if (not group.living and group.hub is not None) or self.state is not LOCAL.state:
+            return
+        before = self.context()
         for fiber in [*self.parked, *self.ready, *self.groups]:
-            if fiber.__class__ is Fiber and not fiber.dead:
+            if fiber.__class__ is Fiber and (group.hub is None or fiber.group is group) and not fiber.dead:
+                fiber.group.closing, fiber.parent = True, getcurrent()
                 self.enter(fiber.context)
                 fiber.throw(GreenletExit)
         self.enter(before)
+        self.parked = [fiber for fiber in self.parked if not fiber.dead]
+        self.ready = deque(fiber for fiber in self.ready if not fiber.dead)
 
 
 def _flags() -> list[Any]:
     return [engine.flags() for engine in ENGINES]
 
 
-def run(function: Callable[[Any], Any], samples: Iterable[Any], most: int | None) -> list[Any]:
-    """Runs a function on samples: beside those under way inside of one of these, else in the open batch."""
-    state, group = LOCAL.state, Group(function, samples, most)
-    before = state.hub
-    if before is not None and getcurrent().__class__ is Fiber:
-        return before.branch(group)  # type: ignore[no-any-return]
-    assert state.batch is not None
-    hub = state.hub = Hub(state.batch)
+def run(
+    function: Callable[[Any], Any], samples: Iterable[Any], most: int | None, batch: Batch, each: bool = False
+) -> Iterator[tuple[int, Any]]:
+    """Runs a function on samples: beside those under way inside of one of these, else in a batch.
+
+    Yields their numbers with what they returned, as they end, `each` as soon as it can be taken; raises the error of
+    the first that failed in the end.
+    """
+    group = Group(function, samples, most, each)
+    hub = Hub(batch) if group.hub is None else group.hub
     try:
-        return hub.drive(group)
+        while group.living or group.samples is not None:
+            if getattr(getcurrent(), "hub", None) is not group.hub or hub.state is not LOCAL.state:
+                raise RuntimeError(_ELSEWHERE)
+            if group.hub is None and _flags() != hub.flags:
+                raise RuntimeError(_ELSEWHERE)
+            (hub.drive if group.hub is None else hub.wait)(group)
+            while group.ended:
+                yield group.ended.popleft()
     finally:
-        state.hub = before
+        hub.unwind(group)
+    group.check()

@@ -1,9 +1,9 @@
-"""`gluonjit.map`: a function of one sample, called for each, of which those that read values go on side by side."""
+"""`gluonjit.map` and `imap`: a function of a sample, called for each; those that read values go on side by side."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from types import CellType
@@ -36,18 +36,11 @@ def map(
     so. If samples fail, no others begin, and the error of the first of them is raised when the rest has ended. Raises
     OptionError for unusable options, and TypeError for what is no function, or no iterable.
     """
-    if in_flight is not None and (not isinstance(in_flight, int) or isinstance(in_flight, bool) or in_flight < 1):
-        raise OptionError(f"gluonjit.map(): in_flight={in_flight!r}, but it must be a number of samples, or None (all)")
-    if not callable(function):
-        raise TypeError(f"gluonjit.map(): {function!r} is no function of a sample: type gluonjit.map(net, samples)")
-    if not isinstance(samples, Iterable):
-        raise TypeError(f"gluonjit.map(): samples must be an iterable of them, not {type(samples).__name__}")
     state = LOCAL.state
-    chosen = state.options.updated("gluonjit.map()", options)
+    chosen = _checked("map", function, samples, in_flight, options)
     if (state.inside or state.paused) and state.hub is None:  # a sample that is no sample of `map`, or runs eagerly
         return [function(sample) for sample in samples]
-    there = state.hub is not None or (state.explicit and state.batch is state.explicit[-1])
-    if there and not options:
+    if _region_is_open(state) and not options:
         return _beside(function, samples, in_flight)
     paces = _paces_of(function, chosen)
     if not paces.open:
@@ -75,15 +68,79 @@ def map(
             stretch.end()
 
 
+def imap(
+    function: Callable[[Any], Any], samples: Iterable[Any], in_flight: int | None = None, **options: Any
+) -> Iterator[tuple[int, Any]]:
+    """Calls `function` for each sample, and yields its number and what it gave as soon as it has: `gluonjit.imap`.
+
+    Results come as they end, and their values have run. Samples go on while results are asked for; what the caller does
+    in between is no part of their batch, and if it stops early, those under way end where they are. No more results
+    wait than may be under way, so that `samples` may have no end.
+
+    in_flight, options, errors: those of `map`. Nothing is timed: samples run one after the other where `map` has found
+    that faster for the function.
+    """
+    return _ended(function, samples, in_flight, options, _checked("imap", function, samples, in_flight, options))
+
+
+def _ended(
+    function: Callable[[Any], Any], samples: Iterable[Any], in_flight: int | None, options: Any, chosen: Options
+) -> Iterator[tuple[int, Any]]:
+    """Yields results as they end."""
+    state = LOCAL.state
+    fibers = None
+    if state.hub is not None or not (state.inside or state.paused):
+        paces, training = _paces_of(function, chosen), is_recorded(engine_of().current_mode())
+        if _region_is_open(state) or not (paces.open and paces.phases[training].settled):
+            fibers = _fibers()
+    if fibers is None:
+        for number, sample in enumerate(samples):
+            yield number, function(sample)
+    elif _region_is_open(state) and not options:
+        yield from fibers.run(function, samples, in_flight, state.batch, True)
+    else:
+        with batching(**options) as batch:
+            state.explicit.remove(batch)  # it is open only while samples go on
+            state.batch = state.explicit[-1] if state.explicit else None
+            yield from fibers.run(function, samples, in_flight, batch, True)
+
+
+def _checked(name: str, function: Any, samples: Any, in_flight: Any, options: Any) -> Options:
+    """Returns the options of a call, whose arguments are what they should be."""
+    name = f"gluonjit.{name}()"
+    if in_flight is not None and (not isinstance(in_flight, int) or isinstance(in_flight, bool) or in_flight < 1):
+        raise OptionError(f"{name}: in_flight={in_flight!r}, but it must be a number of samples, or None (all)")
+    if not callable(function):
+        raise TypeError(f"{name}: {function!r} is no function of a sample: type gluonjit.map(net, samples)")
+    if not isinstance(samples, Iterable):
+        raise TypeError(f"{name}: samples must be an iterable of them, not {type(samples).__name__}")
+    return LOCAL.state.options.updated(name, options)
+
+
+def _region_is_open(state: Any) -> bool:
+    return state.hub is not None or (state.explicit and state.batch is state.explicit[-1])
+
+
 def _beside(function: Callable[[Any], Any], samples: Iterable[Any], in_flight: int | None) -> list[Any]:
     """Runs samples side by side, in the open batch."""
+    fibers = _fibers()
+    if fibers is None:
+        return [function(sample) for sample in samples]
+    found = dict(fibers.run(function, samples, in_flight, LOCAL.state.batch))
+    return [found[number] for number in range(len(found))]
+
+
+def _fibers() -> Any:
+    """Returns what runs samples side by side; None where greenlet is not installed."""
     try:
         from gluonjit.hybrid.mapping import fibers  # greenlet is optional
     except ImportError:
-        warnings.warn(_IN_TURN, GluonJITWarning, stacklevel=3)
-        return [function(sample) for sample in samples]
-    return fibers.run(function, samples, in_flight)
+        warnings.warn(_IN_TURN, GluonJITWarning, stacklevel=4)
+        return None
+    return fibers
 
+
+_MOST = 64  # functions of a model, or of none, whose times are kept
 
 _known: WeakKeyDictionary[Any, dict[Any, Paces]] = WeakKeyDictionary()
 
@@ -104,6 +161,8 @@ def _paces_of(function: Any, options: Options) -> Paces:
         parts += [function.__globals__.get(name) for name in code.co_names]
     models = (part for part in parts if any([engine.owns_block(part) for engine in ENGINES]))
     found = _known.setdefault(next(models, type(function)), {})
+    if code not in found and len(found) >= _MOST:
+        del found[next(iter(found))]
     return found.setdefault(code, Paces(True))
 
 

@@ -15,7 +15,15 @@ Net = Any
 Arrays = dict[str, np.ndarray]
 """Losses, and gradients by the names of their parameters."""
 
+Each = Callable[[Callable[[Any], Any], Sequence[Any]], Any]
+"""Calls a function for each sample; returns the list of what it gives, or an array of it."""
+
 RATE = 1e-4  # of learning, where minibatches are timed
+
+
+def in_turn(function: Callable[[Any], Any], samples: Sequence[Any]) -> list[Any]:
+    """Call a function for one sample after the other."""
+    return [function(sample) for sample in samples]
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ class Engine(Protocol):
     def unbatch(self, net: Net) -> None:
         """Run a model sample by sample again."""
 
-    def run(self, net: Net, samples: Sequence[Any], row: Row, training: bool) -> Arrays:
+    def run(self, net: Net, samples: Sequence[Any], row: Row, training: bool, each: Each = in_turn) -> Arrays:
         """Return each sample's loss, and in training the gradients of their sum."""
 
     def runner(self, net: Net, row: Row, training: bool) -> Callable[[Sequence[Any]], Any]:

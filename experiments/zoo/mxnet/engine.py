@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import mxnet as mx
@@ -12,7 +13,7 @@ from mxnet import autograd, gluon
 import gluonjit
 from experiments.data.arrays import maker
 from experiments.zoo.models import rows_of
-from experiments.zoo.row import RATE, Arrays, Row
+from experiments.zoo.row import RATE, Arrays, Each, Row, in_turn
 from experiments.zoo.samples import given
 
 ROWS = rows_of("mxnet")
@@ -43,17 +44,17 @@ def unbatch(net: gluon.Block) -> None:
     net.hybridize(dynamic_batch=False)
 
 
-def run(net: gluon.Block, samples: Sequence[Any], row: Row, training: bool) -> Arrays:
+def run(net: gluon.Block, samples: Sequence[Any], row: Row, training: bool, each: Each = in_turn) -> Arrays:
     """Return each sample's loss, and in training the gradients of their sum."""
     if not training:
-        return {"losses": _numbers([row.loss(net, sample) for sample in samples])}
+        return {"losses": _numbers(each(partial(row.loss, net), samples))}
     learned = {name: value for name, value in net.collect_params().items() if value.grad_req != "null"}
     for parameter in learned.values():
         if parameter._data is not None:
             parameter.zero_grad()
     with autograd.record():
-        losses = [row.loss(net, sample) for sample in samples]
-        total = gluonjit.add_n(losses)
+        losses = each(partial(row.loss, net), samples)
+        total = losses.sum() if isinstance(losses, mx.nd.NDArray) else gluonjit.add_n(losses)
     total.backward()
     return {
         "losses": _numbers(losses),

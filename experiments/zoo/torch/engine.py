@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import nn
 import gluonjit
 from experiments.data.arrays import maker
 from experiments.zoo.models import rows_of
-from experiments.zoo.row import RATE, Arrays, Row
+from experiments.zoo.row import RATE, Arrays, Each, Row, in_turn
 from experiments.zoo.samples import given
 
 ROWS = rows_of("torch")
@@ -43,14 +44,14 @@ def unbatch(net: nn.Module) -> None:
     gluonjit.hybridize(net, dynamic_batch=False)
 
 
-def run(net: nn.Module, samples: Sequence[Any], row: Row, training: bool) -> Arrays:
+def run(net: nn.Module, samples: Sequence[Any], row: Row, training: bool, each: Each = in_turn) -> Arrays:
     """Return each sample's loss, and in training the gradients of their sum, if there are any."""
     if not training:
         with torch.no_grad():
-            return {"losses": _numbers([row.loss(net, sample) for sample in samples])}
+            return {"losses": _numbers(each(partial(row.loss, net), samples))}
     net.zero_grad(set_to_none=True)
-    losses = [row.loss(net, sample) for sample in samples]
-    gluonjit.add_n(losses).backward()
+    losses = each(partial(row.loss, net), samples)
+    (losses.sum() if isinstance(losses, torch.Tensor) else gluonjit.add_n(losses)).backward()
     gradients = {name: one.grad for name, one in net.named_parameters() if one.grad is not None}
     return {"losses": _numbers(losses), **{name: gradient.numpy().copy() for name, gradient in gradients.items()}}
 

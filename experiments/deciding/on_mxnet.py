@@ -83,9 +83,17 @@ class Base(gluon.Block):
 
     def loss_of(self, scores: Any, label: Any) -> Any:
         """Return the loss of a row of scores."""
-        return -nd.pick(scores.log_softmax(-1), label)
+        return -nd.pick(self.logs(scores), label)
 
     losses_of = loss_of
+
+    def shares(self, x: Any) -> Any:
+        """Return what adds up to one."""
+        return x.softmax(axis=-1)
+
+    def logs(self, x: Any) -> Any:
+        """Return its logarithms."""
+        return x.log_softmax(axis=-1)
 
     def floats_of(self, true: Any) -> Any:
         """Return 1 where something is true, else 0."""

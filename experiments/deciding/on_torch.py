@@ -73,6 +73,14 @@ class Base(nn.Module):
         """Return the loss of each row."""
         return functional.cross_entropy(scores, labels, reduction="none")
 
+    def shares(self, x: Any) -> Any:
+        """Return what adds up to one."""
+        return x.softmax(-1)
+
+    def logs(self, x: Any) -> Any:
+        """Return its logarithms."""
+        return x.log_softmax(-1)
+
     def floats_of(self, true: Any) -> Any:
         """Return 1 where something is true, else 0."""
         return true.float()

@@ -21,7 +21,7 @@ MOST = 24  # steps of what halts by itself
 LAYERS, EXPERTS, BEAMS, SEARCHES = 6, 4, 3, 12
 DEPTH, CHILDREN = 4, 3  # of trees that grow
 CELLS = 9  # of a walk
-END = START = 0
+START = 0
 SHIFT, LEFT, RIGHT = 0, 1, 2
 
 
@@ -46,6 +46,8 @@ class Program:
     number: Any
     numbers: Any
     loss_of: Any
+    shares: Any
+    logs: Any
     rows: Any
 
     def build(self, size: int) -> None:
@@ -137,7 +139,7 @@ class EarlyExit(Program):
         for layer in self.layers:
             h = layer(h)
             scores = self.out(h.mean(0).reshape((1, -1)))
-            if max(self.numbers(scores.softmax(-1))) > sure:
+            if max(self.numbers(self.shares(scores))) > sure:
                 break
         return self.loss_of(scores, label)
 
@@ -215,7 +217,7 @@ def _right(stack: list[Any], buffer: list[Any], heads: list[int]) -> int:
 
 
 class Greedy(Program):
-    """Translates word by word until it says the end, given what it said itself."""
+    """Translates word by word until it says the sample's last word, given what it said itself."""
 
     def build(self, size: int) -> None:
         self.source, self.target = self.table(WORDS, size), self.table(WORDS, size)
@@ -225,7 +227,7 @@ class Greedy(Program):
     @staticmethod
     def sample(random: RandomState) -> Any:
         source, target = (random.randint(1, WORDS, random.randint(3, 13)) for _ in range(2))
-        return integers(source), target.tolist()
+        return integers(source), target.tolist(), int(random.randint(WORDS))
 
     def encoded(self, source: Any) -> Any:
         """The state after a sentence."""
@@ -234,14 +236,14 @@ class Greedy(Program):
             h = self.step(self.encoder, words[k : k + 1], h)
         return h
 
-    def forward(self, source: Any, target: list[int]) -> Any:
+    def forward(self, source: Any, target: list[int], end: int) -> Any:
         h, said, loss = self.encoded(source), START, 0.0
         for wanted in target:
             h = self.step(self.decoder, self.target(self.token(said)), h)
             scores = self.out(h)
             loss = loss + self.loss_of(scores, self.token(wanted))
             said = self.best(scores)
-            if said == END:
+            if said == end:
                 break
         return loss
 
@@ -249,23 +251,23 @@ class Greedy(Program):
 class Beam(Greedy):
     """The same with the three likeliest beginnings; learns to find its best sentence unlikely."""
 
-    def forward(self, source: Any, target: list[int]) -> Any:
+    def forward(self, source: Any, target: list[int], end: int) -> Any:
         beams: list[Any] = [(0.0, 0.0, START, self.encoded(source))]  # (log-likelihood, the same as an array, ...)
         for _ in target:
-            found, going = [], [beam for beam in beams if beam[2] != END or len(beams) == 1]
+            found, going = [], [beam for beam in beams if beam[2] != end or len(beams) == 1]
             states = [self.step(self.decoder, self.target(self.token(said)), h) for _, _, said, h in going]
-            scores = [self.out(h).log_softmax(-1) for h in states]
+            scores = [self.logs(self.out(h)) for h in states]
             for (sure, total, _, _), h, row in zip(going, states, scores):
                 values = self.numbers(row)
                 for word in np.argsort(values)[-BEAMS:].tolist():
                     found.append((sure + values[word], total, word, h, row))
-            found += [(sure, total, END, h, None) for sure, total, said, h in beams if said == END and len(beams) > 1]
+            found += [(sure, total, end, h, None) for sure, total, said, h in beams if said == end and len(beams) > 1]
             chosen = sorted(found, key=lambda beam: -beam[0])[:BEAMS]
             beams = [
                 (sure, total if row is None else total + row[:, word : word + 1], word, h)
                 for sure, total, word, h, row in chosen
             ]
-            if all(beam[2] == END for beam in beams):
+            if all(beam[2] == end for beam in beams):
                 break
         return beams[0][1].sum()
 
@@ -285,7 +287,7 @@ class Experts(Program):
     def forward(self, x: Any, label: Any) -> Any:
         h = self.inp(x).tanh()
         for layer, gate in enumerate(self.gates):
-            shares = gate(h).softmax(-1)
+            shares = self.shares(gate(h))
             k = self.best(shares)
             h = h + shares[:, k : k + 1] * self.experts[layer * EXPERTS + k](h).tanh()
         return self.loss_of(self.out(h), label)
@@ -307,8 +309,8 @@ class Reinforce(Program):
         for steps, number in enumerate(drawn):
             h = self.step(self.cell, self.places(self.token(at - goal + CELLS)), h)
             scores = self.act(h)
-            action = int(np.searchsorted(np.cumsum(self.numbers(scores.softmax(-1)))[:2], number))
-            likely = likely + scores.log_softmax(-1)[:, action : action + 1]
+            action = int(np.searchsorted(np.cumsum(self.numbers(self.shares(scores)))[:2], number))
+            likely = likely + self.logs(scores)[:, action : action + 1]
             at = min(max(at + action - 1, 0), CELLS - 1)
             if at == goal:
                 break
@@ -332,7 +334,7 @@ class Search(Program):
 
     def forward(self, heap: int, x: Any) -> Any:
         scores, value = self.asked(x, heap)
-        root = _Node(heap, self.numbers(scores.softmax(-1)))
+        root = _Node(heap, self.numbers(self.shares(scores)))
         for _ in range(SEARCHES):
             path, node = [root], root
             while node.visits and node.heap:
@@ -341,11 +343,11 @@ class Search(Program):
             found = -1.0  # who is to move has lost
             if node.heap:
                 likely, worth = self.asked(x, node.heap)
-                node.likely, found = self.numbers(likely.softmax(-1)), self.number(worth)
+                node.likely, found = self.numbers(self.shares(likely)), self.number(worth)
             for node in reversed(path):
                 node.visits, node.total, found = node.visits + 1, node.total - found, -found
         visits = self.floats([[root.children[k].visits / SEARCHES if k in root.children else 0.0 for k in range(3)]])
-        return (value * value).sum() - (visits * scores.log_softmax(-1)).sum()
+        return (value * value).sum() - (visits * self.logs(scores)).sum()
 
 
 class _Node:

@@ -39,7 +39,8 @@ class Timed:
 
     eager_ms, map_ms, masked_ms: medians of a minibatch, of the processor's time; flushes: of a minibatch; sizes: how
     many samples the largest step of each had; launches: of one flush; apart, full: sizes of as many samples as four
-    minibatches have, so many after so many, and so many in flight; off: the largest differences from eager, by the largest number.
+    minibatches have, so many after so many, and so many in flight; off: the largest differences
+    from eager, by the largest number.
     """
 
     model: str
@@ -84,7 +85,7 @@ def measure(engine: Engine, name: str, setting: Setting) -> list[Timed]:
         flown = partial(run, nets[1], each=mapping(setting.in_flight))
         ways: dict[str, Callable[..., Any]] = {"eager": partial(run, nets[0]), "map": mapped}
         if masked is not None:
-            ways["masked"] = partial(run, nets[0], each=lambda _, samples: masked(nets[0], samples))
+            ways["masked"] = partial(run, nets[0], each=partial(_masked, masked, nets[0]))
         many = engine.samples(row, 4 * setting.batch_size, setting.seed)
         samples = many[: setting.batch_size]
         wanted = ways["eager"](samples)
@@ -113,6 +114,10 @@ def measure(engine: Engine, name: str, setting: Setting) -> list[Timed]:
             )
         )
     return found
+
+
+def _masked(masked: Any, net: Any, _: Any, samples: Sequence[Any]) -> Any:
+    return masked(net, samples)
 
 
 def _apart(found: Arrays, wanted: Arrays) -> float:

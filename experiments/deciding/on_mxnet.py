@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-
 from mxnet import gluon, nd
 
 
@@ -15,7 +14,8 @@ class Layer(gluon.HybridBlock):
     def __init__(self, size: int) -> None:
         super().__init__()
         with self.name_scope():
-            self.asks, self.keys, self.gives, self.out = (gluon.nn.Dense(size, in_units=size) for _ in range(4))
+            self.asks, self.gives, self.out = (gluon.nn.Dense(size, in_units=size) for _ in range(3))
+            self.keys = gluon.nn.Dense(size, in_units=size, use_bias=False)  # of which softmax takes no notice
             self.wide = gluon.nn.Dense(2 * size, in_units=size, activation="relu")
             self.narrow = gluon.nn.Dense(size, in_units=2 * size)
         self.scale = size**-0.5

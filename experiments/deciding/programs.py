@@ -111,7 +111,8 @@ class Ponder(Program):
         return floats(random.normal(size=(1, FEATURES))), rest, integers([random.randint(CLASSES)])
 
     def forward(self, x: Any, rest: float, label: Any) -> Any:
-        h, total, left = self.zeros(self.size), 0.0, 1.0
+        h, left = self.zeros(self.size), 1.0
+        total: Any = 0.0
         for _ in range(MOST):
             h = self.step(self.cell, x, h)
             halts = self.gate(h).sigmoid()
@@ -160,7 +161,8 @@ class GrowingTree(Program):
 
     def grown(self, h: Any, label: Any, depth: int) -> Any:
         """The loss of a node and of all under it."""
-        loss, sibling, children = self.loss_of(self.out(h), label), h, []
+        loss, sibling = self.loss_of(self.out(h), label), h
+        children: list[Any] = []
         while depth < DEPTH and len(children) < CHILDREN and self.number(self.more(sibling)) > 0.02 * depth:
             sibling = self.step(self.beside, h, sibling)
             children.append(self.step(self.down, sibling, h))
@@ -174,7 +176,11 @@ class StackParser(Program):
 
     def build(self, size: int) -> None:
         self.words, self.memory = self.table(WORDS, size), self.gru(size, size)
-        self.seen, self.act, self.reduce = self.linear(3 * size, size), self.linear(size, 3), self.linear(2 * size, size)
+        self.seen, self.act, self.reduce = (
+            self.linear(3 * size, size),
+            self.linear(size, 3),
+            self.linear(2 * size, size),
+        )
         self.size = size
 
     @staticmethod
@@ -305,13 +311,15 @@ class Reinforce(Program):
         return random.randint(CELLS, size=2).tolist(), random.uniform(size=MOST).tolist()
 
     def forward(self, places: list[int], drawn: list[float]) -> Any:
-        (at, goal), h, likely = places, self.zeros(self.size), 0.0
-        for steps, number in enumerate(drawn):
+        (at, goal), h, steps = places, self.zeros(self.size), 0
+        likely: Any = 0.0
+        for number in drawn:
             h = self.step(self.cell, self.places(self.token(at - goal + CELLS)), h)
             scores = self.act(h)
             action = int(np.searchsorted(np.cumsum(self.numbers(self.shares(scores)))[:2], number))
             likely = likely + self.logs(scores)[:, action : action + 1]
             at = min(max(at + action - 1, 0), CELLS - 1)
+            steps += 1
             if at == goal:
                 break
         return (likely * (steps / MOST - 0.5)).sum()

@@ -1,4 +1,4 @@
-"""Models that decide, in PyTorch: side by side they give what they give one after the other, and the command says so."""
+"""Models that decide, in PyTorch: side by side they give what they give one after the other; the command."""
 
 from __future__ import annotations
 

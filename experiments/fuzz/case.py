@@ -66,6 +66,7 @@ class Way(NamedTuple):
     """A way to run a program; parts of it must not change the results.
 
     turns: whether stretches of calls run eagerly, one after the other and again from the first; none: all are batched.
+    side: samples run side by side, so many at once, or all (0); None: one is captured after the other.
     """
 
     options: tuple[tuple[str, Any], ...] = ()
@@ -74,6 +75,7 @@ class Way(NamedTuple):
     train_mode: bool = True
     dtype: str = "float32"
     turns: tuple[bool, ...] = ()
+    side: int | None = None
 
     def turning(self, number: int) -> Way:
         """This way with calls that run eagerly in every other stretch, and options that leave that open."""

@@ -16,7 +16,7 @@ from experiments.bench.files import write_json
 from experiments.fuzz import HABITS
 
 PLANTS = (
-    *("wrong-row", "dropped-gradient", "stale-parameter", "wrong-share", "wrong-order"),
+    *("wrong-row", "dropped-gradient", "stale-parameter", "wrong-share", "wrong-order", "swapped-samples"),
     *("stale-state", "lost-effect", "missed-write", "stale-weight", "shared-buffer"),
 )
 
@@ -49,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         engine=options.engine,
         without=tuple(options.without_habits or ()),
         turns=options.turns,
+        side=options.map,
     )
     findings = fuzz(setting, on_hang, show)
     if options.json:
@@ -79,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         "--without-habits", nargs="+", choices=HABITS, metavar="NAME", help="leave out habits: " + ", ".join(HABITS)
     )
     parser.add_argument("--turns", action="store_true", help="run every other minibatch eagerly, whatever is faster")
+    parser.add_argument("--map", action="store_true", help="samples run by gluonjit.map, and read values")
     parser.add_argument("--plant", choices=PLANTS, metavar="NAME", help="build in a fault: " + ", ".join(PLANTS))
     parser.add_argument(
         "--shrink", type=whole, default=20, metavar="SECONDS", help="time to shrink one failure (default 20)"

@@ -17,6 +17,26 @@ def attempt(found: dict[str, Any], what: str, call: Any, *args: Any) -> Any:
         return None
 
 
+SIDE = [False]
+"""Whether samples run side by side now, and so do their branches."""
+
+
+def side_by_side(batched: bool, calls: Any, in_flight: Any, **options: Any) -> list[Any]:
+    """What calls give: by `gluonjit.map` in the batched run."""
+    SIDE[0] = batched
+    try:
+        if not batched:
+            return [call() for call in calls]
+        return gluonjit.map(lambda call: call(), calls, in_flight, **options)
+    finally:
+        SIDE[0] = False
+
+
+def branches(calls: Any) -> list[Any]:
+    """What parts of a sample give, side by side where samples are."""
+    return gluonjit.map(lambda call: call(), calls) if SIDE[0] else [call() for call in calls]
+
+
 def scope(batched: bool, **options: Any) -> Any:
     """`gluonjit.batching` in the batched run."""
     return gluonjit.batching(**options) if batched else contextlib.nullcontext()

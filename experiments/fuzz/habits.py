@@ -90,6 +90,20 @@ def call_twice(run: Run, a: int, b: int, c: int) -> str | None:
     return f"net.squash(net.squash({run.rows(a)}) * 0.9)"
 
 
+@COMMON.habit
+def decide(run: Run, a: int, b: int, c: int) -> str | None:
+    """Go on by values: each round reads one."""
+    x = run.pick(a)
+    return run.say("decide", a, b, c, x=x) if x is not None else None
+
+
+@COMMON.habit
+def branch(run: Run, a: int, b: int, c: int) -> str | None:
+    """Run parts of a sample side by side, which read values, or raise."""
+    x = run.pick(a)
+    return run.say("branch", a, b, c, x=x, y=run.like(x, b)) if x is not None else None
+
+
 def changed(number: int, more: int = 0) -> str:
     """The line that changes the state of a place, both told by a number."""
     value = 0.25 + 0.25 * ((number // len(PLACES) + more) % 7)
@@ -119,6 +133,19 @@ def draw_with_habits(choices: Choices, seed: int, number: int, without: Collecti
         if habit not in without:
             case = _put(case, drawn, random.randint(100))
     return case
+
+
+def draw_side_by_side(choices: Choices, seed: int, number: int) -> Case:
+    """The case of this number with samples that run side by side, and decide by values.
+
+    Habits whose effects depend on which sample comes first are left out.
+    """
+    case = draw_with_habits(choices, seed, number, ("state", "effects"))
+    random = np.random.RandomState([seed % 2**32, number, 3])
+    names = ["decide", "decide", "branch"][: 1 + random.randint(3)]
+    steps = tuple(Step(name, *random.randint(NUMBERS, size=3).tolist()) for name in names)
+    case = _put(case, Drawn(steps), random.randint(100))
+    return case._replace(way=case.way._replace(side=(0, 0, 1, 2, 3)[random.randint(5)]))
 
 
 class _Draw:

@@ -13,7 +13,7 @@ import gluonjit
 from experiments.fuzz.case import Case
 from experiments.fuzz.counts import Counts, counting
 from experiments.fuzz.framework import framework
-from experiments.fuzz.habits import draw_with_habits
+from experiments.fuzz.habits import draw_side_by_side, draw_with_habits
 from experiments.fuzz.judge import Judge, Verdict
 from experiments.fuzz.plants import planted
 from experiments.fuzz.script import script
@@ -59,7 +59,7 @@ class Setting:
     """A run to make: the cases of a seed, with a planted fault or none.
 
     seconds: for shrinking one failure; most: failures after which to stop, None for never; without: habits
-    to leave out; turns: whether every other stretch of calls runs eagerly.
+    to leave out; turns: whether every other stretch of calls runs eagerly; side: whether samples run side by side.
     """
 
     seed: int
@@ -71,6 +71,7 @@ class Setting:
     engine: str = "mxnet"
     without: tuple[str, ...] = ()
     turns: bool = False
+    side: bool = False
 
 
 HANGS = 120.0
@@ -124,7 +125,10 @@ def examine(
     on_hang: Callable[[Findings], None] | None = None,
 ) -> Failure | None:
     """Run one case and count it; a failure is shrunk."""
-    case = draw_with_habits(judge.framework.choices, setting.seed, number, setting.without)
+    if setting.side:
+        case = draw_side_by_side(judge.framework.choices, setting.seed, number)
+    else:
+        case = draw_with_habits(judge.framework.choices, setting.seed, number, setting.without)
     if setting.turns:
         case = case._replace(way=case.way.turning(number))
     watch = Timer(HANGS, _hangs, (case, number, findings, on_hang))

@@ -12,6 +12,7 @@ from experiments.fuzz.framework import Framework, Patch
 from gluonjit.hybrid.capture.guards.follower import Follower
 from gluonjit.hybrid.capture.guards.variants import Noted, Variant
 from gluonjit.hybrid.choose import pacing
+from gluonjit.hybrid.mapping.fibers import Fiber
 
 
 def end_turns() -> None:
@@ -65,6 +66,20 @@ def lost_effect() -> list[Patch]:
     space = {"__name__": "gluonjit"}  # what is called while a call is traced must be no code of the program's
     exec("def writable(self, item, name):\n    return item", space)
     return [*stale_state(), (Follower, "writable", space["writable"])]
+
+
+def swapped_samples() -> list[Patch]:
+    """Of samples side by side, what two return is swapped where the second ends before the first."""
+    original = Fiber.run
+
+    def run(self: Any) -> None:
+        original(self)
+        ended = self.group.ended
+        if len(ended) > 1 and ended[-2][0] > ended[-1][0]:
+            (first, one), (second, other) = ended.pop(), ended.pop()
+            ended.extend([(second, one), (first, other)])
+
+    return [(Fiber, "run", run)]
 
 
 def wrong_row(session: ModuleType) -> list[Patch]:

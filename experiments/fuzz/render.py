@@ -83,14 +83,20 @@ class _Writer:
         own = [f"x{k}" for k in used if self.case.arrays[k].learn and _uses(minibatch, k)]
         outputs: list[list[Any] | None] = []
         inner: list[str] = []
+        beside: list[tuple[str, str]] = []  # samples that have not begun, where they run side by side
         outs = [f"out{number}_{k}" for k in range(len(minibatch.samples))]
         for k, sample in enumerate(minibatch.samples):
-            for action in minibatch.actions:
-                inner += self.action(action, used) if action.at == k else []
+            actions = [line for action in minibatch.actions if action.at == k for line in self.action(action, used)]
+            if actions:
+                inner += [*self.together(beside), *actions]
             name, arguments, results = self.program(number, sample, before)
             outputs.append(results)
-            call = framework.call(name, arguments, way)
-            inner.append(f'{outs[k]} = attempt(found, "minibatch {number}, sample {k}", lambda: {call})')
+            call = f'attempt(found, "minibatch {number}, sample {k}", lambda: {framework.call(name, arguments, way)})'
+            if way.side is None:
+                inner.append(f"{outs[k]} = {call}")
+            else:
+                beside.append((outs[k], call))
+        inner += self.together(beside)
         loss = framework.loss(self.case, minibatch, own)
         inner.append(f"losses = [{loss} for out in ({', '.join(outs)},) if out is not None]")
         inner.append(f"total = {minibatch.loss.format('losses')} if losses else None")
@@ -111,6 +117,17 @@ class _Writer:
         for action in minibatch.actions:
             lines += self.action(action, used) if action.at == -1 else []
         return lines, outputs, keeps if minibatch.reading == "end" else []
+
+    def together(self, beside: list[tuple[str, str]]) -> list[str]:
+        """The line that runs samples side by side, of which none is left then."""
+        way, names = self.case.way, [name for name, _ in beside]
+        calls = ", ".join(f"lambda: {call}" for _, call in beside)
+        named = {} if way.how in ("both", "scope") else {"granularity": "batched", **dict(way.options)}
+        options = "".join(f", {name}={value!r}" for name, value in named.items())
+        beside.clear()
+        return (
+            [f"[{', '.join(names)}] = side_by_side(batched, [{calls}], {way.side or None}{options})"] if names else []
+        )
 
     def program(
         self, number: int, sample: Sample, before: list[list[Any] | None]

@@ -19,7 +19,7 @@ from experiments.fuzz.allowing import allowing
 from experiments.fuzz.case import draw
 from experiments.fuzz.cli import ENGINES, PLANTS
 from experiments.fuzz.framework import Framework, framework
-from experiments.fuzz.habits import draw_with_habits
+from experiments.fuzz.habits import draw_side_by_side, draw_with_habits
 from experiments.fuzz.judge import Judge, Verdict
 from experiments.fuzz.loop import Setting, fuzz
 from experiments.fuzz.plants import planted
@@ -76,14 +76,30 @@ def test_programs_agree(engine: str) -> None:
     assert findings.counts.nodes_batched >= 0.6 * findings.counts.nodes
 
 
+def test_programs_that_decide_agree(engine: str) -> None:
+    """Samples run by `gluonjit.map`, read values in loops and branches, and raise in them."""
+    pytest.importorskip("greenlet")
+    findings = fuzz(Setting(SEED, range(20), quiet=True, engine=engine, side=True))
+    assert [(failure.case, failure.message) for failure in findings.failures] == []
+    assert findings.cases == 20 and findings.discarded < 4
+    texts = [Judge(framework(engine)).render(_beside(engine, number)).text for number in range(20)]
+    drawn = "".join(texts)
+    assert all(part in drawn for part in ("side_by_side(batched", "branches([", "while k <", ", 2, granularity="))
+
+
+def _beside(engine: str, number: int) -> Any:
+    return draw_side_by_side(framework(engine).choices, SEED, number)
+
+
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_planted_fault_is_found(engine: str, plant: str) -> None:
-    """Those of a habit by programs that have this habit alone, the others by programs without any."""
+    """Those of a habit by programs that have this habit alone, the others by programs without any, or side by side."""
     if plant == "stale-weight" and ROWS is None:
         pytest.skip("it is a fault of steps in C, which are not built, or left out")
     without = tuple(habit for habit in HABITS if PLANTS_OF.get(habit) != plant)
     numbers = range(SHOWN_FROM[engine].get(plant, 0), 200)
-    findings = fuzz(Setting(SEED, numbers, plant, 0.0, 1, quiet=True, engine=engine, without=without))
+    side = plant == "swapped-samples"
+    findings = fuzz(Setting(SEED, numbers, plant, 0.0, 1, quiet=True, engine=engine, without=without, side=side))
     assert len(findings.failures) == 1, f"{plant} was not found in {findings.cases} cases"
 
 

@@ -9,7 +9,15 @@ from typing import Any
 import mxnet  # noqa: F401  its import installs the engine that is patched here
 
 from experiments.fuzz.framework import Patch
-from experiments.fuzz.plants import but_the_last, lost_effect, stale_parameter, stale_state, wrong_order, wrong_row
+from experiments.fuzz.plants import (
+    but_the_last,
+    lost_effect,
+    stale_parameter,
+    stale_state,
+    swapped_samples,
+    wrong_order,
+    wrong_row,
+)
 from gluonjit.engines.mxnet import changes
 from gluonjit.engines.mxnet.capture import calls, ops
 from gluonjit.engines.mxnet.framework import semantics
@@ -68,6 +76,7 @@ PLANTS: dict[str, Callable[[], list[Patch]]] = {
     ),
     "wrong-share": _wrong_share,
     "wrong-order": partial(wrong_order, memory, _sevens),
+    "swapped-samples": swapped_samples,
     "stale-state": stale_state,
     "lost-effect": lost_effect,
     "missed-write": _missed_write,

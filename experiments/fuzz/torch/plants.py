@@ -10,7 +10,15 @@ from typing import Any
 import torch
 
 from experiments.fuzz.framework import Patch
-from experiments.fuzz.plants import but_the_last, lost_effect, stale_parameter, stale_state, wrong_order, wrong_row
+from experiments.fuzz.plants import (
+    but_the_last,
+    lost_effect,
+    stale_parameter,
+    stale_state,
+    swapped_samples,
+    wrong_order,
+    wrong_row,
+)
 from gluonjit.engines.torch import dynamic
 from gluonjit.engines.torch.capture import cells, ops, writes
 from gluonjit.engines.torch.capture.cells import DOORS
@@ -73,6 +81,7 @@ PLANTS: dict[str, Callable[[], list[Patch]]] = {
     ),
     "wrong-share": _wrong_share,
     "wrong-order": partial(wrong_order, memory, lambda tensor: tensor.fill_(7)),
+    "swapped-samples": swapped_samples,
     "stale-state": stale_state,
     "lost-effect": lost_effect,
     "missed-write": _missed_write,

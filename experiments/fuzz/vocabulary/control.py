@@ -25,6 +25,19 @@ LINES["misuse"] = """
 net.squash(@ones((1, 5), dtype={of(run.dtype)}) + 0 * @sum({x}).reshape((1, 1)))
 """
 
+# What a sample does by values that it reads: rounds of a loop, and branches of its own.
+LINES["decide"] = r"""
+p = {x} * 0.7\nfor _ in range(4):\n    if p.mean().@item() > 0.{b % 5}1:\n        break\n    p = @sin(p) + 0.2\np * 1.0
+p, k = {x} * 0.9, 1\nwhile k < 4 and p.sum().@item() < {1 + c % 3}.07:\n    p, k = p * 1.4 + 0.13, k + 1\np * k
+p = {x} * 1.1\nif (p.mean() > 0.0321).@item():\n    p = p * float(p.mean().@item())\np * 1.0
+"""
+LINES["branch"] = r"""
+p = branches([lambda: {x} * 1.5, lambda: @sin({y}) * {y}.mean().@item()])\np[0] + p[1]
+p = branches([lambda k=k: {x} * (k + {y}.mean().@item()) for k in range(3)])\np[0] - p[1] * p[2]
+p = branches([lambda: {x} * 1.5, lambda: {y} * (1 / ({x}.mean().@item() > -0.45))])\np[0] + p[1]
+p = branches([lambda: branches([lambda: {x} * {y}.mean().@item()])[0], lambda: @sin({x})])\np[0] + p[1]
+"""
+
 # What is done to p, a result, and what is read afterwards; y looks like p.
 LINES["write"] = r"""
 p += 1

@@ -24,7 +24,7 @@ WARM_UP, REPEATS = 3, 5
 
 @dataclass(frozen=True)
 class Setting:
-    """What is measured."""
+    """Engine, sizes and seed of a measurement."""
 
     engine: str
     batch_size: int
@@ -56,7 +56,7 @@ class Timed:
 
     @property
     def faster(self) -> float:
-        """How many times faster than eager execution."""
+        """Speedup over eager execution."""
         return self.eager_ms / self.map_ms
 
     def faults(self) -> list[str]:

@@ -33,7 +33,7 @@ def _several(blocks: Sequence[Any]) -> Any:
 
 
 class Base(gluon.Block):
-    """What makes parts and uses them."""
+    """Layers of models, and functions that use them."""
 
     layer, several = Layer, staticmethod(_several)
 

@@ -29,7 +29,7 @@ class Layer(nn.Module):
 
 
 class Base(nn.Module):
-    """What makes parts and uses them."""
+    """Layers of models, and functions that use them."""
 
     linear, gru, table, layer, several = nn.Linear, nn.GRUCell, nn.Embedding, Layer, nn.ModuleList
 

@@ -22,7 +22,7 @@ SIDE = [False]
 
 
 def side_by_side(batched: bool, calls: Any, in_flight: Any, **options: Any) -> list[Any]:
-    """What calls give: by `gluonjit.map` in the batched run."""
+    """Results of calls: by `gluonjit.map` in the batched run."""
     SIDE[0] = batched
     try:
         if not batched:
@@ -33,7 +33,7 @@ def side_by_side(batched: bool, calls: Any, in_flight: Any, **options: Any) -> l
 
 
 def branches(calls: Any) -> list[Any]:
-    """What parts of a sample give, side by side where samples are."""
+    """Results of parts of a sample, side by side where samples are."""
     return gluonjit.map(lambda call: call(), calls) if SIDE[0] else [call() for call in calls]
 
 

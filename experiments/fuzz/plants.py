@@ -69,7 +69,7 @@ def lost_effect() -> list[Patch]:
 
 
 def swapped_samples() -> list[Patch]:
-    """Of samples side by side, what two return is swapped where the second ends before the first."""
+    """Results of two samples side by side are swapped where the second ends before the first."""
     original = Fiber.run
 
     def run(self: Any) -> None:

@@ -23,10 +23,10 @@ from gluonjit.engines.mxnet.operators import binding
 from gluonjit.engines.mxnet.operators.table import ROWS_OF, work_of
 from gluonjit.engines.mxnet.run.fused_steps import row_program
 from gluonjit.engines.mxnet.run.inference import infer
-from gluonjit.engines.mxnet.run.program import Program, build, current, join, program_of, stored, write
+from gluonjit.engines.mxnet.run.program import Program, build, current, joined, program_of, stored, write
 from gluonjit.engines.mxnet.run.results import has_history
 from gluonjit.engines.mxnet.values.operands import is_plain
-from gluonjit.graph import Arrays, Kind, Spec, intern_spec
+from gluonjit.graph import Arrays, Kind, Spec
 from gluonjit.hybrid.capture.lengths.joining import Joiner
 from gluonjit.program.axes import writer
 from gluonjit.program.axes.values import Instruction, NotBatchable, Operand, Shape, Values
@@ -48,16 +48,6 @@ def put(rows: Any, places: Any, clipped: Any, count: int, number: Any) -> Any:
         if not autograd.is_recording():
             return room  # where the rows are already: what follows leads gradients to them
     return apply("_contrib_index_copy", [room, places.detach(), rows], {})
-
-
-def joined(arrays: Arrays, out: Any = None) -> Any:
-    """Rows one after the other, in `out` if that is not None; what is one piece is not copied else.
-
-    Not by `_copy`, which does nothing for another part of the same array.
-    """
-    if len(arrays) == 1 and out is None:
-        return arrays[0]
-    return join(intern_spec((1,), dtype_name(arrays[0]), "", "rows"), arrays, out)
 
 
 def picked(array: Any, places: Any) -> Any:

@@ -5,7 +5,7 @@ The last are values that the numbers of inputs alone decide, read in the middle 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,9 +18,9 @@ from gluonjit.engines.mxnet.framework.arrays import address_of, context_of, room
 from gluonjit.engines.mxnet.framework.originals import original_backward, slice_rows
 from gluonjit.engines.mxnet.framework.semantics import as_captured, as_shape, classic, learned_rows, piece, shapes
 from gluonjit.engines.mxnet.run.inference import reason_of
-from gluonjit.engines.mxnet.run.program import build, interpret, join, program_of
+from gluonjit.engines.mxnet.run.program import build, interpret, join, joined, program_of
 from gluonjit.engines.mxnet.run.results import Imported, has_history, is_learned
-from gluonjit.graph import Arrays, Kind, Leaf, Spec, intern_spec
+from gluonjit.graph import Arrays, Kind, Leaf, Spec
 from gluonjit.graph.modes import RECORDING, TRAINING
 from gluonjit.hybrid.check.runner import NodeRunner
 from gluonjit.hybrid.run.decided import DecidedValues, NeedsMore, batch_to_ask
@@ -115,6 +115,8 @@ def decided(lazy: Any, constant: bool = False) -> NDArray | None:
     constant: whether only from inputs that gradients do not go on to.
     """
     batch = batch_to_ask()
+    if batch is None:
+        return None
     with as_captured(0):
         rows = _Values.of(batch, lazy._v, constant)
         return None if rows is None else lazy._in_kind(piece(rows, lazy._v.spec, 0))
@@ -135,13 +137,7 @@ def as_rows(array: NDArray, spec: Spec) -> NDArray:
 class _Values(DecidedValues):
     """Computes values one by one, by MXNet's own operators."""
 
-    runner, as_rows = NODES, staticmethod(as_rows)
-
-    def joined(self, parts: Sequence[NDArray]) -> NDArray:
-        first = parts[0]
-        shape = (sum([len(part) for part in parts]), *first.shape[1:])
-        spec = intern_spec(shape, np.dtype(first.dtype).name, str(first.context), "rows")
-        return join(spec, parts, None)
+    runner, as_rows, joined = NODES, staticmethod(as_rows), staticmethod(joined)
 
     def may_fail(self, kind: Kind) -> bool:
         return program_of(kind).may_fail

@@ -9,6 +9,7 @@ from typing import Any
 import mxnet as mx
 from mxnet.ndarray import NDArray
 
+from gluonjit.engines.mxnet.framework.arrays import dtype_name
 from gluonjit.engines.mxnet.framework.originals import original_invoke, run_operator
 from gluonjit.engines.mxnet.framework.semantics import POOLING, SHAPES, as_shape, classic, in_training
 from gluonjit.engines.mxnet.framework.symbols import (
@@ -144,6 +145,16 @@ def join(spec: Spec, arrays: Arrays, out: Any) -> Any:
     if out is None:
         return run_operator(operator_handle(name), arrays, attrs)[0]
     return original_invoke(operator_handle(name), list(arrays), *zip(*attrs), out, False, False)
+
+
+def joined(arrays: Arrays, out: Any = None) -> Any:
+    """Rows one after the other, in `out` if that is not None; what is one piece is not copied else.
+
+    Not by `_copy`, which does nothing for another part of the same array.
+    """
+    if len(arrays) == 1 and out is None:
+        return arrays[0]
+    return join(intern_spec((1,), dtype_name(arrays[0]), "", "rows"), arrays, out)
 
 
 # With oneDNN the gradient of max pooling is wrong where the data are a part of a larger array, as rows of an arena are

@@ -7,7 +7,9 @@ from gluonjit.native.bodies cimport is_stale, note_view, tensor_of, value_in, wr
 from gluonjit.native.capture cimport captured
 from gluonjit.native.doors cimport known_numbers, through
 from gluonjit.native.modes cimport is_learning, is_overridden
-from gluonjit.native.names cimport LEFT, LazyKind, is_running, items_of, package, state_here, torch
+from gluonjit.native.names cimport (
+    LEFT, LazyKind, fill_slot, is_running, items_of, package, read_slot, slot_is, state_here, torch
+)
 
 cdef extern from "slots.h":
     void never_listed(object kind)

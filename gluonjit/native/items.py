@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import cython
-from cython import bint, cfunc
+from cython import Py_ssize_t, bint, cfunc
 
 __all__ = ["Items", "Silent"]
 
@@ -63,8 +63,52 @@ def slice_of(kind, array, key):
     return LEFT if found is None else tensor_of(found)
 
 
+@cfunc
+def _has_put(tensor, key, value) -> bint:
+    """Puts a row of the open batch into a lazy tensor that is no view, by its number; False where Python has to."""
+    kind: LazyKind = torch.lazy
+    before: Value = value_in(kind, tensor)
+    source: Value = value_in(kind, value)
+    state: StateNumbers = state_here()
+    batch: BatchRoom = state.batch
+    if before is None or source is None or batch is None or batch.room < 0 or type(key) is not int:
+        return False
+    if batch.graph is None or before.graph is not batch.graph or source.graph is not before.graph:
+        return False
+    if not is_running(state) or state.recorded is not None or is_overridden() or is_stale(value):
+        return False
+    if not (slot_is(tensor, kind.b, None) and slot_is(tensor, kind.c, None) and slot_is(tensor, kind.k, None)):
+        return False
+    spec: Spec = before.spec
+    if spec.mode != "rows" or source.spec is not spec.one_row() or not -spec.rows <= key < spec.rows:
+        return False
+    if (before.taped or source.taped) and not is_learning():
+        return False
+    if before.taped and (type(before.rows) is not tuple or spec.rows == 1):  # whose backward pass runs in any case
+        return False
+    if type(source.rows) is not int:
+        return False
+    rows: list = before.row_list()
+    rows[key] = source.rows
+    found: tuple = tuple(rows)
+    before.graph.copies.append(found)
+    depth: Py_ssize_t = max(before.depth, source.depth)
+    after = Value(
+        found if spec.rows > 1 else source.rows, depth, spec, before.graph, before.taped or source.taped, (before, source)
+    )
+    count = read_slot(tensor, kind.n)
+    fill_slot(tensor, kind.v, after)
+    fill_slot(tensor, kind.n, 1 if count is None else count + 1)
+    return True
+
+
 class Items:
     """The items of lazy tensors: a base of theirs."""
+
+    def __setitem__(self, key, value):
+        """Puts a row, or has Python see to it."""
+        if package.local is None or type(self) is not torch.lazy.kind or not _has_put(self, key, value):
+            torch.put(self, key, value)
 
     def __getitem__(self, key):
         """Returns rows, or by other constants a node."""

@@ -29,7 +29,7 @@ from gluonjit.engines.torch.framework.arrays import WHOLE
 from gluonjit.engines.torch.tracing.cell import Cell
 from gluonjit.engines.torch.tracing.view_steps import steps_of
 from gluonjit.engines.torch.values.known import CHEAP, WHOLE_TYPES
-from gluonjit.engines.torch.values.lazy import LazyTensor, as_known, item_of, make
+from gluonjit.engines.torch.values.lazy import LazyTensor, as_known, item_of, make, put_item
 from gluonjit.engines.torch.values.operands import Key, NotAnOperand, value_of
 from gluonjit.engines.torch.values.results import KEEPING, is_inference, of_computed
 from gluonjit.hybrid.capture.cell import KEY
@@ -80,6 +80,7 @@ def module_call() -> Any:
         steps_of=steps_of,
         getitem=torch.Tensor.__getitem__,
         item=item_of,
+        put=put_item,
         laid_out=LAID_OUT,
         lay=lay,
         leaf_laid=leaf_laid,

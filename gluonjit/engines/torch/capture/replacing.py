@@ -24,7 +24,7 @@ def replaced(batch: Batch, name: str, base: Any, args: tuple[Any, ...]) -> Value
     value = base._v
     if name == "__setitem__":
         axes, numbers = _numbers(args[1], value.spec.shape)
-        return _with_rows(batch, value, axes, numbers, args[2])
+        return with_rows(batch, value, axes, numbers, args[2])
     if name == "index_copy_":
         return _by_index(batch, value, args)
     mask = known(args[1]) if name == "masked_scatter_" and len(args) == 3 else None
@@ -33,7 +33,7 @@ def replaced(batch: Batch, name: str, base: Any, args: tuple[Any, ...]) -> Value
     if not mask.dim() == args[2].dim() == 1:
         return None
     places = [place for place, chosen in enumerate(mask.tolist()) if chosen]
-    return _with_rows(batch, value, 1, places, args[2][: len(places)]) if places else value
+    return with_rows(batch, value, 1, places, args[2][: len(places)]) if places else value
 
 
 def copied_into(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -47,10 +47,10 @@ def _by_index(batch: Batch, base: Value, args: tuple[Any, ...]) -> Value | None:
     index = known(args[2]) if len(args) == 4 and args[1] == 0 and isinstance(args[3], torch.Tensor) else None
     if index is None or index.dim() != 1 or index.dtype is not torch.int64:
         return None  # PyTorch may refuse it, as it does other numbers of axes
-    return _with_rows(batch, base, 1, index.tolist(), args[3]) if args[3].dim() == len(base.spec.shape) else None
+    return with_rows(batch, base, 1, index.tolist(), args[3]) if args[3].dim() == len(base.spec.shape) else None
 
 
-def _with_rows(batch: Batch, base: Value, axes: int, numbers: list[int], source: Any) -> Value | None:
+def with_rows(batch: Batch, base: Value, axes: int, numbers: list[int], source: Any) -> Value | None:
     """The rows of a tensor, others in place of some whose numbers are known: no node at all.
 
     axes: how many are counted as rows. Not of what one node has computed with gradients: its backward pass runs, and
@@ -77,6 +77,13 @@ def _with_rows(batch: Batch, base: Value, axes: int, numbers: list[int], source:
     if value.spec.shape == before.spec.row_shape:
         value = reshaped(value, (1, *value.spec.shape))
     return None if value is None else placed(before, numbers, value)
+
+
+def rows_of_key(base: Value, key: Any) -> list[int]:
+    """The numbers of the rows of a tensor that a view by this key is; none where it is something else."""
+    if key.__class__ not in (int, slice) or base.spec.mode != "rows":
+        return []
+    return [] if base.taped and not isinstance(base.rows, tuple) else chosen(key, base.spec.rows)
 
 
 def _numbers(key: Any, shape: tuple[int, ...]) -> tuple[int, list[int]]:

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from gluonjit.engines.torch.capture.cells import capture, open_batch
+from gluonjit.engines.torch.capture.cells import capture, lay, open_batch
 from gluonjit.engines.torch.capture.indexing import opened as opened_key
 from gluonjit.engines.torch.capture.making import enter, only_made
 from gluonjit.engines.torch.capture.records import NotOneNode, noting
-from gluonjit.engines.torch.capture.replacing import replaced
+from gluonjit.engines.torch.capture.replacing import replaced, rows_of_key, with_rows
 from gluonjit.engines.torch.framework.arrays import spec_of
 from gluonjit.engines.torch.framework.originals import plain
 from gluonjit.engines.torch.framework.targets import WRITES
@@ -27,7 +27,7 @@ from gluonjit.engines.torch.tracing.cell import Cell
 from gluonjit.engines.torch.tracing.traced_tensors import TraceTensor
 from gluonjit.engines.torch.tracing.view_steps import PathStep, show
 from gluonjit.engines.torch.values.aliases import DATA, MOVING, base_of, dummy, moves
-from gluonjit.engines.torch.values.lazy import LazyTensor, waits
+from gluonjit.engines.torch.values.lazy import LazyTensor, waits, wrap
 from gluonjit.engines.torch.values.lookups import carried
 from gluonjit.engines.torch.values.operands import concrete, current, is_made, is_number, run_readers
 from gluonjit.graph import Value
@@ -120,25 +120,44 @@ def _captured(
     if name == "__setitem__":
         args = _by_numbers(args)
     batch = open_batch()
-    if not (path or quiet or by_out or kwargs) and current(base).graph is batch.graph:
-        value = replaced(batch, name, base, args)
+    if not (quiet or by_out or kwargs) and current(base).graph is batch.graph:
+        value = _of_rows(batch, func, name, base, target, args) if path else replaced(batch, name, base, args)
         if value is not None:
             return _becomes(batch, base, target, value)
     rest = args if by_out else args[1:]
     named = {key: value for key, value in kwargs.items() if not (by_out and key == "out")}
-    key = (func, path, by_out, quiet, taped)
-    known = _cells.get(key)
-    if known is None:
-        known = _cells[key] = (Cell(name, Options(), operator=True), _writer(*key))
-        while len(_cells) > _MOST:
-            _cells.popitem(last=False)
-    cell, run = known
+    cell, run = _cell_of(name, func, path, by_out, quiet, taped)
     with torch.set_grad_enabled(quiet or torch.is_grad_enabled()):
         batch = open_batch()
         if current(base).graph is not batch.graph:  # it was full
             raise NotOneNode("the batch was full")
         found = capture(cell, None, run, (base, *rest), named, batch)
     return _becomes(batch, base, target, found._v)
+
+
+def _cell_of(name: str, *key: Any) -> tuple[Cell, Callable[..., Any]]:
+    """The cell of a write; `key` has the arguments of `_writer`."""
+    known = _cells.get(key)
+    if known is None:
+        known = _cells[key] = (Cell(name, Options(), operator=True), _writer(*key))
+        while len(_cells) > _MOST:
+            _cells.popitem(last=False)
+    return known
+
+
+def _of_rows(batch: Batch, func: Any, name: str, base: Any, target: Any, args: Args) -> Value | None:
+    """The value of a tensor after a write to a view of some of its rows: a node of these alone, whichever they are."""
+    numbers = rows_of_key(base._v, target._k)
+    if not numbers:
+        return None
+    before = current(target)
+    row = wrap(before)
+    value = replaced(batch, name, row, args)
+    if value is None:
+        cell, run = _cell_of(name, func, (), False, False, before.taped)
+        value = capture(cell, None, run, (row, *args[1:]), {}, batch)._v
+    row._v = lay(batch, value, before.spec)
+    return with_rows(batch, base._v, 1, numbers, row)
 
 
 def _becomes(batch: Batch, base: Any, target: Any, value: Value) -> Any:

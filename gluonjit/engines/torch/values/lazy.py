@@ -114,10 +114,24 @@ def _reading_one(name: str, given: Callable[[Any], Any]) -> Any:
     return read
 
 
+def put_item(lazy: LazyTensor, key: Any, value: Any) -> None:
+    """Writes. Numbers that a program writes one by one to what it has made do not go through PyTorch.
+
+    After `tensor[key] += other` its own rows are written back, which changes nothing.
+    """
+    if value.__class__ is LazyTensor and value._b is lazy and key.__class__ in (int, slice) and value._k == key:
+        return
+    if takes_number(lazy, key, value) and not overridden():
+        write_number(lazy, key, value)
+    else:
+        torch.Tensor.__setitem__(lazy, key, value)
+
+
 class _NoItems:
-    """A base of lazy tensors without `[]`; its counterpart in C has that."""
+    """A base of lazy tensors whose `[]` is PyTorch's; its counterpart in C has one of its own."""
 
     __slots__ = ()
+    __setitem__ = put_item
 
 
 _Items: Any = _NoItems if FAST is None else FAST.Items
@@ -144,13 +158,6 @@ class LazyTensor(_Items, torch.Tensor):  # type: ignore[misc]
         if func is _ITEM and args[0].__class__ is LazyTensor:
             return item_of(*args)
         return _engine().call_operator(func, args, kwargs or {})
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        """Writes. Numbers that a program writes one by one to what it has made do not go through PyTorch."""
-        if takes_number(self, key, value) and not overridden():
-            write_number(self, key, value)
-        else:
-            super().__setitem__(key, value)
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

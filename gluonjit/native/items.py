@@ -94,7 +94,12 @@ def _has_put(tensor, key, value) -> bint:
     before.graph.copies.append(found)
     depth: Py_ssize_t = max(before.depth, source.depth)
     after = Value(
-        found if spec.rows > 1 else source.rows, depth, spec, before.graph, before.taped or source.taped, (before, source)
+        found if spec.rows > 1 else source.rows,
+        depth,
+        spec,
+        before.graph,
+        before.taped or source.taped,
+        (before, source),
     )
     count = read_slot(tensor, kind.n)
     fill_slot(tensor, kind.v, after)

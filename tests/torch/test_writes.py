@@ -353,3 +353,70 @@ def test_a_view_of_a_result_that_was_read_shows_later_writes(view: Any, scoped: 
         found = run(net)
     for own, other in zip(found, run(layer)):
         np.testing.assert_allclose(own, other, rtol=1e-5)
+
+
+def _rows_in_a_loop(net: Net, x: Any) -> Any:
+    """Writes rows by numbers that differ from sample to sample, in every form."""
+    first = int(x.argmax())
+    start, y = x.new_zeros(4, 6), net.first(x)
+    kept, seen = start, start[first]
+    memory, counts = start.clone(), torch.zeros(4, 1)
+    for step in range(5):
+        place = (first + step) % 4
+        memory[place] = memory[place] + net.other(y)
+        memory[place] += y
+        memory[place - 4] *= 1.0 + step
+        memory[0:2] -= 0.5 * y
+        memory[place] = y if step == 3 else memory[place]
+        counts[place] += 1
+        kept = kept + memory[-1].clone() * counts[place].clone()
+        y = torch.tanh(memory[place])
+    before = memory.clone()
+    memory[first] = y
+    return (kept * memory.clone()).sum() + before[first].sum() + seen.sum() + memory[first].sum()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rows_at_other_places_are_written_together(mode: str) -> None:
+    assert assert_as_eager(_rows_in_a_loop, total, **MODES[mode]).flushes == 1
+
+
+def test_writes_to_rows_at_other_places_are_of_one_kind() -> None:
+    def program(net: Net, x: Any) -> Any:
+        first, y = int(x.argmax()), net.first(x)
+        rows = x.new_zeros(4, 6)
+        for step in range(4):
+            rows[(first + step) % 4] += y
+            rows[(first + step) % 4 - 4] *= y
+        return rows.sum()
+
+    kinds = assert_as_eager(program, total, **MODES["operators"]).kinds
+    assert kinds["add_"].nodes == kinds["mul_"].nodes == 12  # of three samples in four steps
+    assert max(kinds["add_"].launches, kinds["mul_"].launches) <= 2
+
+
+def _rows_without_gradients(net: Net, x: Any) -> Any:
+    rows = net.first(x).repeat(3, 1)
+    with torch.no_grad():
+        held = rows.clone()
+        held[1] = held[0] * 2
+        held[2] += held[1]
+    rows = torch.stack(list(rows.unbind(0)))
+    rows[1] = held[2]
+    return (rows * held).sum()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rows_written_without_gradients_have_none(mode: str) -> None:
+    assert_as_eager(_rows_without_gradients, total, **MODES[mode])
+
+
+@pytest.mark.parametrize("place", [4, -5])
+def test_a_row_out_of_range_is_refused(place: int) -> None:
+    def program(net: Net, x: Any) -> Any:
+        rows, y = x.new_zeros(4, 6), net.first(x)
+        rows[0] = y
+        rows[place] = y
+        return rows.sum()
+
+    assert_refused(program, total, **MODES["operators"])

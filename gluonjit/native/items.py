@@ -93,14 +93,9 @@ def _has_put(tensor, key, value) -> bint:
     found: tuple = tuple(rows)
     before.graph.copies.append(found)
     depth: Py_ssize_t = max(before.depth, source.depth)
-    after = Value(
-        found if spec.rows > 1 else source.rows,
-        depth,
-        spec,
-        before.graph,
-        before.taped or source.taped,
-        (before, source),
-    )
+    taped: bint = before.taped or source.taped
+    first = found if spec.rows > 1 else source.rows
+    after = Value(first, depth, spec, before.graph, taped, (before, source))
     count = read_slot(tensor, kind.n)
     fill_slot(tensor, kind.v, after)
     fill_slot(tensor, kind.n, 1 if count is None else count + 1)

@@ -117,6 +117,34 @@ def test_rows_that_cross_a_flush_become_no_tensors(kind: type[nn.Module], monkey
     assert not made
 
 
+class Runs(nn.Module):
+    """Runs a function with a table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(7, 3)
+
+    def forward(self, function: Any, *args: Any) -> Any:
+        return function(self.table, *args)
+
+
+def test_an_entry_that_crosses_a_flush_beside_rows_without_history_learns() -> None:
+    def entry(table: Any, a: Any) -> Any:
+        found = table(torch.tensor([4]))
+        (a * 1.1).mean().item()
+        return torch.sin(found)
+
+    net = Runs()
+    with gluonjit.batching(granularity="cell"):
+        calls = [
+            lambda: net(entry, torch.ones(1)),
+            lambda: net(lambda _, rows: rows.repeat_interleave(3, dim=1), torch.ones(3, 1)),
+        ]
+        found, _ = gluonjit.map(lambda call: call(), calls)
+        found.sum().backward()
+    torch.testing.assert_close(net.table.weight.grad[4], torch.cos(net.table.weight[4]).detach())
+
+
 class Rewritten(Halting):
     """Writes to its input between reads, as PyTorch counts it or as only numpy knows."""
 

@@ -197,9 +197,11 @@ class Session(session.Session):
     def left(self, arena: int, positions: Sequence[int]) -> tuple[Chunk, list[int]] | None:
         """Finds rows of an arena in what has stayed of them for values that can be read; None if not all have."""
         place = self.kept_at(arena, positions[0])
-        chunk = None if self.lost or place in self._inputs else self.chunks.get(place)
+        chunk = None if self.lost else self.chunks.get(place)
         if chunk is None or not all([place.begin <= position < place.end for position in positions]):
             return None
+        if self._inputs and any([self.place_of(arena, position) in self._inputs for position in positions]):
+            return None  # which has a history, also where the arena has stayed for others in it
         return chunk, [position - place.begin for position in positions]
 
     def _rows_of(self, place: Place, positions: Sequence[int]) -> Any:

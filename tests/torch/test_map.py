@@ -117,6 +117,27 @@ def test_rows_that_cross_a_flush_become_no_tensors(kind: type[nn.Module], monkey
     assert not made
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_losses_are_differentiated_one_by_one_across_flushes(shared: bool) -> None:
+    eager, net = pair(Halting)
+    inputs = [(x.clone().requires_grad_(), limit) for x, limit in samples(5)]
+    if shared:  # equal calls, which are one node
+        inputs[1] = inputs[0]
+
+    def differentiated(values: list[Any]) -> list[Any]:
+        for value in values:
+            value.sum().backward()
+        found = [x.grad.clone() for x, _ in inputs]
+        for x, _ in inputs:
+            x.grad = None
+        return found
+
+    expected = differentiated([eager(*each) for each in inputs])
+    values = gluonjit.map(lambda each: net(*each), inputs)
+    assert_same(differentiated(values), expected)
+    assert_same([weight.grad for weight in net.cell.parameters()], [weight.grad for weight in eager.cell.parameters()])
+
+
 class Runs(nn.Module):
     """Runs a function with a table."""
 

@@ -115,6 +115,7 @@ class Taken(torch.autograd.Function):  # type: ignore[misc]
         """Takes them."""
         ctx.set_materialize_grads(False)
         ctx.shape, ctx.index, ctx.offsets, ctx.readers = rows.shape, index, offsets, readers
+        ctx.reached = {}
         return rows[index]
 
     @staticmethod
@@ -122,8 +123,16 @@ class Taken(torch.autograd.Function):  # type: ignore[misc]
         """Puts their gradient into one of the chunk."""
         if gradient is None:
             return None, None, None, None
-        ctx.readers.rows_given(ctx.shape[0])[list(ctx.offsets)] = True
+        reached = ctx.reached.pop(current_backward(), True)
+        ctx.readers.rows_given(ctx.shape[0])[list(ctx.offsets)] |= reached
         return gradient.new_zeros(ctx.shape).index_add_(0, ctx.index, gradient), None, None, None
+
+
+def note_reached(tensor: Any, flags: Any) -> None:
+    """Notes from which of the rows that were taken the backward pass under way comes: a later flush has read others."""
+    node = tensor.grad_fn
+    if node.__class__ is Taken._backward_cls:
+        node.reached[current_backward()] = node.reached.get(current_backward(), False) | flags
 
 
 class Pieces(torch.autograd.Function):  # type: ignore[misc]

@@ -21,7 +21,7 @@ from gluonjit.engines.torch.framework.arrays import (
 )
 from gluonjit.engines.torch.framework.input_version import InputVersion, modified, version_of
 from gluonjit.engines.torch.framework.originals import data_of, run_backward
-from gluonjit.engines.torch.run.chunks import TWICE, Chunk, Readers, current_backward
+from gluonjit.engines.torch.run.chunks import TWICE, Chunk, Readers, current_backward, note_reached
 from gluonjit.engines.torch.run.observed import HookedResult, apart
 from gluonjit.engines.torch.run.one_by_one import compute_alone, run_step
 from gluonjit.engines.torch.run.overwrites import savers
@@ -265,6 +265,8 @@ class Tape(tape.Tape):
         self._refuse_overwritten(made)
         gradients = [made.weights.get(id(leaf)) for _, leaf in self._constants.values()]
         gradients += [made.of(place) if made.reaches(place) else None for place in self.places()]
+        for place, tensor in self._inputs:
+            note_reached(tensor, made.at(place).astype(bool))
         if made.free:
             self.free()
         elif not retain:

@@ -138,6 +138,31 @@ def test_losses_are_differentiated_one_by_one_across_flushes(shared: bool) -> No
     assert_same([weight.grad for weight in net.cell.parameters()], [weight.grad for weight in eager.cell.parameters()])
 
 
+class Normed(nn.Module):
+    """Computes before it reads what equal samples have in common."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(3)
+
+    def forward(self, x: Any) -> Any:
+        p = self.norm(x) * 0.7
+        for _ in range(4):
+            if p.mean().item() > 0.01:
+                break
+            p = torch.sin(p) + 0.2
+        return p
+
+
+def test_equal_samples_that_cross_a_flush_are_differentiated_one_by_one() -> None:
+    eager, net = pair(Normed)
+    x = torch.tensor([[-1.0, -0.6, 1.0]])
+    for model, run in ((eager, map), (net, gluonjit.map)):
+        for value in list(run(model, [x, x])):
+            value.exp().sum().backward()
+    assert_same([net.norm.weight.grad, net.norm.bias.grad], [eager.norm.weight.grad, eager.norm.bias.grad])
+
+
 class Runs(nn.Module):
     """Runs a function with a table."""
 

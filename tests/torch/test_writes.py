@@ -411,6 +411,16 @@ def test_rows_written_without_gradients_have_none(mode: str) -> None:
     assert_as_eager(_rows_without_gradients, total, **MODES[mode])
 
 
+def test_a_result_of_an_earlier_flush_that_backward_needs_may_not_be_written_to() -> None:
+    def program(net: Net, x: Any) -> Any:
+        rows = torch.tanh(net.first(x).reshape(2, 3))
+        for row in range(2):
+            rows[row] = rows[row] * 0.5 + row
+        return rows.sum()
+
+    assert_refused(program, total, max_nodes=1, granularity="op")
+
+
 @pytest.mark.parametrize("place", [4, -5])
 def test_a_row_out_of_range_is_refused(place: int) -> None:
     def program(net: Net, x: Any) -> Any:

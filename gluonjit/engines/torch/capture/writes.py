@@ -53,7 +53,9 @@ def write(func: Any, name: str, target: Any, args: Args, kwargs: Kwargs) -> Any:
     before = current(base)
     if batch is not None and base._c is None and not at_once and _brought(batch, base):
         try:
-            return _captured(func, name, base, path, target, args, kwargs)
+            found = _captured(func, name, base, path, target, args, kwargs)
+            note_written_result(before)  # if it is one of an earlier flush
+            return found
         except NotOneNode as refusal:
             why = refusal.with_traceback(None)  # else it and this frame would hold each other, and the arguments
             base._v = before

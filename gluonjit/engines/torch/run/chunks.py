@@ -92,12 +92,16 @@ class Chunk:
 
     def rows(self, offsets: Sequence[int]) -> Any:
         """Some of the rows."""
+        found = self.taken(offsets)
+        return Once.apply(found) if self.readers.shared and found.requires_grad else found
+
+    def taken(self, offsets: Sequence[int]) -> Any:
+        """The same for a later flush, in which calls that are equal may have these rows in common."""
         self.readers.taken.update(offsets)
         index = torch.tensor(offsets, device=self.tensor.device)
         if not self.tensor.requires_grad:
             return self.tensor[index]
-        found = Taken.apply(self.tensor, index, offsets, self.readers)
-        return Once.apply(found) if self.readers.shared else found
+        return Taken.apply(self.tensor, index, offsets, self.readers)
 
 
 class ChunkRows(NamedTuple):

@@ -101,7 +101,7 @@ class Carried(tables.Table):
 
     def entries(self, numbers: Any) -> Any:
         """The rows of these numbers, a tensor, with their history where that is recorded."""
-        return self.chunk.rows(numbers.tolist())
+        return self.chunk.taken(numbers.tolist())
 
 
 def carried(batch: Batch, value: Value) -> Value | None:

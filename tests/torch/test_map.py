@@ -163,6 +163,34 @@ def test_equal_samples_that_cross_a_flush_are_differentiated_one_by_one() -> Non
     assert_same([net.norm.weight.grad, net.norm.bias.grad], [eager.norm.weight.grad, eager.norm.bias.grad])
 
 
+class Halves(nn.Module):
+    """Takes a part of a result after one read, and uses it after the next one, as others use theirs at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: Any, late: bool) -> Any:
+        h = torch.tanh(self.layer(x))
+        h.sum().item()
+        low, s = h[1:3], x.sum()
+        if not late:
+            s = torch.sin(low).sum()
+        s.item()
+        return low.exp().sum() + s
+
+
+def test_a_part_that_crosses_two_flushes_keeps_its_history() -> None:
+    eager, net = pair(Halves)
+    xs = [torch.randn(4, 3).requires_grad_() for _ in range(3)]
+    for model, run in ((eager, map), (net, gluonjit.map)):
+        values = list(run(lambda k, model=model: model(xs[k], k != 1), range(3)))
+        torch.stack(values).sum().backward()
+    for x in xs:
+        assert x.grad is not None
+    assert_same([weight.grad for weight in net.parameters()], [weight.grad for weight in eager.parameters()])
+
+
 class Runs(nn.Module):
     """Runs a function with a table."""
 

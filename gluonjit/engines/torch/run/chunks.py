@@ -92,11 +92,17 @@ class Chunk:
 
     def rows(self, offsets: Sequence[int]) -> Any:
         """Some of the rows."""
-        found = self.taken(offsets)
+        found = self._taken(offsets)
         return Once.apply(found) if self.readers.shared and found.requires_grad else found
 
     def taken(self, offsets: Sequence[int]) -> Any:
-        """The same for a later flush, in which calls that are equal may have these rows in common."""
+        """The same for a later flush alone, in which calls that are equal may have these rows in common."""
+        found = self._taken(offsets)
+        if found.requires_grad:
+            found.grad_fn.reached = {}
+        return found
+
+    def _taken(self, offsets: Sequence[int]) -> Any:
         self.readers.taken.update(offsets)
         index = torch.tensor(offsets, device=self.tensor.device)
         if not self.tensor.requires_grad:
@@ -119,7 +125,7 @@ class Taken(torch.autograd.Function):  # type: ignore[misc]
         """Takes them."""
         ctx.set_materialize_grads(False)
         ctx.shape, ctx.index, ctx.offsets, ctx.readers = rows.shape, index, offsets, readers
-        ctx.reached = {}
+        ctx.reached = None
         return rows[index]
 
     @staticmethod
@@ -127,16 +133,23 @@ class Taken(torch.autograd.Function):  # type: ignore[misc]
         """Puts their gradient into one of the chunk."""
         if gradient is None:
             return None, None, None, None
-        reached = ctx.reached.pop(current_backward(), True)
+        reached = True if ctx.reached is None else ctx.reached.pop(current_backward(), True)
         ctx.readers.rows_given(ctx.shape[0])[list(ctx.offsets)] |= reached
         return gradient.new_zeros(ctx.shape).index_add_(0, ctx.index, gradient), None, None, None
 
 
 def note_reached(tensor: Any, flags: Any) -> None:
-    """Notes from which of the rows that were taken the backward pass under way comes: a later flush has read others."""
+    """Notes from which of the rows that a flush has taken for itself alone the backward pass under way comes."""
     node = tensor.grad_fn
-    if node.__class__ is Taken._backward_cls:
-        node.reached[current_backward()] = node.reached.get(current_backward(), False) | flags
+    if node.__class__ is Taken._backward_cls and node.reached is not None:
+        node.reached[current_backward()] = flags
+
+
+def given_out(tensor: Any) -> Any:
+    """Returns a tensor that a flush may have taken for itself alone, to another who goes on from it."""
+    if tensor.grad_fn.__class__ is Taken._backward_cls:
+        tensor.grad_fn.reached = None
+    return tensor
 
 
 class Pieces(torch.autograd.Function):  # type: ignore[misc]

@@ -16,7 +16,7 @@ from gluonjit.engines.torch.framework.arrays import of_bytes
 from gluonjit.engines.torch.framework.buffers import as_captured
 from gluonjit.engines.torch.framework.input_version import InputVersion, version_of
 from gluonjit.engines.torch.framework.originals import LEARNING
-from gluonjit.engines.torch.run.chunks import Chunk, ChunkRows
+from gluonjit.engines.torch.run.chunks import Chunk, ChunkRows, given_out
 from gluonjit.engines.torch.run.fused_steps import FusedSteps
 from gluonjit.engines.torch.run.gradients import Tape
 from gluonjit.engines.torch.run.history import joined_history
@@ -217,6 +217,7 @@ class Session(session.Session):
         for number, group in groupby(positions, lambda position: bisect_right(ends, position)):
             (_, begin, _), tensor, version = learned[number]
             index = torch.tensor([position - begin for position in group], device=tensor.device)
+            tensor = given_out(tensor)
             if version_of(tensor) == version:
                 parts.append(tensor[index])
             else:

@@ -28,7 +28,7 @@ from torch_support import assert_close
 import gluonjit
 from experiments.data.tagged import Sentence
 from gluonjit.engines.torch.framework import copy_on_write
-from gluonjit.engines.torch.run import memory
+from gluonjit.engines.torch.run import memory, one_by_one
 from gluonjit.engines.torch.run.memory import Session
 from gluonjit.errors import GluonJITError
 from tests.torch.test_rule_cases import BATCHED, by_operator, first
@@ -273,7 +273,7 @@ def test_numbers_that_the_program_reads_itself_are_counted(device: Accelerator) 
 def test_a_host_tensor_among_those_of_the_device_is_caught(
     device: Accelerator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "sent", lambda numbers, where: torch.from_numpy(numbers))
+    monkeypatch.setattr(one_by_one, "sent", lambda numbers, where: torch.from_numpy(numbers))
     with pytest.raises(GluonJITError, match="with an operand on cpu"):
         check(device, TASKS["pairs"], granularity="batched", steps=1)
     assert device.faults

@@ -9,7 +9,7 @@ import pytest
 
 import gluonjit
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.hybrid.run.session import Results
+from gluonjit.hybrid.run.state import Results
 
 WORDS, SIZE, SAMPLES = 20, 4, 6
 

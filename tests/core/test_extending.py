@@ -129,7 +129,7 @@ def test_a_workload(checkout: Path) -> None:
 
 def test_the_engine_on_numpy_is_small_and_uses_what_its_recipe_names() -> None:
     texts = [path.read_text(encoding="utf-8") for path in sorted(ENGINE.glob("*.py"))]
-    assert sum(len(text.splitlines()) for text in texts) < 700
+    assert sum(len(text.splitlines()) for text in texts) < 800
     named = recipe("An engine")
     for node in [node for text in texts for node in ast.parse(text).body]:
         module = str(node.module) if isinstance(node, ast.ImportFrom) else ""

@@ -84,9 +84,9 @@ def test_the_step_that_fails_is_named(chain: Chain, monkeypatch: pytest.MonkeyPa
         return int(own(1))
 
     named: list[int] = []
-    failures = import_module("gluonjit.hybrid.run.failures")
-    said = failures.failed
-    monkeypatch.setattr(failures, "failed", lambda *given: named.append(given[1]) or said(*given))
+    session = import_module("gluonjit.hybrid.run.session")
+    said = session.failed
+    monkeypatch.setattr(session, "failed", lambda *given: named.append(given[1]) or said(*given))
     instead(monkeypatch, failing)
     with pytest.raises(gluonjit.FlushError, match="run together failed, though each runs by itself: no room is left"):
         chain(True)

@@ -35,9 +35,8 @@ from gluonjit.hybrid.capture.guards.objects import FrameworkObjects, Refused
 from gluonjit.hybrid.capture.guards.variants import Noted
 from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.hybrid.run.engine import engine_of
-from gluonjit.hybrid.run.session import placed as rows_at
-from gluonjit.hybrid.run.session import results_of
-from gluonjit.hybrid.run.state import settle
+from gluonjit.hybrid.run.state import placed as rows_at
+from gluonjit.hybrid.run.state import results_of, settle
 from gluonjit.program.axes.values import NotBatchable, Operand, placed
 from gluonjit.program.trace import TraceBuilder
 

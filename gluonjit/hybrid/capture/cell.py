@@ -135,12 +135,3 @@ def product_kind(cell: BatchedCell, trace: Trace, key: tuple[Any, ...], build: A
         name = f"{cell.name}: products of leaves"
         kind = cell.products[key] = build(trace).kind(name, trace, work_of, poly=False)
     return kind
-
-
-def cache_counts(cells: Sequence[BatchedCell]) -> dict[str, int]:
-    """Entries in the caches of cells: 4,096 signatures each at most, reused calls 100,000 and 256 MB a model."""
-    return {
-        "cells": sum(cell.entries() for cell in cells),
-        "reused": sum(len(cell.recordings.entries) for cell in cells),
-        "reused_bytes": sum(cell.recordings.bytes for cell in cells),
-    }

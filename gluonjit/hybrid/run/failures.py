@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from gluonjit.errors import CaptureError, FlushError, GluonJITError
 from gluonjit.graph import line_of, raised_at, user_line
 from gluonjit.graph.frames import is_library
-from gluonjit.hybrid.check.steps import StepCheck
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -103,9 +102,7 @@ def _restored(ours: type[GluonJITError], theirs: type[BaseException], args: tupl
     return _joint(ours, theirs)(*args)
 
 
-def failed(
-    check: StepCheck, number: int, error: Exception, again: Callable[[], None] | None = None
-) -> Exception | None:
+def failed(check: Any, number: int, error: Exception, again: Callable[[], None] | None = None) -> Exception | None:
     """Returns the error of a step that failed: its nodes run once more, one by one, until one of them fails.
 
     None where all of them run, and the step has to run so, as its program is at fault.
@@ -151,7 +148,7 @@ def of_library(error: BaseException) -> BaseException:
     return both(FlushError, type(error), f"{type(error).__name__} in {place}: {error}. {REPORT}")
 
 
-def _failing(check: StepCheck, number: int) -> Exception | None:
+def _failing(check: Any, number: int) -> Exception | None:
     """Returns the error of the first node of a step that fails when run alone."""
     step = check.plan.steps[number]
     for record, nodes in step.parts:

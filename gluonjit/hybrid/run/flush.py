@@ -30,8 +30,7 @@ from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import RUNNING, Batch, release
 from gluonjit.hybrid.run.failures import of_library
 from gluonjit.hybrid.run.protocol import Adapter
-from gluonjit.hybrid.run.session import Results
-from gluonjit.hybrid.run.state import State
+from gluonjit.hybrid.run.state import Results, State
 
 
 class _Held(NamedTuple):

@@ -11,7 +11,6 @@ from gluonjit.analysis.plan_cache import clear_plans, plan_count
 from gluonjit.compiled import FAST
 from gluonjit.graph.kinds import Kind
 from gluonjit.graph.values import Spec
-from gluonjit.hybrid.capture.cell import cache_counts
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
@@ -83,7 +82,14 @@ class Adapter(Engine):
         """Entries in each of the engine's caches, also those of cells, and of all engines the plans (512 at most) and
         the assemblies of row programs (1,024 at most) that are kept."""
         kept = {"plans": plan_count(), "assemblies": assembly_count()}
-        return {**super().cache_info(), **kept, **cache_counts(self.cells.every())}
+        cells = self.cells.every()
+        return {
+            **super().cache_info(),
+            **kept,
+            "cells": sum(cell.entries() for cell in cells),
+            "reused": sum(len(cell.recordings.entries) for cell in cells),
+            "reused_bytes": sum(cell.recordings.bytes for cell in cells),
+        }
 
     def clear_caches(self) -> None:
         """Empty them."""

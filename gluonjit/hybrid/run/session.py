@@ -12,16 +12,14 @@ from ctypes import memmove
 from functools import cached_property
 from itertools import accumulate
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from gluonjit.analysis.plan import Gather, LeafChunk, LookupChunk, Place, Plan, Step, row_bytes
-from gluonjit.errors import BatchClosedError, GluonJITError
+from gluonjit.errors import GluonJITError
 from gluonjit.graph import Leaf
 from gluonjit.graph.modes import is_recorded
-from gluonjit.graph.recorder import Value
 from gluonjit.hybrid.check.entries import GRAPH, ROWS
 from gluonjit.hybrid.check.runner import NodeRunner
 from gluonjit.hybrid.check.steps import StepCheck
@@ -443,36 +441,3 @@ class Session:
         if self.finite is not None:
             self.finite.results(begin, [self.at(place) for place in self.plan.steps[begin].places])
         return len(ran.steps)
-
-
-class Results(NamedTuple):
-    """The places of a flushed graph's rows: row r is row `position[r]` of arena `arena[r]` of the session."""
-
-    session: Session
-    arena: npt.NDArray[np.int64]
-    position: npt.NDArray[np.int64]
-
-
-def has_run(value: Value) -> bool:
-    """True if a value's batch has run."""
-    return value.result is not None or isinstance(getattr(value.graph, "owner", None), Results)
-
-
-def results_of(value: Value) -> Results:
-    """Finds where a flushed value's rows lie; raises BatchClosedError where its batch did not run."""
-    owner = value.graph.owner
-    if isinstance(owner, Results):
-        return owner
-    raise BatchClosedError(f"this value was never computed: {owner}")
-
-
-def rows_of(value: Value) -> Any:
-    """Finds the rows of a flushed value by their places: of a reference, which is no node's own result."""
-    results = results_of(value)
-    return results.session.rows(*placed(value, results))
-
-
-def placed(value: Value, results: Results) -> tuple[int, list[int]]:
-    """The arena of a value's rows, and their positions there."""
-    rows = value.row_list()
-    return int(results.arena[rows[0]]), results.position[rows].tolist()

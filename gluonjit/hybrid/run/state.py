@@ -7,8 +7,12 @@ import threading
 from collections.abc import Callable
 from functools import wraps
 from sys import is_finalizing
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from gluonjit.errors import BatchClosedError
 from gluonjit.graph.recorder import StateNumbers, Uncaptured, Value
 from gluonjit.hybrid.choose.pacing import HERE, SPENT, Paces
 from gluonjit.hybrid.options import Options
@@ -188,3 +192,36 @@ def _leave_to_parent() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+class Results(NamedTuple):
+    """The places of a flushed graph's rows: row r is row `position[r]` of arena `arena[r]` of the session."""
+
+    session: Any
+    arena: npt.NDArray[np.int64]
+    position: npt.NDArray[np.int64]
+
+
+def has_run(value: Value) -> bool:
+    """True if a value's batch has run."""
+    return value.result is not None or isinstance(getattr(value.graph, "owner", None), Results)
+
+
+def results_of(value: Value) -> Results:
+    """Finds where a flushed value's rows lie; raises BatchClosedError where its batch did not run."""
+    owner = value.graph.owner
+    if isinstance(owner, Results):
+        return owner
+    raise BatchClosedError(f"this value was never computed: {owner}")
+
+
+def rows_of(value: Value) -> Any:
+    """Finds the rows of a flushed value by their places: of a reference, which is no node's own result."""
+    results = results_of(value)
+    return results.session.rows(*placed(value, results))
+
+
+def placed(value: Value, results: Results) -> tuple[int, list[int]]:
+    """The arena of a value's rows, and their positions there."""
+    rows = value.row_list()
+    return int(results.arena[rows[0]]), results.position[rows].tolist()

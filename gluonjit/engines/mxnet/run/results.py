@@ -18,7 +18,7 @@ from gluonjit.analysis.plan import Place
 from gluonjit.engines.mxnet.framework.originals import slice_rows
 from gluonjit.engines.mxnet.framework.semantics import as_shape, classic, piece
 from gluonjit.graph import Spec, Value
-from gluonjit.hybrid.run.session import placed, results_of, rows_of
+from gluonjit.hybrid.run.state import placed, results_of, rows_of
 
 
 class RecordedInput(NamedTuple):

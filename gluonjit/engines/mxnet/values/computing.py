@@ -19,8 +19,7 @@ from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING, is_recorded
 from gluonjit.graph.references import keys_of
 from gluonjit.hybrid.run.engine import engine_of
-from gluonjit.hybrid.run.session import has_run
-from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.hybrid.run.state import LOCAL, has_run
 from gluonjit.program.trace import NeedsValue
 
 _LINKED = object()

@@ -14,8 +14,7 @@ from gluonjit.engines.mxnet.run.results import goes_back, places_of, tape_of
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
 from gluonjit.hybrid.run.failures import refused
-from gluonjit.hybrid.run.session import has_run
-from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.hybrid.run.state import LOCAL, has_run
 
 
 def refuse_recorded(value: Value) -> None:

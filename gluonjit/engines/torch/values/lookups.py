@@ -17,7 +17,7 @@ from gluonjit.graph.entries import rows_of
 from gluonjit.graph.references import same_rows, table_rows
 from gluonjit.hybrid.capture import tables
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.hybrid.run.session import Results, placed
+from gluonjit.hybrid.run.state import Results, placed
 
 _MANY = 1 << 21  # numbers that are looked up at once by as many threads as PyTorch takes
 

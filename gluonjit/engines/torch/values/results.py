@@ -26,8 +26,7 @@ from gluonjit.hybrid.capture.structure import Args, Kwargs, map_structure
 from gluonjit.hybrid.choose.pacing import turn_eager
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
-from gluonjit.hybrid.run.session import results_of, rows_of
-from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, results_of, rows_of
 from gluonjit.hybrid.run.state import settle as run
 
 _ATEN = torch.ops.aten

@@ -369,6 +369,7 @@ def _of_phase(
     n: Size
     trial: Size
     made: Number
+    needs: Number
     source: Number
     edges: Size = 0
     count: Size = end - first
@@ -403,9 +404,10 @@ def _of_phase(
             searches.append(_backwards(types, alone, sources, targets, edges))
         search = searches[backward]
         found: list = search.by_rule() if trial < 2 else search.by_beam(breadth, most)
-        if not found or search.launches(found) >= most:
+        needs = search.launches(found) if found else most
+        if needs >= most:
             continue
-        most, best = search.launches(found), len(found)
+        most, best = needs, len(found)
         for k in range(count):
             n = order[first + (count - 1 - k if backward else k)]
             turn[n] = steps + (best - 1 - search.turn[k] if backward else search.turn[k])

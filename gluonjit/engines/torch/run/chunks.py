@@ -12,6 +12,7 @@ import torch
 
 from gluonjit.analysis.plan import Place, Plan
 from gluonjit.graph import Spec
+from gluonjit.hybrid.run.reach import Reach
 
 
 class Readers:
@@ -138,11 +139,14 @@ class Taken(torch.autograd.Function):  # type: ignore[misc]
         return gradient.new_zeros(ctx.shape).index_add_(0, ctx.index, gradient), None, None, None
 
 
-def note_reached(tensor: Any, flags: Any) -> None:
-    """Notes from which of the rows that a flush has taken for itself alone the backward pass under way comes."""
+def note_reached(tensor: Any, reach: Reach, place: Place) -> None:
+    """Notes from which of the rows that a flush has taken for itself alone the backward pass under way comes.
+
+    place: where they lie in the flush; reach: what the pass has reached there.
+    """
     node = tensor.grad_fn
     if node.__class__ is Taken._backward_cls and node.reached is not None:
-        node.reached[current_backward()] = flags
+        node.reached[current_backward()] = reach.at(place).astype(bool)
 
 
 def given_out(tensor: Any) -> Any:

@@ -266,7 +266,7 @@ class Tape(tape.Tape):
         gradients = [made.weights.get(id(leaf)) for _, leaf in self._constants.values()]
         gradients += [made.of(place) if made.reaches(place) else None for place in self.places()]
         for place, tensor in self._inputs:
-            note_reached(tensor, made.at(place).astype(bool))
+            note_reached(tensor, made, place)
         if made.free:
             self.free()
         elif not retain:

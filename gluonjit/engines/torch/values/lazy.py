@@ -54,7 +54,7 @@ def _asked(lazy: LazyTensor, lent: bool = False) -> Any:
         if lazy._c is None:
             lazy._c = in_memory(lazy)
         waiting = waits(lazy)
-        found = _engine().decided(lazy) if waiting and not lent and state.hub is None else None
+        found = _engine().decided(lazy) if waiting and not lent else None
         batch.report.reads["flushed" if waiting and found is None else "answered"] += 1
         return found
     return None

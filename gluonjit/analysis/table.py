@@ -10,6 +10,5 @@ TABLE: Mapping[str, tuple[float, float, float]] = {
     "beam": (250e-6, 0.75e-6, 130e-6),
 }
 """Seconds that each flush, node and step takes, until `python -m gluonjit calibrate` has measured it."""
-OFFERED = tuple(TABLE)
 GONE = ("agenda", "agenda_static", "greedy")
 BREADTH = 4  # of a beam, by default

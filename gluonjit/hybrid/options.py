@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any, ClassVar
 
-from gluonjit.analysis.table import BREADTH, GONE, OFFERED
+from gluonjit.analysis.table import BREADTH, GONE, TABLE
 from gluonjit.errors import OptionError
 
 AUTO = "auto"
@@ -56,7 +56,7 @@ class Options:
     """
 
     SWITCHES: ClassVar[dict[str, str]] = SWITCHES
-    SCHEDULERS: ClassVar[tuple[str, ...]] = OFFERED
+    SCHEDULERS: ClassVar[tuple[str, ...]] = tuple(TABLE)
 
     sharing: bool | str = AUTO
     granularity: str = AUTO
@@ -199,7 +199,7 @@ _RULES: dict[str, _Rule] = {
     "sharing": (lambda value: isinstance(value, bool) or value == AUTO, "must be True, False or 'auto'"),
     "granularity": _one_of(AUTO, BATCHED, EAGER, "cell", "op"),
     "expand": (_is_names, "must be a tuple of names of blocks, or of their classes"),
-    "scheduler": _one_of(AUTO, *sorted(OFFERED)),
+    "scheduler": _one_of(AUTO, *sorted(TABLE)),
     "beam_width": _COUNT,
     "flush_at": (
         lambda value: value is None or value == AUTO or _is_count(value),

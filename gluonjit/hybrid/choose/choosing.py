@@ -16,7 +16,6 @@ from gluonjit.analysis.choice import Allowed, Seen, Study, counts_of, samples_th
 from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.plan import Plan
 from gluonjit.analysis.planner import Planner
-from gluonjit.analysis.table import OFFERED
 from gluonjit.analysis.ways import Capture, Choice, Setting
 from gluonjit.graph import Record
 from gluonjit.graph.modes import is_recorded
@@ -37,7 +36,7 @@ class Chooser:
         self._allowed = Allowed(
             _GRANULARITIES if options.granularity in (AUTO, BATCHED, EAGER) else (options.granularity,),
             (True, False) if options.sharing == AUTO else (bool(options.sharing),),
-            OFFERED if options.scheduler == AUTO else (options.scheduler,),
+            options.SCHEDULERS if options.scheduler == AUTO else (options.scheduler,),
         )
         self._pinned = self._allowed.pinned
         self._waits = options.flush_at

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gluonjit.analysis.costs.measured import Measured, Progress
-from gluonjit.analysis.table import OFFERED
+from gluonjit.analysis.table import TABLE
 from gluonjit.hybrid.choose.costs import cost_model, use_model
 from gluonjit.hybrid.run.engine import Engine
 from gluonjit.hybrid.run.scope import batching
@@ -171,6 +171,7 @@ def _taken_down_by(measured: Measured, engine: Engine) -> Iterator[None]:
 
 def _runs(bench: Bench, random: np.random.RandomState) -> list[_Run]:
     runs: list[_Run] = []
+    schedulers = list(TABLE)
     for number, program in enumerate(_PROGRAMS):
         net = getattr(bench.nets, program.net)(program.width)
         bench.start(net)
@@ -179,7 +180,7 @@ def _runs(bench: Bench, random: np.random.RandomState) -> list[_Run]:
             drawn = [CalibrationSample(bench.array(numbers), shape) for numbers, shape in pairs]
             samples = (drawn * 2)[:size]  # so that there is something to share
             for training in (False, True):
-                scheduler = OFFERED[(len(runs) + number) % len(OFFERED)]
+                scheduler = schedulers[(len(runs) + number) % len(schedulers)]
                 options = {"granularity": "cell", "scheduler": scheduler, "sharing": bool(len(runs) // 2 % 2)}
                 runs.append(_Run(net, samples, training, options))
     return runs

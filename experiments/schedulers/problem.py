@@ -1,4 +1,4 @@
-"""What a scheduler is given, as plain lists: nodes, their types, and what they use."""
+"""Inputs of schedulers as plain lists: nodes, their types, and what they use."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def _checked(name: str, function: Any, samples: Any, in_flight: Any, options: An
     if in_flight is not None and (not isinstance(in_flight, int) or isinstance(in_flight, bool) or in_flight < 1):
         raise OptionError(f"{name}: in_flight={in_flight!r}, but it must be a number of samples, or None (all)")
     if not callable(function):
-        raise TypeError(f"{name}: {function!r} is no function of a sample: type gluonjit.map(net, samples)")
+        raise TypeError(f"{name}: {function!r} is no function of a sample: type {name[:-2]}(net, samples)")
     if not isinstance(samples, Iterable):
         raise TypeError(f"{name}: samples must be an iterable of them, not {type(samples).__name__}")
     return LOCAL.state.options.updated(name, options)

@@ -110,9 +110,10 @@ imports: setup
 	@$(BIN)/lint-imports $$($(BIN)/lint-imports --help | grep -o -m1 -- --no-logo || true)
 
 # A process a core, each with one thread: more stall each other. One file's tests run in one process, in order.
+# A process that crashes isn't replaced: xdist would wait for ever for the rest of its file.
 # Warnings are not listed: most are the library's advice on programs that tests write badly on purpose, and are asserted.
 unit: setup
-	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -W ignore $(PYTEST_ARGS)
+	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --max-worker-restart 0 -W ignore $(PYTEST_ARGS)
 
 # In a copy of the package, so that nothing else ever loads these builds. What runs: row programs (pure numpy), the
 # steps in C of both engines, captures in C, and hostile calls. The frameworks themselves are not built so; leaks are

@@ -2,6 +2,7 @@
 
 Models of the zoo and workloads are captured in inference, one node a cell, with equal calls shared and products not cut
 out, and planned with each scheduler in a process of its own; milliseconds are those of planning, the least of three.
+Samples a second, of processor time, are medians of six fresh minibatches, in which all schedulers take turns.
 Binary trees of two types are ED-Batch's. Random graphs of up to 14 nodes and 3 types are compared with the best of all
 schedules. The learned policy is trained on the very graph, with each of its encodings, of which the best counts.
 """

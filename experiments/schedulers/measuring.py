@@ -1,4 +1,4 @@
-"""Launches and analysis time of the library's schedulers: of models and workloads, and of any graph of small nodes."""
+"""Launches, analysis time and speed of schedulers: of models and workloads, and launches of any graph of small nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -29,17 +31,20 @@ NAMES = tuple(gluonjit.Options.SCHEDULERS)
 POLICY = "policy, ED-Batch"
 OTHERS = (*BASELINES, POLICY)
 WAY: dict[str, Any] = {"granularity": "cell", "sharing": True, "without": ("hoisting",), "scheduler": "depth"}
+TURNS = 6
+"""Timed minibatches of each scheduler."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A graph: its nodes, the lower bound, the launches by scheduler, and the milliseconds of planning by scheduler."""
+    """A graph: its nodes, the lower bound, and by scheduler the launches, milliseconds of planning, samples a second."""
 
     name: str
     nodes: int
     bound: int
     launches: dict[str, int]
     ms: dict[str, float]
+    rates: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -58,10 +63,10 @@ def captured(engine: str, names: Sequence[str], size: int, seed: int, episodes: 
     for name in names:
         gluonjit.clear_caches()
         row = zoo.ROWS[name]
-        samples, net = zoo.samples(row, size, seed), zoo.make_net(row, seed)
-        zoo.run(net, samples[:2], row, False)  # layers learn the shapes of their weights
+        minibatches, net = [zoo.samples(row, size, seed + turn) for turn in range(TURNS + 1)], zoo.make_net(row, seed)
+        zoo.run(net, minibatches[0][:2], row, False)  # layers learn the shapes of their weights
         zoo.batch(net, **WAY)
-        yield _measured(name, partial(_losses, row.loss, net, samples), engine, episodes)
+        yield _measured(name, [partial(_losses, row.loss, net, samples) for samples in minibatches], engine, episodes)
 
 
 def workloads(
@@ -70,22 +75,26 @@ def workloads(
     """Measure workloads in inference."""
     found = engine_of("tradeoff", engine)
     for name in names:
-        workload = found.load(name, data_dir, seed, size)
+        workload = found.load(name, data_dir, seed, size * (TURNS + 1))
         net = found.batched(workload.net, WAY)
         found.run(net, workload.loss, workload.train[:2], False)
-        yield _measured(name, partial(_losses, workload.loss, net, workload.train), engine, episodes)
+        minibatches = [workload.train[begin : begin + size] for begin in range(0, len(workload.train), size)]
+        runs = [partial(_losses, workload.loss, net, samples) for samples in minibatches]
+        yield _measured(name, runs, engine, episodes)
 
 
 def _losses(loss: Callable[[Any, Any], Any], net: Any, samples: Sequence[Any]) -> list[Any]:
     return [loss(net, sample) for sample in samples]
 
 
-def _measured(name: str, run: Callable[[], Any], engine: str, episodes: int) -> Row:
-    """Capture a minibatch, save it, and plan it with every scheduler where no framework is."""
+def _measured(name: str, runs: Sequence[Callable[[], list[Any]]], engine: str, episodes: int) -> Row:
+    """Capture the first minibatch, save it, plan it with every scheduler where no framework is; time the others."""
+    with _inference(engine), gluonjit.batching(**WAY):
+        runs[0]()  # calls are known from now on
     with TemporaryDirectory() as folder:
         trace, figures = Path(folder) / "trace", Path(folder) / "figures.json"
         with _inference(engine), gluonjit.batching(**WAY) as batch:
-            kept = run()
+            kept = runs[0]()
             batch.save_trace(trace)
         del kept
         command = [sys.executable, "-m", "gluonjit", "simulate", "--scheduler", ",".join(NAMES), "--json", str(figures)]
@@ -99,9 +108,32 @@ def _measured(name: str, run: Callable[[], Any], engine: str, episodes: int) -> 
     if (problem.count, problem.bound()) == (nodes, bound):
         row = _compared(name, problem, launches, episodes)
     else:  # the library has folded sums, which others do not
-        row = Row(name, nodes, bound, launches, {})
+        row = Row(name, nodes, bound, launches, {}, {})
     row.ms.update({each["scheduler"]: each["analysis_ms"] for each in rows})
+    row.rates.update(_rates(runs, engine, launches))
     return row
+
+
+def _rates(runs: Sequence[Callable[[], list[Any]]], engine: str, launches: dict[str, int]) -> dict[str, float]:
+    """Return samples in a second of processor time by scheduler: medians of fresh minibatches, in turns."""
+    found: dict[str, list[float]] = {name: [] for name in NAMES}
+    for turn, run in enumerate(runs):
+        at = turn % len(NAMES)
+        for name in (*NAMES[at:], *NAMES[:at]):
+            begin = process_time()
+            with _inference(engine), gluonjit.batching(**{**WAY, "scheduler": name}) as batch:
+                losses = run()
+            _wait(engine)
+            if turn:
+                found[name].append(len(losses) / (process_time() - begin))
+            elif batch.report.launches != launches[name]:
+                raise ValueError(f"{name}: {batch.report.launches} launches, and {launches[name]} planned from a file")
+    return {name: median(of) for name, of in found.items()}
+
+
+def _wait(engine: str) -> None:
+    if engine == "mxnet":
+        import_module("mxnet").nd.waitall()
 
 
 def _inference(engine: str) -> Any:
@@ -112,7 +144,7 @@ def _compared(name: str, problem: Problem, launches: dict[str, int], episodes: i
     found = {**launches, **{other: of(problem) for other, of in BASELINES.items()}}
     if episodes:
         found[POLICY] = learned(problem, episodes)
-    return Row(name, problem.count, problem.bound(), found, {})
+    return Row(name, problem.count, problem.bound(), found, {}, {})
 
 
 class Small:

@@ -9,9 +9,10 @@ from experiments.schedulers.measuring import NAMES, OTHERS, Excess, Row
 
 
 def graphs(rows: Sequence[Row]) -> str:
-    """Return a line for each graph: launches by scheduler, over the bound in brackets, and milliseconds of planning."""
+    """Return a line for each graph: launches by scheduler, over the bound in brackets, planning time and speed."""
     others = [name for name in OTHERS if any(name in row.launches for row in rows)]
     head = ["graph", "nodes", "lower bound", *NAMES, *others, *[f"ms: {name}" for name in NAMES]]
+    head += [f"samples/s: {name}" for name in NAMES]
     lines = [joined(head), joined(["---", *["---:"] * (len(head) - 1)])]
     for row in rows:
         launches = [
@@ -21,7 +22,8 @@ def graphs(rows: Sequence[Row]) -> str:
             for name in (*NAMES, *others)
         ]
         times = [f"{row.ms[name]:.2f}" if name in row.ms else "" for name in NAMES]
-        lines.append(joined([f"`{row.name}`", f"{row.nodes:,}", str(row.bound), *launches, *times]))
+        rates = [f"{row.rates[name]:,.0f}" if name in row.rates else "" for name in NAMES]
+        lines.append(joined([f"`{row.name}`", f"{row.nodes:,}", str(row.bound), *launches, *times, *rates]))
     return "\n".join(lines)
 
 

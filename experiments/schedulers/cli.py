@@ -5,14 +5,19 @@ out, and planned with each scheduler in a process of its own; milliseconds are t
 Samples a second, of processor time, are medians of six fresh minibatches, in which all schedulers take turns.
 Binary trees of two types are ED-Batch's. Random graphs of up to 14 nodes and 3 types are compared with the best of all
 schedules. The learned policy is trained on the very graph, with each of its encodings, of which the best counts.
+
+With --layouts: bytes that are gathered by the layout of rows that the library has, and by PQ trees as ED-Batch makes
+them, of the same models and workloads, with products cut out. The gain is at most the time that numpy takes for all
+gathers of the library, less that for those which remain, over the processor time of a minibatch.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from experiments.bench.arguments import add_data, again, count, ended, names, whole
 from experiments.bench.engines import ENGINES
@@ -23,6 +28,8 @@ from experiments.zoo.models import NAMES as MODELS
 
 BATCH_SIZE, SEED, GRAPHS, EPISODES = 32, 0, 10_000, 100
 TREES = "two-type trees"
+Runs = Callable[[dict[str, Any]], Iterator[tuple[str, list[Any]]]]
+"""Yields models and workloads, batched in a way, as what captures minibatches of them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,29 +45,47 @@ def _run(options: argparse.Namespace) -> list[str]:
     """Measure, print and write."""
     from experiments.bench.files import write_json
     from experiments.bench.page import put
+    from experiments.schedulers.measuring import captured, loaded
+
+    chosen = [name for name in options.workloads if name not in WITHOUT[options.engine]]
+
+    def runs(way: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+        yield from captured(options.engine, options.models, options.batch_size, options.seed, way)
+        yield from loaded(options.engine, chosen, options.batch_size, options.seed, options.data_dir, way)
+
+    texts, figures = (_layouts if options.layouts else _schedules)(options, runs)
+    machine = environment()
+    versions = ", ".join(f"{name} {machine[name]}" for name in ("python", "torch", "mxnet", "numpy") if machine[name])
+    texts = [f"`{_command(options)}`", "", *texts, "", f"On one core of {machine['cpu']}; {versions}."]
+    print("\n".join(texts))
+    if options.json:
+        write_json(options.json, {**figures, "environment": machine})
+    if options.markdown:
+        put(options.markdown, options.engine, "\n".join(texts), "layouts" if options.layouts else "schedulers")
+    return []
+
+
+def _schedules(options: argparse.Namespace, runs: Runs) -> tuple[list[str], dict[str, Any]]:
+    """Compare schedulers: tables, and the figures in them."""
     from experiments.schedulers import measuring
     from experiments.schedulers.table import graphs, random_graphs
 
-    size, seed, episodes = options.batch_size, options.seed, options.episodes
-    rows = list(measuring.captured(options.engine, options.models, size, seed, episodes))
-    chosen = [name for name in options.workloads if name not in WITHOUT[options.engine]]
-    rows += measuring.workloads(options.engine, chosen, size, seed, options.data_dir, episodes)
-    small = measuring.Small(options.engine)
-    rows.append(small.row(TREES, measuring.two_types(_trees(options.data_dir, size), seed), episodes))
-    texts = [f"`{_command(options)}`", "", graphs(rows)]
+    engine, seed, episodes = options.engine, options.seed, options.episodes
+    rows = [measuring.measured(name, each, engine, episodes) for name, each in runs(measuring.WAY)]
+    small = measuring.Small(engine)
+    rows.append(small.row(TREES, measuring.two_types(_trees(options.data_dir, options.batch_size), seed), episodes))
     found = measuring.excess(small, options.graphs, seed) if options.graphs else []
-    if found:
-        texts += ["", random_graphs(found, options.graphs)]
-    machine = environment()
-    versions = ", ".join(f"{name} {machine[name]}" for name in ("python", "torch", "mxnet", "numpy") if machine[name])
-    texts += ["", f"On one core of {machine['cpu']}; {versions}."]
-    print("\n".join(texts))
-    if options.json:
-        plain = {"rows": [asdict(row) for row in rows], "random": [asdict(row) for row in found]}
-        write_json(options.json, {**plain, "environment": machine})
-    if options.markdown:
-        put(options.markdown, options.engine, "\n".join(texts), "schedulers")
-    return []
+    texts = [graphs(rows), *(["", random_graphs(found, options.graphs)] if found else ())]
+    return texts, {"rows": [asdict(row) for row in rows], "random": [asdict(row) for row in found]}
+
+
+def _layouts(options: argparse.Namespace, runs: Runs) -> tuple[list[str], dict[str, Any]]:
+    """Compare layouts in the same form."""
+    from experiments.schedulers.layouts import WAY, measured
+    from experiments.schedulers.table import layouts
+
+    rows = [measured(name, each, options.engine) for name, each in runs(WAY)]
+    return [layouts(rows)], {"rows": [asdict(row) for row in rows]}
 
 
 def _trees(folder: str | None, size: int) -> list[object]:
@@ -92,7 +117,7 @@ def _command(options: argparse.Namespace) -> str:
         "models": (",".join(options.models), ",".join(MODELS)),
         "workloads": (",".join(options.workloads), ",".join(WORKLOADS)),
     }
-    return again("schedulers", options.engine, given)
+    return again("schedulers", options.engine, given) + " --layouts" * options.layouts
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -108,6 +133,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=whole, default=SEED, help="of samples, parameters and graphs")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the figures here")
     parser.add_argument("--markdown", type=Path, metavar="PATH", help="write the tables into this page, at its markers")
+    parser.add_argument("--layouts", action="store_true", help="compare layouts of rows, and not schedulers")
     add_data(parser)
     return parser
 

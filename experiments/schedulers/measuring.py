@@ -1,4 +1,4 @@
-"""Launches, analysis time and speed of schedulers: of models and workloads, and launches of any graph of small nodes."""
+"""Launches, analysis time and speed of schedulers on models and workloads, and launches of any graph of small nodes."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ OTHERS = (*BASELINES, POLICY)
 WAY: dict[str, Any] = {"granularity": "cell", "sharing": True, "without": ("hoisting",), "scheduler": "depth"}
 TURNS = 6
 """Timed minibatches of each scheduler."""
+Run = Callable[[], list[Any]]
+"""Capture the losses of a minibatch."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A graph: its nodes, the lower bound, and by scheduler the launches, milliseconds of planning, samples a second."""
+    """A graph: its nodes, the lower bound, and by scheduler launches, milliseconds of planning, samples a second."""
 
     name: str
     nodes: int
@@ -57,43 +59,44 @@ class Excess:
     share: float
 
 
-def captured(engine: str, names: Sequence[str], size: int, seed: int, episodes: int) -> Iterator[Row]:
-    """Measure models of the zoo in inference."""
+def captured(
+    engine: str, names: Sequence[str], size: int, seed: int, way: dict[str, Any]
+) -> Iterator[tuple[str, list[Run]]]:
+    """Yield models of the zoo, batched in this way, as what runs minibatches in inference."""
     zoo = engine_of("zoo", engine)
     for name in names:
         gluonjit.clear_caches()
         row = zoo.ROWS[name]
         minibatches, net = [zoo.samples(row, size, seed + turn) for turn in range(TURNS + 1)], zoo.make_net(row, seed)
         zoo.run(net, minibatches[0][:2], row, False)  # layers learn the shapes of their weights
-        zoo.batch(net, **WAY)
-        yield _measured(name, [partial(_losses, row.loss, net, samples) for samples in minibatches], engine, episodes)
+        zoo.batch(net, **way)
+        yield name, [partial(_losses, row.loss, net, samples) for samples in minibatches]
 
 
-def workloads(
-    engine: str, names: Sequence[str], size: int, seed: int, data_dir: str | None, episodes: int
-) -> Iterator[Row]:
-    """Measure workloads in inference."""
+def loaded(
+    engine: str, names: Sequence[str], size: int, seed: int, data_dir: str | None, way: dict[str, Any]
+) -> Iterator[tuple[str, list[Run]]]:
+    """Yield workloads in the same form."""
     found = engine_of("tradeoff", engine)
     for name in names:
         workload = found.load(name, data_dir, seed, size * (TURNS + 1))
-        net = found.batched(workload.net, WAY)
+        net = found.batched(workload.net, way)
         found.run(net, workload.loss, workload.train[:2], False)
         minibatches = [workload.train[begin : begin + size] for begin in range(0, len(workload.train), size)]
-        runs = [partial(_losses, workload.loss, net, samples) for samples in minibatches]
-        yield _measured(name, runs, engine, episodes)
+        yield name, [partial(_losses, workload.loss, net, samples) for samples in minibatches]
 
 
 def _losses(loss: Callable[[Any, Any], Any], net: Any, samples: Sequence[Any]) -> list[Any]:
     return [loss(net, sample) for sample in samples]
 
 
-def _measured(name: str, runs: Sequence[Callable[[], list[Any]]], engine: str, episodes: int) -> Row:
+def measured(name: str, runs: Sequence[Run], engine: str, episodes: int) -> Row:
     """Capture the first minibatch, save it, plan it with every scheduler where no framework is; time the others."""
-    with _inference(engine), gluonjit.batching(**WAY):
+    with inference(engine), gluonjit.batching(**WAY):
         runs[0]()  # calls are known from now on
     with TemporaryDirectory() as folder:
         trace, figures = Path(folder) / "trace", Path(folder) / "figures.json"
-        with _inference(engine), gluonjit.batching(**WAY) as batch:
+        with inference(engine), gluonjit.batching(**WAY) as batch:
             kept = runs[0]()
             batch.save_trace(trace)
         del kept
@@ -114,16 +117,16 @@ def _measured(name: str, runs: Sequence[Callable[[], list[Any]]], engine: str, e
     return row
 
 
-def _rates(runs: Sequence[Callable[[], list[Any]]], engine: str, launches: dict[str, int]) -> dict[str, float]:
+def _rates(runs: Sequence[Run], engine: str, launches: dict[str, int]) -> dict[str, float]:
     """Return samples in a second of processor time by scheduler: medians of fresh minibatches, in turns."""
     found: dict[str, list[float]] = {name: [] for name in NAMES}
     for turn, run in enumerate(runs):
         at = turn % len(NAMES)
         for name in (*NAMES[at:], *NAMES[:at]):
             begin = process_time()
-            with _inference(engine), gluonjit.batching(**{**WAY, "scheduler": name}) as batch:
+            with inference(engine), gluonjit.batching(**{**WAY, "scheduler": name}) as batch:
                 losses = run()
-            _wait(engine)
+            wait(engine)
             if turn:
                 found[name].append(len(losses) / (process_time() - begin))
             elif batch.report.launches != launches[name]:
@@ -131,12 +134,14 @@ def _rates(runs: Sequence[Callable[[], list[Any]]], engine: str, launches: dict[
     return {name: median(of) for name, of in found.items()}
 
 
-def _wait(engine: str) -> None:
+def wait(engine: str) -> None:
+    """Wait for what the framework has been handed."""
     if engine == "mxnet":
         import_module("mxnet").nd.waitall()
 
 
-def _inference(engine: str) -> Any:
+def inference(engine: str) -> Any:
+    """Return a context in which nothing is recorded."""
     return import_module("torch").no_grad() if engine == "torch" else nullcontext()
 
 
@@ -175,7 +180,7 @@ class Small:
         """Run the nodes of a problem; return the launches that the report counts."""
         values: list[Any] = []
         with (
-            _inference(self.engine),
+            inference(self.engine),
             gluonjit.batching(granularity="cell", sharing=False, scheduler=scheduler) as batch,
         ):
             for kind, used in zip(problem.types, problem.uses):

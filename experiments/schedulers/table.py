@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments.bench.page import joined
+from experiments.schedulers import layouts as compared
 from experiments.schedulers.measuring import NAMES, OTHERS, Excess, Row
 
 
@@ -32,4 +33,18 @@ def random_graphs(rows: Sequence[Excess], count: int) -> str:
     head = [f"{count:,} random graphs", "launches over the fewest", "in the worst graph", "graphs with more"]
     lines = [joined(head), joined(["---", *["---:"] * 3])]
     lines += [joined([row.scheduler, f"{row.total:.2%}", f"{row.worst:.0%}", f"{row.share:.2%}"]) for row in rows]
+    return "\n".join(lines)
+
+
+def layouts(rows: Sequence[compared.Row]) -> str:
+    """Return a line for each graph: gathers, their bytes and ms, by layout, and the gain that the trees are at most."""
+    names = "library", "each operand by itself", "PQ trees"
+    head = ["graph", "launches", *[f"{what}: {name}" for what in ("gathers", "kB") for name in names]]
+    head += ["ms", f"ms of gathers: {names[0]}", f"ms of gathers: {names[2]}", "gain at most"]
+    lines = [joined(head), joined(["---", *["---:"] * (len(head) - 1)])]
+    for row in rows:
+        of = row.ours, row.single, row.trees
+        cells = [f"`{row.name}`", str(row.launches), *[str(each[0]) for each in of]]
+        cells += [*[f"{each[1] / 1e3:,.1f}" for each in of], f"{row.ms:.1f}"]
+        lines.append(joined([*cells, f"{row.ours[2]:.2f}", f"{row.trees[2]:.2f}", f"{row.most:.1%}"]))
     return "\n".join(lines)

@@ -154,7 +154,7 @@ class Aligned:
 
 
 class Directions:
-    """Which nodes are read backwards: sets of nodes that depend on each other. None is one that never is."""
+    """Nodes that are read backwards: sets of nodes that depend on each other. None is one that never is."""
 
     def __init__(self) -> None:
         self._above: dict[Node | None, tuple[Node | None, bool]] = {}

@@ -37,7 +37,7 @@ class Row:
 
     @property
     def most(self) -> float:
-        """What the minibatch would gain, if to find this layout took no time."""
+        """Share of the minibatch that would be gained, if to find this layout took no time."""
         return max(self.ours[2] - self.trees[2], 0.0) / self.ms
 
 
@@ -57,17 +57,16 @@ def measured(name: str, runs: Sequence[Run], engine: str) -> Row:
     plan = report.last.plan
     rows = rows_of(plan)
     ours = [(each.place.arena, each.index) for step in plan.steps for each in step.gathers if each.is_copied]
-    found = [_figures(rows, copied) for copied in (ours, rows.copied(), rows.copied(Aligned(rows).orders))]
+    layouts = ours, rows.copied(), rows.copied(Aligned(rows).orders)
+    turns = [[_seconds(rows, copied) for copied in layouts] for _ in range(REPEATS)]
+    found = [(len(of), rows.bytes(of), min(seconds) * 1e3) for of, seconds in zip(layouts, zip(*turns))]
     return Row(name, report.nodes, report.launches, median(times[2:]) * 1e3, *found)
 
 
-def _figures(rows: Rows, copied: Sequence[tuple[int, np.ndarray]]) -> tuple[int, int, float]:
-    """Return the number of gathers, their bytes, and the milliseconds that numpy takes for them."""
+def _seconds(rows: Rows, copied: Sequence[tuple[int, np.ndarray]]) -> float:
+    """Time numpy's gathers of these rows."""
     arenas = [np.zeros((count, max(size // 4, 1)), dtype=np.float32) for count, size in rows.arenas]
-    times = []
-    for _ in range(REPEATS):
-        begin = process_time()
-        for arena, index in copied:
-            arenas[arena].take(index, axis=0)
-        times.append(process_time() - begin)
-    return len(copied), rows.bytes(copied), min(times) * 1e3
+    begin = process_time()
+    for arena, index in copied:
+        arenas[arena].take(index, axis=0)
+    return process_time() - begin

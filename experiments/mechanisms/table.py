@@ -25,7 +25,6 @@ MECHANISMS = (
     Mechanism(
         "any number of children, any length",
         (
-            "hybrid/capture/forms.py",
             "hybrid/capture/children.py",
             "program/children",
             "engines/torch/lengths",
@@ -62,8 +61,8 @@ MECHANISMS = (
     Mechanism("eager or batched", ("analysis/pace.py", "hybrid/choose/pacing.py", "hybrid/choose/clock.py")),
     Mechanism(
         "unrolling",
-        ("engines/mxnet/capture/unrolling.py", *_torch("tracing/unrolling")),
-        returns={_T + "tracing.kinds:captures_whole": False, _M + "capture.unrolling:captures_whole": False},
+        (),
+        returns={_T + "tracing.kinds:captures_whole": False, _M + "capture.calls:captures_whole": False},
     ),
     Mechanism("refusals by pattern", _torch("capture/patterns"), returns={_T + "capture.records:refused_before": None}),
     Mechanism(
@@ -104,7 +103,7 @@ MECHANISMS = (
         returns={_T + "capture.ops:may_be_handled": False, _T + "tracing.recorder:may_be_handled": False},
     ),
     Mechanism("tensors made from nothing", _torch("capture/making"), empties={_T + "capture.making:MAKING": ""}),
-    Mechanism("hooks of results", _torch("capture/observing", "run/observed")),
+    Mechanism("hooks of results", _torch("capture/observing")),
     Mechanism("gradients of gradients", (*_torch("run/recorded"), "engines/mxnet/run/recorded.py")),
     Mechanism("other tracers", _torch("interop")),
 )

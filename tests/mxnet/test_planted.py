@@ -15,7 +15,7 @@ from planted import Fault, Ran, assert_found, assert_survived, other_instruction
 import gluonjit
 from gluonjit.engines.mxnet.framework.symbols import apply
 from gluonjit.engines.mxnet.operators import binding
-from gluonjit.engines.mxnet.run import fused_steps, gradients, program, segments
+from gluonjit.engines.mxnet.run import fused_steps, gradients, memory, program
 
 SIZE = 4
 
@@ -119,7 +119,7 @@ def summed(change: Callable[[Any], Any]) -> Callable[[pytest.MonkeyPatch], None]
 
 def owned_by_others(patch: pytest.MonkeyPatch) -> None:
     """Whose child each is, is one too many."""
-    of = segments.Segments.of
+    of = memory.Segments.of
 
     def wrong(self: Any, step: int) -> list[Any]:
         owners, ones = of(self, step)
@@ -128,7 +128,7 @@ def owned_by_others(patch: pytest.MonkeyPatch) -> None:
         order = ones.data, columns, ones.indptr.asnumpy()
         return [owners, mx.nd.sparse.csr_matrix(order, shape=shape)]
 
-    patch.setattr(segments.Segments, "of", wrong)
+    patch.setattr(memory.Segments, "of", wrong)
 
 
 def child_sum(c: Any, F: Any, x: Any, *h: Any) -> Any:

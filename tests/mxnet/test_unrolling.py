@@ -11,7 +11,7 @@ from mxnet.gluon import nn, rnn
 from support import assert_close
 
 import gluonjit
-from gluonjit.engines.mxnet.capture import unrolling
+from gluonjit.engines.mxnet.capture import calls
 
 C = 4
 
@@ -115,7 +115,7 @@ class Twice(Base):
 @pytest.fixture
 def whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets calls be captured whole, as a pace would."""
-    monkeypatch.setattr(unrolling, "captures_whole", lambda joined: True)
+    monkeypatch.setattr(calls, "captures_whole", lambda joined: True)
 
 
 def _pair(make: type[Base]) -> tuple[Base, Base]:
@@ -198,7 +198,7 @@ def test_both_ways_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     eager, net = _pair(Loop)
     nodes = []
     for way in (False, True, False, True):
-        monkeypatch.setattr(unrolling, "captures_whole", lambda joined, way=way: way)
+        monkeypatch.setattr(calls, "captures_whole", lambda joined, way=way: way)
         nodes.append(net.name in _compare(eager, net, _samples((3, 4, 3, 5))).kinds)
     assert nodes == [False, True, False, True]
 

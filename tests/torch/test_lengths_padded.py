@@ -15,7 +15,7 @@ import gluonjit
 from gluonjit.engines.torch.lengths.program import LengthPart
 from gluonjit.engines.torch.operators import moving
 from gluonjit.program.axes.values import Size
-from gluonjit.program.lengths import buckets, running
+from gluonjit.program.lengths import running
 from gluonjit.program.lengths.nodes import SizedNodes
 from tests.torch.test_lengths import ONE, C, Model, assert_as_eagerly, both, model_kinds, split, tokens
 
@@ -100,7 +100,7 @@ def test_long_ones_do_not_run_with_short_ones(runs: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("name", ["attention by hand", "statistics", "several results", "a weighted sum"])
 def test_each_length_by_itself_gives_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buckets, "SAVED", -1)
+    monkeypatch.setattr(running, "SAVED", -1)
     eager, net = both(ONE[name])
     for lengths in MINIBATCHES:
         report = assert_as_eagerly(eager, net, [(each,) for each in tokens(*lengths, seed=lengths[0])])

@@ -11,7 +11,7 @@ from torch import nn
 from torch_support import assert_near
 
 import gluonjit
-from gluonjit.engines.torch.tracing import kinds, unrolling
+from gluonjit.engines.torch.tracing import cell, kinds
 from gluonjit.hybrid.capture.outermost import shape_of
 
 C = 5
@@ -61,7 +61,7 @@ class Deciding(Loop):
 @pytest.fixture
 def whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets loops be captured whole, as a pace would."""
-    for module in (kinds, unrolling):
+    for module in (kinds, cell):
         monkeypatch.setattr(module, "captures_whole", lambda: True)
 
 
@@ -102,7 +102,7 @@ def test_iterations_and_whole_loops_in_turns(monkeypatch: pytest.MonkeyPatch) ->
     eager, net = _both(Loop)
     launches = []
     for way in (False, True, False, True):
-        for module in (kinds, unrolling):
+        for module in (kinds, cell):
             monkeypatch.setattr(module, "captures_whole", lambda way=way: way)
         report = _compare(eager, net, [torch.randn(length, C) for length in (3, 4, 3, 5)])
         launches.append("Loop" in report.kinds)

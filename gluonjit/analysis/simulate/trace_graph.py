@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
+from gluonjit.analysis.planner import SumKind
 from gluonjit.analysis.simulate.trace_file import NO_SAMPLE, BatchTrace
-from gluonjit.analysis.sums import SumKind
 from gluonjit.errors import TraceError
 from gluonjit.graph.graph import Graph, Leaf
 from gluonjit.graph.kinds import BatchedProgram, Kind, Output, Work

@@ -16,7 +16,7 @@ from gluonjit.engines.mxnet.run.inference import clear_inferred, inferred_count
 from gluonjit.engines.mxnet.run.memory import Session
 from gluonjit.engines.mxnet.run.results import numbers_of
 from gluonjit.engines.mxnet.tracing.cell import Cell, any_lazy
-from gluonjit.engines.mxnet.tracing.constants import clear_constants
+from gluonjit.engines.mxnet.tracing.kinds import clear_constants
 from gluonjit.engines.mxnet.tracing.opkinds import clear_kinds, kind_count, sum_kind
 from gluonjit.engines.mxnet.values.bridge import bridged
 from gluonjit.engines.mxnet.values.operands import clear_numbers

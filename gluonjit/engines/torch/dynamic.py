@@ -22,9 +22,8 @@ from gluonjit.engines.torch.framework import originals
 from gluonjit.engines.torch.framework.input_version import version_of
 from gluonjit.engines.torch.framework.layers import NORM, WHOLE, has_hooks, keeps_statistics
 from gluonjit.engines.torch.interop import DECIDING, run_aside, traced_otherwise, why_aside
-from gluonjit.engines.torch.tracing.cell import Cell
+from gluonjit.engines.torch.tracing.cell import LOOPS, UNROLLED, Cell
 from gluonjit.engines.torch.tracing.effects import PARTS, parts_of
-from gluonjit.engines.torch.tracing.unrolling import LOOPS, UNROLLED
 from gluonjit.engines.torch.values.lazy import waits
 from gluonjit.engines.torch.values.pending_statistics import write_statistics
 from gluonjit.engines.torch.values.results import computed

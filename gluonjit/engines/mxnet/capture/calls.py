@@ -13,12 +13,11 @@ from mxnet.ndarray.numpy import _internal as npi
 from mxnet.numpy import ndarray
 from mxnet.util import is_np_array
 
-from gluonjit.engines.mxnet.capture.cells import asked_for, capture_cell, eagerly
+from gluonjit.engines.mxnet.capture.cells import as_node, asked_for, capture_cell, eagerly
 from gluonjit.engines.mxnet.capture.dynamic import automatic_cell
 from gluonjit.engines.mxnet.capture.ops import capture_op, is_pending, wrapped
 from gluonjit.engines.mxnet.capture.outlining import KNOWN
 from gluonjit.engines.mxnet.capture.reuse import REUSING
-from gluonjit.engines.mxnet.capture.unrolling import whole
 from gluonjit.engines.mxnet.framework import originals
 from gluonjit.engines.mxnet.framework.blocks import arrays_of
 from gluonjit.engines.mxnet.run.inference import operator_call
@@ -33,11 +32,13 @@ from gluonjit.hybrid.capture.arguments import returned
 from gluonjit.hybrid.capture.capturing import outermost_batch, sampled
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.guards.objects import Eagerly
+from gluonjit.hybrid.capture.lengths.joining import joins
 from gluonjit.hybrid.capture.outermost import OutermostCalls
 from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.reuse.cache import refuse
 from gluonjit.hybrid.capture.reuse.reusing import reused
 from gluonjit.hybrid.capture.structure import Args
+from gluonjit.hybrid.choose.pacing import captures_whole, note_loop
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
@@ -149,6 +150,20 @@ class _Outermost(OutermostCalls):
 
     def look(self, arg: Any) -> Hashable:
         return (arg.shape, arg.dtype, arg.stype) if isinstance(arg, NDArray) else None
+
+
+def whole(cell: Cell, block: gluon.Block, args: tuple[Any, ...]) -> Any:
+    """Captures an outermost call as one node, or says why what it calls is captured instead."""
+    sized = all([isinstance(arg, NDArray) for arg in args])  # a list of another length is another structure
+    if not captures_whole(joins(cell) if sized else None):
+        note_loop()
+        return "what it calls is captured"
+    if block._forward_hooks or block._forward_pre_hooks:
+        return "it has hooks"
+    found = as_node(cell, block, None, args)
+    if not isinstance(found, str):
+        note_loop()
+    return found
 
 
 OUTERMOST = _Outermost()

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from gluonjit.engines.mxnet.framework.arrays import address_of
-from gluonjit.engines.mxnet.framework.threads import threads
 from gluonjit.engines.mxnet.operators.table import call_of
 from gluonjit.engines.mxnet.run.program import program_of
 from gluonjit.graph import Kind
 from gluonjit.rows import fused_steps
 from gluonjit.rows.lowering import lowered
 from gluonjit.rows.program import NotFusable, RowProgram
+from gluonjit.rows.running import cores
 from gluonjit.rows.stretches import StepStretch
+
+SETTINGS = ("MXNET_OMP_MAX_THREADS", "OMP_NUM_THREADS")
+_SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+
+
+@lru_cache(maxsize=1)
+def threads() -> int:
+    """Threads of one operator: as set, else one for each core, of which a processor may show two each."""
+    for setting in SETTINGS:
+        found = os.environ.get(setting, "").split(",")[0].strip()
+        if found.isdecimal() and int(found):
+            return int(found)
+    try:  # those that share a core are one
+        return len({Path(_SIBLINGS.format(core)).read_text() for core in os.sched_getaffinity(0)})
+    except (OSError, AttributeError):  # not on Linux
+        return max(1, cores() // 2)
 
 
 def row_program(kind: Kind) -> RowProgram:

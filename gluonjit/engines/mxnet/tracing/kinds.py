@@ -5,35 +5,77 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from mxnet import gluon
+from mxnet import gluon, nd
 from mxnet.gluon.utils import _check_all_np_ndarrays
 from mxnet.ndarray import NDArray
 from mxnet.numpy import ndarray
 
+from gluonjit.engines.mxnet.framework.arrays import spec_of
 from gluonjit.engines.mxnet.framework.blocks import arrays_of, blocks_of
-from gluonjit.engines.mxnet.framework.semantics import ARRAYS
+from gluonjit.engines.mxnet.framework.semantics import ARRAYS, as_captured
 from gluonjit.engines.mxnet.framework.symbols import STATEFUL
 from gluonjit.engines.mxnet.lengths.program import JOINER, typed
 from gluonjit.engines.mxnet.operators.table import KNOWN, OPERATORS, work_of
 from gluonjit.engines.mxnet.run.program import build, build_for_children, current, program_of
 from gluonjit.engines.mxnet.tracing.cell import Cell, UnknownArgument
-from gluonjit.engines.mxnet.tracing.constants import INSTEAD
 from gluonjit.engines.mxnet.tracing.following import followed
 from gluonjit.engines.mxnet.values.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.values.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.values.recorder import Recorder, recording
 from gluonjit.engines.mxnet.values.references import Copied
-from gluonjit.graph import Kind, Value, family_key, split_kind
+from gluonjit.graph import Kind, Spec, Value, family_key, split_kind
 from gluonjit.hybrid.capture.cell import product_kind
 from gluonjit.hybrid.capture.children import Maker, TracedKind, join
 from gluonjit.hybrid.capture.guards.objects import Refused
 from gluonjit.hybrid.capture.guards.variants import Noted, first_difference
 from gluonjit.hybrid.capture.structure import Args, Repeated, ResultPlace, items_of, map_structure
 from gluonjit.hybrid.run.batch import Batch
-from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 from gluonjit.program.axes.values import NotBatchable
 from gluonjit.program.hoist import cut
 from gluonjit.program.trace import Built, NeedsValue, Trace, TraceOp, join_family
+
+_MOST, _MOST_BYTES = 4096, 4096
+_known: dict[tuple[Spec, bytes], NDArray] = {}
+"""By their numbers: traces with equal constants are equal. It is not cleared before the traces are."""
+
+
+def clear_constants() -> None:
+    """Forgets all of them."""
+    _known.clear()
+
+
+def array(source_array: Any, ctx: Any = None, dtype: Any = None) -> Any:
+    """Stands in for `nd.array`."""
+    if isinstance(source_array, NDArray):
+        return nd.array(source_array, ctx, dtype)
+    return _constant(nd.array, source_array, ctx, dtype)
+
+
+def full(shape: Any, val: Any, ctx: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """Stands in for `nd.full`."""
+    if out is not None or isinstance(val, NDArray):
+        return nd.full(shape, val, ctx, dtype, out)
+    return _constant(nd.full, shape, val, ctx, *(() if dtype is None else (dtype,)))
+
+
+def _constant(make: Callable[..., NDArray], *args: Any) -> Any:
+    trace = LOCAL.state.trace
+    with trace.follower.suspended(), UNCAPTURED, as_captured(0):
+        made = make(*args)
+        spec = spec_of(made)
+        if spec.device != trace.device or not 0 < spec.bytes <= _MOST_BYTES:
+            raise NeedsValue
+        key = spec, made.asnumpy().tobytes()
+        if key not in _known:
+            if len(_known) >= _MOST:
+                raise NeedsValue
+            _known[key] = made
+    return wrap(trace.placeholder(trace.include(_known[key]), spec))
+
+
+INSTEAD: dict[Any, Callable[..., Any]] = {nd.array: array, nd.full: full}
+"""What a follower calls in place of functions of MXNet."""
 
 
 def _adopt(built: Built, kinds: Sequence[Kind]) -> None:

@@ -13,9 +13,8 @@ from mxnet.numpy import ndarray
 from gluonjit.engines.mxnet.framework.symbols import operator_handle
 from gluonjit.engines.mxnet.values.aliases import CLASSIC, NUMPY, ViewCall, is_view, noted, seen
 from gluonjit.engines.mxnet.values.computing import plain, waits
-from gluonjit.engines.mxnet.values.cutting import referred
 from gluonjit.engines.mxnet.values.indexing import rows_where
-from gluonjit.engines.mxnet.values.lazy import Lazy, LazyArray, by_operators, detached, own_of, taken, wrap
+from gluonjit.engines.mxnet.values.lazy import Lazy, LazyArray, by_operators, detached, own_of, referred, taken, wrap
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
 from gluonjit.graph.slices import sliced

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+import mxnet as mx
 import numpy as np
 from mxnet.context import Context
 from mxnet.ndarray import NDArray, array
@@ -18,19 +19,21 @@ from gluonjit.engines.mxnet.framework.arrays import spec_of
 from gluonjit.engines.mxnet.framework.originals import Attrs, original_invoke, slice_rows
 from gluonjit.engines.mxnet.framework.semantics import as_captured, as_shape, classic
 from gluonjit.engines.mxnet.framework.shared import SHARED
-from gluonjit.engines.mxnet.framework.symbols import operator_handle
-from gluonjit.engines.mxnet.run.layouts import computed
+from gluonjit.engines.mxnet.framework.symbols import apply, operator_handle
+from gluonjit.engines.mxnet.operators.table import work_of
+from gluonjit.engines.mxnet.run.program import Batched
 from gluonjit.engines.mxnet.run.results import Imported, has_history, is_learned_integer, numbers_of, spent, tape_of
 from gluonjit.engines.mxnet.values import references
 from gluonjit.engines.mxnet.values.aliases import Owned, is_stale, renew
 from gluonjit.engines.mxnet.values.lookups import host_number, host_rows
 from gluonjit.engines.mxnet.values.recorder import Recorder
-from gluonjit.graph import Spec, Value
+from gluonjit.graph import Kind, Output, Record, Spec, Value
 from gluonjit.graph.modes import RECORDING, is_recorded
+from gluonjit.hybrid.capture.capturing import captured, room_of
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.places import FEW_NUMBERS, vary
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, settle
-from gluonjit.program.trace import NeedsValue
+from gluonjit.program.trace import NeedsValue, TraceBuilder
 
 _NAMED = ("maximum", "minimum", "power")  # alike in all interfaces
 _SIGNS = {"plus": "add", "minus": "sub", "mul": "mul", "div": "div", **{name: name for name in _NAMED}}
@@ -163,6 +166,27 @@ def leaf(batch: Batch, array: NDArray) -> Value:
 def _is_numbers(spec: Spec, array: NDArray, taped: bool) -> bool:
     """True if an array counts by its numbers, as indices do: no gradient is to reach it."""
     return spec.dtype in _INTEGERS and len(spec.shape) == 1 and not (taped and is_learned_integer(array))
+
+
+def computed(batch: Batch, value: Value, spec: Spec) -> Value:
+    """Returns one node's result: the same numbers in rows as `spec` has them, which has the value's shape."""
+    key = ("layout", value.spec, spec, LOCAL.state.mode)
+    record = batch.records.get(key)
+    if record is None:
+        kind = _kind(value.spec, spec)
+        record = batch.records[key] = Record(kind, LOCAL.state.mode, room_of(kind, batch.options))
+    return captured(batch, record, [value])[0]
+
+
+@lru_cache(maxsize=4096)
+def _kind(before: Spec, after: Spec) -> Kind:
+    rows = apply("Reshape", [mx.sym.var("group0")], {"shape": (-1, *after.row_shape)})
+    builder = TraceBuilder([before])
+    attrs = (("shape", str(after.shape)),)
+    trace = builder.finish(builder.op("Reshape", attrs, [0], [(after.shape, after.dtype)]))
+    outputs, work = (Output(after, 0),), work_of(trace, 1)
+    program = Batched([rows], ["group0"], [])
+    return Kind("Reshape", (before,), outputs, after.rows, program, operator=True, work=work, call=trace)
 
 
 def is_plain(value: Value) -> bool:

@@ -15,7 +15,7 @@ from torch.utils.hooks import RemovableHandle
 from gluonjit.analysis.plan import Place
 from gluonjit.engines.torch.framework.originals import original_register_hook, original_retain_grad
 from gluonjit.engines.torch.run.chunks import current_backward
-from gluonjit.engines.torch.run.observed import HookedResult
+from gluonjit.engines.torch.run.gradients import HookedResult
 from gluonjit.engines.torch.values.lazy import LazyTensor
 from gluonjit.engines.torch.values.operands import current
 from gluonjit.engines.torch.values.results import computed, is_used, is_used_inside, refuse_used

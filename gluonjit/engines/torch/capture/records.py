@@ -15,10 +15,9 @@ from gluonjit.engines.torch.framework.buffers import note_versions
 from gluonjit.engines.torch.framework.layers import WHOLE
 from gluonjit.engines.torch.lengths.program import JOINER
 from gluonjit.engines.torch.run.program import program_of
-from gluonjit.engines.torch.tracing.cell import RAISED, Call, Cell
+from gluonjit.engines.torch.tracing.cell import LOOPS, RAISED, UNROLLED, Call, Cell, never
 from gluonjit.engines.torch.tracing.effects import attributes, parts_of, training_of, undrawn
 from gluonjit.engines.torch.tracing.kinds import ResultWithoutTensors, make_kind, structure_of, trace_call, unrolls
-from gluonjit.engines.torch.tracing.unrolling import LOOPS, UNROLLED, never
 from gluonjit.engines.torch.values.pending_statistics import WAITING
 from gluonjit.graph import Kind, Record, Spec
 from gluonjit.hybrid.capture.capturing import room_of

@@ -18,11 +18,11 @@ from gluonjit.engines.torch.capture.indexing import opened as opened_key
 from gluonjit.engines.torch.capture.making import enter, only_made
 from gluonjit.engines.torch.capture.records import NotOneNode, noting
 from gluonjit.engines.torch.capture.replacing import replaced, rows_of_key, with_rows
-from gluonjit.engines.torch.framework.arrays import spec_of
+from gluonjit.engines.torch.framework.arrays import spec_of, zeros_of
 from gluonjit.engines.torch.framework.originals import plain
 from gluonjit.engines.torch.framework.targets import WRITES
-from gluonjit.engines.torch.run.layouts import strides_of
 from gluonjit.engines.torch.run.overwrites import note_write, note_written_result
+from gluonjit.engines.torch.run.program import interpret, program_of
 from gluonjit.engines.torch.tracing.cell import Cell
 from gluonjit.engines.torch.tracing.traced_tensors import TraceTensor
 from gluonjit.engines.torch.tracing.view_steps import PathStep, show
@@ -30,7 +30,8 @@ from gluonjit.engines.torch.values.aliases import DATA, MOVING, base_of, dummy, 
 from gluonjit.engines.torch.values.lazy import LazyTensor, waits, wrap
 from gluonjit.engines.torch.values.lookups import carried
 from gluonjit.engines.torch.values.operands import concrete, current, is_made, is_number, run_readers
-from gluonjit.graph import Value
+from gluonjit.graph import Graph, Kind, Spec, Value
+from gluonjit.graph.reading import node_at
 from gluonjit.hybrid.capture.reuse.cache import refuse
 from gluonjit.hybrid.capture.structure import Args, Kwargs, map_structure
 from gluonjit.hybrid.options import Options
@@ -333,3 +334,56 @@ def put_data(lazy: Any, value: Any) -> None:
     else:
         lazy._b = lazy._k = lazy._n = None
     lazy._c, lazy._v = computed, _apart(lazy._v, computed)
+
+
+def strides_of(value: Value) -> tuple[int, ...] | None:
+    """Runs what computes a value, on zeros that lie as eagerly, to see how it lies; None of what is not pending."""
+    graph = value.graph
+    if not isinstance(graph, Graph):
+        return None
+    known: dict[Any, Any] = {}
+    wanted = [(value.rows, value.spec)]
+    with plain():
+        while wanted:
+            key: tuple[Any, Spec] = wanted[-1]
+            rows, spec = key
+            node = None if isinstance(rows, tuple) or key in known else node_at(graph.records, rows)
+            if node is None:
+                known.setdefault(key, _like(graph, rows, spec))
+                wanted.pop()
+                continue
+            record, number = node
+            given = list(zip(record.operands_of(number), record.kind.operands))
+            missing = [each for each in given if each not in known]
+            wanted += missing
+            if not missing:
+                known[key] = _result(record.kind, rows - record.base(number), spec, [known[each] for each in given])
+        return tuple(known[value.rows, value.spec].stride())
+
+
+def _like(graph: Graph, rows: Any, spec: Spec) -> Any:
+    """Zeros that lie as an input does, or one row after the other."""
+    for leaf in graph.leaves.values():
+        tensor = getattr(leaf.payload, "tensor", None)
+        if (
+            leaf.base == rows
+            and leaf.spec.shape == spec.shape
+            and tensor is not None
+            and tuple(tensor.shape) == spec.shape
+        ):
+            return torch.zeros_like(tensor, device="cpu", requires_grad=False)
+    return zeros_of(spec)
+
+
+def _result(kind: Kind, offset: int, spec: Spec, operands: list[Any]) -> Any:
+    numbers = [
+        k for k, output in enumerate(kind.outputs) if output.offset == offset and output.spec.shape == spec.shape
+    ]
+    like = zeros_of(spec)
+    if not numbers or kind.split is not None or len(program_of(kind).trace.operands) != len(operands):
+        return like
+    program = program_of(kind)
+    try:
+        return interpret(program.trace, operands, program.consts)[numbers[0]]
+    except (RuntimeError, IndexError, ValueError):  # of zeros, which are none of the program's numbers
+        return like

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gluonjit.engines.torch.operators import layers, linear, losses, picking
+from gluonjit.engines.torch.operators import layers, picking
 from gluonjit.engines.torch.operators.binding import Writer, draws, operator_named
 from gluonjit.engines.torch.operators.recurring import recurrent
 from gluonjit.engines.torch.operators.vmapped import vmapped
@@ -174,7 +174,7 @@ row("stack", Join(new=True))
 row("repeat", _Repeat(rest={"repeats": 1}))
 row("flip", Turned("dims", many=True))
 row("tril triu", Last(2, fill=PREFIX))
-row("diagonal", By(linear.of_diagonal, "shape", "of two dimensions of a sample's value", padded=True))
+row("diagonal", By(layers.of_diagonal, "shape", "of two dimensions of a sample's value", padded=True))
 
 row("where.self", Map(casts=True, smooth=True))
 row("masked_fill.Scalar", Map(smooth=True))
@@ -218,10 +218,10 @@ row("dot", Contract("k,k->"))
 row("vdot", Contract("k,k->", real=True))
 row("bmm", Contract("bik,bkj->bij", each=True))
 row("baddbmm", Contract("+bij,bik,bkj->bij", _scales, each=True))
-row("_trilinear", By(linear.trilinear, "product", "three tensors, multiplied and summed"))
+row("_trilinear", By(layers.trilinear, "product", "three tensors, multiplied and summed"))
 row(
     "_scaled_dot_product_flash_attention_for_cpu",
-    By(linear.attention, "product", "its own samples are those of all", padded=True),
+    By(layers.attention, "product", "its own samples are those of all", padded=True),
 )
 row("linalg_inv_ex linalg_cholesky_ex _linalg_solve_ex _linalg_det _linalg_slogdet _linalg_eigh _linalg_svd", Last(2))
 row("linalg_qr linalg_matrix_exp linalg_solve_triangular cholesky_solve _cdist_forward", Last(2))
@@ -277,18 +277,18 @@ for _rank in (4, 5):
     row(_names, layers.Pooling(_rank, whole=_LARGEST, fill=-inf, after=0, refill=True))
 
 _TOTALS = {
-    losses.MEAN: (ROWS_OF["mean.default"], "mean.default", {"self": Operand(0)}),
-    losses.SUM: (ROWS_OF["sum.default"], "sum.default", {"self": Operand(0)}),
+    picking.MEAN: (ROWS_OF["mean.default"], "mean.default", {"self": Operand(0)}),
+    picking.SUM: (ROWS_OF["sum.default"], "sum.default", {"self": Operand(0)}),
 }
 for _names, _entries in {
     "binary_cross_entropy soft_margin_loss": None,
     "mse_loss": lambda call, a, b: (a - b).do("SQUARE"),
-    "smooth_l1_loss huber_loss": losses.smoothed,
+    "smooth_l1_loss huber_loss": picking.smoothed,
     "binary_cross_entropy_with_logits": lambda call, a, b: (1.0 - b) * a + (-a).do("SOFTRELU"),
 }.items():
-    row(_names, Loss(totals=_TOTALS, none=losses.NONE, default=losses.MEAN, code=_entries))
+    row(_names, Loss(totals=_TOTALS, none=picking.NONE, default=picking.MEAN, code=_entries))
 _CLASS = "the score of each row's class, summed or averaged"
-row("nll_loss_forward", By(losses.nll, "loss", _CLASS, True, code=losses.nll_of_row, pools=losses.pooled))
+row("nll_loss_forward", By(picking.nll, "loss", _CLASS, True, code=picking.nll_of_row, pools=picking.pooled))
 
 _FINITE = frozenset(
     """add sub rsub mul neg relu tanh sigmoid exp gelu silu leaky_relu elu hardtanh clamp clamp_min clamp_max abs

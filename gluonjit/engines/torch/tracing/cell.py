@@ -11,7 +11,7 @@ import torch
 from gluonjit.graph import Kind, Value
 from gluonjit.hybrid.capture.cell import BatchedCell
 from gluonjit.hybrid.capture.guards.variants import Noted
-from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
+from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces, captures_whole, note_loop
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.program.trace import Trace
@@ -128,3 +128,22 @@ class Call(NamedTuple):
 
 MADE: dict[Callable[..., Any], Callable[[Call], Kind]] = {}
 """Functions of our own whose kinds need no trace."""
+
+
+LOOPS = (
+    "it applies a weight again to an earlier result of the same weight, as a loop over a sequence does: the "
+    "calls of each iteration are captured instead"
+)
+UNROLLED = (
+    "it runs more operators the larger its operands are, as a loop over a length does: the calls of each iteration are "
+    "captured instead"
+)
+
+
+def never(cell: Cell) -> str:
+    """Says why no call of a cell is one node now; "" if one may be."""
+    if cell.never in (LOOPS, UNROLLED):
+        if captures_whole():
+            return ""
+        note_loop()
+    return cell.never

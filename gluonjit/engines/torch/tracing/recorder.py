@@ -14,7 +14,7 @@ from gluonjit.engines.torch.framework.enclosing_handler import may_be_handled
 from gluonjit.engines.torch.framework.originals import without_autocast
 from gluonjit.engines.torch.operators.binding import draws
 from gluonjit.engines.torch.operators.examples import regular
-from gluonjit.engines.torch.operators.linear import CHECKING, MATRICES
+from gluonjit.engines.torch.operators.layers import CHECKING, MATRICES
 from gluonjit.engines.torch.operators.table import FILLED, WITHOUT_HISTORY
 from gluonjit.engines.torch.tracing.aten import (
     COPIED,

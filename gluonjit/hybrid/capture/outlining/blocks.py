@@ -6,9 +6,8 @@ import ast
 import copy
 from typing import Any
 
-from gluonjit.hybrid.capture.outlining.expressions import Expressions
+from gluonjit.hybrid.capture.outlining.expressions import Expressions, weight_of
 from gluonjit.hybrid.capture.outlining.known import loads, stores
-from gluonjit.hybrid.capture.outlining.syntax import weight_of
 
 
 class Outliner(Expressions):

@@ -18,7 +18,42 @@ from gluonjit.hybrid.capture.guards.rewriting import named
 from gluonjit.hybrid.capture.guards.sources import deep_copy
 from gluonjit.hybrid.capture.outlining.effects import Effects
 from gluonjit.hybrid.capture.outlining.known import LAYER, PREFIX, WEIGHT, FunctionNames, loads, stores
-from gluonjit.hybrid.capture.outlining.syntax import assign, children, replace_child, weight_of
+
+
+def weight_of(node: Any) -> int:
+    """Counts the operators in an expression that are part of a block."""
+    return getattr(node, "weight", 0)
+
+
+def replace_child(new: Any, node: Any, name: str, k: int | None, child: Any) -> None:
+    """Replaces a child of a copied node, by field name or as the k-th of several."""
+    if k is None:
+        setattr(new, name, child)
+        return
+    if getattr(new, name) is getattr(node, name):
+        setattr(new, name, list(getattr(node, name)))
+    getattr(new, name)[k] = child
+
+
+def children(node: Any) -> list[tuple[str, int | None, Any]]:
+    """The expressions that a node is made of, in the order of evaluation, each with its field and number there."""
+    found: list[tuple[str, int | None, Any]] = []
+    for name, field in ast.iter_fields(node):
+        if isinstance(field, (ast.expr, ast.keyword)):
+            found.append((name, None, field))
+        elif isinstance(field, list):
+            found += [(name, k, each) for k, each in enumerate(field) if isinstance(each, (ast.expr, ast.keyword))]
+    return found
+
+
+def assign(target: Any, value: Any) -> ast.Assign:
+    """Adds a statement that binds a value to one or several names."""
+    target = deep_copy(target)
+    for n in ast.walk(target):
+        if hasattr(n, "ctx"):
+            n.ctx = ast.Store()
+    return ast.copy_location(ast.Assign([target], value), value)
+
 
 _PARTED = (ast.Call, ast.Subscript, ast.Attribute, ast.Tuple, ast.List)
 _FIXED = (ast.Constant, ast.Slice, ast.Tuple, ast.UnaryOp, ast.USub, ast.Load)

@@ -41,22 +41,18 @@ class OutermostCalls:
     """Runs such calls. An engine derives from it.
 
     engine: its name; known: what it says of its framework to cells made from source.
+
+    * `records()`: true if gradients are recorded on this thread.
+    * `opened(owner, cell)`: returns the open batch for an outermost call of a model, whose weights it knows.
+    * `lazy(arg)`: returns what a method is given for an argument where its calls are captured: arrays are lazy
+      there.
     """
 
+    records: Callable[..., bool]
+    opened: Callable[..., Batch]
+    lazy: Callable[..., Any]
     engine = ""
     known: FrameworkFunctions
-
-    def records(self) -> bool:
-        """True if gradients are recorded on this thread."""
-        raise NotImplementedError
-
-    def opened(self, owner: Any, cell: Any) -> Batch:
-        """Returns the open batch for an outermost call of a model, whose weights it knows."""
-        raise NotImplementedError
-
-    def lazy(self, arg: Any) -> Any:
-        """Returns what a method is given for an argument where its calls are captured: arrays are lazy there."""
-        raise NotImplementedError
 
     def look(self, arg: Any) -> Hashable:
         """Returns an array's shape and dtype; None of anything else, or where loops are not captured whole."""

@@ -42,8 +42,13 @@ class DecidedValues:
     """Computes values of a graph one by one from the traces of their calls, for an engine, which derives its own.
 
     known: results, by the first of their rows, that were computed before.
+
+    * `joined(parts)`: rows in one array.
+    * `leaf_rows(leaf)`: the rows of an array from before the batch.
     """
 
+    joined: Callable[..., Any]
+    leaf_rows: Callable[..., Any]
     runner: NodeRunner
     as_rows: Callable[[Any, Spec], Any]  # an array of this spec as rows of an arena
     constant = False  # whether they are not to depend on inputs that gradients go on to
@@ -66,10 +71,6 @@ class DecidedValues:
         except NeedsMore:
             return None
 
-    def joined(self, parts: Arrays, /) -> Any:
-        """Rows in one array."""
-        raise NotImplementedError
-
     def called(self, record: Any, operands: Arrays, place: int) -> Any:
         """The rows of a result of a node of this record."""
         kind: Kind = record.kind
@@ -89,10 +90,6 @@ class DecidedValues:
     def may_fail(self, kind: Kind) -> bool:
         """True if calls of this kind may fail where nobody waits for them."""
         return False
-
-    def leaf_rows(self, leaf: Leaf) -> Any:
-        """The rows of an array from before the batch."""
-        raise NotImplementedError
 
     def entry_rows(self, table: Any, entries: Arrays) -> Any:
         """The rows of a table's entries, if these are the host's own numbers, each by its value."""

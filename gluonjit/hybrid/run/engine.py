@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gluonjit.errors import EngineError, OptionError
@@ -21,8 +21,17 @@ class Engine:
     reuses: whether the option `reuse` is supported.
     title: the framework's name in sentences.
     array, block: the classes of its arrays and models.
+
+    * `waits(args)`: true if an argument is a pending array, possibly in lists and tuples.
+    * `call_cell(function, args, kwargs)`: captures a call of a CellFunction; its `caches` hold the engine's data
+      about it.
+    * `hybridize(net, dynamic_batch, options)`: turns dynamic batching of a model on or off. Raises OptionError
+      before anything has changed.
     """
 
+    waits: Callable[..., bool]
+    call_cell: Callable[..., Any]
+    hybridize: Callable[..., None]
     name: str
     array: type = object
     block: Any = ()  # no class: it has no models
@@ -58,19 +67,7 @@ class Engine:
         """True if this is a model of the framework."""
         return isinstance(net, self.block)
 
-    def waits(self, args: Any, /) -> bool:
-        """True if an argument is a pending array, possibly in lists and tuples."""
-        raise NotImplementedError
-
     # Capture
-
-    def call_cell(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Captures a call of a CellFunction; its `caches` hold the engine's data about it."""
-        raise NotImplementedError
-
-    def hybridize(self, net: Any, dynamic_batch: bool, options: dict[str, Any]) -> None:
-        """Turns dynamic batching of a model on or off. Raises OptionError before anything has changed."""
-        raise NotImplementedError
 
     def account(self) -> Any:
         """Returns the engine's own data for an open batch: `Batch.own` until the batch is closed."""

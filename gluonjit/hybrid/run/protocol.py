@@ -6,14 +6,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from gluonjit.analysis.plan import Plan
 from gluonjit.analysis.plan_cache import clear_plans, plan_count
 from gluonjit.compiled import FAST
-from gluonjit.graph.kinds import Kind
-from gluonjit.graph.values import Spec
-from gluonjit.hybrid.explain.counts import Counts
-from gluonjit.hybrid.explain.provenance import Provenance
-from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.engine import Engine
 from gluonjit.hybrid.run.session import Session
 from gluonjit.hybrid.run.state import LOCAL
@@ -38,8 +32,22 @@ class Adapter(Engine):
     * Numbers. Code that needs an array's numbers runs what is pending: `hybrid.run.state.settle`, then the value's
       `result` or, for a reference, `hybrid.run.session.rows_of`.
     * Errors are those of `gluonjit.errors`, no later than the flush, and name the user's line.
+
+    Methods that it has to have:
+
+    * `capture(cell, owner, function, args, kwargs)`: captures a call of a function, which is a cell, of an owner's
+      if that is not None.
+    * `session(plan, report, options, samples, provenance)`: makes room for a flush of `samples` samples. Times go
+      into the report. All of it is inside of `running`. With `options.profile` the engine waits for each part, with
+      `check_finite` it checks every number. A failure raises FlushError, or NotFiniteError, that names the node by
+      `provenance`.
+    * `sum_kind(spec, count)`: returns the kind with one operand, `count` stacked arrays of this spec, whose result
+      is their sum. Called only if the engine's own kinds declare that they are sums (`Kind.sum_of`).
     """
 
+    capture: Callable[..., Any]
+    session: Callable[..., Session]
+    sum_kind: Any = None
     cells: Any  # the class of its cells
 
     def call_cell(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -53,30 +61,9 @@ class Adapter(Engine):
                 return found
         return self.capture(cell, owner, function.function, args, kwargs)
 
-    def capture(
-        self, cell: Any, owner: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        """Captures a call of a function, which is a cell, of an owner's if that is not None."""
-        raise NotImplementedError
-
     def running(self) -> AbstractContextManager[Any]:
         """Returns a context for a flush, whatever contexts the program has open."""
         return nullcontext()
-
-    def session(self, plan: Plan, report: Counts, options: Options, samples: int, provenance: Provenance) -> Session:
-        """Makes room for a flush of `samples` samples. Times go into the report. All of it is inside of `running`.
-
-        With `options.profile` the engine waits for each part, with `check_finite` it checks every number. A failure
-        raises FlushError, or NotFiniteError, that names the node by `provenance`.
-        """
-        raise NotImplementedError
-
-    def sum_kind(self, spec: Spec, count: int) -> Kind:
-        """Returns the kind with one operand, `count` stacked arrays of this spec, whose result is their sum.
-
-        Called only if the engine's own kinds declare that they are sums (`Kind.sum_of`).
-        """
-        raise NotImplementedError
 
     def cache_info(self) -> dict[str, int]:
         """Entries in each of the engine's caches, also those of cells, and of all engines the plans (512 at most) and

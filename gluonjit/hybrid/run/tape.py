@@ -6,7 +6,7 @@ gradient of a whole arena, and each weight gets one gradient for the whole flush
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -69,8 +69,22 @@ class Tape:
     fused: the steps that run in C; check: what compares backward passes, where that is to be done; finite: what looks
     at numbers, if asked to. learned_rows, read_rows: flags of rows that learn, and that recorded steps have read;
     spent: rows through which a pass has come that was not told to keep the history.
+
+    * `new_pass(route, dry)`: makes a pass whose gradients are zeros.
+    * `put_head(made, arena, positions, head)`: sets the gradients of rows to numbers of numpy, one for each row.
+    * `step_back(entry, made)`: adds to the gradients of a step's operands and weights, and reaches them; False if
+      no result was reached.
+    * `record_again(number)`: runs a step once more, recorded: one by one, as its program is not trusted.
+    * `gradient_of(made, weight)`: returns the gradient of a weight, None if it does not learn.
+    * `learns_weight(weight)`: true if gradients go on to a weight.
     """
 
+    new_pass: Callable[..., Any]
+    put_head: Callable[..., None]
+    step_back: Callable[..., bool]
+    record_again: Callable[..., None]
+    gradient_of: Callable[..., Any]
+    learns_weight: Callable[..., bool]
     advice: str
     framework: tuple[str, Mapping[str, str]]  # name and versions, to which measured costs belong
 
@@ -88,31 +102,7 @@ class Tape:
         self.read_rows, self._read = row_flags(plan)
         self.spent = Reach(plan)
 
-    def new_pass(self, route: Route | None = None, dry: bool = False) -> Any:
-        """Makes a pass whose gradients are zeros."""
-        raise NotImplementedError
-
-    def put_head(self, made: Any, arena: int, positions: list[int], head: Any) -> None:
-        """Sets the gradients of rows to numbers of numpy, one for each row."""
-        raise NotImplementedError
-
-    def step_back(self, entry: TapedStep, made: Any) -> bool:
-        """Adds to the gradients of a step's operands and weights, and reaches them; False if no result was reached."""
-        raise NotImplementedError
-
-    def record_again(self, number: int) -> None:
-        """Runs a step once more, recorded: one by one, as its program is not trusted."""
-        raise NotImplementedError
-
-    def gradient_of(self, made: Any, weight: Any) -> Any:
-        """Returns the gradient of a weight, None if it does not learn."""
-        raise NotImplementedError
-
     # --- gluonjit.rows.Learner ----------------------------------------------------------------------------------
-
-    def learns_weight(self, weight: Any) -> bool:
-        """True if gradients go on to a weight."""
-        raise NotImplementedError
 
     def weights(self, kind: Kind) -> frozenset[int]:
         """The constants that learn, of steps that are to run in C."""

@@ -22,8 +22,23 @@ class Verifying:
 
     engine: its name; off: the user's call that turns batching off; framework: its arrays and models; enable, disable:
     turn batching on, with options, and off; silent: whether what is called now is no part of the program.
+
+    * `run(net, samples, loss, log, eager, mode)`: runs a model and goes back from losses: on its own weights, in a
+      mode, with the samples numbered in a log.
+    * `watching(log, on)`: functions that log the framework's own calls, where `on` says so, in the place of the
+      framework's.
+    * `kept_gradients(net, samples)`: saves what backward writes to, and restores it at the end.
+    * `parts(net)`: a model and all models in it.
+    * `probed(array)`: an array plus zeros that get a gradient, and these zeros; None if it has no gradient.
+    * `gradient(probe)`: the numbers of the gradient of such zeros.
     """
 
+    run: Callable[..., RunOutcome]
+    watching: Callable[..., list[Patch]]
+    kept_gradients: Callable[..., AbstractContextManager[None]]
+    parts: Callable[..., Iterable[Any]]
+    probed: Callable[..., tuple[Any, Any]]
+    gradient: Callable[..., Any]
     engine = ""
     off = ""
     framework: Framework
@@ -31,39 +46,13 @@ class Verifying:
     disable: Callable[[Any], None]
     silent = False
 
-    def run(
-        self, net: Any, samples: Sequence[Any], loss: Loss | None, log: Log | None, eager: bool, mode: Mode
-    ) -> RunOutcome:
-        """Runs a model and goes back from losses: on its own weights, in a mode, with the samples numbered in a log."""
-        raise NotImplementedError
-
-    def watching(self, log: Log, on: Callable[[], bool]) -> list[Patch]:
-        """Functions that log the framework's own calls, where `on` says so, in the place of the framework's."""
-        raise NotImplementedError
-
-    def kept_gradients(self, net: Any, samples: Sequence[Any]) -> AbstractContextManager[None]:
-        """Saves what backward writes to, and restores it at the end."""
-        raise NotImplementedError
-
     def switch(self, net: Any, options: dict[str, Any] | None) -> None:
         """Turns dynamic batching on with these options, or off."""
         self.disable(net) if options is None else self.enable(net, options)
 
-    def parts(self, net: Any, /) -> Iterable[Any]:
-        """A model and all models in it."""
-        raise NotImplementedError
-
     def trains(self, net: Any, train_mode: bool) -> bool:
         """Tells the mode for which a model may have been traced before."""
         return train_mode
-
-    def probed(self, array: Any) -> tuple[Any, Any]:
-        """An array plus zeros that get a gradient, and these zeros; None if it has no gradient."""
-        raise NotImplementedError
-
-    def gradient(self, probe: Any) -> Any:
-        """The numbers of the gradient of such zeros."""
-        raise NotImplementedError
 
     def verify(
         self, net: Any, samples: Sequence[Any], loss: Loss | None, rtol: float | None, train_mode: bool, options: Any

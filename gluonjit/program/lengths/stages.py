@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from gluonjit.program.axes.values import (
 from gluonjit.program.axes.writer import Writer
 from gluonjit.program.lengths.form import Form
 from gluonjit.program.lengths.nodes import Sent, SizedNodes
-from gluonjit.program.trace import Trace, TraceOp
+from gluonjit.program.trace import TraceOp
 
 Numbers = tuple[int, ...]
 """Numbers of values, or lengths."""
@@ -36,38 +36,32 @@ ROWS, PADDED, ALONE = range(3)
 """How the operators of a stage run: the remainder of its level by three."""
 
 
-class LengthEngine(Protocol):
-    """The part of an engine in programs for nodes of any length."""
+class LengthEngine:
+    """The part of an engine in programs for nodes of any length.
 
-    def writer(self, slots: int, each: Callable[[Instruction], None], trace: Trace) -> Writer:
-        """A writer of its instructions, for calls like this."""
+    * `writer(slots, each, trace)`: a writer of its instructions, for calls like this.
+    * `write(op, vals, outs, writer)`: writes down an operator. Raises NotBatchable.
+    * `function(code, inputs, outputs)`: instructions as one function of the longest lengths and the inputs.
+    * `part(trace, sources, results, weights)`: a part of a trace for nodes of one length: `run(count, values,
+      weights)` takes and gives (nodes, *shape).
+    * `shapes(op, inputs)`: the shapes of the results of an operator. Raises RuntimeError, IndexError or ValueError.
+    * `zeros(shape, dtype, device)`: an array of zeros.
+    * `lies(array)`: shape and dtype of an array.
+    * `send(device)`: makes a function that sends arrays of the host to a device.
+    * `anew(array)`: an array that follows from lengths, or is a member's own, for one more step.
+    * `stored(val, writer)`: a result in the form in which it is kept.
+    """
 
-    def write(self, op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped], writer: Writer) -> Vals:
-        """Writes down an operator. Raises NotBatchable."""
-
-    def function(self, code: Sequence[Instruction], inputs: Sequence[int], outputs: Sequence[int]) -> Any:
-        """Instructions as one function of the longest lengths and the inputs."""
-
-    def part(self, trace: Trace, sources: Sequence[int], results: Sequence[int], weights: Sequence[Any]) -> Any:
-        """A part of a trace for nodes of one length: `run(count, values, weights)` takes and gives (nodes, *shape)."""
-
-    def shapes(self, op: TraceOp, inputs: Sequence[Any]) -> Sequence[Shape]:
-        """The shapes of the results of an operator. Raises RuntimeError, IndexError or ValueError."""
-
-    def zeros(self, shape: Shape, dtype: str, device: str) -> Any:
-        """An array of zeros."""
-
-    def lies(self, array: Any) -> tuple[Shape, str]:
-        """Shape and dtype of an array."""
-
-    def send(self, device: str) -> Sent:
-        """Makes a function that sends arrays of the host to a device."""
-
-    def anew(self, array: Any) -> Any:
-        """An array that follows from lengths, or is a member's own, for one more step."""
-
-    def stored(self, val: Values, writer: Any) -> Values:
-        """A result in the form in which it is kept."""
+    writer: Callable[..., Writer]
+    write: Callable[..., Vals]
+    function: Callable[..., Any]
+    part: Callable[..., Any]
+    shapes: Callable[..., Sequence[Shape]]
+    zeros: Callable[..., Any]
+    lies: Callable[..., tuple[Shape, str]]
+    send: Callable[..., Sent]
+    anew: Callable[..., Any]
+    stored: Callable[..., Values]
 
 
 class Source(NamedTuple):

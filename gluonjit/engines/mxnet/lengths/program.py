@@ -27,6 +27,7 @@ from gluonjit.engines.mxnet.run.program import Program, build, current, joined, 
 from gluonjit.engines.mxnet.run.results import has_history
 from gluonjit.engines.mxnet.values.operands import is_plain
 from gluonjit.graph import Arrays, Kind, Spec
+from gluonjit.hybrid.capture.lengths.deriving import JoiningEngine
 from gluonjit.hybrid.capture.lengths.joining import Joiner
 from gluonjit.program.axes import writer
 from gluonjit.program.axes.values import Instruction, NotBatchable, Operand, Shape, Values
@@ -173,7 +174,7 @@ class _Part(SizedPart):
         return [as_shape(rows, (count, *spec.shape)) for rows, spec in zip(found, specs)]
 
 
-class _MXNet:
+class _MXNet(JoiningEngine):
     """Implements `gluonjit.hybrid.capture.lengths.deriving.JoiningEngine`."""
 
     writer = ArrayWriter

@@ -17,12 +17,13 @@ from gluonjit.engines.torch.operators.table import batch_op, row_of, work_of
 from gluonjit.engines.torch.run.fused_steps import row_program
 from gluonjit.engines.torch.run.program import Program, build, interpret, run_operator, stored
 from gluonjit.graph import Arrays, Kind, Spec
+from gluonjit.hybrid.capture.lengths.deriving import JoiningEngine
 from gluonjit.hybrid.capture.lengths.joining import Joiner
 from gluonjit.program.axes.values import Instruction, Shape, Shaped, Values, placed
 from gluonjit.program.axes.writer import compiled
 from gluonjit.program.lengths.members import SizedMember, SizedPart
 from gluonjit.program.lengths.running import StageRun
-from gluonjit.program.lengths.stages import Stages
+from gluonjit.program.lengths.stages import LengthEngine, Stages
 from gluonjit.program.sizes import OtherForm
 from gluonjit.program.trace import Trace, TraceOp
 
@@ -56,7 +57,7 @@ class LengthPart(SizedPart):
         return [result.reshape(count, *shape) for result, (shape, _) in zip(found, self.trace.shaped_results())]
 
 
-class Torch:
+class Torch(LengthEngine):
     """Implements `gluonjit.program.lengths.stages.LengthEngine`."""
 
     send = staticmethod(_sender)
@@ -118,7 +119,7 @@ class Ragged(SizedMember, Program):
         return StageRun(self.stages, members, found, self.trace.device).results()
 
 
-class _Joining(Torch):
+class _Joining(Torch, JoiningEngine):
     """Implements `gluonjit.hybrid.capture.lengths.deriving.JoiningEngine`."""
 
     row_of = staticmethod(row_of)

@@ -10,19 +10,19 @@ examples when a member's programs are built, which finds a size that does not fo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from gluonjit.graph import Kind, Spec, Work
+from gluonjit.graph import Spec, Work
 from gluonjit.program.axes.along import Section
 from gluonjit.program.axes.row import By, Row
 from gluonjit.program.axes.samples import Last, Samples
 from gluonjit.program.axes.shapes import Join
 from gluonjit.program.axes.values import Shape
 from gluonjit.program.lengths.form import Form
-from gluonjit.program.lengths.stages import LengthEngine, Stages
+from gluonjit.program.lengths.stages import LengthEngine
 from gluonjit.program.sizes import Bounds, NotDerivable, at_lengths, decisions, line_through
 from gluonjit.program.trace import Trace, TraceOp
 from gluonjit.rows.program import RowProgram
@@ -33,35 +33,30 @@ _OF_SO_MANY = ("topk", "kthvalue")
 """Operators that refuse fewer rows than they are asked for."""
 
 
-class JoiningEngine(LengthEngine, Protocol):
-    """The part of an engine in joining calls of several lengths."""
+class JoiningEngine(LengthEngine):
+    """The part of an engine in joining calls of several lengths.
 
-    def quiet(self) -> Any:
-        """Returns a region for `with` in which nothing is captured or recorded."""
+    * `quiet()`: returns a region for `with` in which nothing is captured or recorded.
+    * `row_of(name)`: the row of an operator.
+    * `begin(array, shape)`: the beginning of a constant along all axes.
+    * `fixed(call)`: the specs that operands of a call have to keep: None for one whose rows may lie otherwise.
+    * `equal(one, other)`: true if constants have the same numbers. Raises OtherForm if they learn.
+    * `member(like, stages, trace, lengths)`: the program of nodes of these lengths, and of all others, for a kind
+      like this. Raises NotBatchable.
+    * `row_program(kind)`: the program of the nodes of a kind in C. Raises NotFusable.
+    * `work_of(trace, operators)`: the work of one node.
+    * `current(kind)`: true if a call of its signature would still give a kind: its weights are what they were.
+    """
 
-    def row_of(self, name: str) -> Row | None:
-        """The row of an operator."""
-
-    def begin(self, array: Any, shape: Shape) -> Any:
-        """The beginning of a constant along all axes."""
-
-    def fixed(self, call: Any) -> Sequence[Spec | None]:
-        """The specs that operands of a call have to keep: None for one whose rows may lie otherwise."""
-
-    def equal(self, one: Any, other: Any) -> bool:
-        """True if constants have the same numbers. Raises OtherForm if they learn."""
-
-    def member(self, like: Kind, stages: Stages, trace: Trace, lengths: Sequence[int]) -> Any:
-        """The program of nodes of these lengths, and of all others, for a kind like this. Raises NotBatchable."""
-
-    def row_program(self, kind: Kind) -> RowProgram:
-        """The program of the nodes of a kind in C. Raises NotFusable."""
-
-    def work_of(self, trace: Trace, operators: int) -> Work:
-        """The work of one node."""
-
-    def current(self, kind: Kind) -> bool:
-        """True if a call of its signature would still give a kind: its weights are what they were."""
+    quiet: Callable[..., Any]
+    row_of: Callable[..., Row | None]
+    begin: Callable[..., Any]
+    fixed: Callable[..., Sequence[Spec | None]]
+    equal: Callable[..., bool]
+    member: Callable[..., Any]
+    row_program: Callable[..., RowProgram]
+    work_of: Callable[..., Work]
+    current: Callable[..., bool]
 
 
 class SizedCall(NamedTuple):

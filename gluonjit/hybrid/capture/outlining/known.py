@@ -29,8 +29,28 @@ class FrameworkFunctions:
     sizes of an array; key: the attribute of a model that holds its cell; engine: its name; helpers: how many operators
     functions of users have that do nothing but compute, by their code; tracing(): True while the framework's own tracer
     follows the program.
+
+    * `waits(args)`: true if an operator on these arguments, called outside of samples, would be captured.
+    * `function(item)`: true if this function returns arrays computed from its arguments, and does nothing else.
+    * `method(name)`: true if the array method of this name returns arrays, and does nothing else.
+    * `creates(item)`: true if this makes arrays of numbers, and does nothing else.
+    * `part(owner, name)`: returns the sort of a model's attribute: LAYER, LOOKUP, WEIGHT, or "" for anything else.
+    * `parts(owner)`: a model and all models in it.
+    * `holder(owner, names)`: returns a model with only these parts of another.
+    * `same(holder, owner, names)`: true if these are still the same parts.
+    * `capture(name, function, holder, options, refused)`: returns a function that captures a call of a made cell,
+      or None, and passes the reason to `refused`.
     """
 
+    waits: Callable[..., bool]
+    function: Callable[..., bool]
+    method: Callable[..., bool]
+    creates: Callable[..., bool]
+    part: Callable[..., str]
+    parts: Callable[..., Iterable[Any]]
+    holder: Callable[..., Any]
+    same: Callable[..., bool]
+    capture: Callable[..., Callable[..., Any]]
     arrays: frozenset[type] = frozenset()
     tracing: Callable[[], bool] | None = None
     lazy: type | None = None
@@ -43,33 +63,9 @@ class FrameworkFunctions:
         self.helpers: dict[CodeType, int] = {}
         FRAMEWORKS[self.engine] = self
 
-    def waits(self, args: tuple[Any, ...], /) -> bool:
-        """True if an operator on these arguments, called outside of samples, would be captured."""
-        raise NotImplementedError
-
     def captured(self, args: tuple[Any, ...], /) -> bool:
         """True if an operator on these arguments, called inside of a sample, would be captured."""
         return True
-
-    def function(self, item: Any) -> bool:
-        """True if this function returns arrays computed from its arguments, and does nothing else."""
-        raise NotImplementedError
-
-    def method(self, name: str) -> bool:
-        """True if the array method of this name returns arrays, and does nothing else."""
-        raise NotImplementedError
-
-    def creates(self, item: Any) -> bool:
-        """True if this makes arrays of numbers, and does nothing else."""
-        raise NotImplementedError
-
-    def part(self, owner: Any, name: str) -> str:
-        """Returns the sort of a model's attribute: LAYER, LOOKUP, WEIGHT, or "" for anything else."""
-        raise NotImplementedError
-
-    def parts(self, owner: Any, /) -> Iterable[Any]:
-        """A model and all models in it."""
-        raise NotImplementedError
 
     def options(self, owner: Any) -> Any:
         """The options of a model that is dynamically batched, or None."""
@@ -79,20 +75,6 @@ class FrameworkFunctions:
     def store(self, owner: Any) -> dict[Any, Any]:
         """Returns a dictionary for data of this model, which lives as long as the model is batched."""
         return vars(owner.__dict__[self.key]).setdefault("outlines", {})  # type: ignore[no-any-return]
-
-    def holder(self, owner: Any, names: list[str]) -> Any:
-        """Returns a model with only these parts of another."""
-        raise NotImplementedError
-
-    def same(self, holder: Any, owner: Any, names: list[str]) -> bool:
-        """True if these are still the same parts."""
-        raise NotImplementedError
-
-    def capture(
-        self, name: str, function: Any, holder: Any, options: Any, refused: Callable[[str], None]
-    ) -> Callable[..., Any]:
-        """Returns a function that captures a call of a made cell, or None, and passes the reason to `refused`."""
-        raise NotImplementedError
 
 
 FRAMEWORKS: dict[str, FrameworkFunctions] = {}

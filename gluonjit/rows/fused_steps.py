@@ -17,10 +17,13 @@ from gluonjit.rows.stretches import StepStretch
 
 
 class FusedSteps:
-    """The `steps` of a flush that run in C; an engine says where its arrays lie, as a `FlushMemory`.
+    """The `steps` of a flush that run in C; an engine says where its arrays lie.
 
-    session: has the plan, the arrays by arena, the report, and the tape, or None: a `Learner` with flags of rows
-    (`row_flags`) that learn, and of those that have been read under recording.
+    session: has the plan, the arrays by arena, the report, and the tape, or None, with flags of rows (`row_flags`) that
+    learn, and of those that have been read under recording. As the `learner` of steps the tape gives the `weights` of a
+    kind that learn, once a flush, and what is `learning`, given operands and weights that do: the same in every flush.
+    As the `memory` of steps this gives addresses of float32, row by row, which may be read and written at once: of an
+    `arena`, of the `gradient` of its rows, of a weight (`constant`) and of what it has `learned`.
     """
 
     _pass: Any = None  # that goes through a stretch

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Sequence
 from itertools import accumulate
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,22 +32,6 @@ _MOST_SPARE = 16_000_000  # floats
 Flags = npt.NDArray[np.bool_]
 NO_FLAGS: Flags = np.zeros(1, dtype=bool)
 """Those of a flush without recording."""
-
-
-class FlushMemory(Protocol):
-    """Addresses of a flush's arrays, of float32, row by row. The caller may read and write there at once."""
-
-    def arena(self, number: int) -> int:
-        """An arena of the plan."""
-
-    def gradient(self, number: int) -> int:
-        """The gradients of its rows."""
-
-    def constant(self, array: Any) -> int:
-        """A weight."""
-
-    def learned(self, array: Any) -> int:
-        """Its gradient."""
 
 
 def row_flags(plan: Plan) -> tuple[Flags, list[Flags]]:
@@ -156,7 +140,7 @@ class Launches:
         self._last: dict[bool, _Arguments] = {}  # forward and backward
         self.under_way = -1  # the step that is run, or ran last
 
-    def form(self, template: Template, consts: Sequence[Any], memory: FlushMemory) -> BlockForm:
+    def form(self, template: Template, consts: Sequence[Any], memory: Any) -> BlockForm:
         """Returns the form of blocks of a program, with the current addresses of weights, or of their gradients."""
         return BlockForm(self._number(template.assembly), self.slots(template, consts, memory), *template.columns)
 
@@ -169,7 +153,7 @@ class Launches:
             self._numbers[id(assembly)] = found  # last: an interrupt leaves at most a program that nobody runs
         return found[0]
 
-    def slots(self, template: Template, consts: Sequence[Any], memory: FlushMemory) -> array[int]:
+    def slots(self, template: Template, consts: Sequence[Any], memory: Any) -> array[int]:
         """The slots of a form."""
         slots = template.slots[:]
         for at, learned, const, begin in template.weights:
@@ -181,7 +165,7 @@ class Launches:
         return slots
 
     def launch(
-        self, steps: list[int], forms: list[BlockForm], saves: bool, memory: FlushMemory
+        self, steps: list[int], forms: list[BlockForm], saves: bool, memory: Any
     ) -> tuple[npt.NDArray[np.float32] | None, list[int]]:
         """Runs steps, each by its form; returns what they save for backward, and the nanoseconds of each.
 
@@ -206,7 +190,7 @@ class Launches:
         args, gradients = np.empty(2 * slots, dtype=np.int64), np.zeros(self._arenas + 1, dtype=np.int64)
         return _Arguments(steps, forms, launches, launches.reshape(-1, 5), args, gradients, floats)
 
-    def _fill(self, given: _Arguments, saves: bool, memory: FlushMemory) -> npt.NDArray[np.float32] | None:
+    def _fill(self, given: _Arguments, saves: bool, memory: Any) -> npt.NDArray[np.float32] | None:
         """Fills arguments in; the array of what steps save."""
         blocks, saved = self._blocks, None
         if saves and given.floats:
@@ -232,7 +216,7 @@ class Launches:
             while parts:  # taken out first: what an interrupt leaves here would be given back once more
                 _given_back(parts.pop()[1])
 
-    def _pack(self, array: Any, pack: Pack, memory: FlushMemory) -> int:
+    def _pack(self, array: Any, pack: Pack, memory: Any) -> int:
         """The address of a packed weight."""
         parts = self._packed.get(id(array))
         if parts is None:

@@ -13,9 +13,9 @@ from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import ROWS
 from gluonjit.graph import Kind
 from gluonjit.rows.program import NotFusable, RowProgram
-from gluonjit.rows.running import Flags, FlushMemory, Launches, cores, read_steps
+from gluonjit.rows.running import Flags, Launches, cores, read_steps
 from gluonjit.rows.stretches import StepStretch
-from gluonjit.rows.ways import MOST_WAYS, Fused, Learner, Learning, Way, fused_of
+from gluonjit.rows.ways import MOST_WAYS, Fused, Learning, Way, fused_of
 
 if TYPE_CHECKING:
     from gluonjit.rows.blocks import BlockForm, Blocks
@@ -207,9 +207,7 @@ class Steps:
         """The step that runs, or ran last."""
         return self._launches.under_way
 
-    def choose(
-        self, begin: int, end: int, learned: Flags, read: Flags, learner: Learner, memory: FlushMemory
-    ) -> list[int]:
+    def choose(self, begin: int, end: int, learned: Flags, read: Flags, learner: Any, memory: Any) -> list[int]:
         """Chooses how steps are called, up to one without a derivative; if none is, the first one runs otherwise.
 
         learned, read: `row_flags`, of rows that were computed from something that learns, and of rows that were read.
@@ -251,7 +249,7 @@ class Steps:
         self._keeps = keeps
         return found
 
-    def _in_limits(self, number: int, memory: FlushMemory) -> bool:
+    def _in_limits(self, number: int, memory: Any) -> bool:
         """True if the whole numbers that a step reads are those of entries: no row program of the same stretch
         computes them, since what these compute are floats."""
         step = self.plan.steps[number]
@@ -264,7 +262,7 @@ class Steps:
                 return False
         return True
 
-    def _way(self, kind: Kind, look: bytes, learner: Learner, memory: FlushMemory) -> int:
+    def _way(self, kind: Kind, look: bytes, learner: Any, memory: Any) -> int:
         """Returns the number of a new way, -1 if there is none."""
         fused: Fused = kind.program.fused
         weights = self._learned[id(kind)] if look[0] and self._learned is not None else None
@@ -284,7 +282,7 @@ class Steps:
         self._marks.append(found.learning.marks)
         return len(self.ways) - 1
 
-    def run(self, begin: int, ways: list[int], memory: FlushMemory) -> StepStretch:
+    def run(self, begin: int, ways: list[int], memory: Any) -> StepStretch:
         """Runs the steps from one on, each in its way."""
         steps = list(range(begin, begin + len(ways)))
         saved, took = self._launches.launch(steps, [self._forms[way] for way in ways], True, memory)
@@ -308,7 +306,7 @@ class Steps:
         """
         return self._blocks.reach(steps, ways, reached.view("uint8"), passed, {}, through, other)
 
-    def backward_form(self, number: int, way: int, memory: FlushMemory, case: Hashable = None) -> BlockForm | None:
+    def backward_form(self, number: int, way: int, memory: Any, case: Hashable = None) -> BlockForm | None:
         """Returns the form of blocks of a step's backward pass; None if nothing is to be done.
 
         case: tells apart forms of one way that a pass needs at once.
@@ -325,7 +323,7 @@ class Steps:
             found.renew(self._launches.slots(template, consts, memory))
         return found
 
-    def backward(self, steps: list[tuple[int, BlockForm | None]], memory: FlushMemory) -> float:
+    def backward(self, steps: list[tuple[int, BlockForm | None]], memory: Any) -> float:
         """Adds the gradients of steps' results to those of their sources, step by step; returns milliseconds."""
         found = [pair for pair in steps if pair[1] is not None]
         if not found:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from gluonjit.compiled import ROWS
 from gluonjit.graph import Kind
@@ -80,16 +80,6 @@ class Fused:
         forward = Template(found.forward, found.saved, consts)
         backward = None if found.backward is None else Template(found.backward, found.saved, consts)
         return Way(forward, backward, found.reached & operands, learning, found.read_again)
-
-
-class Learner(Protocol):
-    """Tells what learns in steps that are recorded."""
-
-    def weights(self, kind: Kind) -> Hashable:
-        """Returns the weights of a kind that learn, in the engine's own terms. Called once a flush."""
-
-    def learning(self, kind: Kind, operands: frozenset[int], weights: Any) -> Learning:
-        """Finds what learns, given operands and weights that do: the same in every flush."""
 
 
 def sources(kind: Kind, results: tuple[int, ...]) -> tuple[frozenset[int], frozenset[int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from gluonjit.graph.kinds import Kind, family_key
 from gluonjit.graph.values import Spec
@@ -118,15 +118,6 @@ class TracedKind(NamedTuple):
     origins: tuple[tuple[int, int], ...]
 
 
-class CellOfChildren(Protocol):
-    """The part of a cell common to calls with any number of children."""
-
-    name: str
-    kinds: dict[Any, Kind]
-    joints: dict[Any, Any]
-    by_number: str
-
-
 class Maker(NamedTuple):
     """The engine's part of joining."""
 
@@ -181,7 +172,7 @@ class Joint:
 
 def join(
     maker: Maker,
-    cell: CellOfChildren,
+    cell: Any,
     key: Any,
     args: Sequence[Any],
     specs: Sequence[Spec],
@@ -224,7 +215,7 @@ def join(
     return new.kind
 
 
-def exchange(cell: CellOfChildren, batch: Batch, kinds: Mapping[int, Kind]) -> None:
+def exchange(cell: Any, batch: Batch, kinds: Mapping[int, Kind]) -> None:
     """Exchanges kinds, by their addresses, of later calls; in the open batch where operands and results stay alike."""
     cell.kinds = {call: _exchanged(kind, kinds) for call, kind in cell.kinds.items()}
     for record in batch.records.values():
@@ -240,7 +231,7 @@ def _exchanged(kind: Kind, kinds: Mapping[int, Kind]) -> Kind:
     return kinds.get(id(kind), kind)
 
 
-def _joint(maker: Maker, cell: CellOfChildren, key: Any) -> Joint:
+def _joint(maker: Maker, cell: Any, key: Any) -> Joint:
     """Finds the data on calls of one form, as long as parameters are the arrays they were traced with."""
     joint: Joint | None = cell.joints.get(key)
     if joint is None or (joint.first is not None and not maker.current(joint.first)):

@@ -102,7 +102,7 @@ class Tape:
         self.read_rows, self._read = row_flags(plan)
         self.spent = Reach(plan)
 
-    # --- gluonjit.rows.Learner ----------------------------------------------------------------------------------
+    # --- what the steps in C ask -----------------------------------------------------------------------------
 
     def weights(self, kind: Kind) -> frozenset[int]:
         """The constants that learn, of steps that are to run in C."""

@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from itertools import count
 from operator import is_not
 from threading import Lock
-from typing import Any, NamedTuple, Protocol, Union
+from typing import Any, NamedTuple, Union
 
 from gluonjit.graph import Record, Rows, Value
 from gluonjit.hybrid.run.batch import Batch
@@ -238,23 +238,10 @@ class Reference(NamedTuple):
     nodes: tuple[int, ...]
 
 
-class RecordedNodes(Protocol):
-    """The nodes and rows of the numbers of a recording."""
-
-    def row(self, number: int) -> int:
-        """The row that a number stands for."""
-
-    def values(self, number: int) -> tuple[Value, ...]:
-        """The values of a node."""
-
-    def value(self, number: int, k: int) -> Value:
-        """The k-th of these."""
-
-
-def made(result: Any, found: RecordedNodes, graph: Any) -> Value:
+def made(result: Any, found: Any, graph: Any) -> Value:
     """A result: one of a node's, given as (node, which), or a reference."""
     if not isinstance(result, Reference):
-        return found.value(*result)
+        return found.value(*result)  # type: ignore[no-any-return]
     rows = tuple(map(found.row, result.rows)) if isinstance(result.rows, tuple) else found.row(result.rows)
     used = [value for node in result.nodes for value in found.values(node)]
     return Value(rows, max([value.depth for value in used]), result.spec, graph, result.taped, tuple(used))

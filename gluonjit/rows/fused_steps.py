@@ -24,8 +24,12 @@ class FusedSteps:
     kind that learn, once a flush, and what is `learning`, given operands and weights that do: the same in every flush.
     As the `memory` of steps this gives addresses of float32, row by row, which may be read and written at once: of an
     `arena`, of the `gradient` of its rows, of a weight (`constant`) and of what it has `learned`.
+
+    * `through(stretch, number, way, given)`: finds how a pass goes through a step from these results (see
+      `Steps.reach`): operands, and a form.
     """
 
+    through: Callable[..., Any]
     _pass: Any = None  # that goes through a stretch
 
     make: Callable[[Kind], RowProgram]  # the program of the nodes of a kind; raises NotFusable
@@ -69,10 +73,6 @@ class FusedSteps:
         finally:
             self._pass = None
         return [number for number, _ in going], took
-
-    def through(self, stretch: StepStretch, number: int, way: int, given: bytes) -> Any:
-        """Finds how a pass goes through a step from these results (see `Steps.reach`): operands, and a form."""
-        raise NotImplementedError
 
     def other(self, made: Any) -> Callable[[int], Any] | None:
         """Returns what goes through a step whose nodes have any number of rows, where a node is reached as a whole."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -12,7 +12,7 @@ from gluonjit.compiled import FAST
 from gluonjit.errors import BatchClosedError, OptionError
 from gluonjit.graph.frames import user_line
 from gluonjit.graph.graph import Graph
-from gluonjit.graph.origins import Line, line_of
+from gluonjit.graph.origins import line_of
 from gluonjit.graph.recorder import BatchRoom, Record, Value
 from gluonjit.hybrid.choose.pacing import FLUSH, NO_CHOICE
 from gluonjit.hybrid.explain.counts import Counts
@@ -54,8 +54,13 @@ class Batch(BatchRoom):
     """Captured calls that wait to run together. One is open per thread; `batching` opens one explicitly.
 
     `room` falls from 1 to 0 as nodes are captured; below 0 the batch flushes itself.
+
+    * `choose(begins)`: decides how to capture what comes next; `begins` where a sample does.
+    * `_flush(graph, capture, reason, middle, line)`: runs a graph that was captured in so many seconds.
     """
 
+    choose: Callable[..., None]
+    _flush: Callable[..., None]
     __slots__ = (
         "__dict__",
         "__weakref__",
@@ -213,17 +218,9 @@ class Batch(BatchRoom):
 
     # Told by `flush`
 
-    def choose(self, begins: bool = False) -> None:
-        """Decides how to capture what comes next; `begins` where a sample does."""
-        raise NotImplementedError
-
     @property
     def flush_at(self) -> int | None:
         """The number of samples at which it runs itself, if there is one."""
-        raise NotImplementedError
-
-    def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None) -> None:
-        """Runs a graph that was captured in so many seconds."""
         raise NotImplementedError
 
 

@@ -35,8 +35,12 @@ class Writer:
     the number of nodes, the longest lengths by name, "#" for that number; and what it `needs` of the lengths. Where
     nodes have children, `owners` says whose each is: pick(x, owners), segments(x, owners, count, how), one for each
     number of the rows of x that have it.
+
+    * `bound(name, attrs, outputs)`: an operator of the framework as a function of its tensors, and the text of its
+      instruction.
     """
 
+    bound: Callable[..., tuple[Function, str]]
     device = ""
     sized = padded = False  # whether it is for any length, and whether operands are padded now
     used: Sequence[bool] = ()  # which results of the operator that is written anything takes
@@ -52,10 +56,6 @@ class Writer:
         self.sources: dict[int, Callable[[Any], Values]] = {}  # of padded values, the same with another fill
         self.count = NODES  # how many nodes, or children, what is written is for
         self.code: list[Instruction] = []
-
-    def bound(self, name: str, attrs: Mapping[str, Any], outputs: int) -> tuple[Function, str]:
-        """An operator of the framework as a function of its tensors, and the text of its instruction."""
-        raise NotImplementedError
 
     def add(
         self, function: Function, inputs: Sequence[int], text: str, outputs: int = 1, counts: bool = False

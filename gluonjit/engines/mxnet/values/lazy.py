@@ -121,6 +121,22 @@ class Lazy(_Silent):  # type: ignore[misc]
     def __reduce__(self) -> Any:
         return concrete(self).__reduce__()
 
+    def _rows(self, key: Any, wrapped: Any) -> Any:
+        """Rows of the open batch by an index of rows alone, as a view made by `wrapped`; None in other cases."""
+        value, state = self._v, LOCAL.state
+        batch = state.batch
+        if batch is not None and value.graph is batch.graph and (state.mode & RECORDING or not value.taped):
+            found = sliced(value, key)
+            if found is not None:
+                return noted(wrapped(found), self, key)
+        return None
+
+    def _cut(self, key: Any, scalar: tuple[int, ...], wrapped: Any, *ops: Any) -> Any:
+        """Picks by any index: a view where MXNet's is one, and an entry as an array of the shape `scalar`."""
+        found = referred(self, key, scalar)
+        picked = by_operators(self, key, wrapped, *ops) if found is None else wrapped(found)
+        return noted(picked, self, key) if picked.__class__ is self.__class__ and is_view(key, self.shape) else picked
+
     def __getitem__(self, key: Any) -> Any:
         raise NotImplementedError  # each interface has its own
 
@@ -181,19 +197,12 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
         return repr(plain(self))
 
     def __getitem__(self, key: Any) -> Any:
-        value = self._v
-        state = LOCAL.state
-        batch = state.batch
-        if batch is not None and value.graph is batch.graph and (state.mode & RECORDING or not value.taped):
-            found = sliced(value, key)
-            if found is not None:
-                return noted(wrap(found), self, key)
-        if not state.inside and not waits(self):
+        found = self._rows(key, wrap)
+        if found is not None:
+            return found
+        if not LOCAL.state.inside and not waits(self):
             return taken(self, key, wrap)
-        key = _of_integers(key, len(self.shape))
-        found = referred(self, key)
-        picked = by_operators(self, key, wrap, op, _called) if found is None else wrap(found)
-        return noted(picked, self, key) if picked.__class__ is LazyArray and is_view(key, self.shape) else picked
+        return self._cut(_of_integers(key, len(self.shape)), (1,), wrap, op, _called)
 
     def reshape(self, *shape: Any, **kwargs: Any) -> Any:
         """Captures NDArray.reshape."""
@@ -293,7 +302,7 @@ def by_operators(array: Any, key: Any, wrapped: Any, ops: Any, called: Any) -> A
     return cut if cut.shape == shape else op.Reshape(cut, shape=shape)
 
 
-def referred(lazy: Any, key: Any, scalar: tuple[int, ...] = (1,)) -> Value | None:
+def referred(lazy: Any, key: Any, scalar: tuple[int, ...]) -> Value | None:
     """Finds the rows of a lazy array's value that an index picks, if it is in the open batch."""
     value, state = lazy._v, LOCAL.state
     if isinstance(value.graph, Recorder):
@@ -312,7 +321,7 @@ def cut_out(lazy: Any, cuts: Cuts, wrapped: Callable[[Value], Any], call: Callab
     wrapped: makes a lazy array of a value; call: captures an operator, by its name.
     """
     first, last, step = cuts[0]
-    rows = referred(lazy, slice(first, last)) if step == 1 and (first, last) != (0, lazy.shape[0]) else None
+    rows = referred(lazy, slice(first, last), ()) if step == 1 and (first, last) != (0, lazy.shape[0]) else None
     if rows is not None:
         lazy, cuts = wrapped(rows), [(0, rows.spec.rows, 1), *cuts[1:]]
     shape = lazy.shape

@@ -11,13 +11,11 @@ from mxnet.ndarray.numpy import _internal as npi
 from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet.framework.symbols import operator_handle
-from gluonjit.engines.mxnet.values.aliases import CLASSIC, NUMPY, ViewCall, is_view, noted, seen
+from gluonjit.engines.mxnet.values.aliases import CLASSIC, NUMPY, ViewCall, noted, seen
 from gluonjit.engines.mxnet.values.computing import plain, waits
 from gluonjit.engines.mxnet.values.indexing import rows_where
-from gluonjit.engines.mxnet.values.lazy import Lazy, LazyArray, by_operators, detached, own_of, referred, taken, wrap
+from gluonjit.engines.mxnet.values.lazy import Lazy, LazyArray, detached, own_of, taken, wrap
 from gluonjit.graph import Value
-from gluonjit.graph.modes import RECORDING
-from gluonjit.graph.slices import sliced
 from gluonjit.hybrid.capture.outlining.questions import ANSWERS
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -40,23 +38,17 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
         return int(self._v.spec.shape[0])
 
     def __getitem__(self, key: Any) -> Any:
-        value = self._v
-        state = LOCAL.state
-        batch = state.batch
-        if batch is not None and value.graph is batch.graph and (state.mode & RECORDING or not value.taped):
-            quick = sliced(value, key)
-            if quick is not None:
-                return noted(wrap_np(quick), self, key)
-        if not state.inside and not waits(self):
+        found = self._rows(key, wrap_np)
+        if found is not None:
+            return found
+        if not LOCAL.state.inside and not waits(self):
             return plain(self)[key] if _is_mask(key) else taken(self, key, wrap_np)
         if _is_mask(key):  # how many entries it picks depends on its values
             where = rows_where(self, key)
             return plain(self)[key] if where is None else wrap_np(where)
-        if not value.spec.shape and key != ():
+        if not self.shape and key != ():
             raise IndexError("scalar tensor can only accept `()` as index")
-        found = referred(self, key, ())
-        picked = by_operators(self, key, wrap_np, npi, _call) if found is None else wrap_np(found)
-        return noted(picked, self, key) if picked.__class__ is LazyNumpy and is_view(key, self.shape) else picked
+        return self._cut(key, (), wrap_np, npi, _call)
 
     @staticmethod
     def _in_kind(computed: NDArray) -> NDArray:

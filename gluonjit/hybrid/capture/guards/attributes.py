@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import cached_property
 from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
@@ -47,7 +47,12 @@ _GUARDED = ("__dict__", "__class__")
 
 
 class AttributeReader:
-    """Notes reads of attributes and names. `arguments`: those of the call; its signature covers their containers."""
+    """Notes reads of attributes and names. `arguments`: those of the call; its signature covers their containers.
+
+    * `call(function, *args, **kwargs)`: makes a call, through a follower.
+    """
+
+    call: Callable[..., Any]
 
     def __init__(self, known: FrameworkObjects, arguments: Any) -> None:
         self.known = known
@@ -323,10 +328,6 @@ class AttributeReader:
             self.refuse(f"it imports {module}")
         if name is not None and is_user_module(found) and name in found.__dict__:
             self._entry(found.__dict__, name, f"{module}.{name}")
-
-    def call(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Makes a call, through a follower."""
-        raise NotImplementedError
 
 
 def namespace_of(item: Any) -> Any:

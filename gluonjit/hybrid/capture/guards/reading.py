@@ -6,7 +6,7 @@ import functools
 import operator
 import sys
 from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import Any
@@ -26,7 +26,12 @@ _MOST_BYTES = 4096
 
 
 class Reader(AttributeReader):
-    """Notes reads of attributes, names, items and whole objects."""
+    """Notes reads of attributes, names, items and whole objects.
+
+    * `writable(item, name)`: returns the object, if it may be written to.
+    """
+
+    writable: Callable[..., Any]
 
     def item(self, item: Any, key: Any) -> Any:
         """item[key]"""
@@ -205,10 +210,6 @@ class Reader(AttributeReader):
         if is_user_function(method):
             return self.iterate(self.call(method, item))
         return self.whole(item, deep=False)
-
-    def writable(self, item: Any, name: str | None) -> Any:
-        """Returns the object, if it may be written to."""
-        raise NotImplementedError
 
     def picked(self, function: Any, item: Any) -> Any:
         """Returns the result of an `operator.attrgetter`, `itemgetter` or `methodcaller`."""

@@ -70,7 +70,7 @@ MECHANISMS = (
     ),
     Mechanism(
         "BatchNorm in training",
-        _torch("capture/normalizing", "values/statistics", "values/pending_statistics"),
+        _torch("capture/normalizing", "values/pending_statistics"),
         returns={_T + "dynamic:normalized": None},
     ),
     Mechanism(

@@ -11,10 +11,9 @@ import pytest
 
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.guards.sources import source_of
-from gluonjit.hybrid.capture.outlining.blocks import Outliner
 from gluonjit.hybrid.capture.outlining.effects import Effects
 from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, WEIGHT, FrameworkFunctions, FunctionNames
-from gluonjit.hybrid.capture.outlining.placing import outlined
+from gluonjit.hybrid.capture.outlining.placing import Outliner, outlined
 
 
 def tanh(x: Any) -> Any:

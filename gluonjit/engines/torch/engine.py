@@ -10,6 +10,7 @@ import torch
 
 from gluonjit.analysis.plan import LookupChunk, Place, Plan
 from gluonjit.engines.torch.capture.cells import capture, expand, open_batch
+from gluonjit.engines.torch.capture.normalizing import RunningStatistics
 from gluonjit.engines.torch.capture.ops import call_operator
 from gluonjit.engines.torch.capture.records import NotOneNode
 from gluonjit.engines.torch.capture.writes import lent, opened, put_data, renew
@@ -30,7 +31,6 @@ from gluonjit.engines.torch.values.lazy import waits
 from gluonjit.engines.torch.values.operands import share
 from gluonjit.engines.torch.values.opkinds import sum_kind
 from gluonjit.engines.torch.values.results import computed, number_of, numbers_of, read_by, settle
-from gluonjit.engines.torch.values.statistics import RunningStatistics
 from gluonjit.engines.torch.verifying import verify
 from gluonjit.errors import CaptureError, OptionError
 from gluonjit.graph import Value

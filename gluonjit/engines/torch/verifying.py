@@ -17,10 +17,9 @@ from gluonjit.engines.torch.values.operands import concrete
 from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
-from gluonjit.hybrid.verify.comparing import Mode
 from gluonjit.hybrid.verify.leftovers import Framework
 from gluonjit.hybrid.verify.verification import Log, Loss, Patch, RunOutcome, called, swapped
-from gluonjit.hybrid.verify.verifying import Verifying
+from gluonjit.hybrid.verify.verifying import Mode, Verifying
 
 _Module = torch.nn.Module
 

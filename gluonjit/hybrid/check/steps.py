@@ -23,18 +23,19 @@ from gluonjit.graph import Checks, Kind, Line, Record, line_of
 from gluonjit.graph.kinds import ENOUGH
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.check.entries import BACKWARD, GRAPH, ROWS, steps_of
-from gluonjit.hybrid.check.rounding import (
+from gluonjit.hybrid.check.runner import (
     EPS,
     PLAINLY,
     TRIES,
     Deviation,
     Manner,
+    NodeRun,
+    NodeRunner,
     deviation_of,
     near,
     scale_of,
     shrunk,
 )
-from gluonjit.hybrid.check.runner import NodeRun, NodeRunner
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Node, Provenance
 from gluonjit.hybrid.options import ALWAYS, NEVER

@@ -21,8 +21,7 @@ from gluonjit.engines.torch.framework.arrays import (
 from gluonjit.engines.torch.framework.originals import plain, run_backward
 from gluonjit.engines.torch.run.program import build, interpret, join, piece, program_of
 from gluonjit.graph import Arrays, Kind
-from gluonjit.hybrid.check.rounding import WIDE
-from gluonjit.hybrid.check.runner import NodeRunner
+from gluonjit.hybrid.check.runner import WIDE, NodeRunner
 from gluonjit.program.trace import Built, Trace
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 from gone_modules import GONE, Gone
@@ -11,6 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "gluonjit"
 SHARE, LEAST = 0.5, 2  # a module that defines this share of a file's names, and this many, is that file
 
 
+@cache  # each source is looked at once, not for each module that is gone
 def definitions(source: str) -> set[str]:
     """The functions and classes at the top of a source."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)

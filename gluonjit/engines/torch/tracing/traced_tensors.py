@@ -119,8 +119,15 @@ class Positions(TorchDispatchMode):  # type: ignore[misc]
     """The positions of a trace: their shapes, the constants among them, and which learn.
 
     `constant(tensor)` says whether a tensor from outside is the same in every call, as a parameter is.
+
+    * `dispatched(func, args, kwargs)`: records a call of an operator, or reads what it needs; returns placeholders
+      of its results.
+    * `record(func, named)`: records an operator that computes something, on arguments by name; returns placeholders
+      of its results.
     """
 
+    dispatched: Callable[..., Any]
+    record: Callable[..., Any]
     draws = False
     ends_in_loops = False
     looped = False
@@ -282,13 +289,3 @@ class Positions(TorchDispatchMode):  # type: ignore[misc]
         self.trace.ops.append(TraceOp(name, attrs, inputs, (result,)))
         self.loops.add(name, inputs, (result,))
         return result
-
-    # What the rest of the tracer does
-
-    def dispatched(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Records a call of an operator, or reads what it needs; returns placeholders of its results."""
-        raise NotImplementedError
-
-    def record(self, func: Any, named: dict[str, Any]) -> Any:
-        """Records an operator that computes something, on arguments by name; returns placeholders of its results."""
-        raise NotImplementedError

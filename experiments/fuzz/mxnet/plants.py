@@ -18,7 +18,7 @@ from experiments.fuzz.plants import (
     wrong_order,
     wrong_row,
 )
-from gluonjit.engines.mxnet import changes
+from gluonjit.engines.mxnet import patches
 from gluonjit.engines.mxnet.capture import calls, ops
 from gluonjit.engines.mxnet.framework import semantics
 from gluonjit.engines.mxnet.run import fused_steps, gradients, memory, program
@@ -65,7 +65,7 @@ def _unnoticed(inputs: bool) -> list[Patch]:
         if batch is None or (id(array) in batch.imports) != inputs:
             original(array)
 
-    return [(changes, "before_write", before_write), (calls, "before_write", before_write)]
+    return [(patches, "before_write", before_write), (calls, "before_write", before_write)]
 
 
 PLANTS: dict[str, Callable[[], list[Patch]]] = {

@@ -85,7 +85,7 @@ MECHANISMS = (
     Mechanism("whole numbers computed at once", _torch("values/known"), returns={_T + "capture.ops:computed": None}),
     Mechanism(
         "values that inputs decide",
-        ("hybrid/run/decided.py", *_torch("values/decided")),
+        ("hybrid/run/decided.py",),
         returns={_T + "engine:decided": None, _M + "values.computing:decided": None},
         passes={_T + "capture.ops:read_decided": 0},
     ),

@@ -10,6 +10,7 @@ import torch
 
 from gluonjit.analysis.plan import LookupChunk, Place, Plan
 from gluonjit.engines.torch.capture.cells import capture, expand, open_batch
+from gluonjit.engines.torch.capture.indexing import decided
 from gluonjit.engines.torch.capture.normalizing import RunningStatistics
 from gluonjit.engines.torch.capture.ops import call_operator
 from gluonjit.engines.torch.capture.records import NotOneNode
@@ -26,7 +27,6 @@ from gluonjit.engines.torch.run.program import program_of
 from gluonjit.engines.torch.run.recorded import gradients_again
 from gluonjit.engines.torch.tracing.cell import Cell
 from gluonjit.engines.torch.values.aliases import DETACHING, base_of
-from gluonjit.engines.torch.values.decided import decided
 from gluonjit.engines.torch.values.lazy import waits
 from gluonjit.engines.torch.values.operands import share
 from gluonjit.engines.torch.values.opkinds import sum_kind

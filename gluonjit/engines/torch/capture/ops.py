@@ -10,7 +10,7 @@ import torch
 
 from gluonjit.engines.torch.capture.cells import capture, cell_of, open_batch
 from gluonjit.engines.torch.capture.doors import SORTS, admit
-from gluonjit.engines.torch.capture.indexing import index, select, select_where
+from gluonjit.engines.torch.capture.indexing import index, read_decided, select, select_where
 from gluonjit.engines.torch.capture.making import MAKING, cast, enter, made, only_made
 from gluonjit.engines.torch.capture.observing import OBSERVING, observe
 from gluonjit.engines.torch.capture.records import NotOneNode, noting
@@ -25,7 +25,6 @@ from gluonjit.engines.torch.framework.targets import target_of
 from gluonjit.engines.torch.tracing.cell import Cell
 from gluonjit.engines.torch.tracing.recurrent import WHOLE
 from gluonjit.engines.torch.values.aliases import DATA, VIEWING, linked
-from gluonjit.engines.torch.values.decided import read_decided
 from gluonjit.engines.torch.values.known import CHEAP, computed
 from gluonjit.engines.torch.values.lazy import LazyTensor, take_anew, waits, wrap
 from gluonjit.engines.torch.values.lookups import numbers_of

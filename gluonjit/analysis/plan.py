@@ -100,7 +100,6 @@ class Common:
     checked = False  # whether all programs have been compared with their traces, forward and backward
 
     def __init__(self) -> None:
-        self.spots: dict[int | tuple[int, ...], tuple[int, int]] = {}  # arenas and positions, by row
         self.places: dict[int, tuple[list[int], list[Place]]] = {}  # first rows and places, by arena
 
 

@@ -636,6 +636,47 @@ def _known(record: Record) -> list:
         return list(slots.values())
 
 
+def give_results(record: Record, nodes: list, arena, position, find, give):
+    """Gives values of nodes that have run their results.
+
+    arena, position: of each row of the graph; find(arena, position): the place that a row is in, and what values there
+    have in common; give(that, place, rows in it): the results of values that begin at these.
+    """
+    k: Py_ssize_t
+    row: longlong
+    begin: longlong
+    end: longlong
+    for k in range(record.results):
+        number, place, found = -1, None, None
+        begin = end = 0
+        values, rows = [], []
+        for node in nodes:
+            value = value_at(record, node * record.results + k)
+            row = position[value.rows]
+            if number != arena[value.rows] or row < begin or row >= end:
+                if values:
+                    _give(values, give(found, place, rows))
+                values, rows = [], []
+                number = arena[value.rows]
+                place, found = find(number, row)
+                _, begin, end = place
+            values.append(value)
+            rows.append(row - begin)
+        if values:
+            _give(values, give(found, place, rows))
+
+
+@cfunc
+@cython.exceptval(-1)
+def _give(values: list, results) -> cython.int:
+    """Gives these values their results; they leave their graph."""
+    value: Value
+    for value, result in zip(values, results):
+        value.result = result
+        value.graph = None
+    return 0
+
+
 def mapped(item, visit):
     """Applies `visit` to a structure's leaves but numbers, strings and None; returns `item` if nothing changes.
 

@@ -1,5 +1,6 @@
 # The types of capture.py.
 cimport cython
+from libc.string cimport memcmp
 from gluonjit._fast cimport BatchRoom, CellSlots, Record, StateNumbers, Value, new_node, value_at
 from gluonjit.graph.entries cimport number_in, rows_of
 from gluonjit.graph.joining cimport shown_as
@@ -16,6 +17,7 @@ from gluonjit.native.signatures cimport (
 )
 
 cdef extern from "Python.h":
+    char *PyBytes_AS_STRING(object)
     bint PyUnicode_CHECK_INTERNED(object)
     bint PyModule_CheckExact(object)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import cython
 from cython import Py_ssize_t, bint, cfunc
 
-__all__ = ["Items", "Silent"]
+__all__ = ["Items", "Silent", "waited"]
 
 
 @cfunc
@@ -100,6 +100,31 @@ def _has_put(tensor, key, value) -> bint:
     fill_slot(tensor, kind.v, after)
     fill_slot(tensor, kind.n, 1 if count is None else count + 1)
     return True
+
+
+def waited(tensor):
+    """The place of a lazy tensor's result, which a sample of `gluonjit.map` has waited for; None: Python's to see.
+
+    What is read counts as `lazy._asked` has it.
+    """
+    kind: LazyKind = torch.lazy
+    value: Value = value_in(kind, tensor)
+    if value is None or value.depth == 0 or not (slot_is(tensor, kind.b, None) and slot_is(tensor, kind.c, None)):
+        return None
+    state: StateNumbers = state_here()
+    hub, batch = state.hub, state.batch
+    if hub is None or batch is None or not is_running(state) or state.recorded is not None:
+        return None
+    reads: dict = batch.report.reads
+    if value._result is not None:
+        reads["answered"] += 1
+        return value._result
+    if value.graph is None or value.graph is not cython.cast(BatchRoom, batch).graph:
+        return None
+    reads["flushed"] += 1
+    if not hub.park(batch):
+        reads["flushed"] -= 1
+    return value._result
 
 
 class Items:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
 from collections.abc import Set as AbstractSet
-from ctypes import c_uint64
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from gluonjit.analysis.plan import Plan
 from gluonjit.compiled import ROWS
 from gluonjit.graph import Kind
+from gluonjit.rows.host_memory import view_at
 from gluonjit.rows.program import NotFusable, RowProgram
 from gluonjit.rows.running import Flags, Launches, cores, read_steps
 from gluonjit.rows.stretches import StepStretch
@@ -256,8 +256,7 @@ class Steps:
         gathers = [gather for gather, group in zip(step.gathers, step.kind.groups) for _ in group]
         for operand, limit in step.kind.program.fused.program.limits:
             place, index = gathers[operand].place, gathers[operand].index
-            rows = self.plan.arenas[place.arena].rows
-            whole = np.frombuffer((c_uint64 * rows).from_address(memory.arena(place.arena)), dtype=np.uint64)
+            whole = view_at(memory.arena(place.arena), 8 * self.plan.arenas[place.arena].rows, np.uint64)
             if (whole[place.begin : place.end] if index is None else whole[index]).max() >= limit:
                 return False
         return True

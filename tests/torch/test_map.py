@@ -13,7 +13,11 @@ import torch
 from torch import nn
 
 import gluonjit
+from gluonjit.compiled import FAST
+from gluonjit.engines.torch.capture import cells
+from gluonjit.engines.torch.framework.input_version import InputVersion
 from gluonjit.engines.torch.run.chunks import Chunk
+from gluonjit.engines.torch.run.memory import Session
 from gluonjit.engines.torch.values import operands
 from gluonjit.errors import GluonJITWarning, OptionError
 from gluonjit.hybrid.mapping import mapping
@@ -497,3 +501,95 @@ def test_a_function_is_known_by_its_code_and_its_model(monkeypatch: pytest.Monke
     assert of(first) is not of(second)
     assert mapping._paces_of(first, Options()) is mapping._paces_of(partial(first), Options())
     assert not mapping._paces_of(first, Options(granularity="cell")).open
+
+
+class Choosing(Halting):
+    """Reads several numbers of each step, as who follows the largest of some scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(SIZE, 3)
+
+    def forward(self, x: Any, limit: float) -> Any:
+        h, scores = torch.zeros(SIZE), []
+        for _ in range(4):
+            h = self.cell(x, h)
+            scores.append(self.out(h).tolist())
+            if max(scores[-1]) > limit:
+                break
+        return h * sum(map(sum, scores))
+
+
+def test_a_line_of_numbers_is_read_without_a_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    eager, net = pair(Choosing)
+    made = []
+    of_chunk = Chunk.value
+    monkeypatch.setattr(Chunk, "value", lambda *args: made.append(args) or of_chunk(*args))
+    values = gluonjit.map(lambda sample: net(*sample), samples())
+    assert not made
+    assert_same(values, [eager(*sample) for sample in samples()])
+
+
+def test_lists_of_numbers_are_each_readers_own() -> None:
+    def read(x: Any) -> Any:
+        h = torch.tanh(x)
+        first, second = h.tolist(), h.tolist()
+        first[0] = 9.0
+        return first, second, (h.unsqueeze(0) + 1.0).tolist(), h[1:3].tolist(), (h > 0.0).tolist()
+
+    net = gluonjit.hybridize(nn.Linear(SIZE, SIZE), dynamic_batch=True)
+    x = torch.linspace(-1.0, 1.0, SIZE)
+    wanted = torch.tanh(net(x))
+    with torch.no_grad():
+        found = gluonjit.map(lambda x: read(net(x)), [x, x])
+    for first, second, row, part, signs in found:
+        assert first[0] == 9.0
+        torch.testing.assert_close(torch.tensor(second), wanted)
+        torch.testing.assert_close(torch.tensor(first[1:]), wanted[1:])
+        torch.testing.assert_close(torch.tensor(row), wanted.unsqueeze(0) + 1.0)
+        torch.testing.assert_close(torch.tensor(part), wanted[1:3])
+        assert signs == (wanted > 0.0).tolist()
+
+
+@pytest.mark.skipif(FAST is None, reason="the compiled part was not built")
+def test_inputs_that_cross_a_flush_are_looked_at_in_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    init = InputVersion.__init__
+    monkeypatch.setattr(InputVersion, "__init__", lambda *args: (made.append(args[1]), init(*args))[1])
+    _, net = pair(Halting)
+    given = samples()
+    gluonjit.map(lambda sample: net(*sample), given)
+    assert gluonjit.explain().flushes > 2
+    assert len([tensor for tensor in made if any(tensor is x for x, _ in given)]) == len(given)
+
+
+@pytest.mark.skipif(FAST is None, reason="the compiled part was not built")
+def test_cells_made_from_source_are_found_again_after_a_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gated(Halting):
+        def forward(self, x: Any, limit: float) -> Any:
+            h, spent = torch.zeros(SIZE), 0.0
+            while spent < limit:
+                h = torch.tanh(self.out(x)) + h * torch.sigmoid(self.out(h)) + x
+                spent += torch.sigmoid(self.out(h)).item()
+            return h
+
+    _, net = pair(Gated)
+    for _ in range(4):
+        gluonjit.map(lambda sample: net(*sample), samples(), granularity="cell", scheduler="depth")
+    looked = []
+    record_of = cells.record_of
+    monkeypatch.setattr(cells, "record_of", lambda *args: (looked.append(args[0].cell.name), record_of(*args))[1])
+    gluonjit.map(lambda sample: net(*sample), samples(), granularity="cell", scheduler="depth")
+    assert gluonjit.explain().flushes > 2
+    assert len(looked) <= 1
+
+
+def test_results_are_found_once_for_the_rows_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    chunk_at = Session.chunk_at
+    monkeypatch.setattr(Session, "chunk_at", lambda *args: (asked.append(args[1:]), chunk_at(*args))[1])
+    _, net = pair(Halting)
+    with torch.no_grad():
+        gluonjit.map(lambda sample: net(*sample), samples())
+    report = gluonjit.explain()
+    assert len(asked) <= 2 * report.launches

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gluonjit.analysis.plan import LeafChunk, LookupChunk, Step
+from gluonjit.analysis.plan import LeafChunk, LookupChunk, Place, Step
 from gluonjit.engines.numpy.array import (
     Array,
     LazyNumbers,
@@ -82,8 +82,11 @@ class NumpySession(Session):
     def launch(self, step: Step, operands: Any, besides: Any) -> Any:
         return step.kind.program([operands[group][begin:end] for group, begin, end in step.operands()], step.count)
 
-    def result(self, arena: int, position: int) -> Any:
-        return self, arena, position
+    def chunk(self, place: Place) -> Any:
+        return None
+
+    def results(self, chunk: Any, place: Place, rows: list[int]) -> list[Any]:
+        return [(self, place.arena, place.begin + row) for row in rows]
 
     def gradients(self, arena: int, positions: Sequence[int], weights: Sequence[WeightArray]) -> list[Any]:
         """The gradients of weights: the steps in reverse. Rows that were gathered are scattered, and add up."""

@@ -30,7 +30,7 @@ from gluonjit.engines.torch.values.aliases import DETACHING, base_of
 from gluonjit.engines.torch.values.lazy import waits
 from gluonjit.engines.torch.values.operands import share
 from gluonjit.engines.torch.values.opkinds import sum_kind
-from gluonjit.engines.torch.values.results import computed, number_of, numbers_of, read_by, settle
+from gluonjit.engines.torch.values.results import computed, listed_of, number_of, numbers_of, read_by, settle
 from gluonjit.engines.torch.verifying import verify
 from gluonjit.errors import CaptureError, OptionError
 from gluonjit.graph import Value
@@ -142,7 +142,7 @@ class TorchEngine(Adapter):
     decided = staticmethod(decided)
     renew = staticmethod(renew)
     put_data = staticmethod(put_data)
-    number_of = staticmethod(number_of)
+    number_of, listed_of = staticmethod(number_of), staticmethod(listed_of)
     read_by = staticmethod(read_by)
     waits = staticmethod(waits)
     verify = staticmethod(verify)

@@ -114,7 +114,8 @@ def _checked(name: str, function: Any, samples: Any, in_flight: Any, options: An
         raise TypeError(f"{name}: {function!r} is no function of a sample: type {name[:-2]}(net, samples)")
     if not isinstance(samples, Iterable):
         raise TypeError(f"{name}: samples must be an iterable of them, not {type(samples).__name__}")
-    return LOCAL.state.options.updated(name, options)
+    chosen = LOCAL.state.options
+    return chosen.updated(name, options) if options else chosen
 
 
 def _region_is_open(state: Any) -> bool:

@@ -18,6 +18,7 @@ from gluonjit.analysis.ways import Choice, Setting
 from gluonjit.graph.graph import Graph
 from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.origins import Line
+from gluonjit.graph.recorder import give_results
 from gluonjit.hybrid.choose.choosing import chooser_of
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.choose.pacing import note_flush, note_trial
@@ -206,16 +207,9 @@ class FlushingBatch(Batch):
             number = session.run_from(number)
         begin = perf_counter()
         graph.owner = Results(session, plan.arena, plan.position)
-        spots = plan.common.spots
+        arena, position = plan.arena.data, plan.position.data
         for _, record, nodes in plan.live:
-            for node in nodes.tolist():
-                for value in record.values(node):
-                    first = value.rows
-                    spot = spots.get(first)
-                    if spot is None:
-                        spot = spots[first] = int(plan.arena[first]), int(plan.position[first])
-                    value.result = session.result(*spot)
-                    value.graph = None
+            give_results(record, nodes.tolist(), arena, position, session.chunk_at, session.results)
         session.wait()
         session.finish()
         times["results"] = self._took("results", "gather", begin)

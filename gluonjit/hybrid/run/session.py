@@ -6,7 +6,7 @@ Each step runs as a program of the framework's operators, or several at once in 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from ctypes import memmove
 from functools import cached_property
@@ -42,9 +42,9 @@ _SMALL = 1 << 14  # bytes of an arena that may stay as long as some of its rows
 class Session:
     """The arrays of one flush: an arena for each shape of rows, which inputs and steps write to.
 
-    The core calls `fill`, which puts all inputs of the plan, `run_from` until all steps have run, `result` for each
-    value that can be read, `wait` and `finish`. A later read of a reference, such as a slice, asks for its `rows`, so a
-    session lives as long as its values.
+    The core calls `fill`, which puts all inputs of the plan, `run_from` until all steps have run, `results` for
+    values that can be read, `wait` and `finish`. A later read of a reference, such as a slice, asks for its `rows`, so
+    a session lives as long as its values.
 
     Steps run in C where they can. An engine says what its arrays are (`runner`), and how other steps run (`launch`). Of
     inputs it says how they are joined (`joined`) or looked up (`look_up`); small ones are copied by address, which
@@ -79,7 +79,6 @@ class Session:
             None if arena.sole else self.runner.room_for(arena.spec, arena.rows) for arena in plan.arenas
         ]
         self.chunks: dict[Place, Any] = {}
-        self._last: dict[int, tuple[Place, Any]] = {}  # of each arena, the rows that were asked for last
         self.indices = self.make_indices(self.runner)
         self.set_up(options, samples)
 
@@ -237,11 +236,12 @@ class Session:
         """Copies entries of a table in the host's memory; False elsewhere."""
         table, size = chunk.table, chunk.spec.bytes
         to, begin = self._address(chunk.place), self.runner.address(table.weight)
-        if not size or to is None or begin is None or size * len(chunk.indices) > _MOST:
+        indices = chunk.indices
+        if not size or to is None or begin is None or size * len(indices) > _MOST:
             return False
-        numbers = np.array(chunk.indices)
-        if numbers.min() < 0 or numbers.max() >= table.size:
+        if min(indices) < 0 or max(indices) >= table.size:
             return False
+        numbers = np.array(indices)
         rows = view_at(begin, size * table.size, f"V{size}")
         rows.take(numbers, out=view_at(to, size * len(numbers), rows.dtype), mode="clip")  # else it is copied once more
         self.written([chunk.place.arena])
@@ -340,29 +340,25 @@ class Session:
         whole = Place(arena, 0, self.plan.arenas[arena].rows)
         return whole if self.stays(arena) else self.place_of(arena, position)
 
-    def result(self, arena: int, position: int) -> Any:
-        """Finds a live value's rows: in an arena that may stay, or a copy of those of its step, so that it can go."""
-        found = self._last.get(arena)
-        if found is None or not found[0].begin <= position < found[0].end:
-            place = self.kept_at(arena, position)
-            chunk = self.chunks.get(place)
-            if chunk is None:
-                chunk = self.chunks[place] = self.chunk(place)
-            found = self._last[arena] = place, chunk
-        return self.value(found[1], found[0], position)
+    def chunk_at(self, arena: int, position: int) -> tuple[Place, Any]:
+        """Finds what stays if a row can be read: an arena that may, or a copy of its step's rows, so that it can go."""
+        place = self.kept_at(arena, position)
+        chunk = self.chunks.get(place)
+        if chunk is None:
+            chunk = self.chunks[place] = self.chunk(place)
+        return place, chunk
 
     def chunk(self, place: Place) -> Any:
         """Makes what values of these rows have in common."""
         raise NotImplementedError
 
-    def value(self, chunk: Any, place: Place, position: int) -> Any:
-        """Returns the `result` of a value whose rows begin there."""
+    def results(self, chunk: Any, place: Place, rows: list[int]) -> Iterable[Any]:
+        """Returns the `result` of each value whose rows begin there, in the place."""
         raise NotImplementedError
 
     def finish(self) -> None:
         """Forgets what only the run needed."""
         del self.indices
-        self._last = {}
         if self.tape is None:
             if self.fused is not None:
                 self.fused.steps.done()

@@ -231,8 +231,9 @@ class Session(session.Session):
         with as_captured(0):
             return slice_rows(array, place.begin, place.end).copy()
 
-    def value(self, chunk: NDArray, place: Place, position: int) -> FlushedValue:
-        return FlushedValue(chunk, position - place.begin, self.tape, place.arena, position)
+    def results(self, chunk: NDArray, place: Place, rows: list[int]) -> list[FlushedValue]:
+        arena, begin, tape = place.arena, place.begin, self.tape
+        return [FlushedValue(chunk, row, tape, arena, begin + row) for row in rows]
 
     def finish(self) -> None:
         """Forgets what only the run needed."""

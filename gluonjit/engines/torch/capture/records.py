@@ -144,7 +144,8 @@ def record_again(batch: Batch, cell: Cell, owner: Any, key: Key) -> tuple[Record
             return None
         batch.report.cache["hits"] += 1
         return _put(batch, key, kind, variant, None), key
-    if _asked_for(cell, owner, batch) or (owner is not None and batch.noted.get(id(owner), _UNKNOWN)[1]):
+    unseen = owner is not None and not cell.made  # what a made cell holds has no hooks
+    if _asked_for(cell, owner, batch) or (unseen and batch.noted.get(id(owner), _UNKNOWN)[1]):
         return None  # it has hooks in it, or may have
     known = key if owner is None else (*key[:3], *key[4:])
     record = found_again(batch, (batch.options.without, _training(cell, owner, batch), *known), owner)

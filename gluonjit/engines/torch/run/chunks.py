@@ -14,6 +14,8 @@ from gluonjit.analysis.plan import Place, Plan
 from gluonjit.graph import Spec
 from gluonjit.hybrid.run.reach import Reach
 
+_MOST = 4096  # numbers that are read at once
+
 
 class Readers:
     """The readers of a chunk. Apart from it: what history refers to must not refer back to tensors with that history.
@@ -68,13 +70,22 @@ class Chunk:
         self.place = place
         self.readers = Readers()
         self.pieces: Any = None
-        self._numbers: list[Any] = []
+        self._numbers: list[list[Any]] = []
 
-    def numbers(self) -> list[Any]:
-        """Returns the numbers of rows of one number each, which are read all at once."""
+    def numbers(self) -> list[list[Any]]:
+        """Returns the numbers of each row, which are read all at once."""
         if not self._numbers:
-            self._numbers = self.tensor.reshape(-1).tolist()
+            self._numbers = self.tensor.reshape(len(self.tensor), -1).tolist()
         return self._numbers
+
+    def listed(self, spec: Spec, row: int) -> list[Any] | None:
+        """Returns the numbers of a value in lists, as its shape has them; None where there are many, or more axes."""
+        shape = self.tensor.shape
+        if len(shape) != 2 or not 0 < self.tensor.numel() <= _MOST:
+            return None
+        if spec.shape == (spec.rows, shape[1]):
+            return [each[:] for each in self.numbers()[row : row + spec.rows]]
+        return self.numbers()[row][:] if spec.shape == shape[1:] else None
 
     def value(self, spec: Spec, row: int) -> Any:
         """The value of this spec that begins at a row."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
-from functools import cached_property
-from itertools import groupby
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, partial
+from itertools import groupby, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,8 @@ from gluonjit.engines.torch.run.program import as_rows, join, pieces
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Leaf
 from gluonjit.hybrid.run import failures, session
+
+_ROWS: Callable[[Any], ChunkRows] = partial(tuple.__new__, ChunkRows)  # without a function of Python
 
 
 class AsItWas(torch.autograd.Function):  # type: ignore[misc]
@@ -155,9 +157,9 @@ class Session(session.Session):
             self._note_nodes(found, place)
         return found
 
-    def value(self, chunk: Chunk, place: Place, position: int) -> ChunkRows:
-        chunk.readers.values += 1
-        return ChunkRows(chunk, position - place.begin)
+    def results(self, chunk: Chunk, place: Place, rows: list[int]) -> Iterable[ChunkRows]:
+        chunk.readers.values += len(rows)
+        return map(_ROWS, zip(repeat(chunk), rows))
 
     def _rows_at(self, place: Place) -> Any:
         """The rows of a place, but not the arena itself: what can be read gets a history, which would hold that."""

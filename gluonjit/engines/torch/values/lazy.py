@@ -99,16 +99,17 @@ def _reading(name: str, find: Callable[[Any], Any] = _read) -> Any:
     return read
 
 
-def _reading_one(name: str, given: Callable[[Any], Any]) -> Any:
-    """The same of a method that reads a single number, `given` which it returns: that of a result needs no tensor."""
+def _reading_result(name: str, given: Callable[[Any], Any], find: str = "number_of") -> Any:
+    """The same of a method that needs no tensor of a result: `given` what the engine finds, in a tuple, or None."""
 
     @wraps(getattr(torch.Tensor, name))
     def read(self: Any) -> Any:
-        found, state = _asked(self), LOCAL.state
+        has_waited = FAST is not None and FAST.waited(self) is not None
+        found, state = None if has_waited else _asked(self), LOCAL.state
         if found is None and self._c is None and state.trace is None and state.recorded is None:
-            number = _engine().number_of(current(self))
-            if number is not None:
-                return given(*number)
+            numbers = getattr(_engine(), find)(current(self))
+            if numbers is not None:
+                return given(*numbers)
         return getattr(concrete(self) if found is None else found, name)()
 
     return read
@@ -340,8 +341,8 @@ class LazyTensor(_Items, torch.Tensor):  # type: ignore[misc]
             return iter(self.unbind(0) if there is None else [as_known(part) for part in there.unbind(0)])
         return iter([self[k] for k in range(self._v.spec.shape[0])])
 
-    item, __bool__ = _reading_one("item", lambda number: number), _reading_one("__bool__", bool)
-    tolist, __float__ = _reading("tolist"), _reading("__float__")
+    item, __bool__ = _reading_result("item", lambda number: number), _reading_result("__bool__", bool)
+    tolist, __float__ = _reading_result("tolist", lambda listed: listed, "listed_of"), _reading("__float__")
     __int__, __index__ = _reading("__int__"), _reading("__index__")
 
     def numpy(self, *, force: bool = False) -> Any:

@@ -50,7 +50,14 @@ def number_of(value: Value) -> tuple[Any] | None:
     spec = value.spec
     if value.result is None or spec.rows != 1 or prod(spec.row_shape) != 1:
         return None
-    return (value.result.chunk.numbers()[value.result.row],)
+    return (*value.result.chunk.numbers()[value.result.row],)
+
+
+def listed_of(value: Value) -> tuple[Any] | None:
+    """The numbers of a pending value in lists, whose batch runs; None if they are no line, or of many."""
+    settle(value)
+    found = None if value.result is None else value.result.chunk.listed(value.spec, value.result.row)
+    return None if found is None else (found,)
 
 
 def numbers_of(value: Value) -> Any:

@@ -72,6 +72,8 @@ def _input(call: SeenCall, array) -> Value:
     raw = held.raw
     if type(raw) is not bytes or held.apart or tensor.is_inference() or held.version != tensor._version:
         return None
+    if tensor.shape != held.spec.shape:  # its data was exchanged
+        return None
     address: cython.size_t = tensor.data_ptr()
     if not address or tensor.requires_grad or not tensor.is_contiguous() or tensor.is_neg():
         return None

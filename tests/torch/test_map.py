@@ -593,3 +593,18 @@ def test_results_are_found_once_for_the_rows_of_a_step(monkeypatch: pytest.Monke
         gluonjit.map(lambda sample: net(*sample), samples())
     report = gluonjit.explain()
     assert len(asked) <= 2 * report.launches
+
+
+def test_inputs_whose_data_is_exchanged_after_a_read_are_looked_at_again() -> None:
+    def narrowed(net: Any, x: Any, limit: float) -> Any:
+        y = net(x)
+        spent = y.sum().item()
+        x.data = torch.zeros(2 * SIZE) if spent > limit else torch.zeros(1, SIZE)
+        return y * (x + 1.0).sum() + torch.cos(x).sum()
+
+    net = nn.Linear(SIZE, SIZE)
+    twin = gluonjit.hybridize(copy.deepcopy(net), dynamic_batch=True)
+    limits = [-100.0, 100.0, -100.0, 100.0]
+    wanted = [narrowed(net, torch.zeros(SIZE), limit) for limit in limits]
+    found = gluonjit.map(lambda sample: narrowed(twin, *sample), [(torch.zeros(SIZE), limit) for limit in limits])
+    assert_same(found, wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import random
@@ -24,6 +25,23 @@ pacing.PINNED.append(True)
 
 collect_ignore = [framework for framework in FRAMEWORKS if framework not in INSTALLED]
 """The folders of tests that are left out: those of frameworks that are not installed."""
+
+
+_HANGS = 600  # seconds
+_errors: list[int] = []  # where what is written is not captured
+
+
+def pytest_configure() -> None:
+    """Remember where errors go, before tests have it captured."""
+    _errors.append(os.dup(2))
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_protocol() -> Iterator[None]:
+    """End the process of a test that hangs, and say where: else nobody learns its name."""
+    faulthandler.dump_traceback_later(_HANGS, exit=True, file=_errors[-1])
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_report_header() -> list[str]:

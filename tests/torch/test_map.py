@@ -371,14 +371,26 @@ def test_it_runs_in_a_region_of_batching_and_returns_anything() -> None:
     assert_same([found["sum"] for found in lengths], [float(eager(*sample).detach().sum()) for sample in samples()])
 
 
-def test_without_greenlet_samples_run_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    eager, net = pair(Halting)
+@pytest.fixture
+def no_greenlet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "greenlet", None)
     monkeypatch.delitem(sys.modules, "gluonjit.hybrid.mapping.fibers", raising=False)
     monkeypatch.delattr("gluonjit.hybrid.mapping.fibers", raising=False)
+
+
+@pytest.mark.usefixtures("no_greenlet")
+def test_without_greenlet_samples_run_in_turn() -> None:
+    eager, net = pair(Halting)
     with pytest.warns(GluonJITWarning, match="pip install"):
         values = gluonjit.map(lambda sample: net(*sample), samples())
     assert_same(values, [eager(*sample) for sample in samples()])
+
+
+@pytest.mark.usefixtures("no_greenlet")
+def test_an_error_says_its_sample_where_samples_run_in_turn() -> None:
+    with pytest.warns(GluonJITWarning), pytest.raises(ZeroDivisionError) as caught:
+        gluonjit.map(lambda number: 1 / number, [2, 1, 0])
+    assert getattr(caught.value, "__notes__", ["in sample 2 of gluonjit.map"]) == ["in sample 2 of gluonjit.map"]
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 2.5, True])

@@ -15,6 +15,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from gluonjit.hybrid.run.batch import RUNNING, Batch
 from gluonjit.hybrid.run.engine import ENGINES
+from gluonjit.hybrid.run.failures import note_sample
 from gluonjit.hybrid.run.state import LOCAL
 
 _WAIT = "all samples of gluonjit.map wait for values"
@@ -61,10 +62,8 @@ class Group:
         """Raises the error of the first sample that failed."""
         if self.failed:
             number = min(self.failed)
-            error = self.failed[number]
-            if hasattr(error, "add_note"):
-                error.add_note(f"in sample {number} of gluonjit.map")
-            raise error
+            note_sample(self.failed[number], number)
+            raise self.failed[number]
 
 
 class Fiber(greenlet):  # type: ignore[misc]

@@ -15,6 +15,7 @@ from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.choose.pacing import NO_CHOICE, PINNED, Paces, begin
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.engine import ENGINES, engine_of
+from gluonjit.hybrid.run.failures import note_sample
 from gluonjit.hybrid.run.scope import batching
 from gluonjit.hybrid.run.state import LOCAL
 
@@ -39,7 +40,7 @@ def map(
     state = LOCAL.state
     chosen = _checked("map", function, samples, in_flight, options)
     if (state.inside or state.paused) and state.hub is None:  # a sample that is no sample of `map`, or runs eagerly
-        return [function(sample) for sample in samples]
+        return [*_in_turn(function, samples)]
     if _region_is_open(state) and not options:
         return _beside(function, samples, in_flight)
     paces = _paces_of(function, chosen)
@@ -54,7 +55,7 @@ def map(
     state.eagerly += eager
     try:
         with nullcontext() if eager else batching(**options):
-            found = [function(sample) for sample in samples] if eager else _beside(function, samples, in_flight)
+            found = [*_in_turn(function, samples)] if eager else _beside(function, samples, in_flight)
         stretch.calls += max(len(found) - 1, 0)
         return found
     finally:
@@ -94,8 +95,7 @@ def _ended(
         if _region_is_open(state) or not (paces.open and paces.phases[training].settled):
             fibers = _fibers()
     if fibers is None:
-        for number, sample in enumerate(samples):
-            yield number, function(sample)
+        yield from enumerate(_in_turn(function, samples))
     elif _region_is_open(state) and not options:
         yield from fibers.run(function, samples, in_flight, state.batch, True)
     else:
@@ -122,11 +122,22 @@ def _region_is_open(state: Any) -> bool:
     return state.hub is not None or (state.explicit and state.batch is state.explicit[-1])
 
 
+def _in_turn(function: Callable[[Any], Any], samples: Iterable[Any]) -> Iterator[Any]:
+    """Runs samples one after the other; an error says in which."""
+    for number, sample in enumerate(samples):
+        try:
+            found = function(sample)
+        except Exception as error:
+            note_sample(error, number)
+            raise
+        yield found
+
+
 def _beside(function: Callable[[Any], Any], samples: Iterable[Any], in_flight: int | None) -> list[Any]:
     """Runs samples side by side, in the open batch."""
     fibers = _fibers()
     if fibers is None:
-        return [function(sample) for sample in samples]
+        return [*_in_turn(function, samples)]
     found = dict(fibers.run(function, samples, in_flight, LOCAL.state.batch))
     return [found[number] for number in range(len(found))]
 
@@ -136,7 +147,7 @@ def _fibers() -> Any:
     try:
         from gluonjit.hybrid.mapping import fibers  # greenlet is optional
     except ImportError:
-        warnings.warn(_IN_TURN, GluonJITWarning, stacklevel=4)
+        warnings.warn(_NO_FIBERS, GluonJITWarning, stacklevel=4)
         return None
     return fibers
 
@@ -170,7 +181,7 @@ def _paces_of(function: Any, options: Options) -> Paces:
 _EMPTY = CellType()
 
 
-_IN_TURN = (
+_NO_FIBERS = (
     "gluonjit.map(): greenlet is not installed, so samples that read values run one after the other. Type "
     "`pip install gluonjit[fibers]`"
 )

@@ -50,6 +50,12 @@ def refused(theirs: type[BaseException], text: str) -> CaptureError:
     return both(CaptureError, theirs, text)
 
 
+def note_sample(error: BaseException, number: int) -> None:
+    """Adds to an error, from Python 3.11 on, in which sample of `gluonjit.map` it was raised."""
+    if hasattr(error, "add_note"):
+        error.add_note(f"in sample {number} of gluonjit.map")
+
+
 _FRAMEWORKS = (RuntimeError, TypeError, IndexError, ValueError, AssertionError)
 
 

@@ -210,6 +210,14 @@ def without_recording(net: Net, x: Any, y: Any) -> Any:
     return (found * y).sum()
 
 
+def computed_of_it(net: Net, x: Any, y: Any) -> Any:
+    found = torch.ones(9, 4).mul(0.5) - torch.zeros(4)
+    for t in range(len(x)):
+        found = found.clone() * 0.9
+        found[t] = found[t] + net.out(x[t])
+    return found.exp().sum()
+
+
 CAPTURED: dict[str, Body] = {
     "decoded": decoded,
     "truth values": truth_values,
@@ -231,6 +239,7 @@ CAPTURED: dict[str, Body] = {
     "of itself": of_itself,
     "a view before": a_view_before,
     "without recording": without_recording,
+    "computed of it": computed_of_it,
 }
 
 
@@ -305,7 +314,16 @@ def by_torchscript(net: Net, x: Any, y: Any) -> Any:
     return scripted(y).sum()
 
 
+def broadcast_with_another(net: Net, x: Any, y: Any) -> Any:
+    """Which gives views of it by another function than those known for that."""
+    found = torch.zeros(4)
+    seen, _ = torch.broadcast_tensors(found, torch.zeros(2, 4))
+    found[1] = y.sum().detach()
+    return seen.sum() * y.sum() + found.exp().sum()
+
+
 MORE: dict[str, Body] = {
+    "broadcast with another": broadcast_with_another,
     "memory of numpy": memory_of_numpy,
     "its data": its_data,
     "views of integers": views_of_integers,
@@ -344,6 +362,14 @@ def check(body: Body, granularity: str = "batched") -> Any:
 @pytest.mark.parametrize("name", CAPTURED)
 def test_what_waits_is_written_into_a_new_tensor_without_a_flush(name: str) -> None:
     assert check(CAPTURED[name]).flushes == 1
+
+
+def test_what_is_computed_of_a_new_tensor_is_written_to_operator_by_operator() -> None:
+    assert check(computed_of_it, "op").flushes == 1
+
+
+def test_a_new_tensor_shows_writes_in_what_has_its_memory_operator_by_operator() -> None:
+    check(broadcast_with_another, "op")
 
 
 @pytest.mark.parametrize("name", MORE)

@@ -51,14 +51,18 @@ def made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return found
 
 
-def cast(found: Any) -> Any:
-    """Returns what a tensor that the program has made was cast to, as one that it has made."""
+def derived(found: Any) -> Any:
+    """Returns what was computed of tensors that the program has made as one that it has made, if it may be written to.
+
+    Not if it has memory that others have, too.
+    """
     line = user_line()
-    if line is None or found.__class__ is not torch.Tensor or found.requires_grad:
+    if line is None or found.__class__ is not torch.Tensor or found.requires_grad or not is_alone(found):
         return found
-    if found.is_floating_point():
-        return _as_made(found)
-    return _as_made(found) if is_whole(found) and _may_wait(line[0]) else found
+    whole = not found.is_floating_point()
+    if whole and not is_whole(found):
+        return found
+    return _as_made(found) if _may_wait((line[0], None, whole), line) else found
 
 
 def _as_made(tensor: Any) -> LazyTensor:
@@ -81,22 +85,23 @@ def _is_plain(item: Any) -> bool:
 
 _NAMES = "zeros ones full empty zeros_like ones_like full_like empty_like tensor".split()
 _MOST = 4096
-_integers: dict[CodeType, int] = {}
+_tried: dict[tuple[Any, ...], int] = {}
 _TRIED = 32
 _WRITTEN = -1
 
 
-def _may_wait(code: CodeType) -> bool:
-    """True if pending integers may be written to those that a function makes: not if none of its first were.
+def _may_wait(of: tuple[CodeType, None, bool], place: tuple[Any, ...]) -> bool:
+    """True if pending numbers may be written to those that a function makes there: not if none of its first were.
 
-    Most are masks and numbers that a program fills by itself, one by one, which takes longer if they are lazy.
+    of: its code, and whether they are whole. Most are masks and numbers that a program fills by itself, one by one, or
+    computes, which takes longer if they are lazy.
     """
-    made = _integers.get(code, 0)
-    if made == _WRITTEN:
+    made = _tried.get(place, 0)
+    if _tried.get(of) == _WRITTEN:
         return True
-    if len(_integers) >= _MOST:
-        _integers.clear()
-    _integers[code] = min(made + 1, _TRIED)
+    if len(_tried) >= _MOST:
+        _tried.clear()
+    _tried[place] = min(made + 1, _TRIED)
     return made < _TRIED
 
 
@@ -122,7 +127,8 @@ def _creating(function: Callable[..., Any]) -> Callable[..., Any]:
         mine = owner_of(frame.f_code, frame.f_globals) == USER
         if not mine or (function is _TENSOR and (whole or found.numel() != 1)):
             return found
-        return found if whole and not _may_wait(frame.f_code) else _as_made(found)
+        of = frame.f_code, None, True
+        return found if whole and not _may_wait(of, of) else _as_made(found)
 
     create.__module__, create.__qualname__ = torch.__name__, create.__name__  # by which pickle finds it
     return create
@@ -145,9 +151,9 @@ def enter(made: Any, axes: int = 0) -> None:
     except NotAnOperand:
         return
     made._c = made._k = None
-    line = user_line() if made._v.spec.dtype in WHOLE else None
+    line = user_line()
     if line is not None:
-        _integers[line[0]] = _WRITTEN
+        _tried[line[0], None, made._v.spec.dtype in WHOLE] = _WRITTEN
 
 
 def is_alone(tensor: Any) -> bool:

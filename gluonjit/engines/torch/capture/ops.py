@@ -11,7 +11,7 @@ import torch
 from gluonjit.engines.torch.capture.cells import capture, cell_of, open_batch
 from gluonjit.engines.torch.capture.doors import SORTS, admit
 from gluonjit.engines.torch.capture.indexing import index, read_decided, select, select_where
-from gluonjit.engines.torch.capture.making import MAKING, cast, enter, made, only_made
+from gluonjit.engines.torch.capture.making import MAKING, derived, enter, is_alone, made, only_made
 from gluonjit.engines.torch.capture.observing import OBSERVING, observe
 from gluonjit.engines.torch.capture.records import NotOneNode, noting
 from gluonjit.engines.torch.capture.replacing import copied_into
@@ -40,7 +40,6 @@ from gluonjit.program.trace import NeedsValue
 
 _EXACT = ("float32", "float64")  # PyTorch reads a number beside others in more digits than they have
 _SIGNS = "add sub mul div __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__"
-_CASTING = {getattr(torch.Tensor, name) for name in "long int bool byte float double type to".split()}
 _DETACHING = {torch.detach, torch.Tensor.detach, DATA}
 
 
@@ -112,14 +111,18 @@ def _integers(func: Any, args: Args) -> int:
 
 
 def _of_made(func: Any, args: Args, kwargs: Kwargs) -> Any:
-    """Runs a function of tensors made by the program at once; one that gives its argument gives the lazy one."""
-    if func in AT_ONCE or func in VIEWING:  # others get its memory
+    """Runs a function of tensors made by the program at once; one that gives its argument gives the lazy one.
+
+    Those whose memory others have then stay plain.
+    """
+    if func in AT_ONCE:  # numpy gets it, too, which is not counted
         map_structure(args, lambda item: share(item) if item.__class__ is LazyTensor else item)
     found = run_now(func, args, kwargs)
     lazy = args[0]
     if lazy.__class__ is LazyTensor and found is lazy._c:
         return lazy
-    return cast(found) if func in _CASTING and is_made(lazy) and LOCAL.state.inside else found
+    map_structure((args, kwargs), lambda item: share(item) if is_made(item) and not is_alone(item._c) else item)
+    return derived(found) if LOCAL.state.inside else found
 
 
 def _found(func: Any, name: str, args: Args, kwargs: Kwargs) -> Any:

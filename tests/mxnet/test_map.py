@@ -10,6 +10,11 @@ import pytest
 from mxnet import autograd, gluon, nd
 
 import gluonjit
+from gluonjit.hybrid.mapping import fibers
+from gluonjit.hybrid.run import engine
+from gluonjit.hybrid.run.engine import ENGINES
+from gluonjit.hybrid.run.flush import FlushingBatch
+from gluonjit.hybrid.run.state import LOCAL
 
 pytest.importorskip("greenlet")
 SIZE = 6
@@ -117,3 +122,20 @@ def test_results_come_as_they_end_while_gradients_are_recorded(tmp_path: Any) ->
 
     for value, wanted in zip(trained(net, run), expected):
         np.testing.assert_allclose(value, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_region_that_was_opened_for_another_framework_has_the_modes_of_this_one(
+    monkeypatch: Any, tmp_path: Any
+) -> None:
+    """PyTorch records gradients at first, and MXNet does not."""
+    pytest.importorskip("torch")
+    first = sorted(ENGINES, key=lambda each: each.name != "torch")
+    monkeypatch.setattr(engine, "ENGINES", first)
+    monkeypatch.setattr(fibers, "ENGINES", first)
+    modes, flush = [], FlushingBatch.flush
+    monkeypatch.setattr(FlushingBatch, "flush", lambda *args: (modes.append(LOCAL.state.mode), flush(*args))[1])
+    _, net = pair(Halting, tmp_path)
+    with gluonjit.batching():
+        gluonjit.map(lambda sample: net(*sample), samples())
+    assert len(modes) > 2
+    assert set(modes) == {0}

@@ -141,7 +141,7 @@ def test_a_tensor_in_a_circle_is_collected(ready: int) -> None:
 @compiled
 def test_a_tensor_that_was_read_or_written_is_not_used_again(ready: int) -> None:
     results = doubled(3)
-    assert results[0].tolist() == [0.0, 2.0, 4.0]
+    assert results[0].numpy().tolist() == [0.0, 2.0, 4.0]
     results[1] += 1
     computed = results[1].numpy()
     before = FAST.spare_bodies()

@@ -100,15 +100,17 @@ class Hub:
         """Returns what of the thread's state belongs to the fiber that runs."""
         state, marks = self.state, self.batch.graph.marks
         modes = [engine.current_mode() for engine in ENGINES]
-        return state.inside, state.mode, modes, self.batch.asking, marks[-1][1] if marks else None
+        return state.inside, modes, self.batch.asking, marks[-1][1] if marks else None
 
     def enter(self, context: tuple[Any, ...]) -> None:
         """Sets what belongs to the fiber that goes on."""
         state, batch, graph = self.state, self.batch, self.batch.graph
-        state.inside, state.mode, modes, batch.asking, sample = context
+        state.inside, modes, batch.asking, sample = context
         for engine, mode in zip(ENGINES, modes):
             if engine.current_mode() != mode:
                 engine.set_mode(mode)
+            if engine is batch.engine:  # not the one the batch was opened for, before it was another's
+                state.mode = mode
         graph.marks.append((graph.rows, sample))
 
     def park(self, owner: Any) -> bool:

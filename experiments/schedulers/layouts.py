@@ -1,4 +1,4 @@
-"""What a layout by PQ trees saves: gathers, their bytes, and their share of a minibatch."""
+"""Savings of a layout by PQ trees: gathers, their bytes, and their share of a minibatch."""
 
 from __future__ import annotations
 

@@ -28,7 +28,9 @@ SumKind = Callable[[Spec, int], Kind]
 def fold_sums(captured: Captured, sum_kind: SumKind) -> None:
     """Replaces chains of additions by sums, one new node each; their nodes are no longer kept.
 
-    Shorter chains run as they are: sums of few terms would be of many kinds.
+    `sum(losses)` captures a chain as deep as the minibatch is large. If nobody can read the partial sums, the chain is
+    one node that adds all its terms; the order of summation is not kept. Shorter chains run as they are: sums of few
+    terms would be of many kinds.
     """
     adders = [number for number, record in enumerate(captured.records) if record.kind.sum_of]
     if sum(captured.begins[number + 1] - captured.begins[number] for number in adders) < FEWEST:

@@ -1,4 +1,7 @@
-"""Runs nodes of a step one by one, from their traces: to compare a program with them, and in its place."""
+"""Runs nodes of a step one by one, from their traces: to compare a program with them, and in its place.
+
+And tells numbers that differ by rounding alone from others.
+"""
 
 from __future__ import annotations
 

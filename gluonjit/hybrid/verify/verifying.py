@@ -1,4 +1,7 @@
-"""Running a model's samples eagerly and batched, with its calls watched or not, on any engine."""
+"""Running a model's samples eagerly and batched, with its calls watched or not, on any engine.
+
+Both begin from one state, and differences in results and in what state they leave are reported.
+"""
 
 from __future__ import annotations
 

@@ -153,7 +153,12 @@ class _Outermost(OutermostCalls):
 
 
 def whole(cell: Cell, block: gluon.Block, args: tuple[Any, ...]) -> Any:
-    """Captures an outermost call as one node, or says why what it calls is captured instead."""
+    """Captures an outermost call as one node, or says why what it calls is captured instead.
+
+    What it calls runs together whatever the lengths. If that is operators, not blocks, to capture one takes as long as
+    eager takes to run it. Where calls of any length are one kind as a whole, or a minibatch has several calls of one
+    shape, these run together, and nothing in them is captured. `analysis/pace.py` decides by what both take.
+    """
     sized = all([isinstance(arg, NDArray) for arg in args])  # a list of another length is another structure
     if not captures_whole(joins(cell) if sized else None):
         note_loop()

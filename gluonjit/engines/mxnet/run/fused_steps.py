@@ -24,7 +24,10 @@ _SIBLINGS = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 @lru_cache(maxsize=1)
 def threads() -> int:
-    """Threads of one operator: as set, else one for each core, of which a processor may show two each."""
+    """Threads of one operator: as set, else one for each core, of which a processor may show two each.
+
+    MXNet reads its settings once, when it is loaded.
+    """
     for setting in SETTINGS:
         found = os.environ.get(setting, "").split(",")[0].strip()
         if found.isdecimal() and int(found):

@@ -42,7 +42,12 @@ class _Room(NamedTuple):
 
 
 class Statistics:
-    """The running statistics that the recorded steps of one flush update."""
+    """The running statistics, as of BatchNorm, that the recorded steps of one flush update.
+
+    In the order in which MXNet's backward updates them: the last call first. MXNet's operator mixes its statistics into
+    the running ones when backward comes to it, which here is step by step. So each node is given zeros to mix them
+    into, and what was mixed in is written to the running ones when a pass is over.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

@@ -60,6 +60,10 @@ def full(shape: Any, val: Any, ctx: Any = None, dtype: Any = None, out: Any = No
 
 
 def _constant(make: Callable[..., NDArray], *args: Any) -> Any:
+    """An array that a traced call makes of numbers, as a constant of its program.
+
+    What the numbers come of is part of the call's signature, or noted by the follower.
+    """
     trace = LOCAL.state.trace
     with trace.follower.suspended(), UNCAPTURED, as_captured(0):
         made = make(*args)

@@ -303,7 +303,12 @@ def by_operators(array: Any, key: Any, wrapped: Any, ops: Any, called: Any) -> A
 
 
 def referred(lazy: Any, key: Any, scalar: tuple[int, ...]) -> Value | None:
-    """Finds the rows of a lazy array's value that an index picks, if it is in the open batch."""
+    """Finds the rows of a lazy array's value that an index picks, if it is in the open batch.
+
+    Rows are references, and the rest of an index is one operator: `x[i, 2:5]` is one kind for all i. Entries, of which
+    a program may take any, such as the scores of a sample's own tags, are picked by a number that is an operand: one
+    kind for all of them.
+    """
     value, state = lazy._v, LOCAL.state
     if isinstance(value.graph, Recorder):
         return None

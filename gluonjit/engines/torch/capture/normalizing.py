@@ -34,7 +34,11 @@ class Normalized(NamedTuple):
 
 
 class RunningStatistics:
-    """The running statistics that the pending calls of one batch update, in the order of these."""
+    """The running statistics that the pending calls of one batch update, in the order of these, when they have run.
+
+    A buffer of which this is so is of another class meanwhile, by which PyTorch tells of all that a program does with
+    it: what waits runs before. It has to be the only tensor that has its memory, as no other one would tell.
+    """
 
     def __init__(self) -> None:
         self._calls: list[Normalized] = []

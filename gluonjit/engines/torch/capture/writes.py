@@ -337,7 +337,10 @@ def put_data(lazy: Any, value: Any) -> None:
 
 
 def strides_of(value: Value) -> tuple[int, ...] | None:
-    """Runs what computes a value, on zeros that lie as eagerly, to see how it lies; None of what is not pending."""
+    """Runs what computes a value, on zeros that lie as eagerly, to see how it lies; None of what is not pending.
+
+    In a batch its rows lie one after the other, whatever these strides are.
+    """
     graph = value.graph
     if not isinstance(graph, Graph):
         return None

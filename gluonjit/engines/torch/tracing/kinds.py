@@ -77,7 +77,12 @@ def trace_call(call: Call) -> str:
 
 
 def unrolls(call: Call) -> bool:
-    """True if a module that was traced repeats operators with a length: no two lengths could run together."""
+    """True if a module that was traced repeats operators with a length: no two lengths could run together.
+
+    Iterations of samples of any length do. If they are operators, not layers, to capture one takes as long as eager
+    takes to run it. Where a minibatch has several calls of one shape, these run together as a whole, and nothing in
+    them is captured. `analysis/pace.py` decides by what both take.
+    """
     count = len(call.noted.traced.trace.ops)
     if call.owner is None or count < _LONG or captures_whole():
         return False

@@ -23,7 +23,10 @@ _ATEN = torch.ops.aten
 
 
 class ViewStep(NamedTuple):
-    """A view operator of ATen: its arguments but the first, by name, and which of its results."""
+    """A view operator of ATen: its arguments but the first, by name, and which of its results.
+
+    A view derives from its base by such steps, and a write to it changes the base by operators without writes.
+    """
 
     func: Any
     named: dict[str, Any]

@@ -1,4 +1,7 @@
-"""From blocks to code: each block becomes a cell, and the function calls these in place of the blocks."""
+"""From a function's statements to blocks, and from these to code.
+
+Statements between two blocks stay; each block becomes a cell, which the function calls in its place.
+"""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ _PLAIN = (type(None), bool, int, float, str)
 
 @dataclass
 class TemplateMaker:
-    """Makes the template of a call with these arrays among its arguments."""
+    """Makes the template of a call with these arrays among its arguments: in numbers independent of a batch."""
 
     reusing: Reusing
     batch: Batch

@@ -9,6 +9,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import gluonjit
+
 Cells = Sequence[Callable[..., Any]]
 """Three cells of two operands."""
 
@@ -88,3 +90,24 @@ PHASED = {
     "branches in a loop": Phased(branches_in_a_loop, EQUAL, 43, 18, 17, _padded(EQUAL)),
     "branches in a loop of any length": Phased(branches_in_a_loop, UNEQUAL, 36, 21, 21, _padded(UNEQUAL)),
 }
+
+
+def check(
+    program: Phased,
+    scheduler: str,
+    trained: Callable[[Phased], list[Any]],
+    results: Callable[[Phased], list[Any]],
+    close: Callable[[Any, Any], None],
+) -> None:
+    """Batched results and gradients (`trained`) are `close` to eager ones; results alone take the known launches."""
+    expected = trained(program)
+    with gluonjit.batching(granularity="cell", scheduler=scheduler):
+        found = trained(program)
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected):
+        close(one, other)
+    with gluonjit.batching(granularity="cell", scheduler=scheduler, sharing=False) as batch:
+        kept = results(program)
+    assert len(kept) == len(program.samples)
+    assert batch.report.launches == (program.depth if scheduler == "depth" else program.bound)
+    assert batch.report.lower_bound == program.least and program.bound <= program.padded

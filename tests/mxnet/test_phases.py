@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import mxnet as mx
 import numpy as np
 import pytest
-from phased import PHASED, Phased
+from phased import PHASED, Phased, check
 
 import gluonjit
 
@@ -47,15 +48,5 @@ def trained(program: Phased) -> list[np.ndarray]:
 @pytest.mark.parametrize("name", PHASED)
 @pytest.mark.parametrize("scheduler", ["depth", "bound", "beam"])
 def test_branches_and_phases_line_up(name: str, scheduler: str) -> None:
-    program = PHASED[name]
-    expected = trained(program)
-    with gluonjit.batching(granularity="cell", scheduler=scheduler):
-        found = trained(program)
-    assert len(found) == len(expected)
-    for one, other in zip(found, expected):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
-    with gluonjit.batching(granularity="cell", scheduler=scheduler, sharing=False) as batch:
-        kept, _ = run(program)
-    assert len(kept) == len(program.samples)
-    assert batch.report.launches == (program.depth if scheduler == "depth" else program.bound)
-    assert batch.report.lower_bound == program.least and program.bound <= program.padded
+    close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
+    check(PHASED[name], scheduler, trained, lambda program: run(program)[0], close)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from phased import PHASED, Phased
+from phased import PHASED, Phased, check
 
 import gluonjit
 
@@ -32,25 +32,20 @@ def run(program: Phased, learned: bool) -> tuple[list[Any], list[torch.Tensor]]:
     return [program.run((first, second, third), inputs, sample) for sample in program.samples], inputs
 
 
+@torch.no_grad()
+def results(program: Phased) -> list[Any]:
+    """Return the results of all samples."""
+    return run(program, False)[0]
+
+
 def trained(program: Phased) -> list[torch.Tensor]:
     """Return the results of all samples, and the gradients of their sum."""
-    results, inputs = run(program, True)
-    sum(result.sum() for result in results).backward()
-    return [*[result.detach() for result in results], *[one.grad for one in inputs if one.grad is not None]]
+    found, inputs = run(program, True)
+    sum(result.sum() for result in found).backward()
+    return [*[result.detach() for result in found], *[one.grad for one in inputs if one.grad is not None]]
 
 
 @pytest.mark.parametrize("name", PHASED)
 @pytest.mark.parametrize("scheduler", ["depth", "bound", "beam"])
 def test_branches_and_phases_line_up(name: str, scheduler: str) -> None:
-    program = PHASED[name]
-    expected = trained(program)
-    with gluonjit.batching(granularity="cell", scheduler=scheduler):
-        found = trained(program)
-    assert len(found) == len(expected)
-    for one, other in zip(found, expected):
-        torch.testing.assert_close(one, other)
-    with torch.no_grad(), gluonjit.batching(granularity="cell", scheduler=scheduler, sharing=False) as batch:
-        kept, _ = run(program, False)
-    assert len(kept) == len(program.samples)
-    assert batch.report.launches == (program.depth if scheduler == "depth" else program.bound)
-    assert batch.report.lower_bound == program.least and program.bound <= program.padded
+    check(PHASED[name], scheduler, trained, results, torch.testing.assert_close)

@@ -280,3 +280,25 @@ def test_sizes_that_pytorch_takes_no_operator_apart_for() -> None:
     for granularity in ("cell", "op"):
         report = assert_same(Pooled(), images, lambda net, image: net(image), granularity=granularity)
         assert report.flushes == 1 and not report.unbatched
+
+
+# --- several views of one result -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "views",
+    [
+        lambda h: (h[:, 1:3], h[:, 3]),
+        lambda h: (h[:, 1:3], h[:, 2], h.diagonal()),
+        lambda h: (h.view(-1, 2, 2).permute(2, 0, 1), h[:, ::2]),
+    ],
+)
+def test_a_call_may_return_views_of_one_result_that_lie_apart_in_memory(views: Any) -> None:
+    def run(net: Any) -> Any:
+        draw = torch.Generator().manual_seed(1)
+        results = [net(torch.randn(rows, 4, generator=draw)) for rows in (2, 2, 3)]
+        sum(view.sum() * k for result in results for k, view in enumerate(result, 1)).backward()
+        return [view.detach() for result in results for view in result] + [net.nodes.weight.grad, net.nodes.bias.grad]
+
+    for wanted, found in zip(*both(lambda net, x: views(net.nodes(x)), run)):
+        assert_close(found, wanted, "a view or a gradient")

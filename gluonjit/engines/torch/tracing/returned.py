@@ -109,4 +109,4 @@ def _entries(view: Any) -> Any:
     """The numbers of the entries of its base that a view shows."""
     base = view.root
     with plain():
-        return show(torch.arange(base.numel()).reshape(base.shape), view.path)
+        return show(torch.arange(base.numel()).reshape(base.shape), view.path).flatten()

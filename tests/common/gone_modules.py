@@ -209,4 +209,5 @@ GONE: tuple[Gone, ...] = (
         ),
         "engines/mxnet",
     ),
+    Gone("hybrid/run/decided", ("NeedsMore batch_to_ask DecidedValues",)),
 )

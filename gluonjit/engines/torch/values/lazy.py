@@ -45,19 +45,15 @@ def _engine() -> Any:
     return engine_of("torch")
 
 
-def _asked(lazy: LazyTensor, lent: bool = False) -> Any:
-    """Notes in the middle of samples that a program reads numbers; returns these where inputs alone decide them."""
+def _asked(lazy: LazyTensor) -> None:
+    """Notes in the middle of samples that a program reads numbers."""
     state = LOCAL.state
     batch = state.batch
     if batch is not None and (state.inside or state.explicit) and state.trace is None and not state.paused:
         current(lazy)
         if lazy._c is None:
             lazy._c = in_memory(lazy)
-        waiting = waits(lazy)
-        found = _engine().decided(lazy) if waiting and not lent else None
-        batch.report.reads["flushed" if waiting and found is None else "answered"] += 1
-        return found
-    return None
+        batch.report.reads["flushed" if waits(lazy) else "answered"] += 1
 
 
 def own_of(lazy: LazyTensor) -> Any:
@@ -85,8 +81,8 @@ def _asking(method: Any) -> Any:
 
 def _read(lazy: LazyTensor) -> Any:
     """The computed tensor, of which a program reads numbers."""
-    found = _asked(lazy)
-    return concrete(lazy) if found is None else found
+    _asked(lazy)
+    return concrete(lazy)
 
 
 def _reading(name: str, find: Callable[[Any], Any] = _read) -> Any:
@@ -104,13 +100,14 @@ def _reading_result(name: str, given: Callable[[Any], Any], find: str = "number_
 
     @wraps(getattr(torch.Tensor, name))
     def read(self: Any) -> Any:
-        has_waited = FAST is not None and FAST.waited(self) is not None
-        found, state = None if has_waited else _asked(self), LOCAL.state
-        if found is None and self._c is None and state.trace is None and state.recorded is None:
+        state = LOCAL.state
+        if FAST is None or FAST.waited(self) is None:
+            _asked(self)
+        if self._c is None and state.trace is None and state.recorded is None:
             numbers = getattr(_engine(), find)(current(self))
             if numbers is not None:
                 return given(*numbers)
-        return getattr(concrete(self) if found is None else found, name)()
+        return getattr(concrete(self), name)()
 
     return read
 
@@ -347,11 +344,11 @@ class LazyTensor(_Items, torch.Tensor):  # type: ignore[misc]
 
     def numpy(self, *, force: bool = False) -> Any:
         """Stands in for torch.Tensor.numpy."""
-        _asked(self, True)
+        _asked(self)
         return _engine().lent(self).numpy(force=force)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        _asked(self, True)
+        _asked(self)
         computed = _engine().lent(self)
         numbers = computed.__array__() if dtype is None else computed.__array__(dtype)
         return numbers.copy() if copy else numbers

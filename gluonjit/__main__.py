@@ -89,7 +89,7 @@ def _add_calibrate(commands: Any) -> None:
     calibration.add_argument(
         "--engine", default="mxnet", choices=["mxnet", "torch"], help="engine to measure (default: mxnet)"
     )
-    calibration.add_argument("--seconds", type=_positive, default=60.0, help="approximate duration (default: 60)")
+    calibration.add_argument("--seconds", type=_positive, default=15.0, help="approximate duration (default: 15)")
     calibration.add_argument("--output", type=Path, metavar="PATH", help="the file to write (default: in the cache)")
     calibration.add_argument("--if-missing", action="store_true", help="do nothing if the file already exists")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 from experiments.bench.arguments import add_data, count, counts, seconds, whole
 from experiments.bench.engines import ENGINES
 from experiments.bench.environment import environment, limit_threads, threads
-from experiments.tradeoff import WITHOUT
+from experiments.tradeoff import WITHOUT, ZOO
 from experiments.workloads import NAMES
 
 BATCH_SIZES = (1, 4, 16, 64, 256, 1024)
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\ninterrupted before anything was measured; nothing was written", file=sys.stderr)
         return 130
-    except (DataError, OSError) as error:
+    except (DataError, OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
 
@@ -43,6 +44,7 @@ def _run(options: argparse.Namespace) -> int:
     import gluonjit
     from experiments.bench.engines import engine_of
     from experiments.bench.files import write_json
+    from experiments.bench.page import put
     from experiments.data.errors import DataError
     from experiments.tradeoff.configurations import configurations
     from experiments.tradeoff.measuring import Measurement
@@ -72,20 +74,23 @@ def _run(options: argparse.Namespace) -> int:
     rows = [row_of(options.workload, timing) for timing in measurement.timings if timing.runs]
     result = _result(options, workload.note, rows, interrupted)
     print(table(rows, result["summary"]))
+    if options.markdown:
+        put(options.markdown, options.engine, page(result), f"tradeoff, {options.workload}")
     if options.json:
         write_json(options.json, result)
     if options.plot:
         draw(result, options.plot)
     if interrupted:
-        written = [str(path) for path in (options.json, options.plot) if path]
+        written = [str(path) for path in (options.json, options.plot, options.markdown) if path]
         print(f"\ninterrupted: {len(rows)} rows were measured; written to: {', '.join(written) or 'nothing'}")
     return 130 if interrupted else 0
 
 
 def _calibrate(engine: str, duration: float) -> None:
-    """Calibrate this machine if that is not stored yet, in a separate process."""
+    """Calibrate this machine if that is not stored yet, in a separate process, by the clock of this one."""
     options = ("--engine", engine, "--if-missing", "--seconds", f"{duration:g}")
-    command = [sys.executable, "-m", "gluonjit", "calibrate", *options]
+    by = ["experiments.tradeoff.processor"] if time.perf_counter is time.process_time else []
+    command = [sys.executable, "-m", *by, "gluonjit", "calibrate", *options]
     if subprocess.run(command, check=False).returncode:
         print("not calibrated: predictions begin with default costs", file=sys.stderr)
 
@@ -100,11 +105,23 @@ def _result(options: argparse.Namespace, note: str, rows: list[dict[str, Any]], 
         "note": note,
         "command": _command(options),
         "interrupted": interrupted,
+        "clock": "processor time" if time.perf_counter is time.process_time else "elapsed time",
+        "date": time.strftime("%Y-%m-%d"),
         "threads": threads(),
         "environment": environment(),
         "summary": summary(rows),
         "rows": rows,
     }
+
+
+def page(result: dict[str, Any]) -> str:
+    """Return the part of the documentation that a result makes."""
+    from experiments.tradeoff.summary import markdown
+
+    made, count = result["environment"], result["threads"]
+    versions = ", ".join(f"{name} {made[name]}" for name in ("python", "torch", "mxnet", "numpy") if made[name])
+    where = f"On {made['cpu']}, {count} thread{'s' * (count > 1)}, {result['clock']}, {result['date']}; {versions}."
+    return "\n".join([f"`{result['command']}`", "", markdown(result["rows"], result["summary"]), "", where])
 
 
 def _command(options: argparse.Namespace) -> str:
@@ -121,16 +138,16 @@ def _command(options: argparse.Namespace) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m experiments.tradeoff", description=__doc__)
     parser.add_argument("--engine", choices=ENGINES, default="mxnet", help="the framework that the models are in")
-    parser.add_argument("--workload", choices=NAMES, required=True)
+    parser.add_argument("--workload", choices=(*NAMES, *ZOO), required=True)
     parser.add_argument("--batch-sizes", type=_counts, default=BATCH_SIZES, metavar="N,N,...", help="ascending")
-    parser.add_argument("--repeats", type=count, default=5, help="minibatches that are timed in each way")
+    parser.add_argument("--repeats", type=count, default=5, help="minibatches that are timed in each way, each twice")
     parser.add_argument(
         "--seconds", type=seconds, default=4.0, help="a way whose minibatch takes longer is repeated three times only"
     )
     parser.add_argument(
         "--calibration",
         type=_duration,
-        default=60.0,
+        default=15.0,
         metavar="SECONDS",
         help="how long to calibrate where that was not done; 0: not at all",
     )
@@ -138,6 +155,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=whole, default=0)
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the rows here")
     parser.add_argument("--plot", type=Path, metavar="PATH", help="draw them here")
+    parser.add_argument("--markdown", type=Path, metavar="PATH", help="write the table into this page, at its markers")
     return parser
 
 

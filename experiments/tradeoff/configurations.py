@@ -48,6 +48,7 @@ class Configuration(NamedTuple):
 
 
 def configurations() -> list[Configuration]:
-    """All ways that the installed version knows, the automatic one last."""
-    fixed = [Configuration(*chosen) for chosen in product(GRANULARITIES, SCHEDULERS, (True, False))]
-    return [found for found in [*fixed, Configuration("auto", "auto", "auto")] if found.usable]
+    """All ways that the installed version knows, the automatic one last; without sharing only cells by depth."""
+    fixed = [Configuration(*chosen, True) for chosen in product(GRANULARITIES, SCHEDULERS)]
+    found = [*fixed, Configuration("cell", "depth", False), Configuration("auto", "auto", "auto")]
+    return [each for each in found if each.usable]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, NamedTuple, Protocol
 
 from tqdm import tqdm
@@ -15,7 +16,9 @@ from experiments.tradeoff.configurations import Configuration
 from experiments.tradeoff.predicting import predicted_ms
 
 PHASES = ("forward", "training")
-PROFILED = 3  # minibatches that are run with a wait after each part, so that a cost model can learn; not timed
+POOL = 256  # samples, unless minibatches are larger: each runs in each way before anything is timed, as it may trace
+WARM = 32  # of them in a minibatch
+PROFILED = 5  # minibatches that are run with a wait after each part, so that a cost model can learn; not timed
 CHOOSING = 150  # at most, minibatches in which the automatic setting makes its choice; not timed
 LEAST = 3  # repeats of a configuration that is slow
 
@@ -37,7 +40,7 @@ class Workload(Protocol):
 
 
 class Times(NamedTuple):
-    """The times at which a minibatch began, was captured, and had run, in seconds of `time.perf_counter`."""
+    """The times at which a minibatch began, was captured, and had run, in seconds."""
 
     begin: float
     captured: float
@@ -58,11 +61,15 @@ class Engine(Protocol):
 
 
 class Run(NamedTuple):
-    """One minibatch: seconds in all, of capture and of analysis, and what the library reports of it."""
+    """One minibatch: seconds in all, of capture and of analysis, and what the library reports of it.
+
+    outside: seconds of none of its parts: of the program before its first call, and of the framework around backward.
+    """
 
     seconds: float
     capture: float
     analysis: float
+    outside: float
     nodes: int
     launches: int
     predicted_ms: float | None
@@ -71,13 +78,21 @@ class Run(NamedTuple):
 
 @dataclass
 class Timing:
-    """The runs of one configuration at one batch size in one phase; `runs` are those that are timed."""
+    """The runs of one configuration at one batch size in one phase; `runs` are those that are timed.
+
+    Each minibatch runs twice: `pairs` are both runs, between which all other configurations have theirs.
+    """
 
     configuration: Configuration
     batch_size: int
     phase: str
     repeats: int
     runs: list[Run] = field(default_factory=list)
+
+    @property
+    def pairs(self) -> list[tuple[Run, Run]]:
+        """Both runs of each minibatch; where one was interrupted twice the same."""
+        return [(run, self.runs[min(at + 1, len(self.runs) - 1)]) for at, run in enumerate(self.runs) if at % 2 == 0]
 
 
 class Measurement:
@@ -95,49 +110,53 @@ class Measurement:
 
     def run(self, batch_sizes: Sequence[int], repeats: int, seconds: float) -> None:
         """Measure all configurations; one whose minibatch takes longer than `seconds` has LEAST repeats at most."""
-        total = len(batch_sizes) * len(PHASES) * len(self._nets) * (repeats + 1)
+        total = len(batch_sizes) * len(PHASES) * len(self._nets) * (2 * repeats + 1)
+        pool = self.workload.train[: max(POOL, *batch_sizes)]
         with tqdm(total=total, unit="run", leave=False, disable=None) as bar:
+            for phase, configuration in product(PHASES, self._nets):
+                bar.set_description(f"{phase}, {configuration.label}: all samples")
+                for begin in range(0, len(pool), WARM):
+                    self._once(configuration, phase, pool[begin : begin + WARM])
             for size in batch_sizes:
-                minibatches = Minibatches(self.workload.train, size, self.seed)
+                minibatches = Minibatches(pool, size, self.seed)
                 for phase in PHASES:
                     self._measure(minibatches, phase, repeats, seconds, bar)
 
     def _measure(self, minibatches: Minibatches, phase: str, repeats: int, seconds: float, bar: Any) -> None:
-        """Warm up every configuration, then let them run in turns."""
+        """Warm up every configuration, let a cost model see its steps, in turns, then let them run in turns."""
         first, *more = minibatches.draw(CHOOSING)
-        timings = []
+        timings, learns = [], []
         for configuration in self._nets:
             bar.set_description(f"{phase}, batch {minibatches.size}, {configuration.label}: warm-up")
             slow = self._once(configuration, phase, first).seconds > seconds
-            self._warm_up(configuration, phase, more, slow)
+            if configuration.automatic:
+                self._choose(configuration, phase, more)
+            else:
+                learns.append((configuration, 1 if slow else PROFILED))
             timings.append(Timing(configuration, minibatches.size, phase, min(LEAST, repeats) if slow else repeats))
             bar.update()
+        for turn, minibatch in enumerate(more[:PROFILED]):
+            for configuration, turns in learns:
+                if turn < turns:
+                    with gluonjit.batching(profile=True, **configuration.options):
+                        self._once(configuration, phase, minibatch)
         self.timings += timings
         for repeat in range(repeats):
             (minibatch,) = minibatches.draw(1)
             at = repeat % len(timings)
-            for timing in [*timings[at:], *timings[:at]]:
+            for timing in 2 * [*timings[at:], *timings[:at]]:
                 if repeat < timing.repeats:
                     bar.set_description(f"{phase}, batch {timing.batch_size}, {timing.configuration.label}")
                     timing.runs.append(self._once(timing.configuration, phase, minibatch))
                 bar.update()
 
-    def _warm_up(
-        self, configuration: Configuration, phase: str, minibatches: Sequence[Sequence[Any]], slow: bool
-    ) -> None:
-        """Let a cost model see the steps of some minibatches, and the automatic setting make its choice."""
-        if configuration.automatic:
-            for minibatch in minibatches:
-                self._once(configuration, phase, minibatch)
-                choice = gluonjit.explain().choice
-                if choice is not None and choice.decided:
-                    break
-            return
-        if not slow:
-            self._once(configuration, phase, minibatches[-1])  # memory is there from now on
-        for minibatch in minibatches[: 1 if slow else PROFILED]:
-            with gluonjit.batching(profile=True, **configuration.options):
-                self._once(configuration, phase, minibatch)
+    def _choose(self, configuration: Configuration, phase: str, minibatches: Sequence[Sequence[Any]]) -> None:
+        """Let the automatic setting make its choice."""
+        for minibatch in minibatches:
+            self._once(configuration, phase, minibatch)
+            choice = gluonjit.explain().choice
+            if choice is not None and choice.decided:
+                break
 
     def _once(self, configuration: Configuration, phase: str, samples: Sequence[Any]) -> Run:
         """Run one minibatch, with the engine's work, and without Python's collector."""
@@ -154,6 +173,7 @@ class Measurement:
             times.end - times.begin,
             times.captured - times.begin,
             report.ms["analysis"] / 1e3,
+            max(times.end - times.begin - sum(report.ms.values()) / 1e3, 0.0),
             report.nodes,
             report.launches,
             predicted_ms(report, training),

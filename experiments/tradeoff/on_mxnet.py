@@ -11,10 +11,16 @@ import mxnet as mx
 from mxnet import autograd, gluon
 
 import gluonjit
-from experiments.tradeoff.measuring import Times
-from experiments.workloads import load
+from experiments.tradeoff import ZOO, zoo
+from experiments.tradeoff.measuring import Times, Workload
+from experiments.workloads import load as load_workload
 
 __all__ = ["batched", "load", "run"]
+
+
+def load(name: str, data_dir: str | None, seed: int, limit: int | None) -> Workload:
+    """Return a workload; with `limit`, of its first samples alone. Raises DataError if files are missing."""
+    return zoo.load("mxnet", name, seed, limit) if name in ZOO else load_workload(name, data_dir, seed, limit)
 
 
 def batched(net: gluon.Block, options: dict[str, Any]) -> gluon.Block:

@@ -5,31 +5,25 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
 
 import gluonjit
 from experiments.throughput import on_torch
+from experiments.tradeoff import ZOO, zoo
 from experiments.tradeoff.measuring import Times
 
 _NAMES = {"treelstm-sst": "bintree-sst"}  # what workloads are called where throughput is measured, if not the same
 
 
-class Workload(NamedTuple):
-    """A workload of the measurement of throughput."""
-
-    note: str
-    train: Sequence[Any]
-    net: nn.Module
-    loss: Callable[[Any, Any], Any]
-
-
-def load(name: str, data_dir: str | None, seed: int, limit: int | None) -> Workload:
+def load(name: str, data_dir: str | None, seed: int, limit: int | None) -> zoo.Workload:
     """Return a workload; with `limit`, of its first samples alone. Raises DataError if files are missing."""
+    if name in ZOO:
+        return zoo.load("torch", name, seed, limit)
     task = on_torch.load(_NAMES.get(name, name), data_dir, seed, limit)
-    return Workload(task.note, task.samples, task.net, task.loss)
+    return zoo.Workload(task.note, task.samples, task.net, task.loss)
 
 
 def batched(net: nn.Module, options: dict[str, Any]) -> nn.Module:

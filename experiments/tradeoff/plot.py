@@ -21,7 +21,7 @@ from experiments.tradeoff.summary import Row, crossings, fastest
 COLOURS = {"op": "#c0392b", "cell": "#2f6fb0", "auto": "#222222"}
 MARKERS = {"auto": "*", **dict(zip(SCHEDULERS, cycle("os^Dvph")))}
 GREY = "#777777"
-GOOD = 0.15  # predictions are meant to be no further off
+GOOD = 0.08  # predictions are meant to be no further off
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
@@ -38,7 +38,8 @@ def draw(result: dict[str, Any], path: Path) -> None:
         panel.set_axisbelow(True)
     threads = f"{result['threads']} thread" + ("s" if result["threads"] > 1 else "")
     more = "; interrupted, not all was measured" if result["interrupted"] else ""
-    figure.suptitle(f"Granularity of batching, workload {result['workload']}, {threads}{more}", fontsize=12)
+    title = f"Granularity of batching, workload {result['workload']}, {result['engine']}, {threads}{more}"
+    figure.suptitle(title, fontsize=12)
     save_figure(figure, path, 130)
     pyplot.close(figure)
 
@@ -181,7 +182,7 @@ def _predictions(panel: Any, rows: list[Row], found: dict[str, Any]) -> None:
                     markersize=4,
                     label=f"{name}, {phase}",
                 )
-    off = ", ".join(f"{phase} {value:.0%}" for phase, value in found["mape"].items() if value is not None)
+    off = ", ".join(f"{phase} {value['error']:.0%}" for phase, value in found["errors"].items() if value is not None)
     panel.set(xscale="log", yscale="log")
     panel.set_title(f"Predicted against measured time (mean error: {off})", fontsize=10)
     panel.legend(fontsize=8, frameon=False)

@@ -72,7 +72,6 @@ def _print_table(measured: Measured) -> None:
         print(f"\n{part}: {row.points} different amounts, off by {100 * row.error:.0f} % in the mean")
         for name, seconds in row.seconds.items():
             print(f"  {name:<20} {readable(seconds):>10}")
-    print(f"\nwait: {readable(measured.wait)}")
 
 
 def readable(seconds: float) -> str:

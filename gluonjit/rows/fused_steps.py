@@ -57,19 +57,19 @@ class FusedSteps:
         ways = self.steps.choose(begin, end, learned, read, tape, memory)
         return self.steps.run(begin, ways, memory) if ways else None
 
-    def go_back(self, stretch: StepStretch, made: Any) -> tuple[list[int], float]:
+    def go_back(self, stretch: StepStretch, made: Any) -> tuple[list[int], list[int]]:
         """Goes back through steps from the rows that a pass has reached (`hybrid.run.tape.Pass`); adds gradients to its
-        arenas and weights unless it is dry. Returns the steps that gradients go through, and milliseconds in C."""
+        arenas and weights unless it is dry. Returns the steps that gradients go through, and their nanoseconds."""
         ways = self.steps.ways
         pairs = [pair for pair in zip(stretch.steps[::-1], stretch.ways[::-1]) if ways[pair[1]].learning.learns]
         if not pairs:
-            return [], 0.0
+            return [], []
         steps, by = map(list, zip(*pairs))
         passed = None if made.route is None else frozenset(steps) - made.route.steps
         self._pass = made
         try:
             going = self.steps.reach(steps, by, made.flags, passed, partial(self.through, stretch), self.other(made))
-            took = 0.0 if made.dry else self.steps.backward(going, self)
+            took = [] if made.dry else self.steps.backward(going, self)
         finally:
             self._pass = None
         return [number for number, _ in going], took

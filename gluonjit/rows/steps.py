@@ -322,14 +322,13 @@ class Steps:
             found.renew(self._launches.slots(template, consts, memory))
         return found
 
-    def backward(self, steps: list[tuple[int, BlockForm | None]], memory: Any) -> float:
-        """Adds the gradients of steps' results to those of their sources, step by step; returns milliseconds."""
-        found = [pair for pair in steps if pair[1] is not None]
-        if not found:
-            return 0.0
-        numbers, forms = zip(*found)
-        _, took = self._launches.launch([*numbers], [*forms], False, memory)
-        return sum(took) / 1e6
+    def backward(self, steps: list[tuple[int, BlockForm | None]], memory: Any) -> list[int]:
+        """Adds the gradients of steps' results to those of their sources, step by step; returns their nanoseconds."""
+        forms = {number: form for number, form in steps if form is not None}
+        if not forms:
+            return [0] * len(steps)
+        took = dict(zip(forms, self._launches.launch([*forms], [*forms.values()], False, memory)[1]))
+        return [took.get(number, 0) for number, _ in steps]
 
     def forget(self, arenas: Sequence[int]) -> None:
         """Asks anew where arenas lie."""

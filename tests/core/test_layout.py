@@ -129,6 +129,8 @@ def test_experiments_use_only_public_names() -> None:
     for path in sources("experiments"):
         if path.name == "plants.py" and ROOT / "experiments" / "fuzz" in path.parents:
             continue  # it builds faults into the inside, which has to be found by the rest of the fuzzer
+        if path == ROOT / "experiments" / "tradeoff" / "processor.py":
+            continue  # it changes the clock of the inside
         for module, names, line in imports(path):
             if module.split(".")[0] != "gluonjit":
                 continue

@@ -72,7 +72,7 @@ def process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 def plan_of(net: Net, lengths: tuple[int, ...] = (2, 3, 5), **options: Any) -> Plan:
     """The plan of a minibatch, which is also run and differentiated."""
-    given = {"granularity": "cell", "scheduler": "depth", "sharing": True, **options}
+    given = {"granularity": "cell", "scheduler": "depth", "sharing": True, "without": ("fused",), **options}
     with gluonjit.batching(**given) as batch, autograd.record():
         total = gluonjit.add_n([net(nd.array(np.arange(length) + k)) for k, length in enumerate(lengths)])
         total.backward()
@@ -176,6 +176,20 @@ def test_amounts_of_steps_are_those_of_their_nodes(net: Net, monkeypatch: pytest
         assert amounts["record"] == amounts["launch"] == 1
         assert amounts["weight_byte"] == 4 * (16 + 4)
         assert features.totals(step).rows == step.count
+    in_c = [step for step in plan_of(net, without=()).steps if not step.kind.operator]
+    for step in in_c:
+        amounts = features.compute(step)
+        assert amounts["row_step"] == 1 and amounts["row_flop"] == step.count * (2 * 4 * 4 + 4)
+        assert features.backward_alone(step) == {f"back_{name}": amount for name, amount in amounts.items()}
+        assert not features.gather(plan, step)
+
+
+def test_a_workload_that_was_never_seen_is_priced_like_the_nearest_one(net: Net) -> None:
+    plan, model = plan_of(net), CostModel(Coefficients())
+    names = {step.kind.name for step in plan.steps if not step.kind.sum_of}
+    nothing = [0.0] * len(plan.steps)
+    model.observe(Observed(plan, 20, "depth", "auto", 0.5, 0.25, 0.125, nothing, nothing, 0.0625))
+    assert model._like(frozenset([*names, "another"])) and not model._like(frozenset(["another"]))
 
 
 @pytest.mark.usefixtures("as_written")
@@ -207,7 +221,7 @@ def test_a_profiled_flush_teaches_the_model_what_its_parts_took(
 
 def test_a_model_predicts_what_it_has_seen(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of(net)
-    model = CostModel(replace(Coefficients(), wait=0.0))
+    model = CostModel(Coefficients())
     count = len(plan.steps)
     gather, compute = [1e-3 * (k + 1) for k in range(count)], [0.1] * count
     model.observe(Observed(plan, 20, "depth", "auto", 0.5, 0.25, 0.125, gather, compute, 0.0625))
@@ -227,22 +241,20 @@ def test_a_model_predicts_what_it_has_seen(net: Net, monkeypatch: pytest.MonkeyP
 def test_a_calibration_recovers_the_coefficients_of_a_made_up_machine(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = replace(ZERO, wait=1e-5, launch=2e-4, flop=3e-7, back_step=5e-4, analysis={"depth": (1e-3, 2e-5, 0.0)})
+    known = replace(ZERO, launch=2e-4, flop=3e-7, back_step=5e-4, analysis={"depth": (1e-3, 2e-5, 0.0)})
     measured, machine = Measured(), CostModel(known)
-    measured.pairs = [(2.0 + 50 * known.wait, 2.0, 50), (9.0, 1.0, 10), (1.0 + 20 * known.wait, 1.0, 20)]
     plans = [plan_of(net, tuple(range(2, 2 + n))) for n in (1, 2, 4, 6, 8)]
     for plan in plans:
         found = machine.predict(plan, 20, "depth", "auto", True)
-        compute = [2e-4 + 3e-7 * features.compute(step)["flop"] + 1e-5 for step in plan.steps]
-        nothing = [1e-5 if features.copies(step) else 0.0 for step in plan.steps]
-        measured.observe(Observed(plan, 20, "depth", "auto", 0.0, found.analysis, 1e-5, nothing, compute, 1e-5))
-        measured.observe_backward(ObservedBackward(plan, [(k, 5e-4 + 1e-5) for k in range(len(plan.steps))], 0.0))
+        compute = [2e-4 + 3e-7 * features.compute(step)["flop"] for step in plan.steps]
+        nothing = [0.0] * len(plan.steps)
+        measured.observe(Observed(plan, 20, "depth", "auto", 0.0, found.analysis, 0.0, nothing, compute, 0.0))
+        measured.observe_backward(ObservedBackward(plan, [(k, 5e-4) for k in range(len(plan.steps))], 0.0))
     fitted = measured.calibrated(Coefficients())
     again = CostModel(fitted).predict(plans[-1], 20, "depth", "auto", True)
     wanted = machine.predict(plans[-1], 20, "depth", "auto", True)
     assert again.compute == pytest.approx(wanted.compute, rel=0.02)
     assert again.analysis == pytest.approx(wanted.analysis, rel=0.02)
-    assert fitted.wait == pytest.approx(known.wait)
     assert fitted.call_cell == Coefficients().call_cell  # of which nothing was measured
 
 

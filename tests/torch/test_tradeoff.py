@@ -43,7 +43,7 @@ def test_a_run_writes_every_row(
     arguments = "--engine torch --workload treelstm-builtin --batch-sizes 1,3 --repeats 2 --calibration 0".split()
     assert main([*arguments, "--json", str(path), "--plot", str(plot)]) == 0
     result = json.loads(path.read_text(encoding="utf-8"))
-    assert result["engine"] == "torch" and result["summary"]["mape"].keys() == set(PHASES)
+    assert result["engine"] == "torch" and result["summary"]["errors"].keys() == set(PHASES)
     assert result["command"] == f"python -m experiments.tradeoff {' '.join(arguments[:8])} --seconds 4 --seed 0"
     names = ("granularity", "scheduler", "sharing", "batch_size", "phase")
     keys = [tuple(found[name] for name in names) for found in result["rows"]]

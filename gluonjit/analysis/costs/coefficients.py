@@ -11,7 +11,7 @@ from typing import Any
 from gluonjit.analysis.table import TABLE
 from gluonjit.writing import read_regular, replace_file, write_whole
 
-VERSION = 1
+VERSION = 2
 _LARGEST = 1 << 20  # bytes of a file
 _MOST_SECONDS = 1e6
 Analysis = tuple[float, float, float]
@@ -28,17 +28,17 @@ class Coefficients:
     capture: `call_cell`, `call_op` a call of a cell or an operator; `capture_node` more where no equal call was there;
         `capture_input` an array or an entry of a table that is read.
     analysis: by scheduler, for each flush, node and step.
-    inputs: `session` a flush; `session_step` a step; `chunk` a table or a group of leaves; `leaf` an array;
-        `input_byte` a byte of rows; `arena` one of them; `index` an index array; `index_entry` an entry of one.
+    inputs: `session` a flush; `session_step` a step; `leaf` an array; `input_byte` a byte of rows; `arena`
+        an arena of rows; `index_entry` an entry of an index array.
     gather: `slice` a group of operands that lie together; `gather` one that is copied, `gather_row` and `gather_byte`
         for each row and byte of it.
     compute: `launch` a step, or where they run alone a node; `record` more under recording; `push` an operator; `flop`
-        a floating-point operation; `byte` one of operands and results; `weight_byte` one of weights.
+        a floating-point operation; `byte` one of operands and results; `weight_byte` one of weights. `row_step` to
+        `row_byte` the same where a step runs in C as a whole, gathers included.
     results: `flush` a flush; `result` a node that can still be read; `copy` a place that is copied out; `copy_byte`.
     backward: `back_step` to `back_gather_byte` the same for going back through a step; `back` a backward;
         `back_reach` a step, for what it reaches; `back_zero_byte` a byte of its arenas; `back_parameter_byte` a byte of
         weights, once a backward.
-    wait: a wait for the engine, by which a profiled part takes longer.
     """
 
     call_cell: float = 1.7e-6
@@ -48,11 +48,9 @@ class Coefficients:
     analysis: Mapping[str, Analysis] = field(default_factory=lambda: dict(TABLE))
     session: float = 50e-6
     session_step: float = 2.3e-6
-    chunk: float = 20e-6
     leaf: float = 4.2e-6
     input_byte: float = 0.22e-9
     arena: float = 110e-6
-    index: float = 29e-6
     index_entry: float = 10e-9
     slice: float = 13e-6
     gather: float = 28e-6
@@ -68,6 +66,14 @@ class Coefficients:
     result: float = 3e-6
     copy: float = 16e-6
     copy_byte: float = 0.1e-9
+    row_step: float = 12e-6
+    row_push: float = 0.3e-6
+    row_flop: float = 10e-12
+    row_byte: float = 0.02e-9
+    back_row_step: float = 15e-6
+    back_row_push: float = 0.3e-6
+    back_row_flop: float = 20e-12
+    back_row_byte: float = 0.04e-9
     back_step: float = 57e-6
     back_push: float = 15e-6
     back_flop: float = 9.1e-12
@@ -80,7 +86,6 @@ class Coefficients:
     back_zero_byte: float = 0.39e-9
     back_reach: float = 15e-6
     back_parameter_byte: float = 0.23e-9
-    wait: float = 10e-6
 
     def with_changes(self, found: Mapping[str, float], analysis: Mapping[str, Analysis]) -> Coefficients:
         """Returns these coefficients with measured ones replaced."""

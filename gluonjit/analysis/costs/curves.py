@@ -13,7 +13,6 @@ from gluonjit.analysis.costs.fit import fit
 
 _KEPT = 7  # points of a bucket
 _BUCKETS = 64
-_APART = 2.0
 _WIDE = 4.0  # a line is drawn through points whose sizes differ by this factor
 
 
@@ -90,13 +89,10 @@ class Curve:
 
 
 def _median(points: deque[Point]) -> Point:
-    """The median; of two middle values far apart the faster, because disturbances only slow a measurement down."""
-    ordered = sorted(point.seconds for point in points)
-    middle, other = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    if other < _APART * middle:
-        middle = (middle + other) / 2
+    """The lower median: what is done once, or disturbs, only slows a measurement down."""
+    seconds = sorted(point.seconds for point in points)[(len(points) - 1) // 2]
     sizes = sum(point.size for point in points) / len(points)
-    return Point(sizes, middle, sum(point.expected for point in points) / len(points))
+    return Point(sizes, seconds, sum(point.expected for point in points) / len(points))
 
 
 def _rising(points: list[Point]) -> list[Point]:

@@ -71,17 +71,23 @@ def inputs(plan: Plan) -> Amounts:
     return {
         "session": 1,
         "session_step": len(plan.steps),
-        "chunk": len(places),
         "leaf": sum(len(chunk.leaves) for chunk in plan.inputs if isinstance(chunk, LeafChunk)),
         "input_byte": sum(_place_bytes(plan, place) for place in places),
         "arena": len(plan.arenas),
-        "index": len(indices),
         "index_entry": sum(map(len, indices)),
     }
 
 
+def in_c(step: Step) -> bool:
+    """True if the step runs in C as a whole, which gathers as it goes."""
+    fused = step.kind.program.fused
+    return fused is not None and not isinstance(fused, str)
+
+
 def gather(plan: Plan, step: Step) -> Amounts:
     """Contiguous operands, and gathered ones."""
+    if in_c(step):
+        return {}
     copied = gathers(step)
     return {
         "slice": len(step.gathers) - copied,
@@ -91,15 +97,12 @@ def gather(plan: Plan, step: Step) -> Amounts:
     }
 
 
-def copies(step: Step) -> bool:
-    """True if any operands must be gathered, so that the engine has work."""
-    return gathers(step) > 0
-
-
 def compute(step: Step) -> Amounts:
     """Launching a step, and its work."""
     times = launches(step)
     work, total = step.kind.work, totals(step)
+    if in_c(step):
+        return {"row_step": 1, "row_push": work.ops, "row_flop": total.flops, "row_byte": total.bytes}
     return {
         "launch": times,
         "record": times if is_recorded(step.mode) else 0,
@@ -128,6 +131,8 @@ def results(plan: Plan) -> Amounts:
 def backward(plan: Plan, step: Step) -> Amounts:
     """Backward through a step: its work again, and gradients of gathers."""
     gathered = gather(plan, step)
+    if in_c(step):
+        return backward_alone(step)
     return {
         **backward_alone(step),
         "back_gather": gathered["gather"],
@@ -140,6 +145,8 @@ def backward_alone(step: Step) -> Amounts:
     """Backward through a step, without gathers."""
     times = launches(step)
     work, total = step.kind.work, totals(step)
+    if in_c(step):
+        return {f"back_{name}": amount for name, amount in compute(step).items()}
     return {
         "back_step": times,
         "back_push": times * work.ops,

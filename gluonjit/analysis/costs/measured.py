@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +15,8 @@ from gluonjit.analysis.costs.fit import fit_named
 from gluonjit.analysis.costs.model import CostModel, Observed, ObservedBackward
 
 Progress = Callable[[float], None]
-_HOST = ("analysis", "capture")  # parts at whose end nothing is waited for
 _ANALYSIS = ("flush", "node", "step")
+_IN_C = ", in C"
 
 
 class Fitted(NamedTuple):
@@ -30,17 +30,14 @@ class Fitted(NamedTuple):
 class Measured(CostModel):
     """A model that only records measurements, so that it hardly slows a flush down.
 
-    `pairs` are the seconds of a minibatch when profiled and when not, and how often the profiled one waits. The same
-    program runs several times, and counts with the median of its times.
+    The same program runs several times, and counts with the median of its times.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.pairs: list[tuple[float, float, int]] = []
         self._observed: list[Observed] = []
         self._backward: list[ObservedBackward] = []
         self._seen: dict[str, dict[tuple[tuple[str, float], ...], list[float]]] = defaultdict(dict)
-        self.wait = 0.0
 
     def observe(self, seen: Observed) -> None:
         """Records a profiled flush."""
@@ -50,22 +47,12 @@ class Measured(CostModel):
         """Records a profiled backward."""
         self._backward.append(seen)
 
-    def waits(self) -> int:
-        """Counts the waits of measurements since `settle`."""
-        return sum(
-            len(seen.plan.steps) + sum(map(features.copies, seen.plan.steps)) + 2 for seen in self._observed
-        ) + sum(len(seen.steps) + 1 for seen in self._backward)
-
     def settle(self) -> None:
         """Processes the recorded measurements. Not while anything is timed: it takes a while."""
         for flush in self._observed:
             self._read(flush)
         for backward in self._backward:
             self._read_backward(backward)
-        self.drop()
-
-    def drop(self) -> None:
-        """Drops the measurements since `settle`."""
         self._observed.clear()
         self._backward.clear()
 
@@ -83,24 +70,24 @@ class Measured(CostModel):
         self._note("results", features.results(plan), seen.results)
         for step, gather, compute in zip(plan.steps, seen.gather, seen.compute):
             self._note("gather", features.gather(plan, step), gather)
-            self._note("compute", features.compute(step), compute)
+            self._note(f"compute{_IN_C * features.in_c(step)}", features.compute(step), compute)
 
     def _read_backward(self, seen: ObservedBackward) -> None:
         if seen.rest:
             self._note("backward", features.backward_rest(seen.plan), seen.rest)
         for number, seconds in seen.steps:
-            self._note("backward of steps", features.backward(seen.plan, seen.plan.steps[number]), seconds)
+            step = seen.plan.steps[number]
+            self._note(f"backward of steps{_IN_C * features.in_c(step)}", features.backward(seen.plan, step), seconds)
 
     def fitted(self) -> dict[str, Fitted]:
-        """The coefficients of each measured part, with waits subtracted."""
+        """The coefficients of each measured part."""
         self.settle()
-        self.wait = _wait(self.pairs)
-        return {part: _fitted(part, seen, self.wait) for part, seen in sorted(self._seen.items())}
+        return {part: _fitted(seen) for part, seen in sorted(self._seen.items())}
 
     def calibrated(self, base: Coefficients) -> Coefficients:
         """Coefficients from the measurements; unmeasured ones are those of `base`."""
         fitted = self.fitted()
-        found: dict[str, float] = {"wait": self.wait}
+        found: dict[str, float] = {}
         analysis: dict[str, Analysis] = {}
         for part, row in fitted.items():
             word, _, scheduler = part.partition(" ")
@@ -112,21 +99,9 @@ class Measured(CostModel):
         return base.with_changes(found, analysis)
 
 
-def _wait(pairs: Sequence[tuple[float, float, int]]) -> float:
-    """The w that makes the sum of |profiled - plain - w * waits| least: a median in which each wait counts."""
-    shares = sorted(((profiled - plain) / waits, waits) for profiled, plain, waits in pairs if waits)
-    left = sum(waits for _, waits in shares) / 2
-    for share, waits in shares:
-        left -= waits
-        if left <= 0:
-            return max(share, 0.0)
-    return 0.0
-
-
-def _fitted(part: str, seen: Mapping[tuple[tuple[str, float], ...], list[float]], wait: float) -> Fitted:
+def _fitted(seen: Mapping[tuple[tuple[str, float], ...], list[float]]) -> Fitted:
     rows = [dict(amounts) for amounts in seen]
-    waits = [0.0 if part.startswith(_HOST) or not row.get("gather", 1) else wait for row in rows]
-    seconds = [max(float(np.median(times)) - waited, 1e-6) for times, waited in zip(seen.values(), waits)]
+    seconds = [max(float(np.median(times)), 1e-6) for times in seen.values()]
     found = fit_named(rows, seconds)
     errors = [
         abs(sum(found.get(name, 0.0) * amount for name, amount in row.items()) - took) / took

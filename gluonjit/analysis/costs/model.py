@@ -59,7 +59,7 @@ class CostModel:
     def predict(self, plan: Plan, calls: int, scheduler: str, granularity: str, training: bool) -> Costs:
         """Seconds of capturing `calls` calls, of the flush of their plan, and with `training` of its backward."""
         with self._lock:
-            parts = self._workloads.get(workload(plan), {})
+            parts = self._like(workload(plan))
             whole = self._whole(plan, calls, scheduler, granularity)
             found = {name: _corrected(parts.get(key), seconds) for name, (key, seconds) in whole.items()}
             gather = sum(self._step(step, "gather", features.gather(plan, step)) for step in plan.steps)
@@ -92,38 +92,39 @@ class CostModel:
     def fixed(self, plan: Plan, scheduler: str) -> float:
         """The seconds of a flush, without backward, that do not depend on the number of samples."""
         known = self.coefficients
-        launches = sum(self._priced(dict(features.compute(step), flop=0, byte=0, weight_byte=0)) for step in plan.steps)
+        amounts = [pair for step in plan.steps for pair in features.compute(step).items()]
+        launches = sum(self._priced({name: count}) for name, count in amounts if not name.endswith(("flop", "byte")))
         each = [gather for step in plan.steps for gather in step.gathers]
         gathers = sum(known.gather if gather.is_copied else known.slice for gather in each)
-        rest = known.session + known.session_step * len(plan.steps) + known.flush + known.chunk * len(plan.inputs)
+        rest = known.session + known.session_step * len(plan.steps) + known.flush
         return launches + gathers + rest + self.analysis(scheduler, 0, len(plan.steps))
 
     def observe(self, seen: Observed) -> None:
         """Learns from a profiled flush."""
-        plan, wait = seen.plan, self.coefficients.wait
+        plan = seen.plan
         with self._lock:
             curves = self._curves(workload(plan))
             whole = self._whole(plan, seen.calls, seen.scheduler, seen.granularity)
             for name, (key, expected) in whole.items():
-                seconds = float(getattr(seen, name)) - (wait if name in ("inputs", "results") else 0.0)
+                seconds = float(getattr(seen, name))
                 if seconds > 0:
                     curves.setdefault(key, Curve()).add(expected, seconds, expected)
             for step, gather, compute in zip(plan.steps, seen.gather, seen.compute):
-                waited = wait if features.copies(step) else 0.0
-                self._add(step, "gather", features.gather(plan, step), gather - waited)
-                self._add(step, _phase(step), features.compute(step), compute - wait)
+                if not features.in_c(step):
+                    self._add(step, "gather", features.gather(plan, step), gather)
+                self._add(step, _phase(step), features.compute(step), compute)
 
     def observe_backward(self, seen: ObservedBackward) -> None:
         """Learns from a profiled backward."""
-        plan, wait = seen.plan, self.coefficients.wait
+        plan = seen.plan
         with self._lock:
             expected = self._priced(features.backward_rest(plan))
-            if seen.rest > wait:
+            if seen.rest > 0:
                 curves = self._curves(workload(plan))
-                curves.setdefault("backward", Curve()).add(expected, seen.rest - wait, expected)
+                curves.setdefault("backward", Curve()).add(expected, seen.rest, expected)
             for number, seconds in seen.steps:
                 step = plan.steps[number]
-                self._add(step, "backward", features.backward(plan, step), seconds - wait)
+                self._add(step, "backward", features.backward(plan, step), seconds)
 
     def forget(self) -> None:
         """Forgets all curves; the coefficients stay."""
@@ -160,6 +161,11 @@ class CostModel:
         expected = self._priced(amounts)
         curves = self._families.setdefault(step.kind.family, {})
         curves.setdefault(phase, Curve()).add(_size(phase, step, expected), max(seconds, 1e-6), expected)
+
+    def _like(self, key: frozenset[str]) -> dict[str, Curve]:
+        """Returns the curves of a workload, or of the one that shares most names with it, at least half of all."""
+        near = max(self._workloads, key=lambda known: len(known & key) / len(known | key), default=key)
+        return self._workloads.get(near, {}) if 2 * len(near & key) >= len(near | key) else {}
 
     def _curves(self, key: Any) -> dict[str, Curve]:
         curves = self._workloads.setdefault(key, {})

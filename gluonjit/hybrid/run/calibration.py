@@ -153,7 +153,8 @@ def measure(engine: Engine, bench: Bench, seconds: float, progress: Progress) ->
         while done < len(runs) or perf_counter() - begin < seconds:
             if done % len(runs) == 0:
                 order = random.permutation(len(runs))
-            _compare(engine, bench, runs[order[done % len(runs)]], measured)
+            _perform(engine, bench, runs[order[done % len(runs)]], True)
+            measured.settle()
             done += 1
             progress(min((perf_counter() - begin) / seconds, done / len(runs), 1.0))
     return measured
@@ -182,21 +183,10 @@ def _runs(bench: Bench, random: np.random.RandomState) -> list[_Run]:
             for training in (False, True):
                 scheduler = schedulers[(len(runs) + number) % len(schedulers)]
                 options = {"granularity": "cell", "scheduler": scheduler, "sharing": bool(len(runs) // 2 % 2)}
+                if number % 2:  # so that steps that cannot run in C are measured, too
+                    options["without"] = ("fused",)
                 runs.append(_Run(net, samples, training, options))
     return runs
-
-
-def _compare(engine: Engine, bench: Bench, run: _Run, measured: Measured) -> None:
-    """Runs it profiled, with caches as cold as in a new minibatch; then once more, with waits and without."""
-    _perform(engine, bench, run, True)
-    waits = measured.waits()
-    measured.settle()
-    begin = perf_counter()
-    _perform(engine, bench, run, False)
-    middle = perf_counter()
-    _perform(engine, bench, run, True)
-    measured.pairs.append((perf_counter() - middle, middle - begin, waits))
-    measured.drop()
 
 
 def _perform(engine: Engine, bench: Bench, run: _Run, profile: bool) -> None:

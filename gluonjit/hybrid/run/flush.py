@@ -80,10 +80,10 @@ class FlushingBatch(Batch):
     def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None) -> None:
         report, times, planner = self.report, {"capture": capture}, None
         held = None
+        begin = perf_counter()
         try:
             held = self._start_over(graph, middle == "map")
             with RUNNING:
-                begin = perf_counter()
                 planner = Planner(graph, self.engine.sum_kind, held.captured.sharing, self.options.beam_width)
                 plan = self._plan(graph, planner, held)
                 provenance = Provenance(plan, graph.marks, list(graph.records.values()), held.numbers)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from ctypes import memmove
 from functools import cached_property
-from itertools import accumulate
 from time import perf_counter
 from typing import Any
 
@@ -32,7 +31,7 @@ from gluonjit.hybrid.run.indices import Indices
 from gluonjit.rows.fused_steps import FusedSteps
 from gluonjit.rows.host_memory import view_at
 from gluonjit.rows.steps import Steps
-from gluonjit.rows.stretches import StepStretch
+from gluonjit.rows.stretches import StepStretch, ends_of
 
 _NOW: AbstractContextManager[None] = nullcontext()
 _MOST = 1 << 20  # bytes of a look-up that are copied by address
@@ -116,14 +115,12 @@ class Session:
         return now
 
     def laps(self, stretch: StepStretch, begin: float) -> None:
-        """Records steps that ran in one call since `begin`; time outside of them counts with the first."""
+        """Records steps that ran in one call since `begin`."""
         self.wait()
         report, steps, took = self.report, self.plan.steps, stretch.took
         report.fused += len(took)
-        whole = sum(took)
-        report.row_ms += whole / 1e6
-        end = perf_counter() - (whole - took[0]) / 1e9
-        ends = [*accumulate([end, *[nanoseconds / 1e9 for nanoseconds in took[1:]]])]
+        report.row_ms += sum(took) / 1e6
+        ends = ends_of(begin, perf_counter(), took)
         report.took_each([steps[number].kind.name for number in stretch.steps], "compute", begin, ends, stretch.steps)
 
     def fill(self) -> None:
@@ -397,7 +394,7 @@ class Session:
     def run_from(self, number: int) -> int:
         """Runs a step, or all from it on that run in C, at once; returns the number of the next one."""
         steps, ran = self.rows_in_c, 0
-        if steps is not None and not self.profile and self.finite is None and number in steps:
+        if steps is not None and self.finite is None and number in steps:
             try:
                 with self.region():
                     ran = self._run_rows(number, steps.end(number))

@@ -21,7 +21,7 @@ from gluonjit.hybrid.run.reach import Reach, Route, rows_at
 from gluonjit.hybrid.run.session import Session
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.rows.running import row_flags
-from gluonjit.rows.stretches import StepStretch
+from gluonjit.rows.stretches import StepStretch, ends_of
 from gluonjit.rows.ways import Learning, sources
 
 
@@ -154,11 +154,12 @@ class Tape:
         gone = []
         begin = self.now() if not made.dry else 0.0
         for entry in self.entries_back(made):
-            numbers = self._through(entry, made)
+            numbers, took = self._through(entry, made)
             if numbers and not made.dry:
                 end = self.now()
                 if self.profiles:
-                    made.laps.append((numbers[0], begin, end))
+                    ends = ends_of(begin, end, took)
+                    made.laps += zip(numbers, [begin, *ends], ends)
                 begin = end
             gone += numbers
         return gone
@@ -167,19 +168,21 @@ class Tape:
         """Lists the entries, the last first, as a pass comes to them."""
         return iter(self.entries[::-1])
 
-    def _through(self, entry: Any, made: Any) -> list[int]:
+    def _through(self, entry: Any, made: Any) -> tuple[list[int], list[int]]:
+        """Goes back through an entry; returns the steps that gradients go through, and their nanoseconds in C."""
+        took = [0]
         if isinstance(entry, StepStretch):
             numbers, took = self.fused.go_back(entry, made)
-            self.report.row_ms += took
+            self.report.row_ms += sum(took) / 1e6
         elif made.route is not None and entry.number not in made.route.steps:
             made.pass_over(self.plan.steps[entry.number])
-            return []
+            numbers = []
         else:
             numbers = [entry.number] if self.step_back(entry, made) else []
         if self.finite is not None and not made.dry:
             for number in numbers:
                 self.finite.gradients(number, made.arenas, list(made.weights.values()))
-        return list(numbers)
+        return list(numbers), took
 
     def trial(self, number: int, heads: Sequence[tuple[int, Sequence[int], Any]]) -> tuple[Any, Any]:
         """Goes back through a step alone from gradients of rows; returns what reads those of rows, and of a weight."""

@@ -1,10 +1,12 @@
-"""Code that stands in the place of a function's own, as gluonjit exchanges that of methods."""
+"""Code that stands in the place of a function's own, as gluonjit exchanges that of methods, and the name it asks."""
 
 from __future__ import annotations
 
 from types import CodeType, FunctionType
 from weakref import WeakValueDictionary
 
+KEY = "_gluonjit"
+"""A dynamically batched model keeps its cell in its own __dict__, so that copies and pickles take it along."""
 _originals: dict[CodeType, CodeType] = {}
 ENTRANCES: WeakValueDictionary[str, FunctionType] = WeakValueDictionary()
 """Methods that run a sample when they are called from outside of one, by the name by which their code asks."""

@@ -12,6 +12,7 @@ from gluonjit.analysis.costs.measured import Measured
 from gluonjit.analysis.costs.model import CostModel
 from gluonjit.commands import failed
 from gluonjit.hybrid.choose.costs import calibration_file, machine, use_model
+from gluonjit.hybrid.run.calibration import measure
 from gluonjit.hybrid.run.engine import engine_of
 
 _BAR = 30
@@ -37,7 +38,8 @@ def main(engine: str, seconds: float, output: Path | None, missing: bool = False
         return 0
     print(f"measuring {engine} for about {seconds:g} s; run nothing else meanwhile")
     try:
-        measured = found.calibrate(seconds, _show)
+        bench = importlib.import_module(f"gluonjit.engines.{engine}.calibration").BENCH
+        measured = measure(found, bench, seconds, _show)
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return failed("calibrate", "interrupted, nothing was stored", code=130)

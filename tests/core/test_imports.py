@@ -22,8 +22,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "gluonjit"
 LONGEST = 19  # modules, the first and the last counted: lower it where a chain becomes shorter
 INSIDE = {  # imports inside of functions: what few callers need, and takes long to make
-    ("gluonjit.engines.mxnet.engine", "gluonjit.engines.mxnet.calibration"),
-    ("gluonjit.engines.torch.engine", "gluonjit.engines.torch.calibration"),
     ("gluonjit.hybrid.mapping.mapping", "gluonjit.hybrid.mapping.fibers"),  # greenlet is optional
 }
 

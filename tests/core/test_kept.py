@@ -14,7 +14,7 @@ import gluonjit
 from gluonjit.analysis import pace
 from gluonjit.analysis.choice import Allowed, Study
 from gluonjit.analysis.ways import Setting
-from gluonjit.hybrid.choose import kept, pacing
+from gluonjit.hybrid.choose import kept
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.engine import engine_of
 
@@ -215,9 +215,8 @@ def test_what_a_killed_process_has_left_goes(engine: str, cache: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../data/of/Net", "/tmp/Net", "..", "N" * 1000, "Netz ü", "a\nb"])
 def test_a_class_of_any_name_has_its_file_in_the_folder(engine: str, cache: Path, name: str) -> None:
-    paces = pacing.Paces(True)
     described = [kept.BlockDescription("\ud800", type(name, (type(make(engine)[0]),), {}), [])]
-    kept.recall(paces, Options(), engine_of(engine), lambda: described)
+    paces = kept.recalled(Options(), engine_of(engine), described)
     paces.phases[0].told()
     (path,) = cache.iterdir()
     assert path.is_file() and len(path.name) < 100

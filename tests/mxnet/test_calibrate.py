@@ -59,7 +59,7 @@ def test_a_file_that_cannot_be_written_is_told_with_the_next_step(
 ) -> None:
     from gluonjit.analysis.costs.measured import Measured
 
-    monkeypatch.setattr("gluonjit.engines.mxnet.engine.measure", lambda *given: Measured())
+    monkeypatch.setattr("gluonjit.commands.calibrate.measure", lambda *given: Measured())
     (process / "file").write_text("")
     assert main(["calibrate", "--output", str(process / "file" / "costs.json")]) == 1
     assert "Next: --output PATH" in capsys.readouterr().err

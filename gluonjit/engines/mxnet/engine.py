@@ -23,7 +23,6 @@ from gluonjit.engines.mxnet.values.operands import clear_numbers
 from gluonjit.engines.mxnet.values.replacing import AddressRanges
 from gluonjit.engines.mxnet.verifying import verify
 from gluonjit.graph import Value
-from gluonjit.hybrid.run.calibration import measure
 from gluonjit.hybrid.run.protocol import Adapter
 from gluonjit.hybrid.run.state import LOCAL, settle
 
@@ -78,12 +77,6 @@ class MXNetEngine(Adapter):
         if not is_numpy(arrays[0]):
             return mx.nd.add_n(*arrays)
         return mx.nd.add_n(*[array.as_nd_ndarray() for array in arrays]).as_np_ndarray()
-
-    def calibrate(self, seconds: float, progress: Any) -> Any:
-        """Measures what work costs here."""
-        from gluonjit.engines.mxnet.calibration import BENCH  # nobody else needs its programs
-
-        return measure(self, BENCH, seconds, progress)
 
     def cache_info(self) -> dict[str, int]:
         """Entries in caches: of operators (4,096 at most), and of shapes."""

@@ -40,7 +40,6 @@ from gluonjit.engines.mxnet.values.replacing import before_variable, before_writ
 from gluonjit.errors import OptionError
 from gluonjit.graph.modes import is_recorded, is_training, mode_of
 from gluonjit.hybrid.capture import entrances
-from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.fast import configure
 from gluonjit.hybrid.capture.outlining.questions import answer
 from gluonjit.hybrid.capture.reuse.cache import refuse
@@ -49,6 +48,7 @@ from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.options import refuse_without_switch
 from gluonjit.hybrid.run.engine import register as register_engine
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, compute_what_is_sent, preceded
+from gluonjit.replaced import KEY
 
 
 def set_recording(is_recording: bool) -> bool:
@@ -141,7 +141,7 @@ def hybridize(original: Any) -> Any:
         elif dynamic and active:
             enable(self, kwargs)
             if not isinstance(self, gluon.HybridBlock):
-                entrances.install(self, KEY, _is_part, gluon.Block)
+                entrances.install(self, _is_part, gluon.Block)
             answer(blocks_of(self))
         else:
             disable(self)

@@ -30,7 +30,6 @@ from gluonjit.engines.torch.values.results import computed
 from gluonjit.graph import is_own
 from gluonjit.hybrid.capture.arguments import LentArguments
 from gluonjit.hybrid.capture.capturing import before_sample, run_eagerly, sampled
-from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.entrances import install
 from gluonjit.hybrid.capture.guards.facts import Fingerprint
 from gluonjit.hybrid.capture.guards.objects import Eagerly
@@ -39,13 +38,13 @@ from gluonjit.hybrid.capture.outlining.free_functions import forget_functions
 from gluonjit.hybrid.capture.outlining.outlines import place
 from gluonjit.hybrid.capture.outlining.questions import answer
 from gluonjit.hybrid.capture.reuse.reusing import reused
-from gluonjit.hybrid.choose.kept import BlockDescription, recall
-from gluonjit.hybrid.choose.pacing import paces_for
+from gluonjit.hybrid.choose.kept import BlockDescription, recalled
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue
+from gluonjit.replaced import KEY
 
 _automatic: WeakKeyDictionary[Any, tuple[Cell, dict[str, Any]]] = WeakKeyDictionary()
 _stateless: dict[Any, Cell] = {}
@@ -62,10 +61,9 @@ def enable(module: Any, options: dict[str, Any]) -> None:
     engine = engine_of("torch")
     engine.check(f"gluonjit.hybridize({type(module).__name__}, dynamic_batch=True)", chosen)
     Cell.leave(module.modules())
-    install(module, KEY, _is_part, torch.nn.Module)
+    install(module, _is_part, torch.nn.Module)
     answer(module.modules())
-    paces, asked = paces_for(chosen), list[str]()
-    recall(paces, chosen, engine, lambda: map(_described, module.named_modules()))
+    paces, asked = recalled(chosen, engine, map(_described, module.named_modules())), list[str]()
     for name, inner in module.named_modules():
         inner.__dict__[KEY] = cell = Cell(name or type(inner).__name__, chosen, paces=paces)
         cell.asked = asked

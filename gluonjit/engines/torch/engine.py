@@ -40,7 +40,6 @@ from gluonjit.hybrid.capture.structure import Args, Kwargs, items_of
 from gluonjit.hybrid.explain.counts import Counts
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.options import Options
-from gluonjit.hybrid.run.calibration import measure
 from gluonjit.hybrid.run.failures import NEXT, both, of_framework, refused
 from gluonjit.hybrid.run.protocol import Adapter
 from gluonjit.hybrid.run.state import LOCAL
@@ -236,12 +235,6 @@ class TorchEngine(Adapter):
     def add_n(self, arrays: Sequence[Any]) -> Any:
         """The sum of tensors of one shape."""
         return torch.stack(list(arrays)).sum(0)
-
-    def calibrate(self, seconds: float, progress: Any) -> Any:
-        """Measures what work costs here."""
-        from gluonjit.engines.torch.calibration import BENCH  # nobody else needs its programs
-
-        return measure(self, BENCH, seconds, progress)
 
     def cache_info(self) -> dict[str, int]:
         """Entries in caches: sums (4,096 at most)."""

@@ -13,10 +13,10 @@ from gluonjit.engines.torch.tracing.recurrent import PACKED
 from gluonjit.engines.torch.values.lazy import LazyTensor
 from gluonjit.engines.torch.values.pending_statistics import write_statistics
 from gluonjit.engines.torch.values.results import computed, run_computed
-from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue
+from gluonjit.replaced import KEY
 
 _tracing = torch._C._get_tracing_state
 _modes = torch._C._len_torch_dispatch_stack

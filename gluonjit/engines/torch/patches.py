@@ -32,10 +32,10 @@ from gluonjit.engines.torch.values.known import CHEAP, WHOLE_TYPES
 from gluonjit.engines.torch.values.lazy import LazyTensor, as_known, item_of, make, put_item
 from gluonjit.engines.torch.values.operands import Key, NotAnOperand, value_of
 from gluonjit.engines.torch.values.results import KEEPING, is_inference, of_computed
-from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.fast import configure
 from gluonjit.hybrid.run.engine import register as register_engine
 from gluonjit.hybrid.run.state import compute_what_is_sent
+from gluonjit.replaced import KEY
 
 
 def module_call() -> Any:

@@ -14,12 +14,12 @@ from gluonjit.engines.torch.framework.arrays import FLOATS, host_numbers, name_o
 from gluonjit.engines.torch.framework.originals import original_setattr
 from gluonjit.engines.torch.values.lazy import LazyTensor
 from gluonjit.engines.torch.values.operands import concrete
-from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 from gluonjit.hybrid.verify.leftovers import Framework
 from gluonjit.hybrid.verify.verification import Log, Loss, Patch, RunOutcome, called, swapped
 from gluonjit.hybrid.verify.verifying import Mode, Verifying
+from gluonjit.replaced import KEY
 
 _Module = torch.nn.Module
 

@@ -17,10 +17,7 @@ from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import Trace
-from gluonjit.replaced import ENTRANCES
-
-KEY = "_gluonjit"
-"""A dynamically batched model keeps its cell in its own __dict__, so that copies and pickles take it along."""
+from gluonjit.replaced import ENTRANCES, KEY
 
 _cells: WeakSet[BatchedCell] = WeakSet()
 _Own = TypeVar("_Own", bound="BatchedCell")

@@ -20,7 +20,7 @@ from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable, located
 from gluonjit.hybrid.capture.guards.sources import plain_source, replacing, source_of
 from gluonjit.hybrid.capture.outlining.questions import asking
-from gluonjit.replaced import ENTRANCES, code_of, stands_for
+from gluonjit.replaced import ENTRANCES, KEY, code_of, stands_for
 
 IsPart = Callable[[Any, str], bool]
 
@@ -34,10 +34,10 @@ _OF_TRAINING = frozenset(
 _names: WeakKeyDictionary[FunctionType, str] = WeakKeyDictionary()  # of those that are entrances, by what they ask
 
 
-def install(owner: Any, key: str, is_part: IsPart, model: type) -> None:
+def install(owner: Any, is_part: IsPart, model: type) -> None:
     """Gives the entrances of a model's class their code, once; `model` has the names that the framework calls.
 
-    key: the attribute of a batched model that answers, by `entrance(owner, name)`: what to call instead, or None.
+    The cell of a batched model answers, by `entrance(owner, name)`: what to call instead, or None.
     """
     besides = {"forward", *dir(model)}
     own = [(name, item) for base in type(owner).__mro__ for name, item in vars(base).items() if is_user_function(item)]
@@ -45,7 +45,7 @@ def install(owner: Any, key: str, is_part: IsPart, model: type) -> None:
     for name, item in own:
         if not (name.startswith("_") or name in besides or name in called or item in _names):
             if item.__code__ is code_of(item):
-                _install(item, owner, key, is_part)
+                _install(item, owner, is_part)
 
 
 def _called(name: str, code: CodeType) -> set[str]:
@@ -54,14 +54,14 @@ def _called(name: str, code: CodeType) -> set[str]:
     return set() if names & _OF_TRAINING else names - ({name} if "super" in names else set())
 
 
-def _install(function: FunctionType, owner: Any, key: str, is_part: IsPart) -> None:
+def _install(function: FunctionType, owner: Any, is_part: IsPart) -> None:
     if function.__code__.co_argcount < 2 or not _runs_a_sample(function, owner, is_part, set()):
         return
     name = f"{function.__module__}.{function.__qualname__} {id(function)}"
     try:
         node, around = source_of(function)
         new = copy.copy(cast(ast.FunctionDef, asking(node, function)))
-        new.body = [*asks(new, key, name), *new.body]
+        new.body = [*asks(new, name), *new.body]
         made = replacing(function, new, around)
         stands_for(made, function.__code__)
         function.__code__ = made
@@ -75,7 +75,7 @@ def entrance_of(function: FunctionType) -> str:
     return _names.get(function, "")
 
 
-def asks(node: ast.FunctionDef, key: str, name: str) -> list[ast.stmt]:
+def asks(node: ast.FunctionDef, name: str) -> list[ast.stmt]:
     """The statements by which the code of an entrance asks: of objects that every model has, for tracers to follow."""
     given = node.args
     plain = [*given.posonlyargs, *given.args]
@@ -83,7 +83,7 @@ def asks(node: ast.FunctionDef, key: str, name: str) -> list[ast.stmt]:
     args += [f"{arg.arg}={arg.arg}" for arg in given.kwonlyargs] + ([f"**{given.kwarg.arg}"] if given.kwarg else [])
     own = plain[0].arg
     text = f"""
-{_NAME} = {own}.__dict__.get({key!r})
+{_NAME} = {own}.__dict__.get({KEY!r})
 if {_NAME} is not None:
     {_NAME} = {_NAME}.entrance({own}, {name!r})
     if {_NAME} is not None:

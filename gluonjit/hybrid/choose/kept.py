@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from gluonjit.hybrid.choose.choosing import Chooser, chooser_of
 from gluonjit.hybrid.choose.costs import cache_folder, machine
-from gluonjit.hybrid.choose.pacing import Paces
+from gluonjit.hybrid.choose.pacing import Paces, paces_for
 from gluonjit.hybrid.options import Options
 from gluonjit.replaced import code_of
 from gluonjit.writing import read_regular, replace_file
@@ -75,22 +75,24 @@ class ChoiceFile:
             _forget_old(self._path.parent)
 
 
-def recall(paces: Paces, options: Options, engine: Any, blocks_of: Callable[[], Iterable[BlockDescription]]) -> None:
-    """Starts from the stored state of a model, and stores what this process learns."""
+def recalled(options: Options, engine: Any, described: Iterable[BlockDescription]) -> Paces:
+    """Makes the paces of a model: they start from its stored state, and what this process learns is stored."""
+    paces = paces_for(options)
     if not paces.open or paces.named:
-        return
-    blocks = list(blocks_of())
+        return paces
+    blocks = list(described)
     name = blocks[0].type.__name__
     try:
         readable = re.sub(r"\W", "_", name, flags=re.ASCII)[:64]  # a class may have any name
         path = cache_folder() / "choices" / f"{readable}-{_signature(options, engine, blocks)}.json"
     except RuntimeError:  # there is no home
-        return
+        return paces
     chooser = chooser_of(options)
     kept = ChoiceFile(path, name, paces, chooser)
     kept.load()
     paces.tell(kept.save)
     chooser.told = kept.save
+    return paces
 
 
 def _forget_old(folder: Path) -> None:

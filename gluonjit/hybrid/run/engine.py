@@ -105,10 +105,6 @@ class Engine:
         """Compares eager and batched execution and returns the report of the batched run; see `gluonjit.verify`."""
         raise EngineError(f"gluonjit.verify(): the engine of {self.title} does not support verify")
 
-    def calibrate(self, seconds: float, progress: Any) -> Any:
-        """Measures costs for about `seconds` (`Measured`); `progress` is called with the fraction done."""
-        raise EngineError(f"calibrate: the engine of {self.title} does not support calibration")
-
     def cache_info(self) -> dict[str, int]:
         """Returns the number of entries in each of the engine's caches."""
         return {"specs": spec_count()}

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gluonjit.errors import GluonJITError, ReuseError, VerifyError
-from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.functions import CellFunction
 from gluonjit.hybrid.capture.outlining.outlines import AS_WRITTEN
 from gluonjit.hybrid.capture.reuse.cache import Recordings
@@ -44,6 +43,7 @@ from gluonjit.hybrid.verify.verification import (
     pairs,
     swapped,
 )
+from gluonjit.replaced import KEY
 
 ABSENT = object()
 

@@ -30,7 +30,6 @@ from gluonjit.engines.mxnet.values.operands import Empty, leaf, owned
 from gluonjit.engines.mxnet.values.replacing import becomes, before_write, is_replaceable
 from gluonjit.hybrid.capture.arguments import returned
 from gluonjit.hybrid.capture.capturing import outermost_batch, sampled
-from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.guards.objects import Eagerly
 from gluonjit.hybrid.capture.lengths.joining import joins
 from gluonjit.hybrid.capture.outermost import OutermostCalls
@@ -42,6 +41,7 @@ from gluonjit.hybrid.choose.pacing import captures_whole, note_loop
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.replaced import KEY
 
 _HybridBlock = gluon.HybridBlock
 

@@ -11,13 +11,12 @@ from gluonjit.engines.mxnet.framework.blocks import blocks_of
 from gluonjit.engines.mxnet.tracing.cell import Cell, any_lazy
 from gluonjit.engines.mxnet.tracing.following import is_hybrid
 from gluonjit.graph.graph import Graph
-from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.outlining.free_functions import forget_functions
-from gluonjit.hybrid.choose.kept import BlockDescription, recall
-from gluonjit.hybrid.choose.pacing import paces_for
+from gluonjit.hybrid.choose.kept import BlockDescription, recalled
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
+from gluonjit.replaced import KEY
 
 _Flush = Optional["ref[Graph]"]
 """What a batch has captured since its last flush."""
@@ -35,8 +34,7 @@ def enable(block: gluon.Block, options: dict[str, Any]) -> None:
     engine = engine_of("mxnet")
     engine.check("hybridize(dynamic_batch=True)", chosen)
     Cell.leave(blocks_of(block))
-    paces, asked = paces_for(chosen), list[str]()
-    recall(paces, chosen, engine, lambda: map(_described, blocks_of(block)))
+    paces, asked = recalled(chosen, engine, map(_described, blocks_of(block))), list[str]()
     for inner in blocks_of(block):
         cell = Cell(inner.name or type(inner).__name__, chosen, paces)
         cell.is_node, cell.asked = is_hybrid(inner), asked

@@ -10,7 +10,6 @@ from mxnet import gluon, nd
 from mxnet.gluon.parameter import ParameterDict
 from mxnet.ndarray import NDArray
 
-from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.capture.cells import capture_cell
 from gluonjit.engines.mxnet.framework.blocks import blocks_of
 from gluonjit.engines.mxnet.framework.symbols import MAY_FAIL, RANDOM, STATEFUL, canonical
@@ -18,9 +17,7 @@ from gluonjit.engines.mxnet.operators.table import ROWS_OF
 from gluonjit.engines.mxnet.tracing.cell import Cell
 from gluonjit.engines.mxnet.values.computing import waits
 from gluonjit.engines.mxnet.values.lazy import LazyArray
-from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.guards.facts import ABSENT, class_attribute
-from gluonjit.hybrid.capture.outlining.entering import MadeCall
 from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, FrameworkFunctions, is_among
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
@@ -59,7 +56,7 @@ class _MXNetFunctions(FrameworkFunctions):
     """MXNet, with classic arrays."""
 
     arrays = frozenset({NDArray, LazyArray})
-    key, engine = KEY, "mxnet"
+    engine, cells = "mxnet", Cell
     parts = staticmethod(blocks_of)
 
     def function(self, item: Any) -> bool:
@@ -96,24 +93,16 @@ class _MXNetFunctions(FrameworkFunctions):
     def same(self, holder: Any, owner: Any, names: list[str]) -> bool:
         return all(holder.__dict__[name] is owner.__dict__.get(name) for name in names)
 
-    def capture(
-        self, name: str, function: Any, holder: Any, options: Any, refused: Callable[[str], None]
-    ) -> Callable[..., Any]:
-        cell = Cell(name, options)
-
-        def otherwise(args: tuple[Any, ...]) -> Any:
-            state = LOCAL.state
-            batch = state.batch
-            if state.paused or state.trace is not None or state.numpy:
-                return None
-            if batch is None or batch.engine is not engine_of("mxnet"):
-                return None
-            found = capture_cell(cell, holder, function, args)
-            if cell.expanded:
-                refused(next(iter(cell.expanded.values())))
-            return found
-
-        return MadeCall(cell, holder, None if FAST is None else FAST.capture, otherwise)
+    def node(
+        self, cell: Cell, holder: Any, function: Any, args: tuple[Any, ...], refused: Callable[[str], None]
+    ) -> Any:
+        state = LOCAL.state
+        if state.numpy or state.batch is None or state.batch.engine is not engine_of("mxnet"):
+            return None
+        found = capture_cell(cell, holder, function, args)
+        if cell.expanded:
+            refused(next(iter(cell.expanded.values())))
+        return found
 
 
 def _is_layer(block: Any) -> bool:

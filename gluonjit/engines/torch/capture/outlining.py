@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch.overrides import get_ignored_functions
 
-from gluonjit.compiled import FAST
 from gluonjit.engines.torch.capture.cells import capture, open_batch
 from gluonjit.engines.torch.capture.making import CREATING
 from gluonjit.engines.torch.capture.records import ASKED, NotOneNode
@@ -19,11 +18,8 @@ from gluonjit.engines.torch.framework.originals import hooks_everywhere
 from gluonjit.engines.torch.tracing.cell import Cell
 from gluonjit.engines.torch.values.lazy import LazyTensor, waits
 from gluonjit.engines.torch.values.operands import is_made
-from gluonjit.hybrid.capture.cell import KEY
 from gluonjit.hybrid.capture.guards.facts import ABSENT, class_attribute
-from gluonjit.hybrid.capture.outlining.entering import MadeCall
 from gluonjit.hybrid.capture.outlining.known import LAYER, LOOKUP, WEIGHT, FrameworkFunctions, is_among
-from gluonjit.hybrid.run.state import LOCAL
 
 _NOT = set(
     """alpha_dropout apply argwhere as_subclass backward batch_norm bernoulli bincount clone compile cpu cuda data_ptr
@@ -86,7 +82,7 @@ class _Torch(FrameworkFunctions):
     arrays, lazy = frozenset({torch.Tensor, LazyTensor}), LazyTensor
     attaching = frozenset({"register_hook", "retain_grad"})
     sizing = frozenset({"size", "dim", "numel", "ndimension"})
-    key, engine = KEY, "torch"
+    engine, cells = "torch", Cell
     tracing = staticmethod(torch.compiler.is_compiling)
     method, waits = staticmethod(_is_method), staticmethod(waits)
     parts = staticmethod(torch.nn.Module.modules)
@@ -128,25 +124,16 @@ class _Torch(FrameworkFunctions):
             for space in ("_parameters", "_modules")
         )
 
-    def capture(
-        self, name: str, function: Any, holder: Any, options: Any, refused: Callable[[str], None]
-    ) -> Callable[..., Any]:
-        cell = Cell(name, options)
-        cell.made = True
-
-        def otherwise(args: tuple[Any, ...]) -> Any:
-            state = LOCAL.state
-            if state.paused or state.trace is not None:
-                return None
-            try:
-                return capture(cell, holder, function, args, _NONE, open_batch(options))
-            except NotOneNode as refusal:
-                why = str(refusal)
-            if why not in ASKED:
-                refused(why)
-            return None
-
-        return MadeCall(cell, holder, None if FAST is None else FAST.capture, otherwise)
+    def node(
+        self, cell: Cell, holder: Any, function: Any, args: tuple[Any, ...], refused: Callable[[str], None]
+    ) -> Any:
+        try:
+            return capture(cell, holder, function, args, _NONE, open_batch(cell.options))
+        except NotOneNode as refusal:
+            why = str(refusal)
+        if why not in ASKED:
+            refused(why)
+        return None
 
 
 KNOWN = _Torch()

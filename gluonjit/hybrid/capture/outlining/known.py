@@ -10,6 +10,7 @@ from typing import Any
 
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.sources import plain_source, source_of
+from gluonjit.replaced import KEY
 
 PREFIX = "_gluonjit_"
 """The beginning of names that are added to a function."""
@@ -26,9 +27,9 @@ class FrameworkFunctions:
 
     arrays: classes of arrays; lazy: of those that are captured, where operators on others run at once; attaching:
     methods that attach something to the gradient of one array, between operators; sizing: methods that only return
-    sizes of an array; key: the attribute of a model that holds its cell; engine: its name; helpers: how many operators
-    functions of users have that do nothing but compute, by their code; tracing(): True while the framework's own tracer
-    follows the program.
+    sizes of an array; engine: its name; cells: the class of its cells; helpers: how many operators functions of users
+    have that do nothing but compute, by their code; tracing(): True while the framework's own tracer follows the
+    program.
 
     * `waits(args)`: true if an operator on these arguments, called outside of samples, would be captured.
     * `function(item)`: true if this function returns arrays computed from its arguments, and does nothing else.
@@ -38,8 +39,8 @@ class FrameworkFunctions:
     * `parts(owner)`: a model and all models in it.
     * `holder(owner, names)`: returns a model with only these parts of another.
     * `same(holder, owner, names)`: true if these are still the same parts.
-    * `capture(name, function, holder, options, refused)`: returns a function that captures a call of a made cell,
-      or None, and passes the reason to `refused`.
+    * `node(cell, holder, function, args, refused)`: captures a call of a made cell; if it is no node returns None, and
+      passes the reason to `refused`.
     """
 
     waits: Callable[..., bool]
@@ -50,13 +51,13 @@ class FrameworkFunctions:
     parts: Callable[..., Iterable[Any]]
     holder: Callable[..., Any]
     same: Callable[..., bool]
-    capture: Callable[..., Callable[..., Any]]
+    node: Callable[..., Any]
+    cells: Callable[..., Any]
     arrays: frozenset[type] = frozenset()
     tracing: Callable[[], bool] | None = None
     lazy: type | None = None
     attaching: frozenset[str] = frozenset()
     sizing: frozenset[str] = frozenset()
-    key = ""
     engine = ""
 
     def __init__(self) -> None:
@@ -69,12 +70,12 @@ class FrameworkFunctions:
 
     def options(self, owner: Any) -> Any:
         """The options of a model that is dynamically batched, or None."""
-        cell = getattr(owner, "__dict__", _NONE).get(self.key)
+        cell = getattr(owner, "__dict__", _NONE).get(KEY)
         return None if cell is None else cell.options
 
     def store(self, owner: Any) -> dict[Any, Any]:
         """Returns a dictionary for data of this model, which lives as long as the model is batched."""
-        return vars(owner.__dict__[self.key]).setdefault("outlines", {})  # type: ignore[no-any-return]
+        return vars(owner.__dict__[KEY]).setdefault("outlines", {})  # type: ignore[no-any-return]
 
 
 FRAMEWORKS: dict[str, FrameworkFunctions] = {}

@@ -8,10 +8,11 @@ from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
+from gluonjit.compiled import FAST
 from gluonjit.graph import Spec
 from gluonjit.hybrid.capture.guards.owners import is_user_function
 from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
-from gluonjit.hybrid.capture.outlining.entering import AsWritten, Entry
+from gluonjit.hybrid.capture.outlining.entering import AsWritten, Entry, MadeCall
 from gluonjit.hybrid.capture.outlining.known import FrameworkFunctions
 from gluonjit.hybrid.capture.outlining.placing import Outlined, Site, outlined
 from gluonjit.hybrid.choose.pacing import TRACE
@@ -46,6 +47,21 @@ class Made:
         self._seen: set[Any] = set()
         self._looks: set[Any] = set()  # of arguments, by which kinds are told apart
         self._samples: list[int] = []  # that brought something new, by their numbers, each unlike the last one
+
+    def capturing(self, known: FrameworkFunctions, site: Site, options: Any) -> Any:
+        """Makes what captures calls of a new cell."""
+        cell = known.cells(site.name, options)
+        cell.made = True
+
+        def otherwise(args: tuple[Any, ...]) -> Any:
+            state = LOCAL.state
+            if state.paused or state.trace is not None:
+                return None
+            return known.node(cell, self.holder, site.function, args, self.refuse)
+
+        run: Any = MadeCall(cell, self.holder, None if FAST is None else FAST.capture, otherwise)
+        run.grown, run.is_first = self.grown, self.is_first
+        return run
 
     def is_first(self, args: tuple[Any, ...]) -> bool:
         """True if a call runs as it was written because no earlier call had its numbers of rows.
@@ -160,8 +176,7 @@ class OutlinedFunction(Entry):
             held = store[k]
             if held is None or not known.same(held.holder, owner, names):
                 held = store[k] = Made(self.name, site, known.holder(owner, names))
-                held.run = known.capture(site.name, site.function, held.holder, options, held.refuse)
-                held.run.grown, held.run.is_first = held.grown, held.is_first
+                held.run = held.capturing(known, site, options)
                 if owner is None:
                     held.run.may = self._may
                 elif not names and known.lazy is not None:

@@ -190,7 +190,7 @@ def outlined(function: FunctionType, owner: Any, known: FrameworkFunctions, ente
         raise Unfollowable("no two operators in it may run together")
     new = copy.copy(node)
     entrance = entrance_of(function)
-    asked = asks(node, known.key, entrance) if entrance else []  # where there are cells, a sample is open
+    asked = asks(node, entrance) if entrance else []  # where there are cells, a sample is open
     text = f"{_CELLS} = {_ENTER!r}; {_CELLS} = {_CELLS}({'' if owner is None else scope.own})"
     if owner is None and known.tracing is not None:  # the framework's tracer knows no such constant
         function.__globals__.setdefault(_TRACING, known.tracing)

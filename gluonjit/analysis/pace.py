@@ -104,6 +104,7 @@ class Pace:
     calls = 0  # of the last batched stretch
     kept_at = 0.0  # seconds of a batched call when that was decided; 0 where it has been doubted
     pinned = False  # whether it may not run batched
+    single = False  # as each call is differentiated by itself, for the program to go on from
     written = 0  # of the first calls, which have written to weights
     loops = False  # whether there are calls that are loops
     whole = False  # whether these are captured whole

@@ -388,6 +388,41 @@ def test_gradients_inside_of_samples_that_run_eagerly_end_no_stretch(
     assert told == [len(TREES)] * 4
 
 
+@pytest.mark.parametrize("joined", [False, True], ids=["each", "together"])
+def test_calls_whose_gradients_the_loss_goes_on_from_are_never_batched_if_each_is_differentiated_by_itself(
+    joined: bool, free: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As forces in a loss; their minibatch is one stretch."""
+    program = Torch()
+    torch = program.torch
+
+    def slope(net: Any, tree: Tree) -> Any:
+        net.bare = [*net.bare, net(tree)]
+        if joined and len(net.bare) < len(TREES):
+            return torch.zeros(1)
+        found = torch.autograd.grad(sum(net.bare).sum(), net.head.bias, create_graph=True)[0]
+        net.bare = []
+        return found + net.head.bias
+
+    for net in program.nets:
+        net.bare = []
+    told: list[tuple[bool, int]] = []
+    original: Callable[..., None] = Pace.add
+
+    def add(self: Pace, ran: StretchOutcome) -> None:
+        told.append((ran.eager, ran.calls))
+        original(self, ran)
+
+    monkeypatch.setattr(Pace, "add", add)
+    monkeypatch.setattr(Pace, "allowed", 1e9)
+    program.hybridize()
+    for _ in range(6):
+        assert program.train(1, slope) == pytest.approx(program.train(0, slope), rel=1e-5)
+    pacing.close()
+    assert (False in dict(told)) == joined
+    assert joined or told[-4:] == [(True, len(TREES))] * 4
+
+
 def test_calls_of_another_model_are_asked_for_themselves(program: Any, free: None) -> None:
     """One that is known to be faster batched is, after one that is not."""
     other = type(program)()

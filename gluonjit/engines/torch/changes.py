@@ -256,8 +256,8 @@ def _passed(
 
 def _keep_where_asked(inputs: Any, create_graph: bool) -> None:
     """Keeps a program eager that asks for gradients of results inside of it, or inside of samples for some to go on."""
-    if create_graph and LOCAL.state.eagerly:  # a batch for each, which would run twice, and may have to refuse
-        keep_eager()
+    if create_graph:  # a batch for each, which would run twice, and may have to refuse
+        keep_eager(LOCAL.state.eagerly > 0)
     for item in _tensors_of(inputs):
         if item.__class__ is torch.Tensor and item.grad_fn is not None:
             keep_eager()

@@ -98,6 +98,7 @@ class CallStretch:
     traced = 0.0  # seconds
     traces = 0
     ended = False  # the next call begins another one
+    follows = False  # without an optimizer's step in between
     unlike = False
     explores: Any = None  # the chooser that tries another way to capture
     whole = True
@@ -119,7 +120,7 @@ class CallStretch:
         self.timed = self.free and not pace.settled
         settled = self.eager and not self.timed
         unmarked = self.eager and not training and not named and pace.compares
-        self.most = (pace.calls or beside.calls or _UNMARKED) if unmarked else _LONGEST
+        self.most = max(pace.calls or beside.calls or _UNMARKED, _FEW) if unmarked else _LONGEST
         self.apart = 0.0 if unmarked and self.timed else inf  # seconds of its longest pause between two calls
         if settled:
             self.given = state.spare = self.most - 1
@@ -163,9 +164,10 @@ class CallStretch:
             self.given = self.state.spare = 0
 
     def end(self) -> None:
-        """Ends the stretch at the next call."""
-        self.count()
-        self.ended = True
+        """Ends the stretch at the next call, unless each call of a minibatch would be one."""
+        if not self.pace.single:
+            self.count()
+            self.ended = True
 
     def parted(self) -> bool:
         """True if the pause before the next call is so long that results were read and samples made in it."""
@@ -243,7 +245,8 @@ class CallStretch:
 
 def begin(state: Any, paces: Paces, training: bool, engine: Any) -> CallStretch:
     """Returns the stretch of an outermost call that begins now; `state` is the thread's."""
-    stretch, batch = HERE.stretch, state.batch
+    stretch = before = HERE.stretch
+    batch = state.batch
     waits = batch is not None and not batch.empty
     if stretch is not None and not stretch.inside:
         if not stretch.eager and stretch.pace.decided is None:
@@ -263,6 +266,7 @@ def begin(state: Any, paces: Paces, training: bool, engine: Any) -> CallStretch:
     if stretch is None:
         stretch = HERE.stretch = CallStretch(state, paces, training, engine)
         HERE.paces = paces
+        stretch.follows = before is not None and before.pace is stretch.pace
     stretch.calls += 1
     if stretch.timed:
         stretch.enter()
@@ -275,14 +279,16 @@ def may_try() -> bool:
     return stretch is None or not stretch.free or stretch.pace.may_try
 
 
-def keep_eager() -> None:
-    """Never batch calls of what runs eagerly now: it asks for gradients of results inside of them.
+def keep_eager(inside: bool = True) -> None:
+    """Never batch calls of what runs eagerly now: it asks for gradients of results `inside` of them, or after each one.
 
     A batch may have to refuse that, as it is one function to autograd, and could run nothing together in any case.
     """
     stretch = HERE.stretch
-    if stretch is not None and stretch.free and stretch.eager:
-        stretch.pace.pinned = True
+    if stretch is not None and stretch.free and stretch.eager and not stretch.pace.pinned:
+        stretch.count()
+        stretch.pace.single = not inside and stretch.follows and stretch.calls == 1
+        stretch.pace.pinned = inside or stretch.pace.single
 
 
 def turn_eager() -> bool:

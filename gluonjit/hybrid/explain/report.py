@@ -64,7 +64,7 @@ class Report(Counts):
     choice: Choice | None = None  # the choice for the last flush, and its alternatives
     last: Provenance | None = field(default=None, repr=False)  # of the last flush
     model: Callable[[], CostModel] | None = field(default=None, repr=False)  # of its engine
-    _last_calls: int = field(default=0, repr=False)
+    captured: int = field(default=0, repr=False)  # calls of the last flush
     _plans: list[Plan] = field(default_factory=list, repr=False)
     _bound: int = field(default=0, repr=False)
 
@@ -81,7 +81,7 @@ class Report(Counts):
         if self.last is None or self.choice is None or self.model is None:
             return None
         way = self.choice.setting
-        return self.model().predict(self.last.plan, self._last_calls, way.scheduler, way.granularity, training)
+        return self.model().predict(self.last.plan, self.captured, way.scheduler, way.granularity, training)
 
     @property
     def lower_bound(self) -> int:
@@ -130,8 +130,7 @@ class Report(Counts):
             calls[name] = calls.get(name, 0) + record.calls
         for name, count in plan.products.items():
             calls[name] = calls.get(name, 0) + count
-        self._last_calls = sum(calls.values())
-        self.calls += self._last_calls
+        self.calls += sum(calls.values())
         kinds, ran = self.kinds, counted.ran
         for name in calls if calls.keys() >= ran.keys() else {**calls, **ran}:
             known, (nodes, launched) = kinds.get(name, _NO_ROW), ran.get(name, (0, 0))

@@ -88,6 +88,7 @@ class FlushingBatch(Batch):
                 plan = self._plan(graph, planner, held)
                 provenance = Provenance(plan, graph.marks, list(graph.records.values()), held.numbers)
                 report.add_plan(plan, reason, line, provenance)
+                report.captured = graph.calls
                 times["analysis"] = self._took("analysis", "analysis", begin)
                 options = self._run_options()
                 with self.engine.running():
@@ -106,7 +107,6 @@ class FlushingBatch(Batch):
             raise
         finally:
             begin = perf_counter()
-            calls = graph.calls if self.options.profile or self.chooser.choice.profiled else 0
             release(graph, () if planner is None else planner.made)
             times["capture"] += self._took("release", "capture", begin)  # it is as much as was captured
         MINIBATCH.ran(self, bool(held.carried), history)
@@ -116,7 +116,7 @@ class FlushingBatch(Batch):
         finally:
             times["analysis"] += self._took("advice", "analysis", begin)
             if options.profile:
-                self._observe(plan, calls, self.chooser.choice, times)
+                self._observe(plan, self.chooser.choice, times)
 
     def _start_over(self, graph: Graph, goes_on: bool) -> _Held:
         """Begins an empty graph; this one is complete."""
@@ -164,7 +164,7 @@ class FlushingBatch(Batch):
         if self.options.granularity == granularity or granularity != "op":  # else operators are the library's own idea
             after_flush(self.report, provenance, held.samples, reason, line, early)
 
-    def _observe(self, plan: Plan, calls: int, choice: Choice, times: dict[str, float]) -> None:
+    def _observe(self, plan: Plan, choice: Choice, times: dict[str, float]) -> None:
         """Lets the cost model learn from a profiled flush; a time of 0 was not measured."""
         report = self.report
         if report.cache["misses"] > self.misses:  # what was traced in it does not come again
@@ -175,7 +175,7 @@ class FlushingBatch(Batch):
         gather, compute = map(report.step_seconds, STEP_PARTS)
         observed = Observed(
             plan,
-            calls,
+            report.captured,
             choice.setting.scheduler,
             choice.setting.granularity,
             times["capture"],

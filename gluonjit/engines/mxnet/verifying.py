@@ -23,9 +23,10 @@ from gluonjit.engines.mxnet.tracing.following import COUNTERS, is_hybrid
 from gluonjit.engines.mxnet.values.lazy import Lazy
 from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
+from gluonjit.hybrid.verify.comparing import Mode
 from gluonjit.hybrid.verify.leftovers import Framework
 from gluonjit.hybrid.verify.verification import Log, Loss, Patch, RunOutcome, called, swapped
-from gluonjit.hybrid.verify.verifying import Mode, Verifying
+from gluonjit.hybrid.verify.verifying import Verifying
 from gluonjit.replaced import KEY
 
 

@@ -164,7 +164,7 @@ class CostModel:
 
     def _like(self, key: frozenset[str]) -> dict[str, Curve]:
         """Returns the curves of a workload, or of the one that shares most names with it, at least half of all."""
-        near = max(self._workloads, key=lambda known: len(known & key) / len(known | key), default=key)
+        near = max(self._workloads, key=lambda known: len(known & key) / max(len(known | key), 1), default=key)
         return self._workloads.get(near, {}) if 2 * len(near & key) >= len(near | key) else {}
 
     def _curves(self, key: Any) -> dict[str, Curve]:

@@ -153,14 +153,15 @@ def _predictions(panel: Any, rows: list[Row], found: dict[str, Any]) -> None:
     """Draw the cost model's predictions against measurements."""
     chosen = [row for row in rows if row["predicted_ms"] is not None]
     panel.set_title("Predicted against measured time of a minibatch", fontsize=10)
-    panel.set(xlabel="measured, milliseconds", ylabel="predicted, milliseconds")
+    panel.set(xlabel="measured, without what is outside of the library, milliseconds", ylabel="predicted, milliseconds")
     if not chosen:
         panel.text(
             0.5, 0.5, "nothing was predicted in this run", ha="center", transform=panel.transAxes, color="#777777"
         )
         panel.set(xticks=[], yticks=[])
         return
-    ends = [pick(row[name] for row in chosen for name in ("measured_ms", "predicted_ms")) for pick in (min, max)]
+    measured = {id(row): row["measured_ms"] - row["outside_ms"] for row in chosen}
+    ends = [pick(*measured.values(), *[row["predicted_ms"] for row in chosen]) for pick in (min, max)]
     panel.plot(ends, ends, color=GREY, linewidth=1)
     panel.fill_between(
         ends,
@@ -174,7 +175,7 @@ def _predictions(panel: Any, rows: list[Row], found: dict[str, Any]) -> None:
             part = [row for row in chosen if (row["granularity"], row["phase"]) == (name, phase)]
             if part:
                 panel.plot(
-                    [row["measured_ms"] for row in part],
+                    [measured[id(row)] for row in part],
                     [row["predicted_ms"] for row in part],
                     "o",
                     color=COLOURS[name],

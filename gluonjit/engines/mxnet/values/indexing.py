@@ -213,6 +213,15 @@ def _data(batch: Batch, item: Any) -> Value | None:
     return value if value.spec.mode == "rows" and (is_recorded(LOCAL.state.mode) or not learns) else None
 
 
+def _matrix(batch: Batch, item: Any) -> Value | None:
+    """The value of an operand of rows of one axis; None of another."""
+    try:
+        value = value_of(batch, item)
+    except Empty:
+        return None
+    return value if value.spec.mode == "rows" and len(value.spec.shape) == 2 else None
+
+
 def _take(call: Gathering) -> Value | None:
     """`take(x, numbers)` along axis 0."""
     value = _data(call.batch, call.arrays[0])
@@ -263,17 +272,11 @@ def _entries(call: Gathering, rows: Value, numbers: list[int], keepdims: bool = 
 
 def _pick(call: Gathering) -> Value | None:
     """`pick(x, numbers)` by known numbers, as whole ones: operands of the host's, of any number."""
-    try:
-        value = value_of(call.batch, call.arrays[0])
-    except Empty:
+    value = _matrix(call.batch, call.arrays[0])
+    numbers = None if value is None or call.attrs.get("axis", -1) not in (1, -1) else call.numbers(1, 1)
+    if value is None or numbers is None or len(numbers) != value.spec.rows:
         return None
-    spec = value.spec
-    if spec.mode != "rows" or len(spec.shape) != 2 or call.attrs.get("axis", -1) not in (1, -1):
-        return None
-    numbers = call.numbers(1, 1)
-    if numbers is None or len(numbers) != spec.rows:
-        return None
-    numbers = _brought_in(numbers, spec.shape[1], call.attrs.get("mode", "clip"))
+    numbers = _brought_in(numbers, value.spec.shape[1], call.attrs.get("mode", "clip"))
     return _entries(call, value, numbers.tolist(), call.attrs.get("keepdims", False))
 
 
@@ -312,17 +315,13 @@ def _mean(call: Gathering) -> Value | None:
     axis = listed(attrs.get("axis"))
     if "arity" in batch.options.without or axis not in ((0,), (-2,)) or attrs.get("exclude"):
         return None
-    try:
-        value = value_of(batch, call.arrays[0])
-    except Empty:
-        return None
-    spec = value.spec
-    if spec.mode != "rows" or len(spec.shape) != 2 or spec.dtype != "float32":
-        return None
-    if attrs.get("dtype") not in (None, "float32"):
+    value = _matrix(batch, call.arrays[0])
+    if value is None or value.spec.dtype != "float32" or attrs.get("dtype") not in (None, "float32"):
         return None
     total = call.operator("sum", value, axis=0, keepdims=bool(attrs.get("keepdims")))
-    return call.operator("broadcast_div", total, host_numbers(batch, [float(spec.rows)], spec.dtype, spec.device))
+    return call.operator(
+        "broadcast_div", total, host_numbers(batch, [float(value.spec.rows)], "float32", value.spec.device)
+    )
 
 
 _WAYS: dict[str, Way] = {

@@ -10,7 +10,6 @@ import torch
 from gluonjit.engines.torch.framework.arrays import FLOATS, device_named, dtype_named
 from gluonjit.engines.torch.values.known import known
 from gluonjit.engines.torch.values.lazy import wrap
-from gluonjit.engines.torch.values.operands import NotAnOperand, value_of
 from gluonjit.engines.torch.values.opkinds import laid
 from gluonjit.engines.torch.values.references import value_to_slice
 from gluonjit.graph import Value, intern_spec
@@ -66,11 +65,8 @@ def with_rows(batch: Batch, base: Value, axes: int, numbers: list[int], source: 
     if source.__class__ in (int, float) and spec.dtype in FLOATS:
         look = dtype_named(spec.dtype), device_named(spec.device)
         source = torch.full((len(numbers), *before.spec.row_shape), source, dtype=look[0], device=look[1])
-    try:
-        value: Value | None = value_of(batch, source) if isinstance(source, torch.Tensor) else None
-    except NotAnOperand:
-        return None
-    if value is None or (value.taped and not torch.is_grad_enabled()):
+    value = value_to_slice(batch, source)
+    if value is None:
         return None
     if base.taped and not value.taped and len(numbers) == before.spec.rows:
         return None  # it learns all the same

@@ -30,6 +30,12 @@ def part_of(gather: Gather, begin: int, size: int) -> tuple[Place, Any]:
     return place, gather.index[begin : begin + size]
 
 
+def taken_by(step: Step, number: int, role: int) -> tuple[Place, Any]:
+    """Returns the rows that a role of a gather takes."""
+    size = step.gathers[number].rows // len(step.kind.groups[number])
+    return part_of(step.gathers[number], role * size, size)
+
+
 def owners_of_result(step: Step, number: int) -> Index:
     """Returns the node that each row of a step's result belongs to."""
     return _owners(step, [record.kind.outputs[number].spec.rows for record, _ in step.parts])
@@ -102,9 +108,7 @@ class Reach:
 
     def take(self, step: Step, nodes: Any, number: int, role: int) -> None:
         """Reach the rows that these nodes take by a role of a gather; nodes: as above."""
-        gather = step.gathers[number]
-        size = gather.rows // len(step.kind.groups[number])
-        place, index = part_of(gather, role * size, size)
+        place, index = taken_by(step, number, role)
         taken = rows_at(place, index)
         if nodes is not None:
             taken = (np.arange(place.begin, place.end) if index is None else index)[

@@ -17,10 +17,12 @@ from gluonjit.engines.torch.run.program import program_of
 from gluonjit.engines.torch.run.saved import saved_values
 from gluonjit.graph import Graph, Kind, Value
 from gluonjit.graph.modes import is_recorded
-from gluonjit.hybrid.run.reach import owners_of_operand, part_of, rows_at
+from gluonjit.hybrid.run.reach import owners_of_operand, part_of, roles_of, rows_at, taken_by
 
 ENTRY = "entry"
 """The name of a node that stands for a view by a number: one entry of a tensor."""
+_AS_IT_WAS = -9
+"""Stands for no writer, of rows that nothing has written over."""
 
 
 def note_write(graph: Graph, before: Value, after: Value) -> None:
@@ -45,51 +47,43 @@ def savers(
     learns: whether gradients go through any of these rows: those of an index, or where that is None of a place.
     rewritten: `plan.rewritten`. What writes keeps a copy of its first operand, but not of others.
     """
-    writers: dict[int, dict[int, int]] = {}
+    writers = {arena: np.full(plan.arenas[arena].rows, _AS_IT_WAS) for arena, *_ in rewritten}
     for arena, first, count, writer in rewritten:
-        writers.setdefault(arena, {}).update(dict.fromkeys(range(first, first + count), writer))
+        writers[arena][first : first + count] = writer
     for step in plan.steps:
         if not is_recorded(step.mode) or not step.count:
             continue
-        made = [
-            (k, (place.arena, position))
-            for k, place in enumerate(step.places)
-            for position in writers.get(place.arena, ())
-            if place.begin <= position < place.end
-        ]
-        read = list(_readers(step, writers))
+        made = [(k, place.arena, at) for k, place in enumerate(step.places) for at in _written(writers, place)]
+        read = [role for role in roles_of(step.kind) if _written(writers, *taken_by(step, *role)).size]
         if not made and not read:
             continue
+        views = _gives_views(step.kind)
         operands, results = saved_values(program_of(step.kind), _flags(step, learns))
-        yield from [row for k, row in made if k in results]
+        yield from [(arena, step.places[k].begin + int(at)) for k, arena, at in made if k in results]
         place = step.places[0]
         size = (place.end - place.begin) // step.count
-        for operand, node, writer in read:
-            position = place.begin + node * size
-            if _gives_views(step.kind):
-                writers.setdefault(place.arena, {}).update(dict.fromkeys(range(position, position + size), writer))
-            elif operand in operands and writer != -2 and (operand or writer != _row(plan, place.arena, position)):
-                yield place.arena, position
+        for number, role in read:
+            saved = operands.intersection(step.kind.groups[number][role])
+            taken, index = taken_by(step, number, role)
+            by = writers[taken.arena][rows_at(taken, index)]
+            for at in _written(writers, taken, index) if views or saved else ():
+                position, writer = place.begin + int(owners_of_operand(step, number, role)[at]) * size, int(by[at])
+                if views:
+                    known = writers.setdefault(place.arena, np.full(plan.arenas[place.arena].rows, _AS_IT_WAS))
+                    known[position : position + size] = writer
+                elif writer != -2 and (saved != {0} or not _lies_at(plan, writer, place.arena, position)):
+                    yield place.arena, position
 
 
-def _row(plan: Plan, arena: int, position: int) -> int:
-    """The first row of the graph that lies there; -3 if there is none."""
-    rows = np.flatnonzero((plan.arena == arena) & (plan.position == position))
-    return int(rows[0]) if len(rows) else -3
+def _written(writers: dict[int, Any], place: Place, index: Any = None) -> Any:
+    """Returns which of these rows, by their number among them, were written over."""
+    by = writers.get(place.arena)
+    return np.empty(0, int) if by is None else np.flatnonzero(by[rows_at(place, index)] != _AS_IT_WAS)
 
 
-def _readers(step: Step, writers: dict[int, dict[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """The operands, and of which node, that are any of these rows, and what has written over the row."""
-    for number, (gather, group) in enumerate(zip(step.gathers, step.kind.groups)):
-        wanted = writers.get(gather.place.arena)
-        if wanted:
-            rows = rows_at(gather.place, gather.index)
-            listed = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else np.asarray(rows)
-            size = gather.rows // len(group)
-            for at in np.flatnonzero(np.isin(listed, list(wanted))).tolist():
-                role, row = divmod(at, size)
-                node = int(owners_of_operand(step, number, role)[row])
-                yield from [(operand, node, wanted[int(listed[at])]) for operand in group[role]]
+def _lies_at(plan: Plan, row: int, arena: int, position: int) -> bool:
+    """True if this row of the graph, if it is one, lies there."""
+    return row >= 0 and bool(plan.arena[row] == arena and plan.position[row] == position)
 
 
 def _flags(step: Step, learns: Callable[[Place, Any], bool]) -> tuple[bool, ...]:

@@ -69,7 +69,7 @@ def _space_of(shaped: Shaped) -> int:
 def _source(kind: Kind) -> tuple[Trace, Sequence[Shaped], list[tuple[int, Any, int, bool]]]:
     """The trace, or the program for any number of children, its shapes, and the specs and spaces of its operands.
 
-    Each of their rows is a node's if all operands and results have as many rows; or else those of one operand, or of
+    Each of their rows is a node's if all operands and results have the same; or else those of one operand, or of
     all that have any number, are its node's children.
     """
     of, trace = kind.program.children, kind.call
@@ -87,8 +87,9 @@ def _source(kind: Kind) -> tuple[Trace, Sequence[Shaped], list[tuple[int, Any, i
         spaces = map(_space_of, form.shapes)
         listed = [(k, spec, space, space == CHILD) for (k, spec), space in zip(enumerate(kind.operands), spaces)]
         return replace(trace, ops=tuple(form.ops)), form.shapes, listed
-    heights = {spec.rows for spec in [*kind.operands, *[output.spec for output in kind.outputs]]}
-    even = kind.poly or (len(heights) == 1 and not kind.children)
+    specs = [*kind.operands, *[output.spec for output in kind.outputs]]
+    leads = {spec.shape[: -len(spec.row_shape) or None] if spec.rows > 1 else () for spec in specs}
+    even = kind.poly or (len(leads) == 1 and not kind.children)  # (1, 3) has 3 rows, too, but not those of (3, 3)
     listed = []
     for place in [position for group in kind.groups for role in group for position in role]:
         spec = kind.operands[place]

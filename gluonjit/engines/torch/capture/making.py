@@ -8,6 +8,7 @@ from functools import cache, wraps
 from types import CodeType
 from typing import Any
 
+import numpy as np
 import torch
 
 from gluonjit.engines.torch.capture.cells import open_batch
@@ -21,7 +22,7 @@ from gluonjit.hybrid.capture.guards.owners import USER, owner_of
 from gluonjit.hybrid.run.state import LOCAL
 
 _BARE = {torch.Tensor.new, torch.Tensor.new_empty}
-_FILLED = {torch.Tensor.new_zeros, torch.Tensor.new_ones, torch.Tensor.new_full}
+_FILLED = {torch.Tensor.new_zeros, torch.Tensor.new_ones, torch.Tensor.new_full, torch.Tensor.new_tensor}
 MAKING: set[Any] = _BARE | _FILLED
 """Functions that take of a tensor nothing but its dtype and device, where no other is given."""
 
@@ -72,7 +73,7 @@ def _as_made(tensor: Any) -> LazyTensor:
     return found
 
 
-_PLAIN = (type(None), int, float, torch.dtype, torch.device, torch.layout, torch.memory_format)
+_PLAIN = (type(None), int, float, torch.dtype, torch.device, torch.layout, torch.memory_format, np.ndarray, np.number)
 
 
 def _is_plain(item: Any) -> bool:

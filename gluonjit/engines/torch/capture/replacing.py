@@ -7,15 +7,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from gluonjit.engines.torch.framework.arrays import FLOATS, device_named, dtype_named
+from gluonjit.engines.torch.framework.arrays import FLOATS, device_named, dtype_named, zeros_of
 from gluonjit.engines.torch.values.known import known
 from gluonjit.engines.torch.values.lazy import wrap
+from gluonjit.engines.torch.values.operands import is_number
 from gluonjit.engines.torch.values.opkinds import laid
 from gluonjit.engines.torch.values.references import value_to_slice
 from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.references import chosen, placed, reshaped
 from gluonjit.graph.values import mode_of
 from gluonjit.hybrid.run.batch import Batch
+
+_FILLING = {"fill_", "zero_"}
+"""Methods after which nothing is left of what a tensor was."""
 
 
 def replaced(batch: Batch, name: str, base: Any, args: tuple[Any, ...]) -> Value | None:
@@ -24,6 +28,8 @@ def replaced(batch: Batch, name: str, base: Any, args: tuple[Any, ...]) -> Value
     if name == "__setitem__":
         axes, numbers = _numbers(args[1], value.spec.shape)
         return with_rows(batch, value, axes, numbers, args[2])
+    if name in _FILLING and not value.taped and value.spec.dtype in FLOATS and all(map(is_number, args[1:])):
+        return value_to_slice(batch, getattr(zeros_of(value.spec), name)(*args[1:]))
     if name == "index_copy_":
         return _by_index(batch, value, args)
     mask = known(args[1]) if name == "masked_scatter_" and len(args) == 3 else None

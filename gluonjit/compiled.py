@@ -36,8 +36,8 @@ FAST, WHY_NOT = load("_fast")
 _PARTS = """
     graph.frames graph.values graph.slices graph.entries graph.joining graph.replay graph.reading
     hybrid.capture.guards.facts hybrid.capture.outlining.entering hybrid.capture.arguments
-    native.names native.modes native.bodies native.signatures native.capture native.doors native.items native.modules
-    native.operators native.arrays native.hooks
+    native.names native.modes native.bodies native.signatures native.inputs native.capture native.doors native.items
+    native.modules native.operators native.arrays native.hooks
 """  # which setup.py reads
 PARTS = tuple(f"gluonjit.{name}" for name in _PARTS.split())
 """Modules that were built together with it, into the same file."""

@@ -1,11 +1,11 @@
 # The types of capture.py.
 cimport cython
-from libc.string cimport memcmp
 from gluonjit._fast cimport BatchRoom, CellSlots, Record, StateNumbers, Value, new_node, value_at
-from gluonjit.graph.entries cimport number_in, rows_of
+from gluonjit.graph.entries cimport number_in
 from gluonjit.graph.joining cimport shown_as
 from gluonjit.graph.values cimport Spec
 from gluonjit.native.bodies cimport is_stale, note_view, spec_of, tensor_of, value_in, wrap
+from gluonjit.native.inputs cimport met
 from gluonjit.native.modes cimport is_learning
 from gluonjit.native.names cimport (
     ADDRESS, Args, FrameworkNames, LEFT, LazyKind, Pointer, all_of, is_running, is_torch, item, items_of, mxnet,
@@ -17,7 +17,6 @@ from gluonjit.native.signatures cimport (
 )
 
 cdef extern from "Python.h":
-    char *PyBytes_AS_STRING(object)
     bint PyUnicode_CHECK_INTERNED(object)
     bint PyModule_CheckExact(object)
 

@@ -24,79 +24,10 @@ def due():
 
 
 @cfunc
-def _carried(call: SeenCall, lazy) -> Value:
-    """The value of a result that an earlier flush left with others that this batch has read; None: Python's to see."""
-    value: Value = value_in(torch.lazy, lazy)
-    batch: BatchRoom = call.batch
-    if value is None or value.graph is not None or not slot_is(lazy, torch.lazy.c, None):
-        return None
-    result = value._result
-    if not isinstance(result, tuple) or state_here().recorded is not None:
-        return None
-    chunk, first = result
-    taped: bint = value.taped and is_learning() and chunk.tensor.requires_grad
-    table = batch.tables.get((ADDRESS(chunk), taped))
-    if table is None:
-        return None
-    spec: Spec = value.spec
-    numbers = (first,) if spec.rows == 1 else range(first, first + spec.rows)
-    if taped:
-        chunk.readers.taken.update(numbers)
-    batch.carried.add(batch.sample - 1)
-    rows: tuple = rows_of(call.graph, table.entered, numbers)
-    return Value(rows[0] if spec.rows == 1 else rows, 0, spec, call.graph, taped)
-
-
-@cfunc
-def _input(call: SeenCall, array) -> Value:
-    """The value of a small input, which this batch has met, or the last one did and samples go on: it has the numbers
-    still. None: Python's to see."""
-    batch: BatchRoom = call.batch
-    crosses: bint = False
-    tensor = array
-    if type(array) is torch.lazy.kind:
-        seen: Value = value_in(torch.lazy, array)
-        tensor = read_slot(array, torch.lazy.c)
-        if seen is None or seen._result is not None or seen.base is not tensor:
-            return None
-        if not slot_is(array, torch.lazy.b, None):
-            return None
-        crosses = seen.graph is not None
-    if type(tensor) is not torch.Array or state_here().recorded is not None:
-        return None
-    place = ADDRESS(tensor)
-    known = batch.imports.get(place) or batch.earlier.get(place)
-    if known is None:
-        return None
-    held, value = known
-    raw = held.raw
-    if type(raw) is not bytes or held.apart or tensor.is_inference() or held.version != tensor._version:
-        return None
-    if tensor.shape != held.spec.shape:  # its data was exchanged
-        return None
-    address: cython.size_t = tensor.data_ptr()
-    if not address or tensor.requires_grad or not tensor.is_contiguous() or tensor.is_neg():
-        return None
-    if memcmp(cython.cast(cython.p_void, address), PyBytes_AS_STRING(raw), len(raw)) != 0:
-        return None
-    if cython.cast(Value, value).graph is not call.graph:
-        key = (held.spec, raw)
-        if held.shared or held.first is not None or held.noted or key in call.graph.leaves:  # which counts who has it
-            return None
-        value = Value(call.graph.add_leaf(key, held, held.spec).base, 0, held.spec, call.graph, False, tensor)
-        batch.imports[place] = (held, value)
-    if crosses:
-        batch.carried.add(batch.sample - 1)
-    return value
-
-
-@cfunc
 def _take_other(call: SeenCall, array) -> bint:
     """Appends the value of an array that is not of this graph; tells whether it has one."""
     secure(call)
-    value = _carried(call, array) if call.of is torch and type(array) is torch.lazy.kind else None
-    if value is None and call.of is torch:
-        value = _input(call, array)
+    value = met(call.batch, call.graph, array) if call.of is torch else None
     if value is not None:
         own(call, value)
         return take(call, array, value, None)
@@ -133,7 +64,7 @@ def _flatten(call: SeenCall, arg) -> bint:
         if of is torch and is_stale(arg):
             return False
         return take(call, arg, read_slot(arg, of.lazy.v), None) or _take_other(call, arg)
-    if kind is tuple or kind is list:
+    if kind is tuple or kind is list or kind is torch.Size:
         append(call, ADDRESS(kind))
         for part in arg:
             if not _flatten(call, part):

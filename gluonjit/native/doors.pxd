@@ -8,7 +8,7 @@ from gluonjit.native.bodies cimport is_stale, spec_of, tensor_of, value_in
 from gluonjit.native.capture cimport captured, outside
 from gluonjit.native.modes cimport is_learning, is_overridden
 from gluonjit.native.names cimport (
-    Args, LEFT, PyObject_Vectorcall, all_of, is_running, is_torch, item, items_of, read_slot, slot_is, state_here,
+    Args, LEFT, LazyKind, PyObject_Vectorcall, all_of, fill_slot, is_running, is_torch, item, items_of, read_slot, slot_is, state_here,
     torch
 )
 
@@ -16,9 +16,9 @@ cdef extern from "Python.h":
     int Py_EnterRecursiveCall(const char *where) except *
     void Py_LeaveRecursiveCall()
 
-# As in engines/torch/capture/doors.py: a node always; for some arguments a reference, of known numbers rows.
+# As in engines/torch/capture/doors.py: a node always; for some arguments a reference, of known numbers rows; a write.
 cdef enum:
-    FREE, SUM, ROWS, STACK, VIEW, PICK
+    FREE, SUM, ROWS, STACK, VIEW, PICK, WRITE
 
 cdef list known_numbers(object key)
 cdef object through(object func, Args args, Py_ssize_t count, dict kwargs)

@@ -81,7 +81,7 @@ def _joined_rows(graph: GraphRows, listed):
 def _is_constant(arg, depth: cython.int) -> bint:
     """True if there is no tensor in an argument, as far as that is not nested deeper than keys and shapes are."""
     kind = type(arg)
-    if kind is tuple or kind is list:
+    if kind is tuple or kind is list or kind is torch.Size:
         if depth == 0:
             return False
         for each in arg:
@@ -182,6 +182,36 @@ def _picked_rows(graph: GraphRows, args: Args, count: Py_ssize_t):
 
 
 @cfunc
+def _written(graph: GraphRows, state: StateNumbers, cells: tuple, args: Args, count: Py_ssize_t, kwargs: dict | None):
+    """Captures a write to a lazy tensor that is no view, which has the new value from then on, or LEFT.
+
+    The tensor is of this graph, or a result without history of an earlier flush.
+    """
+    kind: LazyKind = torch.lazy
+    tensor = item(args, 0)
+    before: Value = value_in(kind, tensor)
+    if before is None or state.recorded is not None or (before.taped and not is_learning()):
+        return LEFT
+    if before.graph is not graph and (before.graph is not None or before._result is None or before.taped):
+        return LEFT
+    if not (slot_is(tensor, kind.b, None) and slot_is(tensor, kind.c, None) and slot_is(tensor, kind.k, None)):
+        return LEFT
+    if state.inside > 0:
+        result = captured(torch, state, cells[before.taped], None, None, args, count, kwargs)
+    else:
+        result = outside(torch, state, cells[before.taped], None, None, args, count, kwargs)
+    after: Value = None if result is LEFT else value_in(kind, result)
+    if after is None:
+        return LEFT
+    if before.taped and before.depth and type(before.rows) is int:
+        graph.overwrite(before.rows, before.spec.rows, after.rows if type(after.rows) is int else -1)
+    writes = read_slot(tensor, kind.n)
+    fill_slot(tensor, kind.v, after)
+    fill_slot(tensor, kind.n, 1 if writes is None else writes + 1)
+    return tensor
+
+
+@cfunc
 def _entered(state: StateNumbers, door: tuple, func, args: Args, count: Py_ssize_t, kwargs: dict | None):
     """Captures a call in an open batch, or LEFT."""
     batch: BatchRoom = state.batch
@@ -206,6 +236,8 @@ def _entered(state: StateNumbers, door: tuple, func, args: Args, count: Py_ssize
     result = None
     if sort < PICK:
         result = _refers(graph, sort, args, count, kwargs)
+    elif sort == WRITE:
+        return _written(graph, state, door[0], args, count, kwargs)
     elif state.inside == 0:
         return LEFT
     else:

@@ -58,7 +58,7 @@ def slice_of(kind, array, key):
         return result
     if not inside:
         return LEFT
-    listed: list = known_numbers(key)
+    listed: list = key if type(key) is list else known_numbers(key)
     found = None if listed is None else _picked(value, listed)
     return LEFT if found is None else tensor_of(found)
 

@@ -63,8 +63,9 @@ class TorchNames(FrameworkNames):
     leaf_laid(batch, tensor, modes, place) -> its value, in the mode for that place, and its natural spec;
     cheap: functions that run at the call where all their tensors are integers that are known, of dtypes `whole`, as
     PyTorch has them `whole_types`; as_known(tensor): such a result; item(lazy tensor, key): what lazy[key] gives, of
-    any key; put(lazy tensor, key, value): writes it, of any key; expanded(batch, cell, module, why): is told of a call
-    that was no node; repeated(batch, module, args): calls an outermost module on one more sample.
+    any key; put(lazy tensor, key, value): writes it, of any key; looks: what tensors have in common, by shape, dtype
+    and device; is_wrapped(tensor): whether it is one of torch.func; expanded(batch, cell, module, why): is told of
+    a call that was no node; repeated(batch, module, args): calls an outermost module on one more sample.
     """
 
 

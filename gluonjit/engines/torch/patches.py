@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._functorch import eager_transforms, vmap
+from torch.autograd import forward_ad
 from torch.jit import _builtins
 from torch.nn.parallel import distributed
 from torch.nn.utils import stateless
@@ -25,7 +27,8 @@ from gluonjit.engines.torch.capture.ops import AT_ONCE
 from gluonjit.engines.torch.capture.records import record_again
 from gluonjit.engines.torch.engine import ENGINE
 from gluonjit.engines.torch.framework import copy_on_write, originals
-from gluonjit.engines.torch.framework.arrays import WHOLE
+from gluonjit.engines.torch.framework.arrays import LOOKS, WHOLE
+from gluonjit.engines.torch.framework.input_version import InputVersion
 from gluonjit.engines.torch.tracing.cell import Cell
 from gluonjit.engines.torch.tracing.view_steps import steps_of
 from gluonjit.engines.torch.values.known import CHEAP, WHOLE_TYPES
@@ -88,6 +91,12 @@ def module_call() -> Any:
         whole=WHOLE,
         whole_types=WHOLE_TYPES,
         as_known=as_known,
+        InputVersion=InputVersion,
+        Size=torch.Size,
+        forward_ad=forward_ad,
+        is_wrapped=is_functorch_wrapped_tensor,
+        looks=LOOKS,
+        strided=torch.strided,
     )
     FAST.keep_bodies(LazyTensor)
     doors.find_modes()

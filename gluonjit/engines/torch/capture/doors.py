@@ -24,10 +24,10 @@ from gluonjit.engines.torch.values.aliases import DATA, VIEWING
 from gluonjit.engines.torch.values.known import LIKE
 from gluonjit.engines.torch.values.lazy import LazyTensor
 
-FREE, SUM, ROWS, STACK, VIEW, PICK = range(6)
+FREE, SUM, ROWS, STACK, VIEW, PICK, WRITE = range(7)
 """Sorts of doors: a call is a node always, is none where it adds 0, joins whole rows, or stacks arrays; or it is one
 that gives views, where Python has made one of the same constants, of a tensor that looks so; or picks rows by known
-numbers."""
+numbers; or it writes to its first argument, as a node of one of two cells: of a tensor without history, or with one."""
 SORTS: dict[Any, int] = {
     **dict.fromkeys(VIEWING - {torch.detach, torch.Tensor.detach, DATA, *LIKE}, VIEW),
     torch.Tensor.add: SUM,
@@ -51,7 +51,7 @@ _READ = (
 _METHODS = (
     "tanh sigmoid relu exp log sqrt sum matmul mm mv dot add sub mul div pow neg softmax log_softmax "
     "view reshape transpose t permute unsqueeze squeeze flatten select narrow chunk unbind expand to float "
-    "mean index_add index_select"
+    "mean index_add index_select add_ sub_ mul_ div_"
 ).split()
 
 
@@ -90,6 +90,8 @@ def build() -> None:
     for name in _SIGNS:
         method = getattr(torch.Tensor, f"__{name}__")
         _put(f"__{name}__", probe, (probe,))
+        if hasattr(torch.Tensor, f"__i{name}__"):
+            _put(f"__i{name}__", probe, (probe,))
         _put(f"__r{name}__", probe, (1.0,), _asked(method, plain, (probe,)), method)
     for name in (*_COMPARED, "neg", "abs"):
         _put(f"__{name}__", probe, (probe,) if name in _COMPARED else ())

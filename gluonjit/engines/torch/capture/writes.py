@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from gluonjit.engines.torch.capture.cells import capture, lay, open_batch
+from gluonjit.compiled import FAST
+from gluonjit.engines.torch.capture.cells import DOORS, capture, lay, open_batch
+from gluonjit.engines.torch.capture.doors import WRITE
 from gluonjit.engines.torch.capture.indexing import opened as opened_key
 from gluonjit.engines.torch.capture.making import enter, only_made
 from gluonjit.engines.torch.capture.records import NotOneNode, noting
@@ -40,6 +42,8 @@ from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue
 
 _MOST = 4096
+_BY_NUMBERS = {"__setitem__", "index_copy_", "masked_scatter_"}
+"""Methods that `replaced` looks at."""
 _AT_ONCE = {"detach_", "rename_", "fill_diagonal_", *MOVING}
 """Methods that change more than numbers, or that look at memory, in which a batch has others beside."""
 
@@ -135,6 +139,8 @@ def _captured(
         if current(base).graph is not batch.graph:  # it was full
             raise NotOneNode("the batch was full")
         found = capture(cell, None, run, (base, *rest), named, batch)
+    if FAST is not None and func not in DOORS and not (path or by_out or quiet or name in _BY_NUMBERS):
+        DOORS[func] = tuple([_cell_of(name, func, (), False, False, learns)[0] for learns in (False, True)]), WRITE
     return _becomes(batch, base, target, found._v)
 
 

@@ -26,7 +26,8 @@ WHOLE = INTEGERS | {"bool"}
 _BY_NUMBERS = {"float32", "float64", "bool", "float16", *INTEGERS}
 _SMALL = 4096  # bytes: up to here equal tensors are told by their numbers
 _MOST_LOOKS = 10_000
-_looks: dict[Any, TensorTraits] = {}
+LOOKS: dict[Any, TensorTraits] = {}
+"""Traits of tensors by shape, dtype and device."""
 
 
 @cache
@@ -78,17 +79,17 @@ class TensorTraits:
 def look_of(tensor: Any) -> TensorTraits:
     """The look of a free-standing tensor."""
     key = (tensor.shape, tensor.dtype, tensor.device)
-    found = _looks.get(key)
+    found = LOOKS.get(key)
     if found is None:
-        if len(_looks) >= _MOST_LOOKS:
-            _looks.clear()
-        found = _looks[key] = TensorTraits(tensor)
+        if len(LOOKS) >= _MOST_LOOKS:
+            LOOKS.clear()
+        found = LOOKS[key] = TensorTraits(tensor)
     return found
 
 
 def clear_looks() -> None:
     """Forgets all traits, whose specs no longer equal new ones."""
-    _looks.clear()
+    LOOKS.clear()
 
 
 def bytes_of(look: TensorTraits, tensor: Any) -> bytes:

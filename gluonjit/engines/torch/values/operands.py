@@ -8,6 +8,7 @@ import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
 
+from gluonjit.compiled import FAST
 from gluonjit.engines.torch.framework.arrays import bytes_of, look_of
 from gluonjit.engines.torch.framework.copy_on_write import snapshot
 from gluonjit.engines.torch.framework.input_version import InputVersion, recorded, version_of
@@ -125,6 +126,10 @@ def leaf(batch: Batch, tensor: Any, mode: str = "") -> Value:
 
     It lies as is natural for its shape, or in a `mode`.
     """
+    if FAST is not None and tensor.__class__ is torch.Tensor and not mode:
+        found: Value | None = FAST.leaf(batch, tensor)
+        if found is not None:
+            return found
     if tensor.__class__ is torch.Tensor and not tensor.requires_grad and not torch.is_inference_mode_enabled():
         return _leaf(batch, tensor, mode)  # nothing here is captured or recorded
     with plain():

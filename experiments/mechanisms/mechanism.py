@@ -20,6 +20,7 @@ class Mechanism:
     files: its modules and folders, in `gluonjit/`.
     without: options that turn it off, and `on`, those that turn it on.
     returns: "module:function" that return this instead, by what the caller takes for "not this time".
+    passes: "module:function" that return their argument of this number.
     empties: "module:table" of functions whose entries are dropped: all, or those of another table.
 
     One that nothing turns off is measured by whether a program comes to it.
@@ -30,12 +31,13 @@ class Mechanism:
     without: Mapping[str, Any] = field(default_factory=dict)
     on: Mapping[str, Any] = field(default_factory=dict)
     returns: Mapping[str, Any] = field(default_factory=dict)
+    passes: Mapping[str, int] = field(default_factory=dict)
     empties: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def can_be_off(self) -> bool:
         """True if something turns it off."""
-        return bool(self.without or self.returns or self.empties)
+        return bool(self.without or self.returns or self.passes or self.empties)
 
     def paths(self) -> list[Path]:
         """Return its files."""
@@ -57,6 +59,8 @@ class Mechanism:
         """Patch the library in this process. What belongs to a framework that is not installed is passed over."""
         for target, value in self.returns.items():
             _set(target, _returning(value))
+        for target, number in self.passes.items():
+            _set(target, _passing(number))
         for target, other in self.empties.items():
             _drop(target, other)
 
@@ -88,3 +92,7 @@ def _is_there(module: str) -> bool:
 
 def _returning(value: Any) -> Any:
     return lambda *given, **named: value
+
+
+def _passing(number: int) -> Any:
+    return lambda *given, **named: given[number]

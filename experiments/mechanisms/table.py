@@ -83,6 +83,12 @@ MECHANISMS = (
         },
     ),
     Mechanism("whole numbers computed at once", _torch("values/known"), returns={_T + "capture.ops:computed": None}),
+    Mechanism(
+        "values that inputs decide",
+        ("hybrid/run/decided.py",),
+        returns={_T + "engine:decided": None, _M + "values.computing:decided": None},
+        passes={_T + "capture.ops:read_decided": 0},
+    ),
     Mechanism("rows that can still be read", _torch("run/chunks")),
     Mechanism(
         "writes without a copy",

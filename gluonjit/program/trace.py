@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from gluonjit.graph.kinds import Kind, Output, Work, outputs_of
@@ -111,6 +112,11 @@ class Trace:
             for position in sources
         ]
         return _numbered(self, dict(self.constants()), self.ops, given, sources, results)
+
+    @cached_property
+    def by_result(self) -> list[Trace]:
+        """The trace of each result by itself, on the same operands."""
+        return [self.part(range(len(self.operands)), [result]) for result in self.results]
 
     def run(self, call: Callable[[TraceOp, list[Any]], Sequence[Any]], operands: Sequence[Any], consts: Any) -> Any:
         """Returns the results of one node, `call` giving those of an operator."""

@@ -209,5 +209,4 @@ GONE: tuple[Gone, ...] = (
         ),
         "engines/mxnet",
     ),
-    Gone("hybrid/run/decided", ("NeedsMore batch_to_ask DecidedValues",)),
 )

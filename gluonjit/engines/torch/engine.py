@@ -10,6 +10,7 @@ import torch
 
 from gluonjit.analysis.plan import LookupChunk, Place, Plan
 from gluonjit.engines.torch.capture.cells import capture, expand, open_batch
+from gluonjit.engines.torch.capture.indexing import decided
 from gluonjit.engines.torch.capture.normalizing import RunningStatistics
 from gluonjit.engines.torch.capture.ops import call_operator
 from gluonjit.engines.torch.capture.records import NotOneNode
@@ -137,6 +138,7 @@ class TorchEngine(Adapter):
     flags = staticmethod(flags)
     sum_kind = staticmethod(sum_kind)
     running = staticmethod(plain)
+    decided = staticmethod(decided)
     renew = staticmethod(renew)
     put_data = staticmethod(put_data)
     number_of, listed_of = staticmethod(number_of), staticmethod(listed_of)

@@ -47,6 +47,7 @@ class HostNumbers:
 
     def __init__(self, *key: Any) -> None:
         self.key = None, *key
+        self.dtype, self.device, self.axes = key
 
 
 class Batch(BatchRoom):

@@ -13,6 +13,7 @@ from gluonjit.engines.mxnet.framework.originals import Attrs, invoke_original, o
 from gluonjit.engines.mxnet.framework.symbols import WRITES, read
 from gluonjit.engines.mxnet.operators.table import CONSTANT, ROWS_OF
 from gluonjit.engines.mxnet.run.inference import infer, operator_call
+from gluonjit.engines.mxnet.run.one_by_one import as_decided
 from gluonjit.engines.mxnet.tracing.opkinds import ADDITIONS, operator_kind, sum_kind
 from gluonjit.engines.mxnet.values.computing import concrete, created, in_own_memory, waits
 from gluonjit.engines.mxnet.values.indexing import by_numbers
@@ -94,7 +95,10 @@ def capture_op(
             batch.flush("an operator that writes into its operands was called")
             arrays = in_own_memory(arrays)
         elif name in _WITHOUT_GRADIENT:
-            arrays = [concrete(array) if isinstance(array, Lazy) else array for array in arrays]
+            arrays = [concrete(array) if isinstance(array, Lazy) else array for array in map(as_decided, arrays)]
+        else:
+            constant = is_recorded(state.mode)
+            arrays = [as_decided(array, constant) for array in arrays]
         return invoke_original(handle, arrays, keys, vals, None, is_np, as_list)
     if FAST is not None:
         if record is None:

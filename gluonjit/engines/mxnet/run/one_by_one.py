@@ -1,4 +1,7 @@
-"""Runs nodes one by one, from their traces: to compare a program with them, and in its place."""
+"""Runs nodes one by one, from their traces: to compare a program with them, in its place, and where inputs decide.
+
+The last are values that the numbers of inputs alone decide, read in the middle of a sample.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,12 @@ from gluonjit.engines.mxnet.framework.arrays import address_of, context_of, room
 from gluonjit.engines.mxnet.framework.originals import original_backward, slice_rows
 from gluonjit.engines.mxnet.framework.semantics import as_captured, as_shape, classic, learned_rows, piece, shapes
 from gluonjit.engines.mxnet.run.inference import reason_of
-from gluonjit.engines.mxnet.run.program import build, interpret, join, program_of
-from gluonjit.engines.mxnet.run.results import has_history
-from gluonjit.graph import Arrays, Kind
+from gluonjit.engines.mxnet.run.program import build, interpret, join, joined, program_of
+from gluonjit.engines.mxnet.run.results import Imported, has_history, is_learned
+from gluonjit.graph import Arrays, Kind, Leaf, Spec
 from gluonjit.graph.modes import RECORDING, TRAINING
 from gluonjit.hybrid.check.runner import NodeRunner
+from gluonjit.hybrid.run.decided import DecidedValues, NeedsMore, batch_to_ask
 from gluonjit.program.trace import Trace
 
 
@@ -108,3 +112,45 @@ def _parts(rows: Any, count: int) -> list[Any]:
         return [rows]
     each = rows.shape[0] // count
     return [learned_rows(rows, k * each, (k + 1) * each) for k in range(count)]
+
+
+def decided(lazy: Any, constant: bool = False) -> NDArray | None:
+    """A pending array, if its numbers follow from inputs by a few calls, for who reads them; else None.
+
+    constant: whether only from inputs that gradients do not go on to.
+    """
+    batch = batch_to_ask()
+    if batch is None:
+        return None
+    with as_captured(0):
+        rows = _Values.of(batch, lazy._v, constant)
+        return None if rows is None else lazy._in_kind(piece(rows, lazy._v.spec, 0))
+
+
+def as_decided(item: Any, constant: bool = False) -> Any:
+    """This part of an index, or operand, or the array that it is if it waits and follows from (`constant`) inputs."""
+    found = decided(item, constant) if getattr(item, "_v", None) is not None and item._c is None else None
+    return item if found is None else found
+
+
+def as_rows(array: NDArray, spec: Spec) -> NDArray:
+    """An array of this spec as rows of an arena."""
+    shape = (spec.rows, *spec.row_shape)
+    return array if array.shape == shape else as_shape(array, shape)
+
+
+class _Values(DecidedValues):
+    """Computes values one by one, by MXNet's own operators."""
+
+    runner, as_rows, joined = NODES, staticmethod(as_rows), staticmethod(joined)
+
+    def may_fail(self, kind: Kind) -> bool:
+        return program_of(kind).may_fail
+
+    def leaf_rows(self, leaf: Leaf) -> NDArray:
+        payload, earlier = leaf.payload, isinstance(leaf.payload, Imported)
+        array = payload.array if earlier else payload
+        learns = payload.tape is not None if earlier else leaf.taped and is_learned(payload)
+        if array.stype != "default" or (learns and self.constant):
+            raise NeedsMore
+        return as_rows(classic(array), leaf.spec)

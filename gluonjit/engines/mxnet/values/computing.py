@@ -8,6 +8,7 @@ from typing import Any
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.framework.semantics import as_captured
+from gluonjit.engines.mxnet.run.one_by_one import decided
 from gluonjit.engines.mxnet.run.results import goes_back
 from gluonjit.engines.mxnet.values.aliases import DETACHED, Owned, in_memory, is_stale, renew
 from gluonjit.engines.mxnet.values.bridge import bridged
@@ -40,11 +41,14 @@ def concrete(array: Any) -> NDArray:
 def read(array: Any) -> NDArray:
     """The computed array, of which numbers are read; in the middle of samples the report counts that.
 
-    Of a view of an input nothing has to run: it is the program's own memory, as it is now.
+    Of a view of an input nothing has to run: it is the program's own memory, as it is now. Of what inputs alone decide,
+    only that.
     """
     state = LOCAL.state
     batch = state.batch
     found = in_memory(array) if array._c is None else array._c
+    if found is None:
+        found = decided(array)
     if batch is not None and (state.inside or state.explicit) and not state.paused:
         batch.report.reads["flushed" if found is None else "answered"] += 1
     return concrete(array) if found is None or array._c is not None else found

@@ -18,6 +18,7 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.framework.arrays import context_of
 from gluonjit.engines.mxnet.framework.shared import SHARED
 from gluonjit.engines.mxnet.framework.symbols import Attributes, listed, operator_handle, read
+from gluonjit.engines.mxnet.run.one_by_one import as_decided
 from gluonjit.engines.mxnet.values.aliases import in_memory, is_stale, renew
 from gluonjit.engines.mxnet.values.lookups import host_numbers
 from gluonjit.engines.mxnet.values.operands import Empty, leaf, made_from_nothing, value_of
@@ -150,7 +151,7 @@ def rows_where(item: Any, mask: Any) -> Value | None:
 
 def _where(value: Value, mask: Any) -> Value | None:
     """The rows of a value where a mask holds, if it is known and holds anywhere."""
-    array = known(mask) if isinstance(mask, NDArray) else mask
+    array = known(as_decided(mask)) if isinstance(mask, NDArray) else mask
     if array is None or array.shape != (value.spec.rows,):
         return None
     refuse("it picks rows by a mask")

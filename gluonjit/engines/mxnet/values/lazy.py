@@ -20,6 +20,7 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.framework.arrays import context_of
 from gluonjit.engines.mxnet.framework.indices import Cuts, basic_index, expanded, is_basic
 from gluonjit.engines.mxnet.framework.semantics import as_captured
+from gluonjit.engines.mxnet.run.one_by_one import as_decided
 from gluonjit.engines.mxnet.values import references
 from gluonjit.engines.mxnet.values.aliases import DETACHED, Owned, ViewCall, is_view, noted, seen
 from gluonjit.engines.mxnet.values.computing import concrete, is_there, own, plain, read, waits
@@ -355,6 +356,7 @@ def _called(name: str, *arrays: Any, **attrs: Any) -> Any:
 def picked(array: Any, key: Any, wrapped: Any, ops: Any) -> Any:
     """Indexing by arrays, as NDArray does it: an index array made on the host, then one of these operators."""
     numpy = ops is not op
+    key = tuple(map(as_decided, key)) if key.__class__ is tuple else as_decided(key)
     found = rows_at(array, key)
     if found is not None:
         return wrapped(found)

@@ -14,20 +14,71 @@ import torch
 
 from gluonjit.engines.torch.capture.cells import as_lazy, captured_operator, cell_of
 from gluonjit.engines.torch.framework.buffers import is_constant
+from gluonjit.engines.torch.framework.input_version import InputVersion
+from gluonjit.engines.torch.framework.originals import plain
+from gluonjit.engines.torch.run.one_by_one import NODES
+from gluonjit.engines.torch.run.program import as_rows, joined
 from gluonjit.engines.torch.values.known import known
 from gluonjit.engines.torch.values.lazy import LazyTensor, as_known, noted, wrap
-from gluonjit.engines.torch.values.lookups import Table, entries, numbers_of
-from gluonjit.engines.torch.values.operands import Key
+from gluonjit.engines.torch.values.lookups import Carried, Table, entries, numbers_of
+from gluonjit.engines.torch.values.operands import Key, current
 from gluonjit.engines.torch.values.references import value_to_slice
-from gluonjit.graph import Value
+from gluonjit.graph import Leaf, Value
 from gluonjit.graph.entries import number_in
 from gluonjit.graph.references import indexed, row
 from gluonjit.graph.slices import picked
-from gluonjit.hybrid.capture.structure import Args, Kwargs
+from gluonjit.hybrid.capture.structure import Args, Kwargs, map_structure
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.decided import DecidedValues, NeedsMore, batch_to_ask
 from gluonjit.hybrid.run.places import are_many
 
 _EVERYTHING = slice(None)
+
+
+def decided(lazy: Any) -> Any:
+    """The numbers of a pending tensor, if they follow from inputs by a few calls, for who reads them; else None."""
+    batch = batch_to_ask()
+    if batch is None:
+        return None
+    value = current(lazy)
+    if value.spec.device != "cpu":
+        return None
+    with plain():
+        found = _Values.of(batch, value)
+    return found if found is None or value.spec.mode == "rows" else found.reshape(value.spec.shape)
+
+
+def read_decided(args: Args) -> tuple[Any, ...]:
+    """Arguments of a function that reads numbers, with those that follow from inputs in place of pending tensors."""
+    return map_structure(args, _read)  # type: ignore[no-any-return]
+
+
+def _read(item: Any) -> Any:
+    found = decided(item) if item.__class__ is LazyTensor and item._c is None else None
+    return item if found is None else found
+
+
+class _Values(DecidedValues):
+    """Computes values one by one, by PyTorch's own operators."""
+
+    runner, joined, as_rows = NODES, staticmethod(joined), staticmethod(as_rows)
+
+    def leaf_rows(self, leaf: Leaf) -> Any:
+        held = leaf.payload
+        if (
+            leaf.taped
+            or held.__class__ is not InputVersion
+            or held.stale
+            or isinstance(held.tensor, torch.nn.Parameter)
+        ):
+            raise NeedsMore
+        return as_rows(held.rows, leaf.spec)
+
+    def entry_rows(self, table: Any, entries: Sequence[Any]) -> Any:
+        """Those that an earlier flush left, too."""
+        if table.__class__ is Carried and not table.taped:
+            return table.weight[entries]
+        return super().entry_rows(table, entries)
 
 
 def opened(key: Any, shape: Sequence[int]) -> Any:
@@ -44,6 +95,8 @@ def opened(key: Any, shape: Sequence[int]) -> Any:
         kind = part.__class__
         if kind is LazyTensor or kind is torch.Tensor:
             tensor = known(part)
+            if tensor is None and kind is LazyTensor and part.dtype in (torch.bool, torch.uint8):
+                tensor = decided(part)  # how many there are decides the shape: it must be read
             if tensor is None:
                 return None
             if tensor.dtype is torch.bool or tensor.dtype is torch.uint8:

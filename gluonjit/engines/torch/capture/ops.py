@@ -10,7 +10,7 @@ import torch
 
 from gluonjit.engines.torch.capture.cells import capture, cell_of, open_batch
 from gluonjit.engines.torch.capture.doors import SORTS, admit
-from gluonjit.engines.torch.capture.indexing import index, select, select_where
+from gluonjit.engines.torch.capture.indexing import index, read_decided, select, select_where
 from gluonjit.engines.torch.capture.making import MAKING, derived, enter, is_alone, made, only_made
 from gluonjit.engines.torch.capture.observing import OBSERVING, observe
 from gluonjit.engines.torch.capture.records import NotOneNode, noting
@@ -60,7 +60,7 @@ def call_operator(func: Any, args: Args, kwargs: Kwargs) -> Any:
         target = target_of(func, getattr(func, "__name__", ""), args, kwargs)
         if target.__class__ is LazyTensor:
             return write_now(func, target, args, kwargs)
-        return run_now(func, args, kwargs)
+        return run_now(func, args if state.paused else read_decided(args), kwargs)
     if func in MAKING and state.inside and args[0].__class__ is LazyTensor:
         found = made(func, args, kwargs)
         if found is not None:
@@ -81,10 +81,10 @@ def call_operator(func: Any, args: Args, kwargs: Kwargs) -> Any:
             opened(args[0], False)  # what is written to it later, the view shows
         elif func in _LENDING and args and args[0].__class__ is LazyTensor:
             lent(args[0])
-        return run_now(func, args, kwargs)
+        return run_now(func, read_decided(args) if func in _READING else args, kwargs)
     if target is not None:  # a tensor of the program's own
         note_written(target)
-        return run_now(func, args, kwargs)
+        return run_now(func, read_decided(args), kwargs)
     if func in CHEAP:
         found = computed(func, args, kwargs)
         if found is not None:
@@ -159,7 +159,7 @@ def _found(func: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
     if numbers is not None:
         return _found(func, name, *numbers)
     with noting(batch, name, why):
-        return run_now(func, args, kwargs)
+        return run_now(func, args if func in VIEWING else read_decided(args), kwargs)
 
 
 def _without_empty(args: Args, kwargs: Kwargs) -> tuple[Any, ...] | None:
@@ -240,11 +240,13 @@ _BY_MEMORY = {getattr(torch, f"as_strided{suffix}") for suffix in ("", "_copy", 
 _LENDING = {getattr(torch.Tensor, name) for name in "storage untyped_storage data_ptr share_memory_".split()}
 _LENDING.add(export_tensor)
 """Functions by which others get a tensor's memory."""
+_READING = {getattr(torch, name) for name in "equal allclose is_nonzero nonzero unique".split()}
+"""Functions that read numbers, and give others no memory."""
 AT_ONCE: set[Any] = {
     *OBSERVING,
     *_BY_MEMORY,
     *_LENDING,
-    *functions_named("equal allclose is_nonzero nonzero unique", (torch,)),
+    *_READING,
     torch.Tensor.element_size,
     torch.save,
 }

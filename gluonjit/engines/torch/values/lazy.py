@@ -45,15 +45,19 @@ def _engine() -> Any:
     return engine_of("torch")
 
 
-def _asked(lazy: LazyTensor) -> None:
-    """Notes in the middle of samples that a program reads numbers."""
+def _asked(lazy: LazyTensor, lent: bool = False) -> Any:
+    """Notes in the middle of samples that a program reads numbers; returns these where inputs alone decide them."""
     state = LOCAL.state
     batch = state.batch
     if batch is not None and (state.inside or state.explicit) and state.trace is None and not state.paused:
         current(lazy)
         if lazy._c is None:
             lazy._c = in_memory(lazy)
-        batch.report.reads["flushed" if waits(lazy) else "answered"] += 1
+        waiting = waits(lazy)
+        found = _engine().decided(lazy) if waiting and not lent else None
+        batch.report.reads["flushed" if waiting and found is None else "answered"] += 1
+        return found
+    return None
 
 
 def own_of(lazy: LazyTensor) -> Any:
@@ -81,8 +85,8 @@ def _asking(method: Any) -> Any:
 
 def _read(lazy: LazyTensor) -> Any:
     """The computed tensor, of which a program reads numbers."""
-    _asked(lazy)
-    return concrete(lazy)
+    found = _asked(lazy)
+    return concrete(lazy) if found is None else found
 
 
 def _reading(name: str, find: Callable[[Any], Any] = _read) -> Any:
@@ -100,14 +104,13 @@ def _reading_result(name: str, given: Callable[[Any], Any], find: str = "number_
 
     @wraps(getattr(torch.Tensor, name))
     def read(self: Any) -> Any:
-        state = LOCAL.state
-        if FAST is None or FAST.waited(self) is None:
-            _asked(self)
-        if self._c is None and state.trace is None and state.recorded is None:
+        has_waited = FAST is not None and FAST.waited(self) is not None
+        found, state = None if has_waited else _asked(self), LOCAL.state
+        if found is None and self._c is None and state.trace is None and state.recorded is None:
             numbers = getattr(_engine(), find)(current(self))
             if numbers is not None:
                 return given(*numbers)
-        return getattr(concrete(self), name)()
+        return getattr(concrete(self) if found is None else found, name)()
 
     return read
 
@@ -344,11 +347,11 @@ class LazyTensor(_Items, torch.Tensor):  # type: ignore[misc]
 
     def numpy(self, *, force: bool = False) -> Any:
         """Stands in for torch.Tensor.numpy."""
-        _asked(self)
+        _asked(self, True)
         return _engine().lent(self).numpy(force=force)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
-        _asked(self)
+        _asked(self, True)
         computed = _engine().lent(self)
         numbers = computed.__array__() if dtype is None else computed.__array__(dtype)
         return numbers.copy() if copy else numbers

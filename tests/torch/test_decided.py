@@ -1,4 +1,4 @@
-"""Numbers that inputs alone decide, read in the middle of a sample: they are those of eager execution."""
+"""Numbers that inputs alone decide, read in the middle of a sample: nothing that other samples have pending runs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch.nn import functional as F  # noqa: E402
 from torch_support import assert_same  # noqa: E402
 
 import gluonjit  # noqa: E402
+from gluonjit.hybrid.run import decided  # noqa: E402
 
 SIZES = (5, 3, 6, 4, 5)
 
@@ -86,8 +87,16 @@ def clouds() -> list[Any]:
 @pytest.mark.parametrize("granularity", ["cell", "op"])
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.usefixtures("as_written")
-def test_reading_what_inputs_decide_gives_eager_s_results(body: Callable[..., Any], granularity: str) -> None:
-    assert_same(Cloud(body), clouds(), value, granularity=granularity)
+def test_reading_what_inputs_decide_runs_nothing_else(body: Callable[..., Any], granularity: str) -> None:
+    report = assert_same(Cloud(body), clouds(), value, granularity=granularity)
+    assert report.flushes == 1
+    name = "lift" if granularity == "cell" else "linear"
+    assert report.kinds[name].launches < report.kinds[name].calls
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_so_it_does_in_cells_made_from_source(body: Callable[..., Any]) -> None:
+    assert assert_same(Cloud(body), clouds(), value, granularity="cell").flushes == 1
 
 
 def by_a_weight(net: Cloud, points: Any, h: Any) -> Any:
@@ -99,13 +108,13 @@ def by_its_own_result(net: Cloud, points: Any, h: Any) -> Any:
 
 
 @pytest.mark.parametrize("body", [by_a_weight, by_its_own_result])
-def test_reading_what_weights_decide_runs_what_is_pending(body: Callable[..., Any]) -> None:
+def test_what_depends_on_weights_runs_what_is_pending(body: Callable[..., Any]) -> None:
     assert assert_same(Cloud(body), clouds(), value, granularity="cell").flushes > 1
 
 
 def of_a_long_chain(net: Cloud, points: Any, h: Any) -> Any:
     total = points.sum()
-    for k in range(73):
+    for k in range(decided.MOST + 9):
         total = (total + k) * 0.5
     return h * total.item()
 

@@ -1,4 +1,4 @@
-"""Numbers that inputs alone decide, read in the middle of a sample: they are those of eager execution."""
+"""Numbers that inputs alone decide, read in the middle of a sample: nothing that other samples have pending runs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from numpy_support import Outcome, Plain, agree, numpy_program, uniform
 from support import assert_close, assert_same, rows
 
 import gluonjit
+from gluonjit.hybrid.run import decided
 
 SIZES = (5, 3, 6, 4, 5)
 
@@ -97,8 +98,11 @@ BODIES = [neighbours, by_a_branch, by_order, by_a_mask, by_an_index, by_sums_of_
 
 @pytest.mark.parametrize("granularity", ["cell", "op"])
 @pytest.mark.parametrize("body", BODIES)
-def test_reading_what_inputs_decide_gives_eager_s_results(body: Callable[..., Any], granularity: str) -> None:
-    assert_same(made(body), clouds(), value, granularity=granularity)
+def test_reading_what_inputs_decide_runs_nothing_else(body: Callable[..., Any], granularity: str) -> None:
+    report = assert_same(made(body), clouds(), value, granularity=granularity)
+    assert report.flushes == 1
+    first = next(kind for name, kind in report.kinds.items() if "dense" in name or name == "FullyConnected")
+    assert first.launches < first.calls
 
 
 def by_a_weight(net: Cloud, points: Any, h: Any) -> Any:
@@ -114,13 +118,13 @@ def by_a_mask_of_its_own(net: Cloud, points: Any, h: Any) -> Any:
 
 
 @pytest.mark.parametrize("body", [by_a_weight, by_its_own_result, by_a_mask_of_its_own])
-def test_reading_what_weights_decide_runs_what_is_pending(body: Callable[..., Any]) -> None:
+def test_what_depends_on_weights_runs_what_is_pending(body: Callable[..., Any]) -> None:
     assert assert_same(made(body), clouds(), value, granularity="cell").flushes > 1
 
 
 def of_a_long_chain(net: Cloud, points: Any, h: Any) -> Any:
     total = points.sum()
-    for k in range(73):
+    for k in range(decided.MOST + 9):
         total = (total + k) * 0.5
     return h * float(total.asscalar())
 
@@ -228,4 +232,5 @@ def test_in_the_numpy_interface() -> None:
         expected = run()
         net.hybridize(dynamic_batch=True, granularity="cell")
         actual = run()
+        assert gluonjit.explain().flushes == 1
         agree(actual, expected)

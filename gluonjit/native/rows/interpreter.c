@@ -71,6 +71,35 @@ static void scatter(const Run *run, const Instruction *code, ptrdiff_t from, ptr
     }
 }
 
+enum { BLOCK = 64, PART = 256 }; /* rows, and columns */
+
+/* The sum of rows as one. Of many it is that of sums of BLOCK: one by one, thousands would lose their last digits. */
+static void sum_rows(const Run *run, View view, int accumulate) {
+    const ptrdiff_t rows = view.rows, w = view.w;
+    float part[PART];
+    ptrdiff_t from, row;
+    if (rows <= BLOCK) {
+        if (!accumulate) {
+            view.rows = 1;
+            call(run, rows > 0 ? OP_COPY : OP_FILL, 0, &view);
+            view.rows = rows - 1;
+            view.a += view.lda;
+        }
+        call(run, OP_COPY, 1, &view);
+        return;
+    }
+    for (from = 0; from < w; from += PART) {
+        const ptrdiff_t some = from + PART < w ? PART : w - from;
+        for (row = 0; row < rows; row += BLOCK) {
+            const View block = {.out = part, .a = view.a + row * view.lda + from, .lda = view.lda, .w = some,
+                                .rows = row + BLOCK < rows ? BLOCK : rows - row};
+            const View sum = {.out = view.out + from, .a = part, .rows = 1, .w = some};
+            sum_rows(run, block, 0);
+            call(run, OP_COPY, accumulate || row > 0, &sum);
+        }
+    }
+}
+
 /* Rows from a node to its children, or from the children's sum to the node; or a column of children as a row. */
 static void along_children(const Run *run, const Instruction *code, int accumulate) {
     const Operand out = operand(run, code->out), a = operand(run, code->a), b = code->b < 0 ? a : operand(run, code->b);
@@ -80,8 +109,8 @@ static void along_children(const Run *run, const Instruction *code, int accumula
         const ptrdiff_t node = run->begin[NODE] + i;
         const ptrdiff_t child = !run->first ? 0 : run->first[node] - run->begin[CHILD];
         const ptrdiff_t children = !run->first ? 0 : run->first[node + 1] - run->first[node];
-        View view = {.out = out.data + (spread ? child : i) * out.ld, .a = a.data + (spread ? i : child) * a.ld,
-                     .rows = children, .w = code->w, .ldo = spread ? out.ld : 0, .lda = spread ? 0 : a.ld};
+        const View view = {.out = out.data + (spread ? child : i) * out.ld, .a = a.data + (spread ? i : child) * a.ld,
+                           .rows = children, .w = code->w, .ldo = spread ? out.ld : 0, .lda = spread ? 0 : a.ld};
         if (code->op >= OP_SEGLOGSOFTMAX) {
             const View column = {.out = out.data + child, .a = a.data + child, .b = b.data + child, .rows = 1, .w = children};
             call(run, code->op - OP_SEGLOGSOFTMAX + OP_LOGSOFTMAX, accumulate, &column);
@@ -91,13 +120,7 @@ static void along_children(const Run *run, const Instruction *code, int accumula
             call(run, OP_COPY, accumulate, &view);
             continue;
         }
-        if (!accumulate) {
-            view.rows = 1;
-            call(run, children > 0 ? OP_COPY : OP_FILL, 0, &view);
-            view.rows = children - 1;
-            view.a += a.ld;
-        }
-        call(run, OP_COPY, 1, &view);
+        sum_rows(run, view, accumulate);
     }
 }
 

@@ -60,7 +60,7 @@ _MOST = 4096
 _NO_NAMES: dict[str, Any] = {}
 _NO_MODES: dict[tuple[int, int], str] = {}
 _operators: OrderedDict[Any, Cell] = OrderedDict()
-DOORS: dict[Any, tuple[Cell, int]] = {}
+DOORS: dict[Any, tuple[Any, int]] = {}
 """Functions of which C captures calls by itself: their cell, and the sort of their door (see `doors`)."""
 
 

@@ -338,7 +338,20 @@ def broadcast_with_another(net: Net, x: Any, y: Any) -> Any:
     return seen.sum() * y.sum() + found.exp().sum()
 
 
+def views_before_writes(net: Net, x: Any, y: Any) -> Any:
+    h = net.out(x)
+    part = h[:, 1:3]
+    if len(x) % 2:
+        part = part.t()
+    h.mul_(2.0)
+    seen = part.sum().item()
+    row = h[0]
+    h[:, 0] = 3.0
+    return part.sum() * seen + row.sum() * row.sum().item() + h.sum()
+
+
 MORE: dict[str, Body] = {
+    "views before writes": views_before_writes,
     "broadcast with another": broadcast_with_another,
     "memory of numpy": memory_of_numpy,
     "its data": its_data,

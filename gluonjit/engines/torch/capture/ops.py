@@ -60,7 +60,7 @@ def call_operator(func: Any, args: Args, kwargs: Kwargs) -> Any:
         target = target_of(func, getattr(func, "__name__", ""), args, kwargs)
         if target.__class__ is LazyTensor:
             return write_now(func, target, args, kwargs)
-        return run_now(func, args if state.paused else read_decided(args), kwargs)
+        return _run_at_once(func, args if state.paused or func in VIEWING else read_decided(args), kwargs)
     if func in MAKING and state.inside and args[0].__class__ is LazyTensor:
         found = made(func, args, kwargs)
         if found is not None:
@@ -77,11 +77,7 @@ def call_operator(func: Any, args: Args, kwargs: Kwargs) -> Any:
     elif only_made(args) and not waits(kwargs):
         return _of_made(func, args, kwargs)
     if func in AT_ONCE or _fetches(func, args, kwargs) or not (state.inside or waits(args) or waits(kwargs)):
-        if func in VIEWING and args and args[0].__class__ is LazyTensor:
-            opened(args[0], False)  # what is written to it later, the view shows
-        elif func in _LENDING and args and args[0].__class__ is LazyTensor:
-            lent(args[0])
-        return run_now(func, read_decided(args) if func in _READING else args, kwargs)
+        return _run_at_once(func, read_decided(args) if func in _READING else args, kwargs)
     if target is not None:  # a tensor of the program's own
         note_written(target)
         return run_now(func, read_decided(args), kwargs)
@@ -95,6 +91,16 @@ def call_operator(func: Any, args: Args, kwargs: Kwargs) -> Any:
     else:
         found = _found(func, name, args, kwargs)
     return linked(func, args, kwargs, found) if func in VIEWING else found
+
+
+def _run_at_once(func: Any, args: Args, kwargs: Kwargs) -> Any:
+    """Runs a function on computed tensors; a view that it gives shows what is written later to what it is of."""
+    if args and args[0].__class__ is LazyTensor:
+        if func in VIEWING:
+            opened(args[0], False)
+        elif func in _LENDING:
+            lent(args[0])
+    return run_now(func, args, kwargs)
 
 
 def _fetches(func: Any, args: Args, kwargs: Kwargs) -> bool:
@@ -159,7 +165,7 @@ def _found(func: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
     if numbers is not None:
         return _found(func, name, *numbers)
     with noting(batch, name, why):
-        return run_now(func, args if func in VIEWING else read_decided(args), kwargs)
+        return _run_at_once(func, args if func in VIEWING else read_decided(args), kwargs)
 
 
 def _without_empty(args: Args, kwargs: Kwargs) -> tuple[Any, ...] | None:

@@ -18,7 +18,7 @@ cdef extern from "Python.h":
 
 # As in engines/torch/capture/doors.py: a node always; for some arguments a reference, of known numbers rows; a write.
 cdef enum:
-    FREE, SUM, ROWS, STACK, VIEW, PICK, WRITE
+    FREE, SUM, COPY, ROWS, STACK, VIEW, PICK, WRITE
 
 cdef list known_numbers(object key)
 cdef object through(object func, Args args, Py_ssize_t count, dict kwargs)

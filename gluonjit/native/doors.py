@@ -116,10 +116,10 @@ def _only(args: Args, count: Py_ssize_t, kwargs: dict | None):
 def _refers(graph: GraphRows, sort: cython.int, args: Args, count: Py_ssize_t, kwargs: dict | None):
     """Gives what comes of a call without a node, or LEFT; None where that is nothing."""
     k: Py_ssize_t
-    if sort == SUM:
-        if count != 2 or kwargs is not None or not _is_zero(item(args, 1)):
+    if sort == SUM or sort == COPY:
+        if kwargs is not None or count != (2 if sort == SUM else 1) or (count == 2 and not _is_zero(item(args, 1))):
             return None
-        value: Value = _sliceable(item(args, 0), graph)  # `0 + x`, with which the built-in `sum` begins
+        value: Value = _sliceable(item(args, 0), graph)  # `0 + x`, with which the built-in `sum` begins, or a clone
         return LEFT if value is None else _referring(copied(value))
     if sort == ROWS or sort == STACK:
         axis = _only(args, count, kwargs)

@@ -233,7 +233,20 @@ def filled(net: Net, x: Any, y: Any) -> Any:
     return (found + early + before * total).sum()
 
 
+def registers(net: Net, x: Any, y: Any) -> Any:
+    """A file of registers, a new one for each instruction."""
+    found = torch.zeros(4, 4)
+    for t in range(len(x)):
+        new = net.out(x[t]) + found[t % 3]
+        found = found.clone() if t % 2 else torch.clone(found)
+        found[t % 4] = new
+    before = found.clone()
+    found += y
+    return (before * found).sum()
+
+
 CAPTURED: dict[str, Body] = {
+    "registers": registers,
     "filled": filled,
     "decoded": decoded,
     "truth values": truth_values,

@@ -79,6 +79,11 @@ def _squeeze(value: Value, args: Any, kwargs: Any) -> Any:
 
 
 @_of_one
+def _clone(value: Value, args: Any, kwargs: Any) -> Any:
+    return None if kwargs or len(args) > 1 else copied(value)
+
+
+@_of_one
 def _select(value: Value, args: Any, kwargs: Any) -> Any:
     dim, index = _given(args, kwargs, 1, "dim"), _given(args, kwargs, 2, "index")
     if dim != 0 or not isinstance(index, int):
@@ -147,6 +152,7 @@ _OF_ONE = {
     "reshape": _reshape,
     "unsqueeze": _unsqueeze,
     "squeeze": _squeeze,
+    "clone": _clone,
     "select": _select,
     "narrow": _narrow,
     "unbind": _unbind,

@@ -339,10 +339,32 @@ class Sizes(Net):
         return h.sum()
 
 
+class Gates(Net):
+    """A cell of a binary tree as it is usually written: parts of what came before, and a branch in its middle."""
+
+    def cell(self, z: Any, below: list[Any]) -> Any:
+        i, u, f = z.split(2, -1)
+        c = i.sigmoid() * u.tanh()
+        if below:
+            c = c + f.sigmoid() * sum(below)
+        return c
+
+    def forward(self, s: Any) -> Any:
+        c, below = None, []
+        for k in range(s.k):
+            z = self.a(s.x) if c is None else self.b(torch.cat([c, c * k, c]))
+            c = self.cell(z, below)
+            below = [c][: k % 3]
+        z = self.c(s.x)
+        kept = self.cell(z, below)
+        z += self.w
+        return (c * kept).sum() + z.sum()
+
+
 PROGRAMS = [
     Recursive, EarlyReturn, Lattice, Pointer, Adversaries, Replaced, WriteAfterView, WriteUnread,
     WriteInAnArgument, WritesToWhatItGave, Logs, Property, Numbers, Super, Private, Closures, Steps, Raises, Generators,
-    Values, Carried, Stack, Sizes,
+    Values, Carried, Stack, Sizes, Gates,
 ]  # fmt: skip
 
 
@@ -403,6 +425,12 @@ def test_sizes_of_what_a_cell_computes_are_a_part_of_it() -> None:
     _, first = inspect.getsourcelines(Sizes.cell)
     assert report.outlined[f"Sizes.cell, lines {first + 1}-{first + 6}"].endswith("operators in one cell")
     assert report.calls == sum(2 * sample.k for sample in given)  # a torch.cat but of inputs alone, and the sum
+
+
+def test_parts_of_an_argument_are_given_by_the_cell_that_takes_them() -> None:
+    report = calls(both(Gates)[1], samples())
+    _, first = inspect.getsourcelines(Gates.cell)
+    assert report.outlined[f"Gates.cell, lines {first + 1}-{first + 2}"].endswith("4 operators in one cell")
 
 
 def test_the_line_of_a_made_cell_is_the_users() -> None:

@@ -19,8 +19,9 @@ from gluonjit.engines.torch.framework.originals import autocast
 from gluonjit.engines.torch.framework.structure import Written
 from gluonjit.engines.torch.tracing.cell import Call, Cell
 from gluonjit.engines.torch.tracing.kinds import difference
+from gluonjit.engines.torch.tracing.view_steps import show
 from gluonjit.engines.torch.values.known import known, may_be_known
-from gluonjit.engines.torch.values.lazy import LazyTensor, as_known, take_anew, wrap
+from gluonjit.engines.torch.values.lazy import LazyTensor, as_known, noted, take_anew, wrap
 from gluonjit.engines.torch.values.lookups import Table, look_up
 from gluonjit.engines.torch.values.operands import NotAnOperand, current, leaf, value_of
 from gluonjit.engines.torch.values.opkinds import laid, laid_out
@@ -195,16 +196,20 @@ def rebuild(structure: Any, results: tuple[Value, ...], given: Sequence[Any]) ->
         if place.__class__ is Repeated:
             return made[place]
         base, steps, learns = place.view if place.__class__ is ResultPlace else (None, (), True)
-        result = made[int(place)] = wrap(results[place] if learns else without_history(results[place]))
-        if base is not None:
-            views.append((result, base, steps))
+        if base is not None and base < 0 and given[~base].__class__ is not LazyTensor:
+            result = show(given[~base], steps)
+        else:
+            result = wrap(results[place] if learns else without_history(results[place]))
+            if base is not None:
+                views.append((result, base, steps))
+        made[int(place)] = result
         return result
 
     found = map_structure(structure, part)
     for view, base, steps in views:
-        for step in steps:
-            view._b, view._k = made[base], step if view._b is None else (view._k, step)
-        view._n = view._b._n
+        noted(view, made[base] if base >= 0 else given[~base], steps[0])
+        for step in steps[1:]:
+            view._k = (view._k, step)
     return found.set() if found.__class__ is Written else found
 
 

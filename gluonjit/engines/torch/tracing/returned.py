@@ -28,15 +28,17 @@ class ReturnedTensors:
         self._tensors: list[Any] = []
         self._repeats = False
 
-    def placed(self, result: Any) -> Any:
+    def placed(self, result: Any, showing: bool) -> Any:
         """Returns a result with places for its tensors: of arguments what is left of -1 after one.
 
-        Raises UnknownResult.
+        showing: whether the place of a view of an argument says so. Raises UnknownResult.
         """
         structure = map_structure(result, self._place)
         views: dict[int, Any] = {}
         for tensor in self._tensors:
             place, learns = self._met[id(tensor)], self._recorder.gives_history(tensor.position)
+            if showing and tensor.base is not None and tensor.outside:
+                self._met[id(tensor.base)] = ~tensor.base.position
             if id(tensor.base) in self._met:
                 views[place] = (*self._view_of(tensor), learns)
             elif not learns:
@@ -98,11 +100,13 @@ class ReturnedTensors:
 
 
 def gives_views(result: Any, arguments: bool) -> bool:
-    """True if a call gives views of arguments, or, unless the very `arguments` may be given, one of these."""
-    return any(
-        item.outside and not (arguments and item.base is None and not item.writes)
-        for item in items_of(result, TraceTensor)
-    )
+    """True if a call gives nothing but views of arguments, or what it has written to.
+
+    Or, unless the very `arguments` may be given, one of these.
+    """
+    tensors = list(items_of(result, TraceTensor))
+    mixed = not all(item.outside for item in tensors)
+    return any(item.outside and (item.writes or not (arguments if item.base is None else mixed)) for item in tensors)
 
 
 def _entries(view: Any) -> Any:

@@ -113,18 +113,20 @@ imports: setup
 # A process that crashes is not replaced: xdist would wait for ever for the rest of its file. That file runs once more, by
 # itself, in case what the process did before is to blame; a crash that comes again is a failure.
 # Warnings are not listed: most are the library's advice on programs that tests write badly on purpose, and are asserted.
+# One that says that a program was wrong is an error.
+QUIETLY := -W ignore -W error::gluonjit.errors.RuleWarning
 unit: setup
 	@export OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 	log=$$(mktemp)
 	trap 'rm -f "$$log"' EXIT
 	status=0
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --max-worker-restart 0 -W ignore $(PYTEST_ARGS) \
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --max-worker-restart 0 $(PYTEST_ARGS) $(QUIETLY) \
 		2>&1 | tee "$$log" || status=$$?
 	if [ $$status != 1 ]; then exit $$status; fi
 	crashed=$$(sed -n "s/^worker '.*' crashed while running '\([^:]*\)::.*/\1/p" "$$log")
 	if [ -z "$$crashed" ] || [ $$(wc -w <<<"$$crashed") != $$(grep -c '^\(FAILED\|ERROR\) ' "$$log") ]; then exit 1; fi
 	echo "unit: a process crashed, see above; its file runs once more by itself:" $$crashed
-	$(BIN)/python -m pytest -W ignore $$crashed
+	$(BIN)/python -m pytest $(QUIETLY) $$crashed
 
 # In a copy of the package, so that nothing else ever loads these builds. What runs: row programs (pure numpy), the
 # steps in C of both engines, captures in C, and hostile calls. The frameworks themselves are not built so; leaks are

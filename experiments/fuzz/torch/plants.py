@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from functools import partial
 from typing import Any
 
@@ -63,14 +62,13 @@ def _stale_weight() -> list[Patch]:
 def _shared_buffer() -> list[Patch]:
     """Inputs are not copied when they are captured."""
 
-    original = arrays.look_of
+    original = arrays.TensorTraits.__init__
 
-    def look_of(tensor: Any) -> Any:
-        found = copy(original(tensor))
-        found.bytes_at = None
-        return found
+    def look(self: Any, tensor: Any) -> None:
+        original(self, tensor)
+        self.bytes_at = None
 
-    return [(operands, "snapshot", lambda batch, tensor: tensor), (operands, "look_of", look_of)]
+    return [(operands, "snapshot", lambda batch, tensor: tensor), (arrays.TensorTraits, "__init__", look)]
 
 
 PLANTS: dict[str, Callable[[], list[Patch]]] = {

@@ -22,7 +22,7 @@ from gluonjit.engines.torch.capture.records import NotOneNode, noting
 from gluonjit.engines.torch.capture.replacing import replaced, rows_of_key, with_rows
 from gluonjit.engines.torch.framework.arrays import spec_of, zeros_of
 from gluonjit.engines.torch.framework.originals import plain
-from gluonjit.engines.torch.framework.targets import WRITES
+from gluonjit.engines.torch.framework.targets import WRITES, is_writing
 from gluonjit.engines.torch.run.overwrites import note_write, note_written_result
 from gluonjit.engines.torch.run.program import interpret, program_of
 from gluonjit.engines.torch.tracing.cell import Cell
@@ -139,7 +139,7 @@ def _captured(
         if current(base).graph is not batch.graph:  # it was full
             raise NotOneNode("the batch was full")
         found = capture(cell, None, run, (base, *rest), named, batch)
-    if FAST is not None and func not in DOORS and not (path or by_out or quiet or name in _BY_NUMBERS):
+    if FAST is not None and func not in DOORS and is_writing(name) and not (path or quiet or name in _BY_NUMBERS):
         DOORS[func] = tuple([_cell_of(name, func, (), False, False, learns)[0] for learns in (False, True)]), WRITE
     return _becomes(batch, base, target, found._v)
 

@@ -229,5 +229,8 @@ def _packed(view: View | None) -> int:
 
 
 def _bits(number: float) -> int:
-    """A float's bits as an integer."""
-    return int(struct.unpack("<i", struct.pack("<f", number))[0])
+    """A float's bits as an integer. Raises NotFusable for one that is too large."""
+    try:
+        return int(struct.unpack("<i", struct.pack("<f", number))[0])
+    except OverflowError:
+        raise NotFusable(f"{number} is too large for float32") from None

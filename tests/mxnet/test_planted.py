@@ -17,6 +17,7 @@ from gluonjit.engines.mxnet.framework.symbols import apply
 from gluonjit.engines.mxnet.operators import binding
 from gluonjit.engines.mxnet.run import fused_steps, gradients, memory, program
 
+pytestmark = pytest.mark.filterwarnings("ignore::gluonjit.errors.RuleWarning")
 SIZE = 4
 
 

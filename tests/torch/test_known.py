@@ -616,7 +616,7 @@ def test_numbers_that_no_step_reads_are_put_into_their_place_when_somebody_reads
     tokens = [torch.tensor([1, 2, 7]), torch.tensor([4, 0, 8])]
     for recording in (False, True):
         asked.clear()
-        with torch.set_grad_enabled(recording), gluonjit.batching() as batch:
+        with torch.set_grad_enabled(recording), gluonjit.batching(expand=("Words",)) as batch:
             found = [net(each) for each in tokens]
             batch.flush("to be seen")
         ((session, chunk),) = asked

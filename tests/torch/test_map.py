@@ -15,6 +15,7 @@ from torch import nn
 import gluonjit
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.capture import cells
+from gluonjit.engines.torch.framework import originals
 from gluonjit.engines.torch.framework.input_version import InputVersion
 from gluonjit.engines.torch.run.chunks import Chunk
 from gluonjit.engines.torch.run.memory import Session
@@ -250,6 +251,27 @@ def test_inputs_are_looked_at_once_and_again_where_they_were_written_to(monkeypa
     assert_same(gluonjit.map(lambda sample: batched(sample[0].clone(), sample[1]), given), expected)
     shared = [(torch.from_numpy(x.numpy().copy()), limit) for x, limit in given]
     assert_same(gluonjit.map(lambda sample: batched(*sample), shared), expected)
+
+
+def test_warnings_have_a_receiver_after_samples_that_have_waited_in_functions_of_pytorch() -> None:
+    """Which puts one on the stack in each function, and back what was there before: of another sample by then."""
+    net = gluonjit.hybridize(nn.Linear(SIZE, SIZE), dynamic_batch=True)
+    within: list[Any] = []
+
+    def run(steps: int) -> int:
+        begun, h = originals.held(), torch.ones(SIZE) * steps
+        for _ in range(steps):
+            h = net(h)
+            torch.is_nonzero(h.sum())
+            within.append(originals.held() == begun)
+        return steps
+
+    before = originals.held()
+    assert gluonjit.map(run, [3, 1, 2, 3, 1], granularity="op") == [3, 1, 2, 3, 1]
+    assert originals.held() == before
+    assert all(within)
+    with pytest.warns(UserWarning, match="resized"):
+        torch.add(torch.zeros(2, 1), torch.zeros(2, 2), out=torch.zeros(3, 1))
 
 
 def test_in_flight_bounds_the_samples_under_way_of_any_iterable() -> None:

@@ -16,6 +16,7 @@ from gluonjit.engines.torch.run import fused_steps, program
 from gluonjit.program.lengths import running
 from gluonjit.program.lengths.nodes import SizedNodes
 
+pytestmark = pytest.mark.filterwarnings("ignore::gluonjit.errors.RuleWarning")
 SIZE = 4
 Wrong = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Makes an instruction's function go wrong."""

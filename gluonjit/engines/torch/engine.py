@@ -20,7 +20,7 @@ from gluonjit.engines.torch.framework.arrays import VERSIONS, clear_looks
 from gluonjit.engines.torch.framework.buffers import Account, note_written
 from gluonjit.engines.torch.framework.exposed import end_use, kept
 from gluonjit.engines.torch.framework.input_version import InputVersion, version_of
-from gluonjit.engines.torch.framework.originals import current_mode, flags, plain
+from gluonjit.engines.torch.framework.originals import current_mode, flags, held, hold, plain
 from gluonjit.engines.torch.run.memory import Session
 from gluonjit.engines.torch.run.one_by_one import NODES
 from gluonjit.engines.torch.run.program import program_of
@@ -136,6 +136,7 @@ class TorchEngine(Adapter):
     reuses = True
     current_mode = staticmethod(current_mode)
     flags = staticmethod(flags)
+    held, hold = staticmethod(held), staticmethod(hold)
     sum_kind = staticmethod(sum_kind)
     running = staticmethod(plain)
     decided = staticmethod(decided)

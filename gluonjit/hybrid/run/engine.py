@@ -47,6 +47,13 @@ class Engine:
     def set_mode(self, mode: int) -> None:
         """Sets these flags."""
 
+    def held(self) -> Any:
+        """Returns what C code of the framework has of the stack that this thread is on: who leaves it gives it back."""
+        return None
+
+    def hold(self, held: Any) -> None:
+        """Gives it back where the thread is on that stack again."""
+
     def flags(self) -> Any:
         """Returns what else of the framework's a thread has in force: samples with other flags are not left halfway."""
 

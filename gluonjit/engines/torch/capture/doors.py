@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from pathlib import Path
 from types import MethodDescriptorType
 from typing import Any
 
@@ -124,19 +123,13 @@ def find_modes() -> None:
     for name in keys:
         if name.startswith("Autocast"):
             casting |= torch._C.DispatchKeySet(keys[name]).raw_repr()
-    folder = Path(torch.__file__).parent / "lib"
     try:
-        found = [_address(next(folder.glob(f"lib{library}.*")), name) for library, name in _READ]
+        found = [ctypes.cast(originals.symbol(*each), ctypes.c_void_p).value for each in _READ]
     except (AttributeError, OSError, StopIteration):
         return
     FAST.read_modes(*found, casting)
     if not _agree():
         FAST.read_modes(0, 0, 0, 0, 0)
-
-
-def _address(library: Path, name: str) -> int | None:
-    """The address of a function of a library."""
-    return ctypes.cast(getattr(ctypes.CDLL(str(library)), name), ctypes.c_void_p).value
 
 
 def _agree() -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial, reduce
 from operator import or_
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -95,6 +97,25 @@ def flags() -> tuple[Any, ...]:
         casts = [(torch.is_autocast_enabled(name), torch.get_autocast_dtype(name)) for name in ("cpu", "cuda")]
     below = _is_excluded(_PYTHON)  # what C++ asks runs there
     return _is_inference(), casts, _functions(), _dispatchers(), peek_interpreter_stack(), _backward(), below
+
+
+def symbol(library: str, name: str) -> Any:
+    """A function of one of PyTorch's libraries. Raises AttributeError, OSError or StopIteration where there is none."""
+    return getattr(ctypes.PyDLL(str(next((Path(torch.__file__).parent / "lib").glob(f"lib{library}.*")))), name)
+
+
+def _receiver(name: str, result: Any, *given: Any) -> Callable[..., Any]:
+    """A function of what receives warnings of this thread's C++, which lies on the stack of whoever called that."""
+    try:
+        found = symbol("c10", f"_ZN3c1012WarningUtils19{name}")
+    except (AttributeError, OSError, StopIteration):
+        return lambda *_: None
+    found.restype, found.argtypes = result, given
+    return found  # type: ignore[no-any-return]
+
+
+held = _receiver("get_warning_handlerEv", ctypes.c_void_p)
+hold = _receiver("set_warning_handlerEPNS_14WarningHandlerE", None, ctypes.c_void_p)
 
 
 class _Learning:

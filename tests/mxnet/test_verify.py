@@ -15,6 +15,8 @@ from gluonjit.engines.mxnet.operators.table import ROWS_OF
 from gluonjit.errors import OptionError, VerifyError
 from gluonjit.program.axes.row import By
 
+pytestmark = pytest.mark.filterwarnings("ignore::gluonjit.errors.RuleWarning")
+
 
 class Cell(gluon.HybridBlock):
     def __init__(self) -> None:

@@ -47,9 +47,9 @@ class LengthPart(SizedPart):
     def run(self, count: int, given: Arrays, weights: Arrays) -> list[Any]:
         """The results of `count` nodes; weights are the constants that all members share."""
         consts = self.consts(weights, lambda tensor: tensor)
-        if count == 1:  # which is not worth a program
+        if count == 1 or not given:  # which is not worth a program, or all have the same
             whole = [tensor[0].contiguous() for tensor in given]  # as a view may need it
-            return [result.unsqueeze(0) for result in interpret(self.trace, whole, consts)]
+            return [result.expand(count, *result.shape) for result in interpret(self.trace, whole, consts)]
         if self.batched is None:
             with plain():
                 self.batched = build(self.trace).program.function

@@ -357,7 +357,7 @@ def test_a_view_of_a_result_that_was_read_shows_later_writes(view: Any, scoped: 
 
 def _rows_in_a_loop(net: Net, x: Any) -> Any:
     """Writes rows by numbers that differ from sample to sample, in every form."""
-    first = int(np.argmax(x.tolist()))
+    first = int(x.argmax())
     start, y = x.new_zeros(4, 6), net.first(x)
     kept, seen = start, start[first]
     memory, counts = start.clone(), torch.zeros(4, 1)
@@ -383,7 +383,7 @@ def test_rows_at_other_places_are_written_together(mode: str) -> None:
 
 def test_writes_to_rows_at_other_places_are_of_one_kind() -> None:
     def program(net: Net, x: Any) -> Any:
-        first, y = int(np.argmax(x.tolist())), net.first(x)
+        first, y = int(x.argmax()), net.first(x)
         rows = x.new_zeros(4, 6)
         for step in range(4):
             rows[(first + step) % 4] += y

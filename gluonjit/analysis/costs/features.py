@@ -130,9 +130,9 @@ def results(plan: Plan) -> Amounts:
 
 def backward(plan: Plan, step: Step) -> Amounts:
     """Backward through a step: its work again, and gradients of gathers."""
-    gathered = gather(plan, step)
     if in_c(step):
         return backward_alone(step)
+    gathered = gather(plan, step)
     return {
         **backward_alone(step),
         "back_gather": gathered["gather"],

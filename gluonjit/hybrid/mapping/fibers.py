@@ -131,11 +131,7 @@ class Hub:
 
     def _leave(self, fiber: Fiber) -> None:
         fiber.context = self.context()
-        held = _held()
-        try:
-            self.home.switch()
-        finally:
-            _hold(held)
+        _away(self.home.switch)
 
     def wait(self, group: Group) -> None:
         """Goes on with a group's samples, beside those under way, inside of one of these."""
@@ -190,9 +186,7 @@ class Hub:
         self.enter(fiber.context)
         if fiber.parent is not self.home:
             fiber.parent = self.home
-        held = _held()
-        fiber.switch()
-        _hold(held)
+        _away(fiber.switch)
 
     def unwind(self, group: Group) -> None:
         """Ends those of a group that have not ended: after an interrupt, a failed batch, or if nobody takes results.
@@ -206,21 +200,20 @@ class Hub:
             if fiber.__class__ is Fiber and (group.hub is None or fiber.group is group) and not fiber.dead:
                 fiber.group.closing, fiber.parent = True, getcurrent()
                 self.enter(fiber.context)
-                held = _held()
-                fiber.throw(GreenletExit)
-                _hold(held)
+                _away(fiber.throw, GreenletExit)
         self.enter(before)
         self.parked = [fiber for fiber in self.parked if not fiber.dead]
         self.ready = deque(fiber for fiber in self.ready if not fiber.dead)
 
 
-def _held() -> list[Any]:
-    return [engine.held() for engine in ENGINES]
-
-
-def _hold(held: list[Any]) -> None:
-    for engine, each in zip(ENGINES, held):
-        engine.hold(each)
+def _away(go: Callable[..., Any], *given: Any) -> None:
+    """Leaves this stack; gives back what C code has of it when it goes on, or an error has ended another."""
+    held = [engine.held() for engine in ENGINES]
+    try:
+        go(*given)
+    finally:
+        for engine, each in zip(ENGINES, held):
+            engine.hold(each)
 
 
 def _flags() -> list[Any]:

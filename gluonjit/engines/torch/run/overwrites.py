@@ -47,38 +47,38 @@ def savers(
     learns: whether gradients go through any of these rows: those of an index, or where that is None of a place.
     rewritten: `plan.rewritten`. What writes keeps a copy of its first operand, but not of others.
     """
-    writers = {arena: np.full(plan.arenas[arena].rows, _AS_IT_WAS) for arena, *_ in rewritten}
+    writers = [np.full(arena.rows, _AS_IT_WAS) for arena in plan.arenas]
     for arena, first, count, writer in rewritten:
         writers[arena][first : first + count] = writer
+
+    def written(place: Place, index: Any = None) -> tuple[Any, Any]:
+        by = writers[place.arena][rows_at(place, index)]
+        at = np.flatnonzero(by != _AS_IT_WAS)
+        return at, by[at]
+
     for step in plan.steps:
         if not is_recorded(step.mode) or not step.count:
             continue
-        made = [(k, place.arena, at) for k, place in enumerate(step.places) for at in _written(writers, place)]
-        read = [role for role in roles_of(step.kind) if _written(writers, *taken_by(step, *role)).size]
+        made = [(k, place, at) for k, place in enumerate(step.places) for at in written(place)[0].tolist()]
+        read = [(each, *written(*taken_by(step, *each))) for each in roles_of(step.kind)]
+        read = [(each, at, by) for each, at, by in read if len(at)]
         if not made and not read:
             continue
         views = _gives_views(step.kind)
         operands, results = saved_values(program_of(step.kind), _flags(step, learns))
-        yield from [(arena, step.places[k].begin + int(at)) for k, arena, at in made if k in results]
+        yield from [(place.arena, place.begin + at) for k, place, at in made if k in results]
         place = step.places[0]
         size = (place.end - place.begin) // step.count
-        for number, role in read:
+        for (number, role), at, by in read:
             saved = operands.intersection(step.kind.groups[number][role])
-            taken, index = taken_by(step, number, role)
-            by = writers[taken.arena][rows_at(taken, index)]
-            for at in _written(writers, taken, index) if views or saved else ():
-                position, writer = place.begin + int(owners_of_operand(step, number, role)[at]) * size, int(by[at])
+            if not (views or saved):
+                continue
+            positions = place.begin + owners_of_operand(step, number, role)[at] * size
+            for position, writer in zip(positions.tolist(), by.tolist()):
                 if views:
-                    known = writers.setdefault(place.arena, np.full(plan.arenas[place.arena].rows, _AS_IT_WAS))
-                    known[position : position + size] = writer
+                    writers[place.arena][position : position + size] = writer
                 elif writer != -2 and (saved != {0} or not _lies_at(plan, writer, place.arena, position)):
                     yield place.arena, position
-
-
-def _written(writers: dict[int, Any], place: Place, index: Any = None) -> Any:
-    """Returns which of these rows, by their number among them, were written over."""
-    by = writers.get(place.arena)
-    return np.empty(0, int) if by is None else np.flatnonzero(by[rows_at(place, index)] != _AS_IT_WAS)
 
 
 def _lies_at(plan: Plan, row: int, arena: int, position: int) -> bool:

@@ -19,7 +19,6 @@ PHASES = ("forward", "training")
 POOL = 256  # samples, unless minibatches are larger: each runs in each way before anything is timed, as it may trace
 WARM = 32  # of them in a minibatch
 PROFILED = 5  # minibatches that are run with a wait after each part, so that a cost model can learn; not timed
-CHOOSING = 150  # at most, minibatches in which the automatic setting makes its choice; not timed
 LEAST = 3  # repeats of a configuration that is slow
 
 
@@ -124,18 +123,15 @@ class Measurement:
 
     def _measure(self, minibatches: Minibatches, phase: str, repeats: int, seconds: float, bar: Any) -> None:
         """Warm up every configuration, let a cost model see its steps, in turns, then let them run in turns."""
-        first, *more = minibatches.draw(CHOOSING)
+        first, *more = minibatches.draw(1 + PROFILED)
         timings, learns = [], []
         for configuration in self._nets:
             bar.set_description(f"{phase}, batch {minibatches.size}, {configuration.label}: warm-up")
             slow = self._once(configuration, phase, first).seconds > seconds
-            if configuration.automatic:
-                self._choose(configuration, phase, more)
-            else:
-                learns.append((configuration, 1 if slow else PROFILED))
+            learns.append((configuration, 1 if slow else PROFILED))
             timings.append(Timing(configuration, minibatches.size, phase, min(LEAST, repeats) if slow else repeats))
             bar.update()
-        for turn, minibatch in enumerate(more[:PROFILED]):
+        for turn, minibatch in enumerate(more):
             for configuration, turns in learns:
                 if turn < turns:
                     with gluonjit.batching(profile=True, **configuration.options):
@@ -150,14 +146,6 @@ class Measurement:
                     timing.runs.append(self._once(timing.configuration, phase, minibatch))
                 bar.update()
 
-    def _choose(self, configuration: Configuration, phase: str, minibatches: Sequence[Sequence[Any]]) -> None:
-        """Let the automatic setting make its choice."""
-        for minibatch in minibatches:
-            self._once(configuration, phase, minibatch)
-            choice = gluonjit.explain().choice
-            if choice is not None and choice.decided:
-                break
-
     def _once(self, configuration: Configuration, phase: str, samples: Sequence[Any]) -> Run:
         """Run one minibatch, with the engine's work, and without Python's collector."""
         training = phase == "training"
@@ -168,7 +156,6 @@ class Measurement:
         finally:
             gc.enable()
         report = gluonjit.explain()
-        choice = getattr(report, "choice", None)
         return Run(
             times.end - times.begin,
             times.captured - times.begin,
@@ -177,5 +164,5 @@ class Measurement:
             report.nodes,
             report.launches,
             predicted_ms(report, training),
-            None if choice is None or not configuration.automatic else str(choice.setting),
+            str(report.setting) if configuration.automatic else None,
         )

@@ -209,4 +209,6 @@ GONE: tuple[Gone, ...] = (
         ),
         "engines/mxnet",
     ),
+    Gone("analysis/choice", ("Allowed Seen Study counts_of _estimate _spare _at_least _avoidable _best _once",)),
+    Gone("hybrid/choose/choosing", ("Chooser chooser_of clear_choices",)),
 )

@@ -18,7 +18,6 @@ from gluonjit import errors
 from gluonjit.analysis.costs.coefficients import Coefficients, CoefficientsError
 from gluonjit.commands import simulate
 from gluonjit.hybrid.choose import kept
-from gluonjit.hybrid.choose.choosing import chooser_of
 from tools.public import differences, public, read
 
 OLD = Path(__file__).parent / "old"  # files that the version before has written
@@ -123,17 +122,6 @@ def test_an_old_cache_folder_is_read_or_passed_over(engine: str, cache: Path) ->
     kind = {"Linear", "Dense"} & {type(net).__name__}
     path = cache / "choices" / f"{kind.pop()}-old.json"
     assert json.loads(path.read_text())["form"] == json.loads((OLD / "choices.json").read_text())["form"]
-
-
-def test_the_choices_of_an_old_folder_are_of_what_there_is(
-    engine: str, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    choosers: list[Any] = []
-    monkeypatch.setattr(kept, "chooser_of", lambda options: choosers.append(chooser_of(options)) or choosers[-1])
-    gluonjit.hybridize(make(engine)[0], dynamic_batch=True)
-    studies = list(choosers[0]._studies.values())
-    assert studies, "nothing of the folder was read"
-    assert all(study.chosen.capture in study.allowed.captures for study in studies)
 
 
 def test_old_costs_are_read_or_refused() -> None:

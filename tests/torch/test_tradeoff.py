@@ -32,7 +32,6 @@ WAYS = [
 def small_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtin, "SCENES", 5)
     monkeypatch.setattr(builtin, "SIZES", {"train": 12, "dev": 2, "test": 2})
-    monkeypatch.setattr("experiments.tradeoff.measuring.CHOOSING", 4)
 
 
 def test_a_run_writes_every_row(

@@ -71,23 +71,11 @@ class CostModel:
                 backward += sum(self._step(step, "backward", features.backward(plan, step)) for step in learned)
             return Costs(gather=gather, compute=compute, backward=backward, **found)
 
-    def capture(self, granularity: str) -> float:
-        """Seconds that the capture of a call takes at least."""
-        return self.coefficients.call_op if granularity == "op" else self.coefficients.call_cell
-
     def analysis(self, scheduler: str, nodes: float, steps: float) -> float:
         """Seconds to schedule this many nodes into this many steps, and to lay them out."""
         known = self.coefficients.analysis.get(scheduler)  # None of one that is newer than the calibration
         fixed, node, step = known or TABLE[scheduler]
         return fixed + node * nodes + step * steps
-
-    def work(self, step: Step, training: bool) -> float:
-        """Seconds of one step that gathers nothing, and with `training` of its backward."""
-        with self._lock:
-            seconds = self._step(step, _phase(step), features.compute(step))
-            if training and is_recorded(step.mode):
-                seconds += self._step(step, "backward", features.backward_alone(step))
-            return seconds
 
     def fixed(self, plan: Plan, scheduler: str) -> float:
         """The seconds of a flush, without backward, that do not depend on the number of samples."""

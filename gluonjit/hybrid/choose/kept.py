@@ -18,7 +18,6 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from gluonjit.hybrid.choose.choosing import Chooser, chooser_of
 from gluonjit.hybrid.choose.costs import cache_folder, machine
 from gluonjit.hybrid.choose.pacing import Paces, paces_for
 from gluonjit.hybrid.options import Options
@@ -47,7 +46,6 @@ class ChoiceFile:
     _path: Path
     _model: str
     _paces: Paces
-    _chooser: Chooser
 
     def load(self) -> None:
         """Starts from the state of an earlier process."""
@@ -56,7 +54,6 @@ class ChoiceFile:
             if known["form"] == _FORM:
                 origin = f"{known['day']}, {self._path}"
                 self._paces.restore(known["paces"], origin)
-                self._chooser.restore(known["choices"], origin)
         except (OSError, *_BROKEN):
             pass  # it is learned anew, and written over
 
@@ -67,7 +64,6 @@ class ChoiceFile:
             "model": self._model,
             "day": date.today().isoformat(),
             "paces": self._paces.saved_state(),
-            "choices": self._chooser.saved_state(),
         }
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -87,11 +83,9 @@ def recalled(options: Options, engine: Any, described: Iterable[BlockDescription
         path = cache_folder() / "choices" / f"{readable}-{_signature(options, engine, blocks)}.json"
     except RuntimeError:  # there is no home
         return paces
-    chooser = chooser_of(options)
-    kept = ChoiceFile(path, name, paces, chooser)
+    kept = ChoiceFile(path, name, paces)
     kept.load()
     paces.tell(kept.save)
-    chooser.told = kept.save
     return paces
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from gluonjit.analysis.bound import lower_bound
 from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.plan import Plan, gathered_bytes, launches, row_bytes
-from gluonjit.analysis.ways import Choice, Costs
+from gluonjit.analysis.ways import Costs, Setting
 from gluonjit.graph.origins import Line
 from gluonjit.hybrid.explain import rendering
 from gluonjit.hybrid.explain.apart import apart
@@ -54,14 +54,15 @@ class _Counted(NamedTuple):
 
 _NO_ROW = KindRow(0, 0, 0)
 _EACH, _NODES = "as every plan runs step by step", "as samples are no units of a schedule: read nodes, and steps"
-_GONE = {"executed": _EACH, "padded": _EACH, "units": _NODES, "groups": _NODES}
+_SAME = "as all flushes run in the same way: read setting"
+_GONE = {"executed": _EACH, "padded": _EACH, "units": _NODES, "groups": _NODES, "choice": _SAME}
 
 
 @dataclass
 class Report(Counts):
-    """A report on a batch: its counts, the `steps` of its last flush, and the choice made for it."""
+    """A report on a batch: its counts, and the `steps` of its last flush."""
 
-    choice: Choice | None = None  # the choice for the last flush, and its alternatives
+    setting: Setting | None = None  # how the last flush was captured and scheduled
     last: Provenance | None = field(default=None, repr=False)  # of the last flush
     model: Callable[[], CostModel] | None = field(default=None, repr=False)  # of its engine
     captured: int = field(default=0, repr=False)  # calls of the last flush
@@ -78,9 +79,9 @@ class Report(Counts):
 
         With `training` it includes backward. None before the first flush.
         """
-        if self.last is None or self.choice is None or self.model is None:
+        if self.last is None or self.setting is None or self.model is None:
             return None
-        way = self.choice.setting
+        way = self.setting
         return self.model().predict(self.last.plan, self.captured, way.scheduler, way.granularity, training)
 
     @property
@@ -150,7 +151,7 @@ class Report(Counts):
         known["reuse"] = asdict(self.reuse)
         known["kinds"] = {name: row._asdict() for name, row in self.kinds.items()}
         known["steps"] = [row._asdict() for row in self.steps]
-        known["choice"] = None if self.choice is None else self.choice.to_dict()
+        known["setting"] = None if self.setting is None else self.setting._asdict()
         known.update(shared=self.shared, lower_bound=self.lower_bound)
         return known
 

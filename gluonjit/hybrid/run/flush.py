@@ -14,20 +14,19 @@ from gluonjit.analysis.costs.model import CostModel, Observed
 from gluonjit.analysis.plan import Plan
 from gluonjit.analysis.planner import Planner
 from gluonjit.analysis.simulate.trace_file import save_graph
-from gluonjit.analysis.ways import Choice, Setting
 from gluonjit.graph.graph import Graph
 from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.origins import Line
 from gluonjit.graph.recorder import give_results
-from gluonjit.hybrid.choose.choosing import chooser_of
 from gluonjit.hybrid.choose.costs import cost_model
-from gluonjit.hybrid.choose.pacing import note_flush, note_trial
+from gluonjit.hybrid.choose.pacing import note_flush
+from gluonjit.hybrid.choose.waiting import learn, waits_for
 from gluonjit.hybrid.explain.advice import after_flush
 from gluonjit.hybrid.explain.counts import STEP_PARTS
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.explain.report import Report
-from gluonjit.hybrid.options import Options
+from gluonjit.hybrid.options import AUTO, Options
 from gluonjit.hybrid.run.batch import RUNNING, Batch, release
 from gluonjit.hybrid.run.failures import of_library
 from gluonjit.hybrid.run.protocol import Adapter
@@ -37,38 +36,29 @@ from gluonjit.hybrid.run.state import Results, State
 class _Held(NamedTuple):
     """Contents of a batch when its flush began.
 
-    captured: in which way; samples: how many, and their numbers; carried: those that use what ran before.
+    samples: how many, and their numbers; carried: those that use what ran before.
     """
 
-    captured: Setting
     samples: int
     numbers: range
     carried: set[int]
 
 
 class FlushingBatch(Batch):
-    """A batch that runs: its region's chooser says how the graph is captured and scheduled."""
+    """A batch that runs."""
 
     engine: Adapter
     report: Report
 
     def __init__(self, engine: Any, options: Options, explicit: bool = False, region: Hashable = None) -> None:
-        self.chooser = chooser_of(options, region)
+        self.region = region
         self.misses = 0  # of the cache, up to the last flush that the cost model has learned from
         super().__init__(engine, options, Report(), explicit)
-
-    def choose(self, begins: bool = False) -> None:
-        """Takes the setting of the open way: whether it is training is known when the batch begins."""
-        chooser = self.chooser
-        setting = self.setting = chooser.setting(is_recorded(self.engine.current_mode()))
-        self.sharing, self.fine = setting.sharing, setting.granularity == "op"
-        if begins and chooser.explores(setting):
-            note_trial(chooser)
 
     @property
     def flush_at(self) -> int | None:
         """The number of samples at which the region runs itself; it may learn that number."""
-        return self.chooser.flush_at
+        return waits_for(self.options, self.region)
 
     def save_trace(self, path: str | Path) -> None:
         """Writes the captured calls that have not run, for `python -m gluonjit simulate` (see docs/traces.md).
@@ -84,8 +74,8 @@ class FlushingBatch(Batch):
         try:
             held = self._start_over(graph, middle == "map")
             with RUNNING:
-                planner = Planner(graph, self.engine.sum_kind, held.captured.sharing, self.options.beam_width)
-                plan = self._plan(graph, planner, held)
+                planner = Planner(graph, self.engine.sum_kind, self.sharing, self.options.beam_width)
+                plan = self._plan(graph, planner, held.samples)
                 provenance = Provenance(plan, graph.marks, list(graph.records.values()), held.numbers)
                 report.add_plan(plan, reason, line, provenance)
                 report.captured = graph.calls
@@ -116,11 +106,11 @@ class FlushingBatch(Batch):
         finally:
             times["analysis"] += self._took("advice", "analysis", begin)
             if options.profile:
-                self._observe(plan, self.chooser.choice, times)
+                self._observe(plan, times)
 
     def _start_over(self, graph: Graph, goes_on: bool) -> _Held:
         """Begins an empty graph; this one is complete."""
-        captured, samples, carried, imports = self.setting, self.samples, self.carried, self.imports
+        samples, carried, imports = self.samples, self.carried, self.imports
         self.reset()
         if goes_on:
             self.earlier = imports
@@ -130,28 +120,29 @@ class FlushingBatch(Batch):
         self.samples = 0
         if carried:
             self.carried = set()
-        return _Held(captured, samples, range(self.sample - samples, self.sample), carried)
+        return _Held(samples, range(self.sample - samples, self.sample), carried)
 
-    def _plan(self, graph: Graph, planner: Planner, held: _Held) -> Plan:
-        """Plans what was captured, and tells the report and the stretch how the plan was chosen."""
+    def _plan(self, graph: Graph, planner: Planner, samples: int) -> Plan:
+        """Plans what was captured, and tells the report and the stretch in which way."""
         report = self.report
         if report.model is None:
             report.model = partial(_model_of, self.engine)  # no method, which would be a circle with the report
-        records = list(graph.records.values())
-        plan = self.chooser.plan(planner, records, held.captured, held.samples, report.model)
+        report.setting = setting = self.setting
+        plan = planner.plan(setting.scheduler)
+        if self.options.flush_at == AUTO and samples:
+            training = any([is_recorded(record.mode) for record in graph.records.values()])
+            learn(self.options, self.region, plan, graph.calls, samples, training, report.model())
         plan.copied = graph.copies
         for row, count, writer in graph.overwritten:
             if plan.arena[row] >= 0:  # others nobody reads
                 plan.rewritten.append((int(plan.arena[row]), int(plan.position[row]), count, writer))
-        report.choice = choice = self.chooser.choice
-        note_flush(choice.setting, self.chooser.named, choice.compared or choice.profiled)
+        note_flush(setting, not self.options.leave_the_way_open)
         return plan
 
     def _run_options(self) -> Options:
-        """Returns the options of a run, which is also profiled if its costs are to be learned."""
+        """Returns the options of a run."""
         options = self.options
-        profile = (options.profile or self.chooser.choice.profiled) and not _called_back()
-        return options if profile == options.profile else replace(options, profile=profile)
+        return replace(options, profile=False) if options.profile and _called_back() else options
 
     def _advise(
         self, plan: Plan, provenance: Provenance, held: _Held, reason: str, middle: str, line: Line | None
@@ -160,24 +151,20 @@ class FlushingBatch(Batch):
         carried = held.carried
         apart = len(held.numbers) - sum([n in held.numbers for n in carried]) if self.sample else int(not carried)
         early = MINIBATCH.came_early(plan, held.samples, apart, "" if middle == "map" else middle, line, self.caller)
-        granularity = held.captured.granularity
-        if self.options.granularity == granularity or granularity != "op":  # else operators are the library's own idea
-            after_flush(self.report, provenance, held.samples, reason, line, early)
+        after_flush(self.report, provenance, held.samples, reason, line, early)
 
-    def _observe(self, plan: Plan, choice: Choice, times: dict[str, float]) -> None:
+    def _observe(self, plan: Plan, times: dict[str, float]) -> None:
         """Lets the cost model learn from a profiled flush; a time of 0 was not measured."""
         report = self.report
         if report.cache["misses"] > self.misses:  # what was traced in it does not come again
             times["capture"] = 0.0
-        if choice.compared:  # with other schedules than the one that ran
-            times["analysis"] = 0.0
         self.misses = report.cache["misses"]
         gather, compute = map(report.step_seconds, STEP_PARTS)
         observed = Observed(
             plan,
             report.captured,
-            choice.setting.scheduler,
-            choice.setting.granularity,
+            self.setting.scheduler,
+            self.setting.granularity,
             times["capture"],
             times["analysis"],
             times["inputs"],

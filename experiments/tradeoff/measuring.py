@@ -13,12 +13,10 @@ from tqdm import tqdm
 import gluonjit
 from experiments.bench.clock import Minibatches
 from experiments.tradeoff.configurations import Configuration
-from experiments.tradeoff.predicting import predicted_ms
 
 PHASES = ("forward", "training")
 POOL = 256  # samples, unless minibatches are larger: each runs in each way before anything is timed, as it may trace
 WARM = 32  # of them in a minibatch
-PROFILED = 5  # minibatches that are run with a wait after each part, so that a cost model can learn; not timed
 LEAST = 3  # repeats of a configuration that is slow
 
 
@@ -71,7 +69,6 @@ class Run(NamedTuple):
     outside: float
     nodes: int
     launches: int
-    predicted_ms: float | None
     choice: str | None
 
 
@@ -122,20 +119,14 @@ class Measurement:
                     self._measure(minibatches, phase, repeats, seconds, bar)
 
     def _measure(self, minibatches: Minibatches, phase: str, repeats: int, seconds: float, bar: Any) -> None:
-        """Warm up every configuration, let a cost model see its steps, in turns, then let them run in turns."""
-        first, *more = minibatches.draw(1 + PROFILED)
-        timings, learns = [], []
+        """Warm up every configuration, then let them run in turns."""
+        (first,) = minibatches.draw(1)
+        timings = []
         for configuration in self._nets:
             bar.set_description(f"{phase}, batch {minibatches.size}, {configuration.label}: warm-up")
             slow = self._once(configuration, phase, first).seconds > seconds
-            learns.append((configuration, 1 if slow else PROFILED))
             timings.append(Timing(configuration, minibatches.size, phase, min(LEAST, repeats) if slow else repeats))
             bar.update()
-        for turn, minibatch in enumerate(more):
-            for configuration, turns in learns:
-                if turn < turns:
-                    with gluonjit.batching(profile=True, **configuration.options):
-                        self._once(configuration, phase, minibatch)
         self.timings += timings
         for repeat in range(repeats):
             (minibatch,) = minibatches.draw(1)
@@ -163,6 +154,5 @@ class Measurement:
             max(times.end - times.begin - sum(report.ms.values()) / 1e3, 0.0),
             report.nodes,
             report.launches,
-            predicted_ms(report, training),
             str(report.setting) if configuration.automatic else None,
         )

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, ClassVar
 
-from gluonjit.analysis.table import BREADTH, GONE, TABLE
+from gluonjit.analysis.table import BREADTH, GONE, NAMES
 from gluonjit.analysis.ways import Setting
 from gluonjit.errors import OptionError
 
@@ -57,7 +57,7 @@ class Options:
     """
 
     SWITCHES: ClassVar[dict[str, str]] = SWITCHES
-    SCHEDULERS: ClassVar[tuple[str, ...]] = tuple(TABLE)
+    SCHEDULERS: ClassVar[tuple[str, ...]] = NAMES
 
     sharing: bool | str = AUTO
     granularity: str = AUTO
@@ -206,7 +206,7 @@ _RULES: dict[str, _Rule] = {
     "sharing": (lambda value: isinstance(value, bool) or value == AUTO, "must be True, False or 'auto'"),
     "granularity": _one_of(AUTO, BATCHED, EAGER, "cell", "op"),
     "expand": (_is_names, "must be a tuple of names of blocks, or of their classes"),
-    "scheduler": _one_of(AUTO, *sorted(TABLE)),
+    "scheduler": _one_of(AUTO, *sorted(NAMES)),
     "beam_width": _COUNT,
     "flush_at": (
         lambda value: value is None or value == AUTO or _is_count(value),

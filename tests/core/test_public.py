@@ -15,7 +15,6 @@ import pytest
 
 import gluonjit
 from gluonjit import errors
-from gluonjit.analysis.costs.coefficients import Coefficients, CoefficientsError
 from gluonjit.commands import simulate
 from gluonjit.hybrid.choose import kept
 from tools.public import differences, public, read
@@ -124,15 +123,8 @@ def test_an_old_cache_folder_is_read_or_passed_over(engine: str, cache: Path) ->
     assert json.loads(path.read_text())["form"] == json.loads((OLD / "choices.json").read_text())["form"]
 
 
-def test_old_costs_are_read_or_refused() -> None:
-    try:
-        assert Coefficients.load(OLD / "costs.json").launch > 0
-    except CoefficientsError as error:
-        assert "costs.json" in str(error)
-
-
 def test_an_old_trace_is_read_or_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    code = simulate.main(str(OLD / "trace.json"), [], [], None, None)
+    code = simulate.main(str(OLD / "trace.json"), [], [], None)
     out, err = capsys.readouterr()
     if code:
         assert "trace.json" in err and len(err.strip().splitlines()) == 1

@@ -66,7 +66,6 @@ def test_what_is_given_is_kept(net: gluon.Block, name: str, value: Any) -> None:
         (0.0, 0.001, None, 1),
         (0.001, 0.001, 0.0055, 4),
         (0.001, 0.001, 0.0005, 1),
-        (0.001, -1e-9, 0.0005, 1),
     ],
 )
 def test_how_many_samples_pay(fixed: float, marginal: float, latency: float | None, expected: int) -> None:

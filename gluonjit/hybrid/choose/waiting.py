@@ -6,10 +6,9 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from threading import Lock
 
-from gluonjit.analysis.costs.model import CostModel
-from gluonjit.analysis.plan import Plan
 from gluonjit.hybrid.options import AUTO, Options
 
+_FLUSH, _LAUNCH = 400e-6, 30e-6  # seconds of a flush, and of each launch, that any number of rows takes
 _MOST_REGIONS = 256
 _learned: OrderedDict[Hashable, tuple[Options, int]] = OrderedDict()  # the options stay, with their address
 _lock = Lock()
@@ -23,14 +22,10 @@ def waits_for(options: Options, region: Hashable) -> int | None:
     return None if known is None else known[1]
 
 
-def learn(
-    options: Options, region: Hashable, plan: Plan, calls: int, samples: int, training: bool, model: CostModel
-) -> None:
-    """Finds the number for the next flush, given the plan of one with so many calls and samples."""
-    setting = options.setting
-    total = model.predict(plan, calls, setting.scheduler, setting.granularity, training).total
-    fixed = min(model.fixed(plan, setting.scheduler), total)
-    count = samples_that_pay(fixed, (total - fixed) / samples, latency=options.max_latency)
+def learn(options: Options, region: Hashable, launches: int, samples: int, seconds: float) -> None:
+    """Finds the number for the next flush: the last one took so many seconds, capture included."""
+    fixed = min(_FLUSH + _LAUNCH * launches, seconds / 2)
+    count = samples_that_pay(fixed, (seconds - fixed) / samples, latency=options.max_latency)
     with _lock:
         _learned[_key(options, region)] = options, count
         while len(_learned) > _MOST_REGIONS:
@@ -54,12 +49,7 @@ def samples_that_pay(fixed: float, marginal: float, loss: float = 0.05, latency:
     From the n on at which a sample costs no more than `loss` above what it costs in an endless batch, waiting for more
     no longer pays: fixed / n <= loss * marginal. Fewer where the flush would take longer than `latency` seconds.
     """
-    if marginal <= 0:
-        most = 1 << 20
-    else:
-        most = int(fixed / (loss * marginal)) + 1
-    if latency is not None and fixed >= latency:
-        most = 1
-    elif latency is not None and marginal > 0:
+    most = int(fixed / (loss * marginal)) + 1
+    if latency is not None:
         most = min(most, int((latency - fixed) / marginal))
-    return max(1, min(most, 1 << 20))
+    return max(1, most)

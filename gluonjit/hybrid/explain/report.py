@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gluonjit.analysis.bound import lower_bound
-from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.plan import Plan, gathered_bytes, launches, row_bytes
-from gluonjit.analysis.ways import Costs, Setting
+from gluonjit.analysis.ways import Setting
 from gluonjit.graph.origins import Line
 from gluonjit.hybrid.explain import rendering
 from gluonjit.hybrid.explain.apart import apart
@@ -54,8 +52,9 @@ class _Counted(NamedTuple):
 
 _NO_ROW = KindRow(0, 0, 0)
 _EACH, _NODES = "as every plan runs step by step", "as samples are no units of a schedule: read nodes, and steps"
+_NO_MODEL = "as nothing is decided by predictions"
 _SAME = "as all flushes run in the same way: read setting"
-_GONE = {"executed": _EACH, "padded": _EACH, "units": _NODES, "groups": _NODES, "choice": _SAME}
+_GONE = {"executed": _EACH, "padded": _EACH, "units": _NODES, "groups": _NODES, "choice": _SAME, "predicted": _NO_MODEL}
 
 
 @dataclass
@@ -64,8 +63,6 @@ class Report(Counts):
 
     setting: Setting | None = None  # how the last flush was captured and scheduled
     last: Provenance | None = field(default=None, repr=False)  # of the last flush
-    model: Callable[[], CostModel] | None = field(default=None, repr=False)  # of its engine
-    captured: int = field(default=0, repr=False)  # calls of the last flush
     _plans: list[Plan] = field(default_factory=list, repr=False)
     _bound: int = field(default=0, repr=False)
 
@@ -73,16 +70,6 @@ class Report(Counts):
     def apart(self) -> dict[str, str]:
         """Names whose calls ran as several kinds in the last flush, with what keeps them apart and what to type."""
         return {} if self.last is None else apart([step.kind for step in self.last.plan.steps])
-
-    def predicted(self, training: bool) -> Costs | None:
-        """Returns the cost model's prediction of the last flush, in seconds by part, including capture.
-
-        With `training` it includes backward. None before the first flush.
-        """
-        if self.last is None or self.setting is None or self.model is None:
-            return None
-        way = self.setting
-        return self.model().predict(self.last.plan, self.captured, way.scheduler, way.granularity, training)
 
     @property
     def lower_bound(self) -> int:

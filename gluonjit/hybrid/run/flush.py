@@ -1,28 +1,23 @@
-"""The flush of a batch: plans and runs what was captured, and informs the report and the cost model."""
+"""The flush of a batch: plans and runs what was captured, and informs the report."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Hashable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from gluonjit.analysis.costs.model import CostModel, Observed
 from gluonjit.analysis.plan import Plan
 from gluonjit.analysis.planner import Planner
 from gluonjit.analysis.simulate.trace_file import save_graph
 from gluonjit.graph.graph import Graph
-from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.origins import Line
 from gluonjit.graph.recorder import give_results
-from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.choose.pacing import note_flush
 from gluonjit.hybrid.choose.waiting import learn, waits_for
 from gluonjit.hybrid.explain.advice import after_flush
-from gluonjit.hybrid.explain.counts import STEP_PARTS
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.explain.report import Report
@@ -52,7 +47,6 @@ class FlushingBatch(Batch):
 
     def __init__(self, engine: Any, options: Options, explicit: bool = False, region: Hashable = None) -> None:
         self.region = region
-        self.misses = 0  # of the cache, up to the last flush that the cost model has learned from
         super().__init__(engine, options, Report(), explicit)
 
     @property
@@ -68,21 +62,19 @@ class FlushingBatch(Batch):
         save_graph(self.graph, path, self.setting.granularity, self.sharing)
 
     def _flush(self, graph: Graph, capture: float, reason: str, middle: str, line: Line | None) -> None:
-        report, times, planner = self.report, {"capture": capture}, None
-        held = None
-        begin = perf_counter()
+        report, planner, held = self.report, None, None
+        begin = since = perf_counter()
         try:
             held = self._start_over(graph, middle == "map")
             with RUNNING:
                 planner = Planner(graph, self.engine.sum_kind, self.sharing, self.options.beam_width)
-                plan = self._plan(graph, planner, held.samples)
+                plan = self._plan(graph, planner)
                 provenance = Provenance(plan, graph.marks, list(graph.records.values()), held.numbers)
                 report.add_plan(plan, reason, line, provenance)
-                report.captured = graph.calls
-                times["analysis"] = self._took("analysis", "analysis", begin)
+                self._took("analysis", "analysis", begin)
                 options = self._run_options()
                 with self.engine.running():
-                    history = self._run(graph, plan, held.samples, provenance, options, times)
+                    history = self._run(graph, plan, held.samples, provenance, options)
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
             self.sample = 0  # the minibatch is lost
@@ -98,15 +90,14 @@ class FlushingBatch(Batch):
         finally:
             begin = perf_counter()
             release(graph, () if planner is None else planner.made)
-            times["capture"] += self._took("release", "capture", begin)  # it is as much as was captured
+            self._took("release", "capture", begin)  # it is as much as was captured
+        if self.options.flush_at == AUTO and held.samples and not _called_back():
+            self.engine.wait()
+            learn(self.options, self.region, plan.launches, held.samples, capture + perf_counter() - since)
         MINIBATCH.ran(self, bool(held.carried), history)
         begin = perf_counter()
-        try:
-            self._advise(plan, provenance, held, reason, middle, line)
-        finally:
-            times["analysis"] += self._took("advice", "analysis", begin)
-            if options.profile:
-                self._observe(plan, times)
+        self._advise(plan, provenance, held, reason, middle, line)
+        self._took("advice", "analysis", begin)
 
     def _start_over(self, graph: Graph, goes_on: bool) -> _Held:
         """Begins an empty graph; this one is complete."""
@@ -122,16 +113,10 @@ class FlushingBatch(Batch):
             self.carried = set()
         return _Held(samples, range(self.sample - samples, self.sample), carried)
 
-    def _plan(self, graph: Graph, planner: Planner, samples: int) -> Plan:
+    def _plan(self, graph: Graph, planner: Planner) -> Plan:
         """Plans what was captured, and tells the report and the stretch in which way."""
-        report = self.report
-        if report.model is None:
-            report.model = partial(_model_of, self.engine)  # no method, which would be a circle with the report
-        report.setting = setting = self.setting
+        self.report.setting = setting = self.setting
         plan = planner.plan(setting.scheduler)
-        if self.options.flush_at == AUTO and samples:
-            training = any([is_recorded(record.mode) for record in graph.records.values()])
-            learn(self.options, self.region, plan, graph.calls, samples, training, report.model())
         plan.copied = graph.copies
         for row, count, writer in graph.overwritten:
             if plan.arena[row] >= 0:  # others nobody reads
@@ -153,27 +138,6 @@ class FlushingBatch(Batch):
         early = MINIBATCH.came_early(plan, held.samples, apart, "" if middle == "map" else middle, line, self.caller)
         after_flush(self.report, provenance, held.samples, reason, line, early)
 
-    def _observe(self, plan: Plan, times: dict[str, float]) -> None:
-        """Lets the cost model learn from a profiled flush; a time of 0 was not measured."""
-        report = self.report
-        if report.cache["misses"] > self.misses:  # what was traced in it does not come again
-            times["capture"] = 0.0
-        self.misses = report.cache["misses"]
-        gather, compute = map(report.step_seconds, STEP_PARTS)
-        observed = Observed(
-            plan,
-            report.captured,
-            self.setting.scheduler,
-            self.setting.granularity,
-            times["capture"],
-            times["analysis"],
-            times["inputs"],
-            gather,
-            compute,
-            times["results"],
-        )
-        _model_of(self.engine).observe(observed)
-
     def _run(
         self,
         graph: Graph,
@@ -181,14 +145,13 @@ class FlushingBatch(Batch):
         samples: int,
         provenance: Provenance,
         options: Options,
-        times: dict[str, float],
     ) -> Any:
         """Runs a plan; returns the tape that can differentiate its results, or None."""
         begin = perf_counter()
         self.engine.check("batching()", options)
         session = self.engine.session(plan, self.report, options, samples, provenance)
         session.fill()
-        times["inputs"] = self._took("inputs", "gather", begin)
+        self._took("inputs", "gather", begin)
         number = 0
         while number < len(plan.steps):
             number = session.run_from(number)
@@ -199,23 +162,17 @@ class FlushingBatch(Batch):
             give_results(record, nodes.tolist(), arena, position, session.chunk_at, session.results)
         session.wait()
         session.finish()
-        times["results"] = self._took("results", "gather", begin)
+        self._took("results", "gather", begin)
         return session.tape
 
-    def _took(self, name: str, part: str, begin: float) -> float:
-        """Notes the time from then to now; returns the seconds."""
-        end = perf_counter()
-        self.report.took(name, part, begin, end)
-        return end - begin
+    def _took(self, name: str, part: str, begin: float) -> None:
+        """Notes the time from then to now."""
+        self.report.took(name, part, begin, perf_counter())
 
 
 def _called_back() -> bool:
     """True if a framework's own thread runs this: waiting there for the framework would never end."""
     return isinstance(threading.current_thread(), threading._DummyThread)
-
-
-def _model_of(engine: Adapter) -> CostModel:
-    return cost_model(engine.name, engine.versions)
 
 
 State.opens = FlushingBatch  # capture opens batches, and needs nothing of what a flush takes

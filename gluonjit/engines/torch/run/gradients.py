@@ -14,7 +14,6 @@ import torch
 from gluonjit.analysis.plan import Place
 from gluonjit.engines.torch.framework.arrays import (
     LEARNABLE,
-    VERSIONS,
     by_one_thread,
     device_named,
     dtype_named,
@@ -140,7 +139,7 @@ class Tape(tape.Tape):
     """The history of one flush."""
 
     again: Again  # what gives gradients that can be differentiated
-    advice, framework = _ADVICE, ("torch", VERSIONS)
+    advice = _ADVICE
 
     def __init__(self, session: Session, samples: int) -> None:
         super().__init__(session, samples)
@@ -310,8 +309,7 @@ class Tape(tape.Tape):
             self.free()
         elif not retain:
             self.spent.add(made)
-        rest, _ = self.account(made, begin)
-        self.observe(made, rest)
+        self.account(made, begin)
         return gradients
 
     def new_pass(self, route: Route | None = None, dry: bool = False) -> Pass:

@@ -12,7 +12,8 @@ from gluonjit.errors import GluonJITWarning, OptionError
 from gluonjit.graph import clear_lines
 from gluonjit.hybrid.capture.functions import cell
 from gluonjit.hybrid.capture.outlining.free_functions import forget_functions
-from gluonjit.hybrid.choose import waiting
+from gluonjit.hybrid.choose.choosing import clear_choices
+from gluonjit.hybrid.choose.costs import clear_curves
 from gluonjit.hybrid.choose.pacing import clear_paces
 from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.run.engine import ENGINES
@@ -125,8 +126,9 @@ def cache_info() -> dict[str, int]:
 
 
 def clear_caches() -> None:
-    """Drops traced cells, cells of functions, batched graphs and measured times, to be made when needed."""
-    waiting.forget()
+    """Drops traced cells, cells of functions, batched graphs, measured costs and choices, to be made when needed."""
+    clear_curves()
+    clear_choices()
     clear_paces()
     clear_spare()
     clear_lines()

@@ -57,6 +57,7 @@ MECHANISMS = (
     ),
     Mechanism("scheduler beam", ("analysis/schedulers/beam.py",), {"scheduler": "depth"}, {"scheduler": "beam"}),
     Mechanism("first-use check", ("hybrid/check",), without={"check": "never"}),
+    Mechanism("choice of way", ("analysis/choice.py", "hybrid/choose/choosing.py", "analysis/costs")),
     Mechanism("eager or batched", ("analysis/pace.py", "hybrid/choose/pacing.py", "hybrid/choose/clock.py")),
     Mechanism(
         "unrolling",

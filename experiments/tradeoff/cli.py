@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import time
 import warnings
@@ -58,6 +59,8 @@ def _run(options: argparse.Namespace) -> int:
         raise DataError(
             Path(options.workload), None, f"{len(workload.train)} samples do not fill {largest} of --batch-sizes"
         )
+    if options.calibration:
+        _calibrate(options.engine, options.calibration)
     measurement = Measurement(engine, workload, configurations(), options.seed)
     interrupted = False
     with warnings.catch_warnings():
@@ -81,6 +84,15 @@ def _run(options: argparse.Namespace) -> int:
         written = [str(path) for path in (options.json, options.plot, options.markdown) if path]
         print(f"\ninterrupted: {len(rows)} rows were measured; written to: {', '.join(written) or 'nothing'}")
     return 130 if interrupted else 0
+
+
+def _calibrate(engine: str, duration: float) -> None:
+    """Calibrate this machine if that is not stored yet, in a separate process, by the clock of this one."""
+    options = ("--engine", engine, "--if-missing", "--seconds", f"{duration:g}")
+    by = ["experiments.tradeoff.processor"] if time.perf_counter is time.process_time else []
+    command = [sys.executable, "-m", *by, "gluonjit", "calibrate", *options]
+    if subprocess.run(command, check=False).returncode:
+        print("not calibrated: predictions begin with default costs", file=sys.stderr)
 
 
 def _result(options: argparse.Namespace, note: str, rows: list[dict[str, Any]], interrupted: bool) -> dict[str, Any]:
@@ -132,12 +144,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seconds", type=seconds, default=4.0, help="a way whose minibatch takes longer is repeated three times only"
     )
+    parser.add_argument(
+        "--calibration",
+        type=_duration,
+        default=15.0,
+        metavar="SECONDS",
+        help="how long to calibrate where that was not done; 0: not at all",
+    )
     add_data(parser)
     parser.add_argument("--seed", type=whole, default=0)
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the rows here")
     parser.add_argument("--plot", type=Path, metavar="PATH", help="draw them here")
     parser.add_argument("--markdown", type=Path, metavar="PATH", help="write the table into this page, at its markers")
     return parser
+
+
+def _duration(text: str) -> float:
+    """Read a number of seconds, or 0."""
+    return 0.0 if text.strip() == "0" else seconds(text)
 
 
 def _counts(text: str) -> tuple[int, ...]:

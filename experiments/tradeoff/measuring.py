@@ -13,10 +13,13 @@ from tqdm import tqdm
 import gluonjit
 from experiments.bench.clock import Minibatches
 from experiments.tradeoff.configurations import Configuration
+from experiments.tradeoff.predicting import predicted_ms
 
 PHASES = ("forward", "training")
 POOL = 256  # samples, unless minibatches are larger: each runs in each way before anything is timed, as it may trace
 WARM = 32  # of them in a minibatch
+PROFILED = 5  # minibatches that are run with a wait after each part, so that a cost model can learn; not timed
+CHOOSING = 150  # at most, minibatches in which the automatic setting makes its choice; not timed
 LEAST = 3  # repeats of a configuration that is slow
 
 
@@ -69,6 +72,7 @@ class Run(NamedTuple):
     outside: float
     nodes: int
     launches: int
+    predicted_ms: float | None
     choice: str | None
 
 
@@ -119,14 +123,23 @@ class Measurement:
                     self._measure(minibatches, phase, repeats, seconds, bar)
 
     def _measure(self, minibatches: Minibatches, phase: str, repeats: int, seconds: float, bar: Any) -> None:
-        """Warm up every configuration, then let them run in turns."""
-        (first,) = minibatches.draw(1)
-        timings = []
+        """Warm up every configuration, let a cost model see its steps, in turns, then let them run in turns."""
+        first, *more = minibatches.draw(CHOOSING)
+        timings, learns = [], []
         for configuration in self._nets:
             bar.set_description(f"{phase}, batch {minibatches.size}, {configuration.label}: warm-up")
             slow = self._once(configuration, phase, first).seconds > seconds
+            if configuration.automatic:
+                self._choose(configuration, phase, more)
+            else:
+                learns.append((configuration, 1 if slow else PROFILED))
             timings.append(Timing(configuration, minibatches.size, phase, min(LEAST, repeats) if slow else repeats))
             bar.update()
+        for turn, minibatch in enumerate(more[:PROFILED]):
+            for configuration, turns in learns:
+                if turn < turns:
+                    with gluonjit.batching(profile=True, **configuration.options):
+                        self._once(configuration, phase, minibatch)
         self.timings += timings
         for repeat in range(repeats):
             (minibatch,) = minibatches.draw(1)
@@ -136,6 +149,14 @@ class Measurement:
                     bar.set_description(f"{phase}, batch {timing.batch_size}, {timing.configuration.label}")
                     timing.runs.append(self._once(timing.configuration, phase, minibatch))
                 bar.update()
+
+    def _choose(self, configuration: Configuration, phase: str, minibatches: Sequence[Sequence[Any]]) -> None:
+        """Let the automatic setting make its choice."""
+        for minibatch in minibatches:
+            self._once(configuration, phase, minibatch)
+            choice = gluonjit.explain().choice
+            if choice is not None and choice.decided:
+                break
 
     def _once(self, configuration: Configuration, phase: str, samples: Sequence[Any]) -> Run:
         """Run one minibatch, with the engine's work, and without Python's collector."""
@@ -147,6 +168,7 @@ class Measurement:
         finally:
             gc.enable()
         report = gluonjit.explain()
+        choice = getattr(report, "choice", None)
         return Run(
             times.end - times.begin,
             times.captured - times.begin,
@@ -154,5 +176,6 @@ class Measurement:
             max(times.end - times.begin - sum(report.ms.values()) / 1e3, 0.0),
             report.nodes,
             report.launches,
-            str(report.setting) if configuration.automatic else None,
+            predicted_ms(report, training),
+            None if choice is None or not configuration.automatic else str(choice.setting),
         )

@@ -1,4 +1,4 @@
-"""Three panels: the cost of analysis, the gain of batching, crossings of granularities."""
+"""Four panels: the cost of analysis, the gain of batching, crossings of granularities, the quality of predictions."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ from experiments.tradeoff.summary import Row, crossings, fastest
 COLOURS = {"op": "#c0392b", "cell": "#2f6fb0", "auto": "#222222"}
 MARKERS = {"auto": "*", **dict(zip(SCHEDULERS, cycle("os^Dvph")))}
 GREY = "#777777"
+GOOD = 0.08  # predictions are meant to be no further off
 
 
 def draw(result: dict[str, Any], path: Path) -> None:
     """Draw all panels and save them."""
     rows = result["rows"]
-    figure, panels = pyplot.subplots(1, 3, figsize=(18.5, 5), layout="constrained")
-    _nodes(panels[0], rows)
-    _time(panels[1], rows)
-    _throughput(panels[2], rows)
+    figure, panels = pyplot.subplots(2, 2, figsize=(12.5, 9.5), layout="constrained")
+    _nodes(panels[0, 0], rows)
+    _time(panels[0, 1], rows)
+    _throughput(panels[1, 0], rows)
+    _predictions(panels[1, 1], rows, result["summary"])
     for panel in panels.flat:
         panel.spines[["top", "right"]].set_visible(False)
         panel.grid(which="major", color="#e4e4e4", linewidth=0.6)
@@ -145,3 +147,43 @@ def _by_batch_size(panel: Any, rows: list[Row], label: str) -> None:
     panel.set_xticks(sorted({row["batch_size"] for row in rows}))
     panel.xaxis.set_major_formatter(ScalarFormatter())
     panel.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+
+
+def _predictions(panel: Any, rows: list[Row], found: dict[str, Any]) -> None:
+    """Draw the cost model's predictions against measurements."""
+    chosen = [row for row in rows if row["predicted_ms"] is not None]
+    panel.set_title("Predicted against measured time of a minibatch", fontsize=10)
+    panel.set(xlabel="measured, without what is outside of the library, milliseconds", ylabel="predicted, milliseconds")
+    if not chosen:
+        panel.text(
+            0.5, 0.5, "nothing was predicted in this run", ha="center", transform=panel.transAxes, color="#777777"
+        )
+        panel.set(xticks=[], yticks=[])
+        return
+    measured = {id(row): row["measured_ms"] - row["outside_ms"] for row in chosen}
+    ends = [pick(*measured.values(), *[row["predicted_ms"] for row in chosen]) for pick in (min, max)]
+    panel.plot(ends, ends, color=GREY, linewidth=1)
+    panel.fill_between(
+        ends,
+        [end * (1 - GOOD) for end in ends],
+        [end * (1 + GOOD) for end in ends],
+        color="#dddddd",
+        label=f"within {GOOD:.0%}",
+    )
+    for name in _granularities(chosen):
+        for phase, style in (("forward", "none"), ("training", "full")):
+            part = [row for row in chosen if (row["granularity"], row["phase"]) == (name, phase)]
+            if part:
+                panel.plot(
+                    [measured[id(row)] for row in part],
+                    [row["predicted_ms"] for row in part],
+                    "o",
+                    color=COLOURS[name],
+                    fillstyle=style,
+                    markersize=4,
+                    label=f"{name}, {phase}",
+                )
+    off = ", ".join(f"{phase} {value['error']:.0%}" for phase, value in found["errors"].items() if value is not None)
+    panel.set(xscale="log", yscale="log")
+    panel.set_title(f"Predicted against measured time (mean error: {off})", fontsize=10)
+    panel.legend(fontsize=8, frameon=False)

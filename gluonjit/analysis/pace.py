@@ -8,9 +8,9 @@ Calls that are loops (with MXNet those of blocks with a `forward` of their own) 
 whole, as one node: `whole` first where calls of all shapes run together, or a minibatch has many of each shape, later
 where it has several. If the first of both ways is slower than eager, the other one is compared with eager anew.
 
-The cost of trials is bounded. A trial is a stretch that is batched as long as nothing is decided. All trials together
-may lose the time of `_GRANT` calls and the fraction `_SHARE` of all seconds so far. A trial that exceeds this is
-abandoned.
+The cost of trials is bounded. A trial is a stretch in another way than the one kept: batched, as long as nothing is
+decided; later with other schedulers, or captured otherwise. All trials together may lose the time of `_GRANT` calls and
+the fraction `_SHARE` of all seconds so far. A trial that exceeds this is abandoned.
 """
 
 from __future__ import annotations
@@ -52,17 +52,19 @@ _AGAIN = 256  # stretches after which eager is compared anew, and twice as many 
 class StretchOutcome(NamedTuple):
     """The outcome of a stretch: this many outermost calls, in this many seconds; 0 where it was not timed.
 
-    rate: seconds of a call that was batched, without what tracing took, 0 where few were; traced: whether something was
-    traced, which is not in every minibatch; whole: whether it was not abandoned; way: the way to batch, as it is shown;
-    loses: whether it was abandoned because its calls by themselves were slower than eager ones.
+    rate: seconds of a call that was batched, without what tracing took, 0 where few were; unlike: whether something was
+    done that is not in every minibatch; whole: whether it was not abandoned; explores: whether it was captured to see
+    whether that is better than the way that is kept; way: the way to batch, as it is shown; loses: whether it was
+    abandoned because its calls by themselves were slower than eager ones.
     """
 
     eager: bool
     seconds: float
     calls: int
     rate: float = 0.0
-    traced: bool = False
+    unlike: bool = False
     whole: bool = True
+    explores: bool = False
     way: str = ""
     loses: bool = False
 
@@ -173,6 +175,11 @@ class Pace:
         """True if the next stretch must be timed to its end."""
         return self.decided is None or self.doubts > 0
 
+    @property
+    def may_try(self) -> bool:
+        """True if other ways to batch may be tried: once batching is decided."""
+        return self.decided is False and self.allowed > self.needed
+
     def _repeats(self, times: int) -> bool:
         """True if calls come in few shapes: on average so many times each in a stretch."""
         count = min(len(self.shapes), max(self.calls, _SEEN))
@@ -209,10 +216,10 @@ class Pace:
         """Counts a stretch."""
         each = ran.seconds / ran.calls
         self.seconds += ran.seconds or self.unit * ran.calls
-        usual = ran.whole and not ran.traced
+        usual = not (ran.unlike or ran.explores) and ran.whole
         if ran.eager:
             self.calls = max(self.calls, ran.calls) if usual else self.calls  # it may have ended before a minibatch
-        elif ran.whole:
+        elif ran.whole and not ran.explores:
             self.calls = ran.calls
         if not ran.eager and (self.decided is None or not usual):
             self._lose(ran)
@@ -229,7 +236,7 @@ class Pace:
             self.trials += 1
             self.way = ran.way or self.way
             if ran.whole:
-                faster = each < _TIE * self.unit  # even with what comes once
+                faster = not ran.explores and each < _TIE * self.unit  # even with what comes once
                 known = self.batched if usual or faster else self.strange
                 known.append(each)
             self.hopeless += ran.loses or (not usual and ran.rate > _HOPELESS * self.unit)
@@ -245,10 +252,11 @@ class Pace:
         """Counts the loss of a trial. Traces are not repeated; the next trial after an abandoned one may lose half."""
         lost = ran.seconds - self.unit * ran.calls
         self.lost = max(self.lost + lost, -self.grant)
+        traced = self.decided is None and ran.whole
         less = _LESS * min(lost, self.grant)
         if 0.0 < ran.rate < self.unit:  # it was abandoned because of what it traced, which is there now
             less = min(less, _TRACE)
-        self.needed = 0.0 if ran.whole else less
+        self.needed = 0.0 if traced else lost if self.decided is False else less
 
     def _decide(self) -> None:
         """Keeps a way if it is far better, or if enough is known of both."""

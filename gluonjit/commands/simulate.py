@@ -1,4 +1,4 @@
-"""``python -m gluonjit simulate``: plans the flushes of a trace, without a framework."""
+"""``python -m gluonjit simulate``: predicts the flushes of a trace, without a framework."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from gluonjit.analysis.costs.coefficients import Coefficients, CoefficientsError
+from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.analysis.simulate.simulation import Simulated, simulated
 from gluonjit.analysis.simulate.trace_file import read_trace
@@ -19,11 +21,15 @@ from gluonjit.writing import write_whole
 _TITLES = {
     "gathered_bytes": "gathered kB",
     "arena_bytes": "arenas kB",
+    "forward_ms": "predicted ms",
+    "training_ms": "in training ms",
 }
 """Of columns that are not called as their fields are."""
 
 
-def main(path: str, schedulers: Sequence[str], batch_sizes: Sequence[int], output: str | None) -> int:
+def main(
+    path: str, schedulers: Sequence[str], batch_sizes: Sequence[int], output: str | None, costs: str | None = None
+) -> int:
     """Prints a table, and writes it as JSON to `output`; 1 for a trace that cannot be used, 2 for bad arguments."""
     unknown = [name for name in schedulers if name not in SCHEDULERS]
     if unknown:
@@ -31,10 +37,15 @@ def main(path: str, schedulers: Sequence[str], batch_sizes: Sequence[int], outpu
         return failed("simulate", f"no scheduler is called {unknown[0]!r}; the schedulers are {known}", code=2)
     if output is not None and not Path(output).parent.is_dir():
         return failed("simulate", f"--json {output}: the folder {Path(output).parent} does not exist", code=2)
+    try:
+        model = CostModel(Coefficients.load(Path(costs)) if costs is not None else None)
+    except (CoefficientsError, OSError) as error:
+        why = f"--costs {costs}: {error}. Next: python -m gluonjit calibrate --output {costs}"
+        return failed("simulate", why)
     rows: list[Simulated] = []
     stopped = False
     try:
-        for row in simulated(read_trace(path), schedulers or sorted(SCHEDULERS), batch_sizes):
+        for row in simulated(read_trace(path), schedulers or sorted(SCHEDULERS), model, batch_sizes):
             rows.append(row)
     except TraceError as error:
         return failed("simulate", str(error))
@@ -59,6 +70,8 @@ def table(rows: Sequence[Simulated]) -> str:
 
 
 def _shown(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
     if isinstance(value, bool):
         return "on" if value else "off"
     if name.endswith("bytes"):

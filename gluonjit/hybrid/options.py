@@ -6,11 +6,9 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
-from functools import cached_property
 from typing import Any, ClassVar
 
-from gluonjit.analysis.table import BREADTH, GONE, NAMES
-from gluonjit.analysis.ways import Setting
+from gluonjit.analysis.table import BREADTH, GONE, TABLE
 from gluonjit.errors import OptionError
 
 AUTO = "auto"
@@ -27,15 +25,16 @@ SWITCHES = {
 
 @dataclass(frozen=True)
 class Options:
-    """Options: how a region of a program is batched. "auto" is what was fastest in all that was measured.
+    """Options: how a region of a program is batched. "auto" leaves a choice to the cost model (see docs/costs.md).
 
-    sharing: whether equal calls on equal operands run once: True, False or "auto", which is True.
-    granularity: "cell" captures a HybridBlock call as one node, "op" each operator in it, "batched" is "cell", and
-        "eager" captures nothing. "auto" times "cell" against "eager" and keeps the faster, unless another option names
-        a way; in `batching()`, or if an option names a way, it means "cell" (see docs/choice.md).
+    sharing: whether equal calls on equal operands run once: True, False or "auto".
+    granularity: "cell" captures a HybridBlock call as one node, "op" each operator in it; "batched" chooses between
+        these, and "eager" captures nothing. "auto" times the choice against "eager" and keeps the faster, unless
+        another option names a way; in `batching()`, or if an option names a way, it means "batched" (see
+        docs/choice.md).
     expand: HybridBlocks, by name or by class name, that do not become nodes: the calls inside them are captured.
     scheduler: the order in which nodes run, and so which run together; one of `gluonjit.analysis.schedulers`, or
-        "auto", which is "bound".
+        "auto".
     beam_width: how many states the scheduler "beam" goes on with after each step.
     flush_at: the number of samples at which an open batch runs itself; "auto": as many as pay; None: no limit.
     max_latency: with flush_at "auto", the most seconds from a sample's capture to its result; None: no limit.
@@ -57,7 +56,7 @@ class Options:
     """
 
     SWITCHES: ClassVar[dict[str, str]] = SWITCHES
-    SCHEDULERS: ClassVar[tuple[str, ...]] = NAMES
+    SCHEDULERS: ClassVar[tuple[str, ...]] = tuple(TABLE)
 
     sharing: bool | str = AUTO
     granularity: str = AUTO
@@ -77,16 +76,10 @@ class Options:
     outline: bool = True
     check: str = FIRST
 
-    @cached_property
+    @property
     def leave_the_way_open(self) -> bool:
         """True if calls may run eagerly if that is faster: no option names a way to run them."""
         return all(getattr(self, name) == default for name, default in _WAYS.items())
-
-    @cached_property
-    def setting(self) -> Setting:
-        """The way to capture and to schedule."""
-        scheduler = "bound" if self.scheduler == AUTO else self.scheduler
-        return Setting("op" if self.granularity == "op" else "cell", bool(self.sharing), scheduler)
 
     def updated(self, call: str, changes: dict[str, Any]) -> Options:
         """Returns these options with `changes`; `call` is the user's call, for the error.
@@ -206,7 +199,7 @@ _RULES: dict[str, _Rule] = {
     "sharing": (lambda value: isinstance(value, bool) or value == AUTO, "must be True, False or 'auto'"),
     "granularity": _one_of(AUTO, BATCHED, EAGER, "cell", "op"),
     "expand": (_is_names, "must be a tuple of names of blocks, or of their classes"),
-    "scheduler": _one_of(AUTO, *sorted(NAMES)),
+    "scheduler": _one_of(AUTO, *sorted(TABLE)),
     "beam_width": _COUNT,
     "flush_at": (
         lambda value: value is None or value == AUTO or _is_count(value),

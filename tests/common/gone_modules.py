@@ -209,17 +209,4 @@ GONE: tuple[Gone, ...] = (
         ),
         "engines/mxnet",
     ),
-    Gone("analysis/choice", ("Allowed Seen Study counts_of _estimate _spare _at_least _avoidable _best _once",)),
-    Gone("hybrid/choose/choosing", ("Chooser chooser_of clear_choices",)),
-    Gone(
-        "analysis/costs",
-        (
-            "Totals totals capture analysis inputs in_c gather compute results backward backward_alone backward_rest",
-            "Fitted Measured _fitted",
-            "Observed ObservedBackward CostModel workload _phase _size _corrected",
-        ),
-    ),
-    Gone("hybrid/choose/costs", ("cost_model use_model clear_curves calibration_file _calibrated",)),
-    Gone("hybrid/run/calibration", ("CalibrationSample Trees gated Chains Nets Bench measure",)),
-    Gone("commands/calibrate", ("_show _print_table readable",)),
 )

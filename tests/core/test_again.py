@@ -9,6 +9,7 @@ import pytest
 
 from gluonjit.analysis import plan_cache
 from gluonjit.analysis.bound import critical_path, lower_bound
+from gluonjit.analysis.costs.features import results
 from gluonjit.analysis.plan import Plan, rows_read
 from gluonjit.analysis.planner import Planner
 from gluonjit.graph import Graph
@@ -23,7 +24,7 @@ def _nothing_kept() -> Iterator[None]:
 
 
 def read(plan: Plan) -> list[object]:
-    """What only few ask of a plan: the rows that each node reads and yields, and where it was called."""
+    """What only few ask of a plan: the rows that each node reads and yields, where it was called, and what costs."""
     nodes = [
         (record.base(node), rows_read(record, node), record.origins[node], record.calls)
         for step in plan.steps
@@ -33,7 +34,7 @@ def read(plan: Plan) -> list[object]:
     names: dict[str, int] = dict(plan.products)
     for record in plan.called:
         names[record.kind.name] = names.get(record.kind.name, 0) + record.calls
-    return [nodes, names, critical_path(plan), [values(plan)]]
+    return [nodes, names, critical_path(plan), results(plan), [values(plan)]]
 
 
 def values(plan: Plan) -> list[int]:

@@ -507,7 +507,7 @@ def added(monkeypatch: pytest.MonkeyPatch, stretch: pacing.CallStretch) -> Stret
 def test_a_trace_that_takes_next_to_nothing_makes_a_minibatch_no_other(
     monkeypatch: pytest.MonkeyPatch, traced: float, unlike: bool
 ) -> None:
-    assert added(monkeypatch, stretch_of(monkeypatch, 4, 1.0, traced)).traced is unlike
+    assert added(monkeypatch, stretch_of(monkeypatch, 4, 1.0, traced)).unlike is unlike
 
 
 @pytest.mark.parametrize(("calls", "few"), [(2, True), (10, False)])

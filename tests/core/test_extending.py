@@ -92,8 +92,11 @@ def test_a_scheduler(checkout: Path) -> None:
         from experiments.tradeoff.configurations import configurations
         from experiments.tradeoff.plot import MARKERS
         from gluonjit import Options
+        from gluonjit.analysis.costs import Coefficients, CostModel
 
         Options().updated("batching()", {"scheduler": "widest"})
+        assert CostModel(Coefficients()).analysis("widest", 0, 0) == 430e-6, "it is not priced"
+        assert CostModel(Coefficients(analysis={})).analysis("widest", 0, 0) == 430e-6, "the calibration is older"
         assert any(way.scheduler == "widest" for way in configurations()), "it is not measured"
         assert len(set(MARKERS.values())) == len(MARKERS) and "widest" in MARKERS, "it is not drawn"
         (values,) = [values for _, name, values in CHOICES.options if name == "scheduler"]

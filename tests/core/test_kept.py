@@ -12,9 +12,13 @@ import pytest
 
 import gluonjit
 from gluonjit.analysis import pace
+from gluonjit.analysis.choice import Allowed, Study
+from gluonjit.analysis.ways import Setting
 from gluonjit.hybrid.choose import kept
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.engine import engine_of
+
+ALLOWED = Allowed(("cell", "op"), (True, False), ("depth", "bound"))
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +100,7 @@ def test_a_named_way_keeps_nothing(engine: str, cache: Path) -> None:
 def paces(eager: Any, calls: Any) -> str:
     """A file with the pace of one phase."""
     pace = f'{{"eagerly": true, "eager": {eager}, "batched": 1, "calls": {calls}, "way": ""}}'
-    return f'{{"form": 1, "day": "x", "paces": [{pace}]}}'
+    return f'{{"form": 1, "day": "x", "paces": [{pace}], "choices": []}}'
 
 
 @pytest.mark.parametrize(
@@ -106,19 +110,32 @@ def paces(eager: Any, calls: Any) -> str:
         "[]",
         "{}",
         "[" * 100_000,
-        '{"form": 1, "day": "x", "paces": 5}',
+        '{"form": 1, "day": "x", "paces": 5, "choices": []}',
         '{"form": 1, "day": "x", "paces": [{"eagerly": 1, "eager": 1, "batched": 1, "calls": 1, "way": ""}]}',
         '{"form": 1, "day": "x", "paces": [{"eagerly": true, "eager": NaN, "batched": 1, "calls": 1, "way": ""}]}',
         '{"form": 1, "day": "x", "paces": [{"eagerly": true, "eager": 1, "batched": 1, "calls": 1e999, "way": ""}]}',
         paces(1, -1),
         paces(1, "1" + 400 * "0"),
         paces("1" + 400 * "0", 1),
+        '{"form": 1, "day": "x", "paces": [], "choices": [{"setting": ["cell", true, "worst"]}]}',
+        '{"form": 1, "day": "x", "paces": [], "choices": [{"setting": 3}]}',
     ],
 )
 def test_a_broken_file_is_as_if_there_were_none(engine: str, text: str) -> None:
     path = decided(engine)
     path.write_text(text)
     assert "kept from" not in run(make(engine), 20)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -1, 10**400, None, "1"])
+@pytest.mark.parametrize("place", ["nodes_a_sample", "size", "training", "setting"])
+def test_a_broken_choice_changes_nothing(engine: str, place: str, number: Any) -> None:
+    path = decided(engine)
+    known = json.loads(path.read_text())
+    known["choices"] = [{"training": False, "size": 4, "setting": ["cell", True, "depth"], "nodes_a_sample": 1.0}]
+    known["choices"][0][place] = number
+    path.write_text(json.dumps(known))
+    run(make(engine), 3)
 
 
 def test_a_phase_that_is_broken_leaves_the_other_one_alone(engine: str) -> None:
@@ -213,3 +230,15 @@ def test_what_is_kept_is_compared_anew_where_minibatches_have_another_size() -> 
     )
     training.compare_again()
     assert "kept from" not in str(training.summary())
+
+
+def test_a_study_goes_on_with_the_way_that_was_kept() -> None:
+    study = Study(ALLOWED)
+    assert study.saved_state() is None
+    study.chosen, study._mean = Setting("op", False, "bound"), 12.0
+    later = Study(ALLOWED)
+    later.restore(study.saved_state())  # type: ignore[arg-type]
+    assert later.capture() == study.chosen.capture
+    assert later.scheduler(later.capture()) == "bound"
+    assert later.saved_state() == study.saved_state()
+    assert later.drifted(later.capture(), 1000, 10)

@@ -80,6 +80,16 @@ def test_a_batch_runs_itself_at_a_number_of_calls(way: Way) -> None:
         np.testing.assert_allclose(way.numbers(value), expected, rtol=1e-5, atol=1e-6)
 
 
+def test_every_way_to_capture_counts_the_same_samples(way: Way) -> None:
+    """Else the ways would belong to two studies, each of which waits for the other's, and neither chooses."""
+    gluonjit.hybridize(way.net, dynamic_batch=True, granularity="batched")
+    for _ in range(40):
+        with way.region(), gluonjit.batching() as batch:
+            found = [way.net(way.array(x)) for x in SAMPLES]
+        assert len([way.numbers(value) for value in found]) == len(SAMPLES)
+    assert batch.report.choice.decided
+
+
 @pytest.mark.parametrize(
     ("numbers", "said"),
     [

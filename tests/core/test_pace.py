@@ -18,7 +18,7 @@ def run(pace: Pace, eager: float, batched: float, minibatches: int, traced: int 
         unlike = not way and traced > 0
         traced -= not way
         each = eager if way else batched + eager * unlike
-        pace.add(StretchOutcome(way, CALLS * each, CALLS, eager if way else batched, traced=unlike))
+        pace.add(StretchOutcome(way, CALLS * each, CALLS, eager if way else batched, unlike=unlike))
         ways.append(way)
     return ways
 
@@ -36,7 +36,7 @@ def abandoning(pace: Pace, factor: float, minibatches: int, size: int = CALLS, t
             whole = whole and (way or not pace.spent(seconds, int(calls)))
             calls += 1
             seconds += 1e-3 * (1.0 if way or not whole else factor) + trace * (not way and calls == 1)
-        pace.add(StretchOutcome(way, seconds, size, 1e-3 * factor, traced=trace > 0 and not way, whole=whole))
+        pace.add(StretchOutcome(way, seconds, size, 1e-3 * factor, unlike=trace > 0 and not way, whole=whole))
         found.append(seconds)
     return found
 
@@ -89,7 +89,7 @@ def test_few_calls_of_an_abandoned_trial_say_nothing(rate: float, trials: int) -
     pace = Pace(False)
     while pace.decided is None:
         way = pace.wants_eager
-        pace.add(StretchOutcome(way, CALLS * 1e-3, CALLS, 0.0 if way else rate, traced=not way, whole=way))
+        pace.add(StretchOutcome(way, CALLS * 1e-3, CALLS, 0.0 if way else rate, unlike=not way, whole=way))
     assert pace.decided is True and pace.trials == trials
 
 
@@ -104,7 +104,7 @@ def test_a_trial_whose_calls_alone_are_slower_need_not_be_seen_whole() -> None:
     while pace.decided is None:
         way = pace.wants_eager
         trials += not way
-        pace.add(StretchOutcome(way, CALLS * 1e-3, CALLS, 2e-3, traced=not way, whole=way, loses=not way))
+        pace.add(StretchOutcome(way, CALLS * 1e-3, CALLS, 2e-3, unlike=not way, whole=way, loses=not way))
     assert pace.decided is True and trials == 2
 
 
@@ -115,7 +115,7 @@ def test_a_trace_in_every_minibatch_counts() -> None:
     pace = Pace(False)
     while pace.decided is None:
         way = pace.wants_eager
-        pace.add(StretchOutcome(way, CALLS * (1e-3 if way else 0.8e-3), CALLS, traced=not way))
+        pace.add(StretchOutcome(way, CALLS * (1e-3 if way else 0.8e-3), CALLS, unlike=not way))
     assert pace.decided is False  # it is faster, and traces
 
 
@@ -156,13 +156,26 @@ def test_one_slow_minibatch_changes_nothing() -> None:
     assert pace.decided is False
 
 
+def test_looks_at_other_ways_to_batch_have_a_budget() -> None:
+    """None before it is decided that batches are faster; then until they have lost what they may, and later again."""
+    pace = Pace(False)
+    assert not pace.may_try
+    run(pace, 1e-3, 0.5e-3, 20)
+    assert pace.decided is False and pace.may_try
+    while pace.may_try:
+        pace.add(StretchOutcome(False, CALLS * 5e-3, CALLS, explores=True))
+    assert pace.decided is False and pace.unit == 0.5e-3
+    run(pace, 1e-3, 0.5e-3, 500)
+    assert pace.may_try
+
+
 def test_eager_stretches_between_looks_need_not_be_timed() -> None:
     """Where the next trial has to wait until it may lose something."""
     pace = Pace(True)
     for _ in range(2):
         assert pace.wants_eager and not pace.settled
         pace.add(StretchOutcome(True, CALLS * 1e-3, CALLS))
-    pace.add(StretchOutcome(False, CALLS * 11e-3, CALLS, 2e-3, traced=True, whole=False))
+    pace.add(StretchOutcome(False, CALLS * 11e-3, CALLS, 2e-3, unlike=True, whole=False))
     assert pace.wants_eager and not pace.settled  # it is eager's turn
     pace.add(StretchOutcome(True, CALLS * 1e-3, CALLS))
     waited = 0
@@ -207,9 +220,9 @@ def test_a_batch_that_was_traced_in_tells_how_many_calls_come_together() -> None
     for calls in (3, 32, 5):
         pace.add(StretchOutcome(True, 0.1 * calls, calls))
     assert pace.calls == 32
-    pace.add(StretchOutcome(False, 2.0, 4, 0.2, traced=True, whole=False))
+    pace.add(StretchOutcome(False, 2.0, 4, 0.2, unlike=True, whole=False))
     assert pace.calls == 32
-    pace.add(StretchOutcome(False, 2.0, 8, 0.2, traced=True))
+    pace.add(StretchOutcome(False, 2.0, 8, 0.2, unlike=True))
     assert pace.calls == 8 and pace.grant == pytest.approx(10 * 8 * 0.1)
 
 
@@ -219,7 +232,7 @@ def test_a_trial_that_is_faster_even_with_its_traces_counts() -> None:
     for _ in range(12):
         way = pace.wants_eager
         each = 1e-3 if way else 0.7e-3
-        pace.add(StretchOutcome(way, CALLS * each, CALLS, 0.5e-3, traced=not way))
+        pace.add(StretchOutcome(way, CALLS * each, CALLS, 0.5e-3, unlike=not way))
         if pace.decided is not None:
             break
     assert pace.decided is False and pace.trials == 2
@@ -266,7 +279,7 @@ def test_single_calls_do_not_change_how_loops_are_captured() -> None:
     pace.shapes.extend([0] * CALLS)
     for _ in range(8):
         pace.add(StretchOutcome(True, 1e-3, 1, 1e-3))
-    pace.add(StretchOutcome(False, 5e-3, 1, 2e-3, traced=True))
+    pace.add(StretchOutcome(False, 5e-3, 1, 2e-3, unlike=True))
     assert pace.whole and not pace.turned
 
 

@@ -15,8 +15,10 @@ import pytest
 
 import gluonjit
 from gluonjit import errors
+from gluonjit.analysis.costs.coefficients import Coefficients, CoefficientsError
 from gluonjit.commands import simulate
 from gluonjit.hybrid.choose import kept
+from gluonjit.hybrid.choose.choosing import chooser_of
 from tools.public import differences, public, read
 
 OLD = Path(__file__).parent / "old"  # files that the version before has written
@@ -123,8 +125,26 @@ def test_an_old_cache_folder_is_read_or_passed_over(engine: str, cache: Path) ->
     assert json.loads(path.read_text())["form"] == json.loads((OLD / "choices.json").read_text())["form"]
 
 
+def test_the_choices_of_an_old_folder_are_of_what_there_is(
+    engine: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choosers: list[Any] = []
+    monkeypatch.setattr(kept, "chooser_of", lambda options: choosers.append(chooser_of(options)) or choosers[-1])
+    gluonjit.hybridize(make(engine)[0], dynamic_batch=True)
+    studies = list(choosers[0]._studies.values())
+    assert studies, "nothing of the folder was read"
+    assert all(study.chosen.capture in study.allowed.captures for study in studies)
+
+
+def test_old_costs_are_read_or_refused() -> None:
+    try:
+        assert Coefficients.load(OLD / "costs.json").launch > 0
+    except CoefficientsError as error:
+        assert "costs.json" in str(error)
+
+
 def test_an_old_trace_is_read_or_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    code = simulate.main(str(OLD / "trace.json"), [], [], None)
+    code = simulate.main(str(OLD / "trace.json"), [], [], None, None)
     out, err = capsys.readouterr()
     if code:
         assert "trace.json" in err and len(err.strip().splitlines()) == 1

@@ -11,7 +11,9 @@ from problems import captured as graph_of
 from experiments.schedulers.exact import fewest as best
 from experiments.schedulers.problem import Problem, random_problem
 from gluonjit.analysis import Plan, Planner, lower_bound, make_plan
+from gluonjit.analysis.choice import _best
 from gluonjit.analysis.schedulers import SCHEDULERS
+from gluonjit.analysis.ways import Costs, Estimate, Setting
 from gluonjit.errors import OptionError
 from gluonjit.graph import Graph, Kind, Output, Record, Value, intern_spec
 from gluonjit.hybrid import Options
@@ -203,6 +205,29 @@ def test_an_unknown_scheduler_is_refused() -> None:
         match=f"scheduler='fast', but it must be one of 'auto', {', '.join(map(repr, sorted(SCHEDULERS)))}",
     ):
         Options().updated("batching()", {"scheduler": "fast"})
+
+
+def estimate(scheduler: str, launches: int, seconds: float, flushes: int = 1, sharing: bool = True) -> Estimate:
+    costs = Costs(0.0, 0.0, 0.0, 0.0, seconds, 0.0, 0.0)
+    return Estimate(Setting("cell", sharing, scheduler), flushes, 8 * flushes, 100 * flushes, launches, costs)
+
+
+@pytest.mark.parametrize(
+    "others, chosen",
+    [
+        ([estimate("bound", 60, 0.995)], "bound"),  # hardly cheaper, and with fewer launches
+        ([estimate("bound", 100, 0.995)], "depth"),
+        ([estimate("bound", 60, 1.005)], "depth"),
+        ([estimate("bound", 60, 0.995, sharing=False)], "depth"),
+        ([estimate("bound", 150, 1.8, flushes=2)], "bound"),
+        ([estimate("bound", 60, 0.9), estimate("beam", 50, 0.95)], "bound"),
+        ([estimate("bound", 60, 0.9), estimate("beam", 50, 0.899)], "beam"),
+    ],
+)
+def test_of_predictions_that_are_nearly_equal_the_one_with_fewer_launches_is_taken(
+    others: list[Estimate], chosen: str
+) -> None:
+    assert _best([estimate("depth", 100, 1.0), *others]).setting.scheduler == chosen
 
 
 @pytest.mark.parametrize("name", ["agenda", "agenda_static", "greedy"])

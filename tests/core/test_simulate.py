@@ -60,6 +60,7 @@ def test_every_number_of_a_row(path: Path) -> None:
     separate, shared = rows(path, "--scheduler", "depth")
     for row in (separate, shared):
         assert float(str(row.pop("analysis_ms"))) > 0
+        assert float(str(row.pop("forward_ms"))) > 0
     # Losses run alone, at any depth. Steps take 3, 3, 2 and 1 rows: the first three times the one leaf, the third
     # of three results two, the others what lies together.
     assert separate == {
@@ -74,6 +75,7 @@ def test_every_number_of_a_row(path: Path) -> None:
         "gathers": 2,
         "gathered_bytes": (3 + 3) * 16,
         "arena_bytes": 13 * 16,
+        "training_ms": None,
     }
     assert (shared["sharing"], shared["nodes"], shared["launches"]) == (True, 4 + 3, 4 + 3)
 
@@ -100,11 +102,11 @@ def test_batch_sizes_and_schedulers(path: Path) -> None:
 def test_the_table_has_a_line_for_each_row(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", str(path)]) == 0
     head, *lines = capsys.readouterr().out.splitlines()
-    assert head.split("  ")[0] == "granularity" and head.endswith("analysis ms")
+    assert head.split("  ")[0] == "granularity" and head.endswith("predicted ms  in training ms")
     assert [line.split()[:4] for line in lines] == [
         ["cell", name, sharing, "3"] for sharing in ("off", "on") for name in sorted(SCHEDULERS)
     ]
-    assert all(float(line.split()[-1]) > 0 for line in lines)
+    assert all(float(line.split()[-2]) > 0 and line.split()[-1] == "-" for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from support import Recurrent, assert_close
 import gluonjit
 from experiments.zoo.cli import NAMES
 from experiments.zoo.mxnet import engine
+from gluonjit.analysis.costs import CostModel
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.analysis.simulate.simulation import Simulated, simulated, simulated_flush
 from gluonjit.analysis.simulate.trace_file import BatchTrace, read_trace
@@ -24,6 +25,8 @@ from gluonjit.errors import TraceError
 
 QUICK = ("treelstm-cell", "treelstm-binary", "mv-rnn", "lattice-lstm", "mpnn", "shift-reduce")
 Run = Callable[..., tuple[gluonjit.Report, BatchTrace]]
+
+MODEL = CostModel()
 
 
 def counts(found: gluonjit.Report | Simulated) -> tuple[int, ...]:
@@ -65,13 +68,13 @@ def run(tmp_path: Path) -> Run:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_trace_is_planned_as_the_batch_it_was_taken_from(name: str, run: Run) -> None:
     report, separate = run(name, sharing=False)
-    assert counts(simulated_flush(separate, "depth")) == counts(report)
+    assert counts(simulated_flush(separate, "depth", MODEL)) == counts(report)
     for scheduler in SCHEDULERS if name in QUICK else ("depth",):
         report, trace = run(name, sharing=True, scheduler=scheduler)
         assert (trace.granularity, trace.sharing, len(trace.samples)) == ("cell", True, 5)
         assert sum(kind.calls for kind in trace.kinds) == report.calls
-        assert counts(simulated_flush(trace, scheduler)) == counts(report)
-        merged = simulated_flush(separate, scheduler, sharing=True)
+        assert counts(simulated_flush(trace, scheduler, MODEL)) == counts(report)
+        merged = simulated_flush(separate, scheduler, MODEL, sharing=True)
         assert counts(merged) == counts(report), "sharing, done to a trace without"
 
 
@@ -79,7 +82,7 @@ def test_a_trace_is_planned_as_the_batch_it_was_taken_from(name: str, run: Run) 
 def test_operators_are_traced_as_cells_are(name: str, run: Run) -> None:
     report, trace = run(name, granularity="op")
     assert trace.granularity == "op"
-    assert counts(simulated_flush(trace, "depth")) == counts(report)
+    assert counts(simulated_flush(trace, "depth", MODEL)) == counts(report)
 
 
 @pytest.mark.parametrize(
@@ -97,19 +100,19 @@ def test_other_batch_sizes_take_what_such_batches_take(name: str, add: Callable[
     for size in (1, 3, 9):
         chosen = [number % 5 for number in range(size)]
         report, _ = run(name, chosen, add, sharing=False)
-        found = simulated_flush(trace, "depth", chosen)
+        found = simulated_flush(trace, "depth", MODEL, chosen)
         assert found.batch_size == size
         assert counts(found)[:3] == counts(report)[:3]
         if size <= 5:
             report, _ = run(name, range(size), add, sharing=True)
-            found = simulated_flush(trace, "depth", range(size), sharing=True)
+            found = simulated_flush(trace, "depth", MODEL, range(size), sharing=True)
             assert counts(found)[:3] == counts(report)[:3]
 
 
 def test_samples_that_come_again_are_shared_only_where_inputs_are(run: Run) -> None:
     _, trace = run("treelstm-cell", add=gluonjit.add_n, sharing=False)
-    once = simulated_flush(trace, "depth", sharing=True)
-    twice = simulated_flush(trace, "depth", [*range(5), *range(5)], sharing=True)
+    once = simulated_flush(trace, "depth", MODEL, sharing=True)
+    twice = simulated_flush(trace, "depth", MODEL, [*range(5), *range(5)], sharing=True)
     assert once.launches == twice.launches
     assert once.nodes < twice.nodes < 2 * once.nodes, "words that several sentences have are the same words again"
 
@@ -134,7 +137,7 @@ def test_what_nobody_can_read_is_not_live(tmp_path: Path) -> None:
         again = net(x)  # the calls that were there are found as before
     assert_close(again.asnumpy(), kept.asnumpy(), "a repeated call")
     assert batch.report.nodes == 6 and batch.report.dropped == 6
-    assert counts(simulated_flush(trace, "depth")) == counts(batch.report)
+    assert counts(simulated_flush(trace, "depth", MODEL)) == counts(batch.report)
 
 
 @pytest.mark.usefixtures("as_written")
@@ -170,16 +173,16 @@ def test_what_joins_samples_without_being_a_sum_is_left_out_of_other_sizes(tmp_p
         batch.save_trace(tmp_path / "trace.json.gz")
     assert outputs.shape == (1, 12)
     trace = read_trace(tmp_path / "trace.json.gz")
-    assert simulated_flush(trace, "depth").nodes == 13
-    assert simulated_flush(trace, "depth", [0, 1]).nodes == 8
+    assert simulated_flush(trace, "depth", MODEL).nodes == 13
+    assert simulated_flush(trace, "depth", MODEL, [0, 1]).nodes == 8
 
 
 def test_a_trace_with_sharing_is_simulated_as_it_is(run: Run) -> None:
     _, trace = run("treelstm-cell", sharing=True)
-    assert [row.sharing for row in simulated(trace, ["depth"])] == [True]
-    assert [row.batch_size for row in simulated(trace, ["depth"], [5])] == [5]
+    assert [row.sharing for row in simulated(trace, ["depth"], MODEL)] == [True]
+    assert [row.batch_size for row in simulated(trace, ["depth"], MODEL, [5])] == [5]
     with pytest.raises(TraceError, match="2 samples of a trace of 5 captured with sharing=True"):
-        list(simulated(trace, ["depth"], [2]))
+        list(simulated(trace, ["depth"], MODEL, [2]))
     with pytest.raises(TraceError, match=r"capture it with gluonjit.batching\(sharing=False\)"):
         restored(trace, sharing=False)
     with pytest.raises(TraceError, match=r"samples \[5\] of a trace that has 5"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import subprocess
@@ -21,13 +22,13 @@ from experiments.tradeoff.configurations import Configuration, configurations
 from experiments.tradeoff.measuring import LEAST, PHASES, Measurement, Run, Timing
 from experiments.tradeoff.plot import draw
 from experiments.tradeoff.processor import without_pauses
-from experiments.tradeoff.summary import crossings, fastest, markdown, regret, row_of, summary, table
+from experiments.tradeoff.summary import crossings, errors, fastest, markdown, regret, row_of, summary, table
 from experiments.workloads import load
 
 COLUMNS = {
     "workload", "granularity", "scheduler", "sharing", "batch_size", "phase", "nodes", "launches", "analysis_ms",
-    "measured_ms", "interval_ms", "times_ms", "samples_per_s", "capture_ms", "execution_ms",
-    "repeats", "choice", "outside_ms", "spread",
+    "predicted_ms", "measured_ms", "interval_ms", "times_ms", "samples_per_s", "capture_ms", "execution_ms",
+    "repeats", "choice", "outside_ms", "error", "spread",
 }  # fmt: skip
 CELLS = [Configuration("cell", "depth", True), Configuration("cell", "bound", False)]
 SOME = [Configuration("op", "depth", True), *CELLS]
@@ -47,9 +48,9 @@ def row(granularity: str, size: int, ms: float, phase: str = "training", **more:
         "workload": "made up", "granularity": granularity, "scheduler": "auto" if automatic else "depth",
         "sharing": "auto" if automatic else True, "batch_size": size, "phase": phase,
         "nodes": 10.0 * size,
-        "launches": 5.0, "capture_ms": ms / 4, "analysis_ms": ms / 4, "execution_ms": ms / 2,
+        "launches": 5.0, "capture_ms": ms / 4, "analysis_ms": ms / 4, "execution_ms": ms / 2, "predicted_ms": None,
         "measured_ms": ms, "interval_ms": [ms * 0.9, ms * 1.1], "times_ms": [ms * 0.9, ms, ms * 1.1],
-        "samples_per_s": 1e3 * size / ms, "repeats": 5, "outside_ms": ms / 10, "spread": 0.02,
+        "samples_per_s": 1e3 * size / ms, "repeats": 5, "outside_ms": ms / 10, "error": None, "spread": 0.02,
         "choice": "cell, depth, sharing on" if automatic else None, **more,
     }  # fmt: skip
 
@@ -74,7 +75,7 @@ def test_a_run_writes_every_row_with_all_columns(
 ) -> None:
     monkeypatch.setattr("experiments.tradeoff.configurations.configurations", lambda: SOME)
     path, plot = tmp_path / "new" / "tradeoff.json", tmp_path / "new" / "tradeoff.png"
-    arguments = "--workload treelstm-builtin --batch-sizes 1,3 --repeats 2 --seed 2".split()
+    arguments = "--workload treelstm-builtin --batch-sizes 1,3 --repeats 2 --calibration 0 --seed 2".split()
     assert main([*arguments, "--json", str(path), "--plot", str(plot)]) == 0
     result = json.loads(path.read_text(encoding="utf-8"))
     assert {"rows", "summary", "environment", "command", "note", "threads"} <= set(result)
@@ -95,7 +96,7 @@ def test_a_run_writes_every_row_with_all_columns(
     for size in (1, 3):
         fine, coarse = (by[name, "depth", True, size, "forward"] for name in ("op", "cell"))
         assert fine["nodes"] > coarse["nodes"] and fine["launches"] > coarse["launches"]
-    assert set(result["summary"]["regret"]) == set(PHASES)
+    assert set(result["summary"]["errors"]) == set(PHASES) == set(result["summary"]["regret"])
     assert set(result["summary"]["regret"]["forward"]) == {"1", "3"}
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert "SYNTHETIC" in capsys.readouterr().out
@@ -146,7 +147,7 @@ def test_an_interruption_keeps_what_was_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "tradeoff.json"
-    arguments = "--workload treelstm-builtin --batch-sizes 1,2 --repeats 2".split()
+    arguments = "--workload treelstm-builtin --batch-sizes 1,2 --repeats 2 --calibration 0".split()
     monkeypatch.setattr("experiments.tradeoff.configurations.configurations", lambda: CELLS)
     interrupt_at(monkeypatch, "forward", 2)
     assert main([*arguments, "--json", str(path)]) == 130
@@ -177,19 +178,25 @@ def interrupt_at(patch: pytest.MonkeyPatch, phase: str, size: int) -> None:
 
 def test_a_row_has_the_medians_of_its_repeats() -> None:
     runs = [
-        Run(0.010, 0.002, 0.001, 0.001, 40, 10, None),
-        Run(0.030, 0.004, 0.002, 0.000, 60, 14, None),
-        Run(0.020, 0.003, 0.005, 0.002, 50, 12, None),
-        Run(0.020, 0.003, 0.005, 0.002, 50, 12, "cell, depth, sharing on"),
+        Run(0.010, 0.002, 0.001, 0.001, 40, 10, 12.0, None),
+        Run(0.030, 0.004, 0.002, 0.000, 60, 14, 24.0, None),
+        Run(0.020, 0.003, 0.005, 0.002, 50, 12, 18.0, None),
+        Run(0.020, 0.003, 0.005, 0.002, 50, 12, 18.0, "cell, depth, sharing on"),
     ]
     found = row_of("made up", Timing(CELLS[0], 8, "training", 3, runs))
     assert [found[name] for name in ("nodes", "launches", "repeats")] == [50, 12, 2]
     assert found["times_ms"] == pytest.approx([20, 20]) and found["spread"] == pytest.approx(0.25)
-    assert found["outside_ms"] == pytest.approx(1.5)
+    assert found["outside_ms"] == pytest.approx(1.5) and found["error"] == pytest.approx(0.1)
     assert found["measured_ms"] == pytest.approx(20) and found["interval_ms"] == pytest.approx([10, 30])
     assert (found["capture_ms"], found["analysis_ms"], found["execution_ms"]) == pytest.approx((3, 3.5, 12))
-    assert found["samples_per_s"] == pytest.approx(400)
+    assert found["predicted_ms"] == 18 and found["samples_per_s"] == pytest.approx(400)
     assert found["choice"] == "cell, depth, sharing on"
+
+
+def test_the_error_of_predictions_is_relative_to_what_was_measured() -> None:
+    rows = [row("op", 1, 10, error=0.1), row("cell", 1, 20, error=0.3, spread=0.1), row("op", 4, 9, error=0.01)]
+    assert errors(rows) == pytest.approx({"error": 0.41 / 3, "spread": 0.14 / 3, "beyond": 0.28 / 3, "worst": 0.2})
+    assert errors([row("op", 1, 10)]) is None
 
 
 def test_regret_is_against_the_fastest_row_of_training() -> None:
@@ -200,6 +207,7 @@ def test_regret_is_against_the_fastest_row_of_training() -> None:
     assert {size: lost["beyond"] for size, lost in training.items()} == pytest.approx({"4": 0.06, "8": 0.96})
     assert training["8"]["best"] == "cell depth" and training["8"]["depth"] == pytest.approx(0.5)
     assert found["regret"]["forward"] == {"4": None, "8": None}
+    assert found["errors"] == {"training": None, "forward": None}
     assert regret([rows[1], row("auto", 4, 30)])["regret"] == 0
 
 
@@ -208,9 +216,10 @@ def test_the_table_names_the_fastest_of_each_granularity() -> None:
     assert fastest(rows, "training", "cell")[4]["scheduler"] == "bound"
     text = table(rows, summary(rows))
     assert "cell, bound, sharing off" in text and "auto, auto, cell, depth, sharing on" in text
-    assert "default, training, batch 4: 25.0% from the best, 21.0% beyond spread" in text
+    assert "automatic choice, training, batch 4: 25.0% from the best, 21.0% beyond spread" in text
     page = markdown(rows, summary(rows))
     assert "| training | 4 |  | 20.0 | 25.0 | cell, depth, sharing on | 1.60x | cell bound | 25.0% | 21.0% |" in page
+    assert "predictions, training: none made" in text
 
 
 def test_pauses_in_steps_are_left_out() -> None:
@@ -226,11 +235,14 @@ def test_curves_cross_where_they_are_equal_on_logarithmic_axes() -> None:
     assert crossings({1: 1.0}, {16: 2.0}) == []
 
 
-def test_a_plot_does_not_need_all_granularities(tmp_path: Path) -> None:
+def test_a_plot_needs_neither_predictions_nor_all_granularities(tmp_path: Path) -> None:
     rows = [row(name, size, ms) for name, ms in (("op", 9), ("cell", 7), ("auto", 7)) for size in (1, 4)]
     rows += [row("cell", 4, 3, "forward")]
     draw(result_of(rows), tmp_path / "without.png")
-    assert (tmp_path / "without.png").read_bytes().startswith(b"\x89PNG")
+    predicted = [{**copy.deepcopy(found), "predicted_ms": found["measured_ms"] * 1.05, "error": 0.05} for found in rows]
+    draw(result_of(predicted), tmp_path / "with.png")
+    without, with_them = ((tmp_path / name).read_bytes() for name in ("without.png", "with.png"))
+    assert without.startswith(b"\x89PNG") and without != with_them
 
 
 @pytest.mark.parametrize(

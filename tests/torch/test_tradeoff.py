@@ -32,6 +32,7 @@ WAYS = [
 def small_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtin, "SCENES", 5)
     monkeypatch.setattr(builtin, "SIZES", {"train": 12, "dev": 2, "test": 2})
+    monkeypatch.setattr("experiments.tradeoff.measuring.CHOOSING", 4)
 
 
 def test_a_run_writes_every_row(
@@ -39,10 +40,10 @@ def test_a_run_writes_every_row(
 ) -> None:
     monkeypatch.setattr("experiments.tradeoff.configurations.configurations", lambda: WAYS)
     path, plot = tmp_path / "tradeoff.json", tmp_path / "tradeoff.png"
-    arguments = "--engine torch --workload treelstm-builtin --batch-sizes 1,3 --repeats 2".split()
+    arguments = "--engine torch --workload treelstm-builtin --batch-sizes 1,3 --repeats 2 --calibration 0".split()
     assert main([*arguments, "--json", str(path), "--plot", str(plot)]) == 0
     result = json.loads(path.read_text(encoding="utf-8"))
-    assert result["engine"] == "torch" and result["summary"]["regret"].keys() == set(PHASES)
+    assert result["engine"] == "torch" and result["summary"]["errors"].keys() == set(PHASES)
     assert result["command"] == f"python -m experiments.tradeoff {' '.join(arguments[:8])} --seconds 4 --seed 0"
     names = ("granularity", "scheduler", "sharing", "batch_size", "phase")
     keys = [tuple(found[name] for name in names) for found in result["rows"]]
@@ -52,6 +53,7 @@ def test_a_run_writes_every_row(
         for phase in PHASES:
             fine, coarse = (by[(*way, size, phase)] for way in WAYS[:2])
             assert fine["nodes"] > coarse["nodes"] >= coarse["launches"] > 0
+            assert coarse["predicted_ms"] > 0
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert "SYNTHETIC" in capsys.readouterr().out
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 
 from gluonjit.analysis.nodes import Nodes, Schedule
-from gluonjit.analysis.table import NAMES
+from gluonjit.analysis.table import TABLE
 
 Scheduler = Callable[[Nodes], Schedule]
 
-SCHEDULERS: Mapping[str, Scheduler] = {name: import_module(f"{__name__}.{name}").schedule for name in NAMES}
+SCHEDULERS: Mapping[str, Scheduler] = {name: import_module(f"{__name__}.{name}").schedule for name in TABLE}

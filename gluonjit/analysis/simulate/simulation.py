@@ -1,4 +1,4 @@
-"""Plans of the flushes of a trace: each scheduler, with and without sharing, for batches of any size."""
+"""Predictions of the flushes of a trace: each scheduler, with and without sharing, for batches of any size."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from gluonjit.analysis.bound import critical_path, lower_bound
+from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.plan import arena_bytes, gathered_bytes, gathers, launches
 from gluonjit.analysis.planner import make_plan
 from gluonjit.analysis.simulate.trace_file import BatchTrace
@@ -21,7 +22,8 @@ class Simulated:
 
     batch_size: samples, 0 where the trace knows none; nodes: those that run; critical_path: the longest chain of
     nodes; gathers: launches that put operands together, which copy `gathered_bytes`; arena_bytes: all inputs and
-    results, forward; analysis_ms: the least of a few, measured here.
+    results, forward; analysis_ms: the least of a few, measured here; forward_ms, training_ms: predicted, with
+    backward the latter, which is None if nothing was captured under recording.
     """
 
     granularity: str
@@ -36,10 +38,12 @@ class Simulated:
     gathered_bytes: int
     arena_bytes: int
     analysis_ms: float
+    forward_ms: float
+    training_ms: float | None
 
 
 def simulated(
-    trace: BatchTrace, schedulers: Sequence[str], batch_sizes: Sequence[int] | None = None
+    trace: BatchTrace, schedulers: Sequence[str], model: CostModel, batch_sizes: Sequence[int] | None = None
 ) -> Iterator[Simulated]:
     """A row for each batch size (None: the whole trace), sharing and scheduler.
 
@@ -51,12 +55,13 @@ def simulated(
         samples = [number % max(known, 1) for number in range(batch_size)] or None
         for sharing in (True,) if trace.sharing else (False, True):
             for scheduler in schedulers:
-                yield simulated_flush(trace, scheduler, samples, sharing)
+                yield simulated_flush(trace, scheduler, model, samples, sharing)
 
 
 def simulated_flush(
     trace: BatchTrace,
     scheduler: str,
+    model: CostModel,
     samples: Sequence[int] | None = None,
     sharing: bool | None = None,
 ) -> Simulated:
@@ -67,6 +72,7 @@ def simulated_flush(
         begin = perf_counter()
         plan = make_plan(graph.graph, graph.sum_kind, scheduler)
         times.append(perf_counter() - begin)
+    costs = model.predict(plan, graph.calls, scheduler, trace.granularity, any(plan.recorded))
     return Simulated(
         granularity=trace.granularity,
         scheduler=scheduler,
@@ -80,4 +86,6 @@ def simulated_flush(
         gathered_bytes=sum(gathered_bytes(plan, step) for step in plan.steps),
         arena_bytes=arena_bytes(plan),
         analysis_ms=min(times) * 1e3,
+        forward_ms=(costs.total - costs.backward) * 1e3,
+        training_ms=costs.total * 1e3 if any(plan.recorded) else None,
     )

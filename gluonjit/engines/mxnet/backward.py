@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import wraps
 from sys import getrefcount
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import mxnet as mx
 import numpy as np
@@ -16,7 +16,7 @@ from mxnet.ndarray import NDArray
 from gluonjit.engines.mxnet.framework.arrays import context_of, host_view, sent
 from gluonjit.engines.mxnet.framework.originals import original_array_backward, original_backward, original_grad
 from gluonjit.engines.mxnet.framework.semantics import as_captured, classic, is_numpy
-from gluonjit.engines.mxnet.run.gradients import Tape
+from gluonjit.engines.mxnet.run.gradients import Pass, Tape
 from gluonjit.engines.mxnet.run.recorded import recorded
 from gluonjit.engines.mxnet.run.results import Seed, Target, seed_of, tape_of
 from gluonjit.engines.mxnet.values.bridge import finish
@@ -27,6 +27,15 @@ from gluonjit.hybrid.choose.pacing import BACKWARD
 from gluonjit.hybrid.explain.minibatch import MINIBATCH
 from gluonjit.hybrid.run.batch import RUNNING
 from gluonjit.hybrid.run.state import LOCAL, settle
+
+
+class Passed(NamedTuple):
+    """One way back through a batch, the seconds of it that belong to no step, and its end."""
+
+    tape: Tape
+    made: Pass
+    rest: float
+    end: float
 
 
 def _marking(function: Any) -> Any:
@@ -63,12 +72,11 @@ def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, tra
         given = [None] * len(listed)
     with RUNNING:
         ready, gradients, passes = _through_batches(listed, given, retain_graph, train_mode)
-        begin = perf_counter()
         if ready:
             original_backward(ready, gradients, retain_graph, train_mode)
         if passes:
             _write_statistics(passes)
-            passes[-1].report.took("gradients", "backward", begin, passes[-1].now())
+            _account(passes)
     _finish(True)
 
 
@@ -142,7 +150,7 @@ def _total(losses: Sequence[Any]) -> Any:
 
 def _through_batches(
     heads: Sequence[Any], head_grads: Sequence[Any], retain_graph: bool, train_mode: bool
-) -> tuple[list[NDArray], list[NDArray | None], list[Tape]]:
+) -> tuple[list[NDArray], list[NDArray | None], list[Passed]]:
     """Goes backward through every batch that the heads come from, the latest first.
 
     Returns what MXNet's own backward has to go on with, arrays and their gradients, and what was gone through. What of
@@ -153,7 +161,7 @@ def _through_batches(
     waiting: dict[Tape, list[Seed]] = {}
     ends: list[Target] = []
     hold = False
-    passes: list[Tape] = []
+    passes: list[Passed] = []
     for head in heads:
         if _in_batch(head):
             settle(head._v, backward=True)
@@ -172,8 +180,9 @@ def _through_batches(
         while waiting:
             tape = max(waiting, key=lambda found: found.number)
             found, made = tape.gradients(waiting.pop(tape), retain_graph, train_mode, hold)
-            begin = tape.account(made, begin)
-            passes.append(tape)
+            rest, end = tape.account(made, begin)
+            passes.append(Passed(tape, made, rest, end))
+            begin = end
             learns = learns or any([target.value is None or not target.reached for target in found])
             reached = [target for target in found if target.reached]
             ends += [target for target in reached if target.value is None]
@@ -216,11 +225,21 @@ def _ones(spec: Spec) -> NDArray:
     return sent(np.ones((spec.rows, *spec.row_shape), dtype=spec.dtype), context_of(spec.device))
 
 
-def _write_statistics(passes: Sequence[Tape]) -> None:
+def _write_statistics(passes: Sequence[Passed]) -> None:
     """Writes running statistics, after those of later calls that ran eagerly, as a look was given up."""
     with as_captured(0):
-        for tape in passes:
-            tape.statistics.write()
+        for passed in passes:
+            passed.tape.statistics.write()
+
+
+def _account(passes: Sequence[Passed]) -> None:
+    """Reports the time of what came after the batches, and lets the cost model learn."""
+    last = passes[-1]
+    end = last.tape.now()
+    last.tape.report.took("gradients", "backward", last.end, end)
+    for tape, made, rest, _ in passes:
+        # Of several batches nobody knows which the gradients afterwards belong to.
+        tape.observe(made, rest + end - last.end if len(passes) == 1 else 0.0)
 
 
 def _note_head(tape: Tape, head: Any, retain_graph: bool) -> bool:

@@ -1,4 +1,4 @@
-"""Files with the decisions for a model, so that the next process starts from them.
+"""Files next to the calibration with the decisions for a model, so that the next process starts from them.
 
 A model is identified by its signature: the classes and the code of its blocks, the shapes of its parameters, its
 options, the machine and the versions. A file that cannot be read or written counts as absent.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import platform
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,14 +18,14 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
 
+from gluonjit.hybrid.choose.choosing import Chooser, chooser_of
+from gluonjit.hybrid.choose.costs import cache_folder, machine
 from gluonjit.hybrid.choose.pacing import Paces, paces_for
 from gluonjit.hybrid.options import Options
 from gluonjit.replaced import code_of
-from gluonjit.rows.running import cores
 from gluonjit.writing import read_regular, replace_file
 
 _FORM = 1  # of the file
-_THREADS = ("OMP_NUM_THREADS", "MXNET_CPU_WORKER_NTHREADS", "MXNET_ENGINE_TYPE")
 _MOST = 256  # files
 _LARGEST = 1 << 20  # bytes of one
 _NAME, _BEGIN = re.compile(r"-[0-9a-f]{16}\.json$"), b'{\n "form": '  # by which a file is known
@@ -49,6 +47,7 @@ class ChoiceFile:
     _path: Path
     _model: str
     _paces: Paces
+    _chooser: Chooser
 
     def load(self) -> None:
         """Starts from the state of an earlier process."""
@@ -57,6 +56,7 @@ class ChoiceFile:
             if known["form"] == _FORM:
                 origin = f"{known['day']}, {self._path}"
                 self._paces.restore(known["paces"], origin)
+                self._chooser.restore(known["choices"], origin)
         except (OSError, *_BROKEN):
             pass  # it is learned anew, and written over
 
@@ -67,6 +67,7 @@ class ChoiceFile:
             "model": self._model,
             "day": date.today().isoformat(),
             "paces": self._paces.saved_state(),
+            "choices": self._chooser.saved_state(),
         }
         with suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,9 +87,11 @@ def recalled(options: Options, engine: Any, described: Iterable[BlockDescription
         path = cache_folder() / "choices" / f"{readable}-{_signature(options, engine, blocks)}.json"
     except RuntimeError:  # there is no home
         return paces
-    kept = ChoiceFile(path, name, paces)
+    chooser = chooser_of(options)
+    kept = ChoiceFile(path, name, paces, chooser)
     kept.load()
     paces.tell(kept.save)
+    chooser.told = kept.save
     return paces
 
 
@@ -128,34 +131,3 @@ def _code(type_: type) -> Iterator[bytes]:
             plain = [each for each in code.co_consts if isinstance(each, (str, int, float))]
             yield f"{name} {code.co_names} {plain}".encode()
             yield code.co_code
-
-
-def cache_folder() -> Path:
-    """$GLUONJIT_CACHE, or `gluonjit` in $XDG_CACHE_HOME or the platform's folder for caches."""
-    own = os.environ.get("GLUONJIT_CACHE")
-    if own:
-        return Path(own).expanduser()
-    shared = os.environ.get("XDG_CACHE_HOME")
-    if shared:
-        return Path(shared) / "gluonjit"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "gluonjit"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "gluonjit" / "cache"
-    return Path.home() / ".cache" / "gluonjit"
-
-
-def machine() -> list[str]:
-    """Describes the machine: the processor, the cores that this process may use, and the engine's threads."""
-    return [_processor(), f"{cores()} cores", *(f"{name}={os.environ.get(name, '')}" for name in _THREADS)]
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:  # not Linux
-        pass
-    return platform.processor() or platform.machine()

@@ -99,6 +99,8 @@ class CallStretch:
     traces = 0
     ended = False  # the next call begins another one
     follows = False  # without an optimizer's step in between
+    unlike = False
+    explores: Any = None  # the chooser that tries another way to capture
     whole = True
     rate = 0.0  # seconds of a call that was batched, where this was abandoned and they were not few
     loses = False
@@ -187,12 +189,16 @@ class CallStretch:
         """Continues in the kept way, or eagerly: in training to the minibatch's end, as backward is still to come."""
         self.whole, self.rate = False, self._rate() if self.calls >= _FEW else 0.0
         self.loses = self.pace.loses(self.took)
+        if self.explores is not None:
+            self.explores.give_up(self.pace.training)
+            return
         self.eager = True
         self.ended = not self.pace.training
 
     def spent(self) -> bool:
         """True if this trial has exceeded its budget, or would with one more trace."""
-        if self.eager or not (self.free and self.whole and self.pace.decided is None):
+        is_trial = self.pace.decided is None or self.explores is not None
+        if self.eager or not (self.free and self.whole and is_trial):
             return False
         coming = self.traced / self.traces if self.traces else 0.0
         return self.pace.loses(self.took) or self.pace.spent(self._so_far() + coming, self.calls)
@@ -225,11 +231,16 @@ class CallStretch:
             self.enter()
             self.wait()
             self.leave()
+        eager, explores = self.eager and self.whole, self.explores is not None
+        if explores and self.whole and self.pace.spent(self.seconds, self.calls):
+            self.explores.give_up(self.pace.training)
         rate = self._rate() if self.whole else self.rate
         seconds = self.seconds if self.timed else 0.0
         self.drop()
-        eager, traced = self.eager and self.whole, self.traced > _SLIGHT * self.seconds
-        self.pace.add(StretchOutcome(eager, seconds, self.calls, rate, traced, self.whole, self.way, self.loses))
+        unlike = self.unlike or self.traced > _SLIGHT * self.seconds
+        self.pace.add(
+            StretchOutcome(eager, seconds, self.calls, rate, unlike, self.whole, explores, self.way, self.loses)
+        )
 
 
 def begin(state: Any, paces: Paces, training: bool, engine: Any) -> CallStretch:
@@ -260,6 +271,12 @@ def begin(state: Any, paces: Paces, training: bool, engine: Any) -> CallStretch:
     if stretch.timed:
         stretch.enter()
     return stretch
+
+
+def may_try() -> bool:
+    """True if other ways to batch may be tried now: if eager is excluded, or batches are faster."""
+    stretch = HERE.stretch
+    return stretch is None or not stretch.free or stretch.pace.may_try
 
 
 def keep_eager(inside: bool = True) -> None:
@@ -318,13 +335,24 @@ def measured() -> list[str]:
     return [] if paces is None else [str(pace.summary()) for pace in paces.phases if pace.seconds]
 
 
-def note_flush(way: Setting, named: bool) -> None:
-    """Adds a flush to the stretch; one with a named way belongs to another block, whose report shows no paces."""
+def note_flush(way: Setting, named: bool, unlike: bool) -> None:
+    """Adds a flush to the stretch; one with a named way belongs to another block, whose report shows no paces.
+
+    unlike: whether schedulers were compared in it, or its steps profiled.
+    """
     stretch = HERE.stretch
     if named:
         HERE.paces = None
     elif stretch is not None:
+        stretch.unlike = stretch.unlike or unlike
         stretch.way = f"{way.granularity}/{way.scheduler}"
+
+
+def note_trial(chooser: Any) -> None:
+    """Notes that a batch starts as a trial of another way, by its `chooser`."""
+    stretch = HERE.stretch
+    if stretch is not None:
+        stretch.explores = chooser
 
 
 class _Here(threading.local):

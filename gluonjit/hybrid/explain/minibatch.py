@@ -132,7 +132,7 @@ class Minibatch(threading.local):
             if piece.before is not None:
                 since = max([end for *_, end in piece.before._events], default=0.0)
             whole._events.extend([event for event in piece.report._events if event[2] >= since])
-        for name in ("setting", "missed", "last", "_step_seconds"):
+        for name in ("choice", "missed", "last", "model", "captured", "_step_seconds"):
             setattr(whole, name, getattr(last, name))
         return whole
 

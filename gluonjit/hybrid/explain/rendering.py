@@ -22,6 +22,7 @@ Report = Any
 """A `report.Report`, which imports this."""
 Table = list[Sequence[Any]]
 _KINDS = ("kind", "calls", "nodes", "launches", "calls per launch")
+_WAYS = ("way", "nodes", "launches", "analysis ms", "execution ms", "predicted ms per sample")
 _STEPS = ("step", "nodes", "launches", "gathered", "ms", "first captured at")
 _NOTES = {
     "alone": "runs alone",
@@ -37,6 +38,8 @@ def to_text(report: Report) -> str:
     """The report as tables of text."""
     lines = _summary(report)
     lines += ["", *_aligned(_KINDS, _kind_rows(report))]
+    if chosen := _chosen(report):
+        lines += ["", chosen, *_aligned(_WAYS, _way_rows(report))]
     steps = _step_rows(report)
     if steps:
         lines += ["", "steps of the last flush:", *_aligned(_STEPS, steps[:_MOST_STEPS])]
@@ -50,10 +53,20 @@ def to_html(report: Report) -> str:
     """The report as a page for notebooks."""
     parts = [f"<p>{escape(line)}</p>" for line in _summary(report)]
     parts.append(_html_table(_KINDS, _kind_rows(report)))
+    if chosen := _chosen(report):
+        parts.append(f"<p>{escape(chosen)}</p>" + _html_table(_WAYS, _way_rows(report)))
     steps = _html_table(_STEPS, _step_rows(report))
     parts.append(f"<details><summary>steps of the last flush</summary>{steps}</details>")
     parts.append("<ul>" + "".join(f"<li>{escape(note)}</li>" for note in _notes(report)) + "</ul>")
     return "<div>" + "".join(parts) + "</div>"
+
+
+def _chosen(report: Report) -> str:
+    """The line on the choice; empty if there was none."""
+    choice = report.choice
+    if choice is None or not (choice.estimates or choice.origin):
+        return ""
+    return f"chosen: {choice.setting}" + (f" (kept from {choice.origin})" if choice.origin else "")
 
 
 def _summary(report: Report) -> list[str]:
@@ -79,6 +92,18 @@ def _kind_rows(report: Report) -> Table:
         (name, row.calls, row.nodes, row.launches, f"{row.calls / row.launches:.1f}" if row.launches else "")
         for name, row in busiest
     ]
+
+
+def _way_rows(report: Report) -> Table:
+    """Lists the cost model's prediction of each way; those that cannot pay have no figures."""
+    rows: Table = []
+    for way in report.choice.estimates:
+        costs, flushes = way.costs, way.flushes
+        execution = costs.total - costs.capture - costs.analysis
+        figures = (costs.analysis / flushes * 1e3, execution / flushes * 1e3, way.per_sample * 1e3)
+        counts = (f"{way.nodes / flushes:.0f}", f"{way.launches / flushes:.1f}")
+        rows.append((str(way.setting), *counts, *[f"{figure:.2f}" for figure in figures]))
+    return rows + [(name, "", "", "", "", why) for name, why in report.choice.ruled_out.items()]
 
 
 def _step_rows(report: Report) -> Table:

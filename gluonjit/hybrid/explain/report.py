@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gluonjit.analysis.bound import lower_bound
+from gluonjit.analysis.costs.model import CostModel
 from gluonjit.analysis.plan import Plan, gathered_bytes, launches, row_bytes
-from gluonjit.analysis.ways import Setting
+from gluonjit.analysis.ways import Choice, Costs
 from gluonjit.graph.origins import Line
 from gluonjit.hybrid.explain import rendering
 from gluonjit.hybrid.explain.apart import apart
@@ -52,17 +54,17 @@ class _Counted(NamedTuple):
 
 _NO_ROW = KindRow(0, 0, 0)
 _EACH, _NODES = "as every plan runs step by step", "as samples are no units of a schedule: read nodes, and steps"
-_NO_MODEL = "as nothing is decided by predictions"
-_SAME = "as all flushes run in the same way: read setting"
-_GONE = {"executed": _EACH, "padded": _EACH, "units": _NODES, "groups": _NODES, "choice": _SAME, "predicted": _NO_MODEL}
+_GONE = {"executed": _EACH, "padded": _EACH, "units": _NODES, "groups": _NODES}
 
 
 @dataclass
 class Report(Counts):
-    """A report on a batch: its counts, and the `steps` of its last flush."""
+    """A report on a batch: its counts, the `steps` of its last flush, and the choice made for it."""
 
-    setting: Setting | None = None  # how the last flush was captured and scheduled
+    choice: Choice | None = None  # the choice for the last flush, and its alternatives
     last: Provenance | None = field(default=None, repr=False)  # of the last flush
+    model: Callable[[], CostModel] | None = field(default=None, repr=False)  # of its engine
+    captured: int = field(default=0, repr=False)  # calls of the last flush
     _plans: list[Plan] = field(default_factory=list, repr=False)
     _bound: int = field(default=0, repr=False)
 
@@ -70,6 +72,16 @@ class Report(Counts):
     def apart(self) -> dict[str, str]:
         """Names whose calls ran as several kinds in the last flush, with what keeps them apart and what to type."""
         return {} if self.last is None else apart([step.kind for step in self.last.plan.steps])
+
+    def predicted(self, training: bool) -> Costs | None:
+        """Returns the cost model's prediction of the last flush, in seconds by part, including capture.
+
+        With `training` it includes backward. None before the first flush.
+        """
+        if self.last is None or self.choice is None or self.model is None:
+            return None
+        way = self.choice.setting
+        return self.model().predict(self.last.plan, self.captured, way.scheduler, way.granularity, training)
 
     @property
     def lower_bound(self) -> int:
@@ -138,7 +150,7 @@ class Report(Counts):
         known["reuse"] = asdict(self.reuse)
         known["kinds"] = {name: row._asdict() for name, row in self.kinds.items()}
         known["steps"] = [row._asdict() for row in self.steps]
-        known["setting"] = None if self.setting is None else self.setting._asdict()
+        known["choice"] = None if self.choice is None else self.choice.to_dict()
         known.update(shared=self.shared, lower_bound=self.lower_bound)
         return known
 

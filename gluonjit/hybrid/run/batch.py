@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
+from gluonjit.analysis.ways import Setting
 from gluonjit.compiled import FAST
 from gluonjit.errors import BatchClosedError, OptionError
 from gluonjit.graph.frames import user_line
@@ -54,21 +55,24 @@ class Batch(BatchRoom):
 
     `room` falls from 1 to 0 as nodes are captured; below 0 the batch flushes itself.
 
+    * `choose(begins)`: decides how to capture what comes next; `begins` where a sample does.
     * `_flush(graph, capture, reason, middle, line)`: runs a graph that was captured in so many seconds.
     """
 
+    choose: Callable[..., None]
     _flush: Callable[..., None]
     __slots__ = (
         "__dict__",
         "__weakref__",
         "imports",
     )
+    setting: Setting
+    sharing: bool
+    fine: bool
 
     def __init__(self, engine: Engine, options: Options, report: Counts, explicit: bool) -> None:
         self.engine = engine
         self.options = options
-        self.setting = options.setting
-        self.sharing, self.fine = options.setting.sharing, options.setting.granularity == "op"
         self.explicit = explicit
         self.asking: Any = None  # the cell of the outermost call
         self.report = report
@@ -108,6 +112,7 @@ class Batch(BatchRoom):
         self.looks: dict[Any, Any] = {}  # what the models look like that were called, by address
         self.reused: dict[Any, Any] = {}  # what recordings of calls need to know of this graph
         self.room = 1.0
+        self.choose()
 
     @property
     def empty(self) -> bool:
@@ -125,6 +130,8 @@ class Batch(BatchRoom):
     def begin_sample(self) -> None:
         """Begins the next sample: what is captured from here on belongs to it."""
         graph = self.graph
+        if not self.records:
+            self.choose(begins=True)
         if not graph.begun:
             graph.begin()
         graph.marks.append((graph.rows, self.sample))

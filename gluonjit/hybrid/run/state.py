@@ -129,7 +129,7 @@ def abandoned_trial() -> bool:
     Asked before something is traced, which takes longest.
     """
     stretch, state = HERE.stretch, LOCAL.state
-    if stretch is None or not stretch.inside or state.batch is None or not stretch.spent():
+    if stretch is None or not stretch.inside or stretch.explores or state.batch is None or not stretch.spent():
         return False
     state.batch.flush(SPENT)
     stretch.abandon()

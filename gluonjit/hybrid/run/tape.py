@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from gluonjit.analysis.costs.model import ObservedBackward
 from gluonjit.analysis.plan import Place, Plan
 from gluonjit.graph import Kind, line_of, user_line
 from gluonjit.hybrid.check.entries import entry_of, replace_step
 from gluonjit.hybrid.check.steps import StepCheck
+from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.explain.advice import ONE_AT_A_TIME, one_at_a_time
 from gluonjit.hybrid.run.reach import Reach, Route, rows_at
 from gluonjit.hybrid.run.session import Session
@@ -215,15 +217,22 @@ class Tape:
             self.runner.wait()
         return perf_counter()
 
-    def account(self, made: Any, begin: float) -> float:
-        """Reports the time since then, by step where it was profiled; returns the end."""
-        end = self.now()
+    def account(self, made: Any, begin: float) -> tuple[float, float]:
+        """Reports the time since then, by step where it was profiled; returns the seconds of no step, and the end."""
+        end, rest = self.now(), 0.0
         for number, first, last in [*made.laps, (-1, end, end)]:
             self.report.took("backward", "backward", begin, first)
+            rest += first - begin
             if number >= 0:
                 self.report.took(self.plan.steps[number].kind.name, "backward", first, last)
             begin = last
-        return end
+        return rest, end
+
+    def observe(self, made: Any, rest: float) -> None:
+        """Lets the cost model learn from a profiled pass."""
+        if self.profiles:
+            laps = [(number, end - first) for number, first, end in made.laps]
+            cost_model(*self.framework).observe_backward(ObservedBackward(self.plan, laps, rest))
 
     def note_pass(self, number: int = -1) -> None:
         """Notes a backward pass, the framework's own of this number; warns where it comes from one sample."""

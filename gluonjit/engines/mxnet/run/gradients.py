@@ -17,7 +17,7 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.plan import Gather, Place, Plan, Step
-from gluonjit.engines.mxnet.framework.arrays import context_of, fill_zero, host_view, room_for, zeros
+from gluonjit.engines.mxnet.framework.arrays import VERSIONS, context_of, fill_zero, host_view, room_for, zeros
 from gluonjit.engines.mxnet.framework.originals import COPIES, original_backward, slice_rows
 from gluonjit.engines.mxnet.framework.semantics import as_captured, as_shape, classic, learned_rows, shapes
 from gluonjit.engines.mxnet.run.one_by_one import compute_alone
@@ -82,6 +82,7 @@ class Tape(tape.Tape):
 
     bridges = 0  # values that MXNet's own history comes from: backward may come through them at any time
     arrays: Sequence[Any] = ()  # the rows of all arenas
+    framework = "mxnet", VERSIONS
     _fresh = True  # gradients are zeros yet
 
     advice = (

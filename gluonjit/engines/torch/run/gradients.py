@@ -14,6 +14,7 @@ import torch
 from gluonjit.analysis.plan import Place
 from gluonjit.engines.torch.framework.arrays import (
     LEARNABLE,
+    VERSIONS,
     by_one_thread,
     device_named,
     dtype_named,
@@ -139,7 +140,7 @@ class Tape(tape.Tape):
     """The history of one flush."""
 
     again: Again  # what gives gradients that can be differentiated
-    advice = _ADVICE
+    advice, framework = _ADVICE, ("torch", VERSIONS)
 
     def __init__(self, session: Session, samples: int) -> None:
         super().__init__(session, samples)
@@ -309,7 +310,8 @@ class Tape(tape.Tape):
             self.free()
         elif not retain:
             self.spent.add(made)
-        self.account(made, begin)
+        rest, _ = self.account(made, begin)
+        self.observe(made, rest)
         return gradients
 
     def new_pass(self, route: Route | None = None, dry: bool = False) -> Pass:

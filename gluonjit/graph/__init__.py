@@ -20,7 +20,7 @@ from gluonjit.graph.kinds import (
     outputs_of,
     split_kind,
 )
-from gluonjit.graph.origins import Line, Mark, clear_lines, is_own, line_of, raised_at, sample_at
+from gluonjit.graph.origins import Line, Mark, clear_lines, is_own, line_of, raised_at, sample_at, warn_at
 from gluonjit.graph.recorder import Record, Value
 from gluonjit.graph.values import Rows, Spec, clear_specs, intern_spec, mode_of, natural_mode
 
@@ -47,6 +47,7 @@ __all__ = [
     "is_own",
     "clear_lines",
     "line_of",
+    "warn_at",
     "mode_of",
     "natural_mode",
     "operand_groups",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from bisect import bisect_right
 from collections.abc import Sequence
 from dis import findlinestarts
@@ -25,6 +26,12 @@ class Line(NamedTuple):
 
     def __str__(self) -> str:
         return _text(self, os.getcwd())
+
+
+def warn_at(line: Line | None, text: str, category: type[Warning], **more: Any) -> None:
+    """Warns as if from a line; `more` are arguments of `warnings.warn_explicit`."""
+    file, number = ("<unknown>", 0) if line is None else line[:2]
+    warnings.warn_explicit(text, category, file, number, **more)
 
 
 @lru_cache(_MOST_LINES)

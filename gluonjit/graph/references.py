@@ -6,7 +6,7 @@ of its operands.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
 
@@ -156,15 +156,19 @@ def leaves_out(value: Value) -> bool:
     Nothing would go back to that part, where an operator gives it zeros.
     """
     rows = set(value.row_list())
+    values = (part for part in parts_of(value) if isinstance(part, Value))
+    return any(part.taped and part.depth and rows.isdisjoint(part.row_list()) for part in values)
+
+
+def parts_of(value: Value) -> Iterator[Any]:
+    """Everything that a value refers to, directly or not: values, and what engines have for arrays."""
     pending: list[Any] = [value.base]
     while pending:
-        base = pending.pop()
-        if base.__class__ is tuple:
-            pending.extend(base)
+        part = pending.pop()
+        if part.__class__ is tuple:
+            pending += part
             continue
-        part = base.value if base.__class__ is Copied else base
+        part = part.value if part.__class__ is Copied else part
+        yield part
         if isinstance(part, Value):
-            if part.taped and part.depth and rows.isdisjoint(part.row_list()):
-                return True
             pending.append(part.base)
-    return False

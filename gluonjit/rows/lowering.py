@@ -139,9 +139,7 @@ _PLAIN = {
 
 def _applied(row: Row | None, call: Application) -> Any:
     """The result of an operator by the row of that, or its results."""
-    why = row.refuse(call) if row is not None and row.refuse is not None else None
-    if why:
-        raise call.refuse(why)
+    call.check(row)
     if row is not None and isinstance(row.code, Row):
         row = row.code
     code = row.code if row is not None else None

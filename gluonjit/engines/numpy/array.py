@@ -33,7 +33,7 @@ from gluonjit.hybrid.capture.cell import BatchedCell
 from gluonjit.hybrid.capture.guards.follower import Follower, follow
 from gluonjit.hybrid.capture.guards.objects import FrameworkObjects, Refused
 from gluonjit.hybrid.capture.guards.variants import Noted
-from gluonjit.hybrid.capture.structure import items_of, map_structure
+from gluonjit.hybrid.capture.structure import Kwargs, items_of, map_structure
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import placed as rows_at
 from gluonjit.hybrid.run.state import results_of, settle
@@ -158,7 +158,7 @@ def cell_of(function: Any) -> NumpyCell:
     return NumpyCell(function.__name__, Options())
 
 
-def operate(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def operate(function: Any, args: Any, kwargs: Kwargs) -> Any:
     """A function of numpy's, called on arrays of ours."""
     if any(items_of(kwargs, Array)):
         raise CaptureError(f"{function.__name__}: captured arrays are not written to, and have no names as arguments")
@@ -174,7 +174,7 @@ def operate(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return as_leaf(np.array(function(*map_structure(args, numbers_of), **kwargs)), True)
 
 
-def capture(cell: NumpyCell, run: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def capture(cell: NumpyCell, run: Any, args: Any, kwargs: Kwargs) -> Any:
     """A call as one node, or a text that says why it is none."""
     batch = open_batch(engine_of("numpy"))
     values: list[Value] = []
@@ -271,7 +271,7 @@ class CallTracer(TraceBuilder):
             self._places[id(item)] = self.constant(weight, (weight.shape, str(weight.numbers.dtype)))
         return self._places[id(item)]
 
-    def add(self, function: Any, args: Any, kwargs: dict[str, Any]) -> LazyNumbers:
+    def add(self, function: Any, args: Any, kwargs: Kwargs) -> LazyNumbers:
         """Records an operator. Raises Refused."""
         name = function.__name__
         if name not in OPERATORS or OPERATORS[name].run is not function:
@@ -305,7 +305,7 @@ class Objects(FrameworkObjects):
         return item.__class__ is LazyNumbers
 
 
-def make_kind(cell: NumpyCell, run: Any, args: Any, kwargs: dict[str, Any], specs: Any, noted: Noted) -> Kind | str:
+def make_kind(cell: NumpyCell, run: Any, args: Any, kwargs: Kwargs, specs: Any, noted: Noted) -> Kind | str:
     """Trace a call: its kind, or why it is not one node."""
     trace, places = CallTracer(specs), iter(range(len(specs)))
     args, kwargs = map_structure(

@@ -22,7 +22,7 @@ from gluonjit.engines.numpy.operators import call_of
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Kind, Leaf, Spec
 from gluonjit.hybrid import Adapter, Options, Session, register
-from gluonjit.hybrid.capture.structure import items_of
+from gluonjit.hybrid.capture.structure import Args, Kwargs, items_of
 from gluonjit.hybrid.check.runner import NodeRunner
 from gluonjit.rows.fused_steps import FusedSteps
 from gluonjit.rows.lowering import lowered
@@ -140,7 +140,7 @@ class NumpyEngine(Adapter):
     def waits(self, args: Sequence[Any]) -> bool:
         return any(lazy._c is None for lazy in items_of(list(args), LazyNumbers))
 
-    def capture(self, cell: NumpyCell, owner: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def capture(self, cell: NumpyCell, owner: Any, function: Any, args: Args, kwargs: Kwargs) -> Any:
         found = capture(cell, function, args, kwargs)
         return function(*args, **kwargs) if isinstance(found, str) else found
 

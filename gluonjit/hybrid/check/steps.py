@@ -6,7 +6,6 @@ the program's nodes run one by one from then on, from their traces.
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property, partial
@@ -19,7 +18,7 @@ import numpy as np
 from gluonjit.analysis.plan import Plan, Step, rows_read
 from gluonjit.analysis.plan_cache import clear_plans
 from gluonjit.errors import RuleWarning
-from gluonjit.graph import Checks, Kind, Line, Record, line_of
+from gluonjit.graph import Checks, Kind, Line, Record, line_of, warn_at
 from gluonjit.graph.kinds import ENOUGH
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.check.entries import BACKWARD, GRAPH, ROWS, steps_of
@@ -397,8 +396,7 @@ def distrust(checks: Checks, report: Counts, kind: Kind, text: str, line: Line |
     """Notes and tells what is wrong with a program, which does not run any more."""
     checks.distrusted = report.distrusted[kind.name] = text
     clear_plans()  # they know which steps run in C
-    place = (line.file, line.number) if line is not None else ("<unknown>", 0)
-    warnings.warn_explicit(f"{text}. {_REPORT}", RuleWarning, *place)
+    warn_at(line, f"{text}. {_REPORT}", RuleWarning)
 
 
 _REPORT = (

@@ -6,7 +6,6 @@ Each piece of advice is given once per process, after the flush that showed it.
 from __future__ import annotations
 
 import threading
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Hashable
 from types import CodeType
@@ -21,7 +20,7 @@ from gluonjit.errors import (
     GluonJITWarning,
     SmallBatchWarning,
 )
-from gluonjit.graph import Line, line_of
+from gluonjit.graph import Line, line_of, warn_at
 from gluonjit.hybrid.explain.minibatch import MINIBATCH, TOO_FEW, Early
 from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.explain.report import Report
@@ -60,8 +59,7 @@ def advise(category: type[GluonJITWarning], key: Hashable, message: str, line: L
     if (category, key) in _given:
         return
     _given.add((category, key))
-    file, number = (line.file, line.number) if line is not None else ("<unknown>", 0)
-    warnings.warn_explicit(message, category, file, number)
+    warn_at(line, message, category)
 
 
 def forget() -> None:
@@ -74,8 +72,7 @@ def forget() -> None:
 def one_at_a_time(message: str, line: Line | None) -> None:
     """Warns that samples are differentiated one by one; a warning about small batches is then unnecessary."""
     _streaks.told = True
-    file, number = (line.file, line.number) if line is not None else ("<unknown>", 0)
-    warnings.warn_explicit(message, BackwardWarning, file, number, registry=_shown)
+    warn_at(line, message, BackwardWarning, registry=_shown)
 
 
 def after_flush(

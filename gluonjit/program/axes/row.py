@@ -59,6 +59,12 @@ class Application:
         place = self.attrs.get(key)
         return None if place is None else self.vals[place]
 
+    def check(self, row: Row | None) -> None:
+        """Raises NotBatchable where its row refuses it."""
+        why = row.refuse(self) if row is not None and row.refuse is not None else None
+        if why:
+            raise self.refuse(why)
+
     def again(self, vals: Sequence[Values], changes: Mapping[str, Any] | None = None) -> tuple[int, ...]:
         """Adds the operator with some arguments changed; returns the results' slots."""
         return self.writer.call(self.name, {**self.attrs, **(changes or {})}, vals, len(self.outs))

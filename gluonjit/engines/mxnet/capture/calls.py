@@ -152,7 +152,7 @@ class _Outermost(OutermostCalls):
         return (arg.shape, arg.dtype, arg.stype) if isinstance(arg, NDArray) else None
 
 
-def whole(cell: Cell, block: gluon.Block, args: tuple[Any, ...]) -> Any:
+def whole(cell: Cell, block: gluon.Block, args: Args) -> Any:
     """Captures an outermost call as one node, or says why what it calls is captured instead.
 
     What it calls runs together whatever the lengths. If that is operators, not blocks, to capture one takes as long as

@@ -374,9 +374,7 @@ def batch_op(
         raise call.refuse("it draws at random beside padding")
     _spell_out(call)
     try:
-        why = row.refuse(call) if row.refuse is not None else None
-        if why:
-            raise call.refuse(why)
+        call.check(row)
         found = lifted(call, row)
     except (ValueError, TypeError, LookupError) as error:  # attributes that the operator itself may understand
         raise NotBatchable(f"{name}: {error}") from error

@@ -13,7 +13,7 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from gluonjit.analysis.plan import base_rows, rows_read
+from gluonjit.analysis.plan import rows_read
 from gluonjit.engines.mxnet.framework.semantics import as_captured, as_shape, classic, learned_rows, shapes
 from gluonjit.engines.mxnet.framework.symbols import draws, read
 from gluonjit.engines.mxnet.run.gradients import Tape
@@ -79,20 +79,19 @@ class _Again:
     def __init__(self, tape: Tape) -> None:
         self._plan = tape.plan
         self._arrays = tape.arrays
-        own = [record for record in tape.plan.called if record.rows_read is None]  # others were made of calls
-        self._records = [record for record in own if record.kind.call is not None]
-        owners = [np.full(len(record), k) for k, record in enumerate(self._records)]
-        nodes = [np.arange(len(record)) for record in self._records]
-        bases = np.concatenate([np.zeros(0, np.int64), *map(base_rows, self._records)])
-        order = np.argsort(bases)
-        self._bases = bases[order]  # of all nodes, in the order of their calls
-        self._nodes = np.stack([np.concatenate([[], *owners]), np.concatenate([[], *nodes])], 1).astype(int)[order]
+        self._nodes = {  # record and number of each node, by its rows
+            row: (record, node)
+            for record in tape.plan.called
+            if record.rows_read is None and record.kind.call is not None  # others were made of calls
+            for node in range(len(record))
+            for row in range(record.base(node), record.base(node) + record.kind.rows)
+        }
         self._rows_at = tape.rows_at
         # Not what goes into a value whose history is gone.
         inputs = [each for each in tape.sources if each.value is None or goes_back(each.value)]
         self._inputs = {row: each for each in inputs for row in tape.rows_at(each.place)}
         self._pending: list[int] = []
-        self._calls: set[int] = set()
+        self._calls: dict[int, tuple[Any, int]] = {}  # nodes to run, by their first rows
         self._given: dict[int, RecordedInput] = {}  # inputs that are used, by their addresses
         self._parts: dict[int, tuple[NDArray, Spec, int]] = {}  # by row: a row of which array
 
@@ -105,13 +104,13 @@ class _Again:
         earlier = []
         while self._pending:
             row = self._pending.pop()
-            number = int(np.searchsorted(self._bases, row, "right")) - 1
             arena = int(self._plan.arena[row])
-            if number >= 0 and row < self._bases[number] + self._record(number).kind.rows:
-                if is_recorded(self._record(number).mode) or arena < 0:
-                    if number not in self._calls:
-                        self._calls.add(number)
-                        for rows in rows_read(self._record(number), self._nodes[number][1]):
+            if row in self._nodes:
+                record, node = self._nodes[row]
+                if is_recorded(record.mode) or arena < 0:
+                    if record.base(node) not in self._calls:
+                        self._calls[record.base(node)] = record, node
+                        for rows in rows_read(record, node):
                             self._pending += rows
                     continue
             elif row in self._inputs:
@@ -125,15 +124,12 @@ class _Again:
             self._parts[row] = self._arrays[arena], whole.spec.with_rows(whole.rows), int(self._plan.position[row])
         return earlier
 
-    def _record(self, number: int) -> Any:
-        return self._records[self._nodes[number][0]]
-
     def run(self, others: dict[Tape, _Again]) -> None:
         """Runs the calls, in their order, as they were captured."""
         for given in self._given.values():
             self._note(self._rows_at(given.place), _begun(given, others), given.spec)
-        for number in sorted(self._calls):
-            record, node = self._record(number), int(self._nodes[number][1])
+        for first in sorted(self._calls):
+            record, node = self._calls[first]
             kind = record.kind
             with as_captured(record.mode), shapes(program_of(kind).numpy):
                 operands = [self._piece(rows, spec) for rows, spec in zip(rows_read(record, node), kind.operands)]
@@ -141,8 +137,8 @@ class _Again:
                     raise CaptureError(_DRAWN)
                 results = interpret(kind.call, operands)
                 for output, array in zip(kind.outputs, results):
-                    first = record.base(node) + output.offset
-                    self._note(range(first, first + output.spec.rows), array, output.spec)
+                    begin = first + output.offset
+                    self._note(range(begin, begin + output.spec.rows), array, output.spec)
 
     def value(self, value: Value) -> NDArray:
         """A value that was wanted."""

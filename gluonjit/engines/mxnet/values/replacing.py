@@ -26,9 +26,8 @@ from gluonjit.engines.mxnet.values.aliases import Owned
 from gluonjit.engines.mxnet.values.operands import Empty, array_of, value_of
 from gluonjit.engines.mxnet.values.refusals import refuse_variable
 from gluonjit.graph import Value, intern_spec
-from gluonjit.graph.joining import Copied
 from gluonjit.graph.modes import RECORDING, is_recorded
-from gluonjit.graph.references import chosen, placed
+from gluonjit.graph.references import chosen, parts_of, placed
 from gluonjit.hybrid.capture.reuse.cache import refuse
 from gluonjit.hybrid.run.batch import FULL, Batch
 from gluonjit.hybrid.run.state import LOCAL
@@ -74,20 +73,8 @@ def _as_rows(batch: Batch, array: Any, value: Value) -> Value:
 
 def _learns(value: Value) -> bool:
     """True if a value has rows of an array with a history, met while nothing was recorded."""
-    pending: list[Any] = [value.base]
-    while pending:
-        base = pending.pop()
-        if base.__class__ is tuple:
-            pending += base
-        elif isinstance(base, Value):
-            pending.append(base.base)
-        else:
-            array = base.value if isinstance(base, Copied) else base.array if isinstance(base, Owned) else base
-            if isinstance(array, Value):
-                pending.append(array)
-            elif isinstance(array, NDArray) and has_history(array):
-                return True
-    return False
+    arrays = (part.array if isinstance(part, Owned) else part for part in parts_of(value))
+    return any(isinstance(array, NDArray) and has_history(array) for array in arrays)
 
 
 def _filled(shape: tuple[int, ...]) -> tuple[int, ...]:

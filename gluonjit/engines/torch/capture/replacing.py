@@ -16,13 +16,14 @@ from gluonjit.engines.torch.values.references import value_to_slice
 from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.references import chosen, placed, reshaped
 from gluonjit.graph.values import mode_of
+from gluonjit.hybrid.capture.structure import Args, Kwargs
 from gluonjit.hybrid.run.batch import Batch
 
 _FILLING = {"fill_", "zero_"}
 """Methods after which nothing is left of what a tensor was."""
 
 
-def replaced(batch: Batch, name: str, base: Any, args: tuple[Any, ...]) -> Value | None:
+def replaced(batch: Batch, name: str, base: Any, args: Args) -> Value | None:
     """The value of a lazy tensor after a write by a method of this name; None where that takes a node."""
     value = base._v
     if name == "__setitem__":
@@ -41,14 +42,14 @@ def replaced(batch: Batch, name: str, base: Any, args: tuple[Any, ...]) -> Value
     return with_rows(batch, value, 1, places, args[2][: len(places)]) if places else value
 
 
-def copied_into(batch: Batch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def copied_into(batch: Batch, args: Args, kwargs: Kwargs) -> Any:
     """`tensor.index_copy(0, index, source)` by known numbers."""
     base = value_to_slice(batch, args[0])
     value = None if kwargs or base is None else _by_index(batch, base, args)
     return None if value is None else wrap(value)
 
 
-def _by_index(batch: Batch, base: Value, args: tuple[Any, ...]) -> Value | None:
+def _by_index(batch: Batch, base: Value, args: Args) -> Value | None:
     index = known(args[2]) if len(args) == 4 and args[1] == 0 and isinstance(args[3], torch.Tensor) else None
     if index is None or index.dim() != 1 or index.dtype is not torch.int64:
         return None  # PyTorch may refuse it, as it does other numbers of axes

@@ -361,9 +361,7 @@ def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writ
         return Application(name, attrs, vals, outputs, writer).once()
     call = Application(name, attrs, *of_any_rows(vals, outputs), writer)
     row = row_of(name)
-    why = row.refuse(call) if row is not None and row.refuse is not None else None
-    if why:
-        raise call.refuse(why)
+    call.check(row)
     length = len(writer.code)
     if writer.padded and not isinstance(row, By) and draws(operator_named(name), args):
         raise call.refuse("it draws at random beside padding")

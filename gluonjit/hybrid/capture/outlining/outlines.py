@@ -15,6 +15,7 @@ from gluonjit.hybrid.capture.guards.rewriting import Unfollowable
 from gluonjit.hybrid.capture.outlining.entering import AsWritten, Entry, MadeCall
 from gluonjit.hybrid.capture.outlining.known import FrameworkFunctions
 from gluonjit.hybrid.capture.outlining.placing import Outlined, Site, outlined
+from gluonjit.hybrid.capture.structure import Args
 from gluonjit.hybrid.choose.pacing import TRACE
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
@@ -53,7 +54,7 @@ class Made:
         cell = known.cells(site.name, options)
         cell.made = True
 
-        def otherwise(args: tuple[Any, ...]) -> Any:
+        def otherwise(args: Args) -> Any:
             state = LOCAL.state
             if state.paused or state.trace is not None:
                 return None
@@ -63,7 +64,7 @@ class Made:
         run.grown, run.is_first = self.grown, self.is_first
         return run
 
-    def is_first(self, args: tuple[Any, ...]) -> bool:
+    def is_first(self, args: Args) -> bool:
         """True if a call runs as it was written because no earlier call had its numbers of rows.
 
         A trace pays only for calls that come again, if calls with other numbers of rows run apart: those that take rows
@@ -186,7 +187,7 @@ class OutlinedFunction(Entry):
             cells += (None if held.refused else held.run, held.few)
         return cells
 
-    def _may(self, args: tuple[Any, ...]) -> bool:
+    def _may(self, args: Args) -> bool:
         """True if operators on these arguments would be captured where the function is now."""
         state = LOCAL.state
         batch = state.batch

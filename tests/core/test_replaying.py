@@ -13,7 +13,8 @@ from gluonjit.graph.entries import rows_of
 from gluonjit.graph.kinds import BatchedProgram, outputs_of
 from gluonjit.graph.recorder import BatchRoom
 from gluonjit.graph.replay import Replay
-from gluonjit.hybrid.capture.reuse.replaying import Node, packed, relocated
+from gluonjit.hybrid.capture.reuse.cache import renumbered
+from gluonjit.hybrid.capture.reuse.replaying import Node, packed
 
 SPEC = intern_spec((2,), "float32", "cpu", "stack")
 WORDS = 5
@@ -95,7 +96,9 @@ def test_a_recording_appends_the_nodes_that_its_calls_would(sharing: bool, seed:
     for _ in range(2):
         moved = dict(zip(recorded.words, called.words))
         for node in nodes:
-            values = called.call(node.record, relocated(node.operands, moved), node.depth)
+            values = called.call(
+                node.record, tuple([renumbered(rows, moved.__getitem__) for rows in node.operands]), node.depth
+            )
             moved.update(zip(rows[len(moved) - WORDS :], [value.rows for value in values]))
         found = again(replayed, nodes, recorded.words, rows)
         assert replayed.told() == called.told()

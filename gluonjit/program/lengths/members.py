@@ -41,6 +41,14 @@ class SizedMember:
     lengths: tuple[int, ...]
     own: Sequence[Any]
 
+    checks: Any
+
+    def begin(self, stages: Stages, trace: Trace, lengths: Sequence[int], reshape: Callable[[Any, Any], Any]) -> None:
+        """Sets what all members have."""
+        self.stages, self.trace, self.lengths, self.checks = stages, trace, tuple(lengths), stages.checks
+        own = dict(trace.constants())
+        self.own = [reshape(own[position], (-1, *val.rest)) for position, val in stages.own]
+
     @property
     def fused(self) -> Any:
         """The row program of all members, or why there is none."""

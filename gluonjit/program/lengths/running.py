@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gluonjit.graph import Arrays
 from gluonjit.program.axes.values import Number, Size, at_sizes
 from gluonjit.program.lengths.form import number_of
 from gluonjit.program.lengths.nodes import SizedNodes, begins_of, nodes_of, within
@@ -192,3 +193,9 @@ class StageRun:
 
         key = ("order", val.lead, *[chosen.tobytes() for chosen, _ in together])
         return prims["take"](prims["rows"](*found), self._all.once(key, order))
+
+
+def run_members(member: Any, operands: Arrays, consts: Arrays, count: int, besides: Arrays) -> list[Any]:
+    """The results of the nodes of a step: so many of a member, or of the members that `besides` says."""
+    found: dict[int, Any] = dict(enumerate([*operands, *consts]))
+    return StageRun(member.stages, besides[0] if besides else [(member, count)], found, member.trace.device).results()

@@ -25,7 +25,7 @@ from gluonjit.program.axes.values import (
     at_sizes,
     is_sized,
 )
-from gluonjit.program.axes.writer import Writer
+from gluonjit.program.axes.writer import Writer, compiled
 from gluonjit.program.lengths.form import Form
 from gluonjit.program.lengths.nodes import Sent, SizedNodes
 from gluonjit.program.trace import TraceOp
@@ -41,7 +41,6 @@ class LengthEngine:
 
     * `writer(slots, each, trace)`: a writer of its instructions, for calls like this.
     * `write(op, vals, outs, writer)`: writes down an operator. Raises NotBatchable.
-    * `function(code, inputs, outputs)`: instructions as one function of the longest lengths and the inputs.
     * `part(trace, sources, results, weights)`: a part of a trace for nodes of one length: `run(count, values,
       weights)` takes and gives (nodes, *shape).
     * `shapes(op, inputs)`: the shapes of the results of an operator. Raises RuntimeError, IndexError or ValueError.
@@ -54,7 +53,6 @@ class LengthEngine:
 
     writer: Callable[..., Writer]
     write: Callable[..., Vals]
-    function: Callable[..., Any]
     part: Callable[..., Any]
     shapes: Callable[..., Sequence[Shape]]
     zeros: Callable[..., Any]
@@ -364,7 +362,7 @@ class Stages:
         else:
             outputs, results = tuple([result.slot for result in inner]), tuple(inner)
         order = [*[source.slot for source in sources], *inputs, *needs]
-        run = self.framework.function(code, order, outputs)
+        run = compiled(code, order, outputs)
         return Stage(
             way, run, inputs, tuple(needs.values()), sources, outputs, results, tuple(places), elements, lengths
         )

@@ -31,9 +31,8 @@ from gluonjit.hybrid.capture.lengths.deriving import JoiningEngine
 from gluonjit.hybrid.capture.lengths.joining import Joiner
 from gluonjit.program.axes import writer
 from gluonjit.program.axes.values import Instruction, NotBatchable, Operand, Shape, Values
-from gluonjit.program.axes.writer import compiled
 from gluonjit.program.lengths.members import SizedMember, SizedPart
-from gluonjit.program.lengths.running import StageRun
+from gluonjit.program.lengths.running import run_members
 from gluonjit.program.lengths.stages import ALONE, Stages
 from gluonjit.program.sizes import OtherForm
 from gluonjit.program.trace import Trace, TraceOp
@@ -126,11 +125,8 @@ class Ragged(SizedMember, Program):
 
     def __init__(self, stages: Stages, trace: Trace, lengths: Sequence[int]) -> None:
         super().__init__(stages.form.weights(trace))
-        self.stages, self.trace, self.lengths = stages, trace, tuple(lengths)
-        self.checks = stages.checks
+        self.begin(stages, trace, lengths, as_shape)
         self.operators = stages.rows + len(stages.stages)
-        own = dict(trace.constants())
-        self.own = [as_shape(own[position], (-1, *val.rest)) for position, val in stages.own]
         for stage in stages.stages:
             if stage.way == ALONE:
                 self.part(stage)
@@ -152,9 +148,7 @@ class Ragged(SizedMember, Program):
         besides: Arrays = (),
     ) -> None:
         """Computes `count` nodes into `results`, which `besides` says the members of."""
-        found: dict[int, Any] = dict(enumerate([*operands, *consts]))
-        made = StageRun(self.stages, besides[0] if besides else [(self, count)], found, self.trace.device).results()
-        for array, result in zip(made, results):
+        for array, result in zip(run_members(self, operands, consts, count, besides), results):
             joined([array], result)
 
 
@@ -184,7 +178,6 @@ class _MXNet(JoiningEngine):
     row_program = staticmethod(row_program)
     current = staticmethod(current)
     write = staticmethod(write)
-    function = staticmethod(compiled)
     send = staticmethod(_sender)
 
     def anew(self, array: Any) -> Any:

@@ -20,10 +20,9 @@ from gluonjit.graph import Arrays, Kind, Spec
 from gluonjit.hybrid.capture.lengths.deriving import JoiningEngine
 from gluonjit.hybrid.capture.lengths.joining import Joiner
 from gluonjit.program.axes.values import Instruction, Shape, Shaped, Values, placed
-from gluonjit.program.axes.writer import compiled
 from gluonjit.program.lengths.members import SizedMember, SizedPart
-from gluonjit.program.lengths.running import StageRun
-from gluonjit.program.lengths.stages import LengthEngine, Stages
+from gluonjit.program.lengths.running import run_members
+from gluonjit.program.lengths.stages import Stages
 from gluonjit.program.sizes import OtherForm
 from gluonjit.program.trace import Trace, TraceOp
 
@@ -57,13 +56,31 @@ class LengthPart(SizedPart):
         return [result.reshape(count, *shape) for result, (shape, _) in zip(found, self.trace.shaped_results())]
 
 
-class Torch(LengthEngine):
-    """Implements `gluonjit.program.lengths.stages.LengthEngine`."""
+class Ragged(SizedMember, Program):
+    """The program of a member: of nodes of one length, and of any other member's in the same step.
+
+    stages: those of the form that all members have; lengths: this one's sizes, in the form's order.
+    """
+
+    def __init__(self, stages: Stages, trace: Trace, lengths: Sequence[int]) -> None:
+        super().__init__(trace, stages.rows + len(stages.stages))
+        self.consts, self.wide = stages.form.weights(trace), stages.wide
+        self.begin(stages, trace, lengths, torch.reshape)
+
+    def __call__(self, operands: Arrays, consts: Arrays, count: int, besides: Arrays = ()) -> list[Any]:
+        """The results of `count` nodes, which `besides` says the members of."""
+        return run_members(self, operands, consts, count, besides)
+
+
+class _Torch(JoiningEngine):
+    """Implements `gluonjit.hybrid.capture.lengths.deriving.JoiningEngine`."""
 
     send = staticmethod(_sender)
     stored = staticmethod(stored)
-    function = staticmethod(compiled)
     part = LengthPart
+    row_of = staticmethod(row_of)
+    work_of = staticmethod(work_of)
+    row_program = staticmethod(row_program)
 
     def writer(self, slots: int, each: Callable[[Instruction], None], trace: Trace) -> Writer:
         """A writer of ATen's operators."""
@@ -90,41 +107,6 @@ class Torch(LengthEngine):
     def shapes(self, op: TraceOp, inputs: Arrays) -> list[Shape]:
         """The shapes of the results of an operator. Raises RuntimeError, IndexError or ValueError."""
         return [tuple(result.shape) for result in run_operator(op, inputs)]
-
-
-Members = Sequence[tuple["Ragged", int]]
-"""The nodes of a step: programs of members, each with how many nodes follow one another that it is for."""
-
-
-class Ragged(SizedMember, Program):
-    """The program of a member: of nodes of one length, and of any other member's in the same step.
-
-    stages: those of the form that all members have; lengths: this one's sizes, in the form's order.
-    """
-
-    def __init__(self, stages: Stages, trace: Trace, lengths: Sequence[int]) -> None:
-        super().__init__(trace, stages.rows + len(stages.stages))
-        self.stages = stages
-        self.checks = stages.checks
-        self.lengths = tuple(lengths)
-        self.consts = stages.form.weights(trace)
-        own = dict(trace.constants())
-        self.own = [own[position].reshape(-1, *val.rest) for position, val in stages.own]
-        self.wide = stages.wide
-
-    def __call__(self, operands: Arrays, consts: Arrays, count: int, besides: Arrays = ()) -> list[Any]:
-        """The results of `count` nodes, which `besides` says the members of."""
-        members: Members = besides[0] if besides else [(self, count)]
-        found: dict[int, Any] = dict(enumerate([*operands, *consts]))
-        return StageRun(self.stages, members, found, self.trace.device).results()
-
-
-class _Joining(Torch, JoiningEngine):
-    """Implements `gluonjit.hybrid.capture.lengths.deriving.JoiningEngine`."""
-
-    row_of = staticmethod(row_of)
-    work_of = staticmethod(work_of)
-    row_program = staticmethod(row_program)
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
@@ -158,4 +140,4 @@ class _Joining(Torch, JoiningEngine):
         return True
 
 
-JOINER = Joiner(_Joining())
+JOINER = Joiner(_Torch())

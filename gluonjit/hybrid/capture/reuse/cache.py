@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from itertools import count
 from operator import is_not
 from threading import Lock
@@ -238,10 +238,15 @@ class Reference(NamedTuple):
     nodes: tuple[int, ...]
 
 
+def renumbered(rows: Rows, number: Callable[[int], int]) -> Rows:
+    """The same rows by other numbers."""
+    return tuple(map(number, rows)) if isinstance(rows, tuple) else number(rows)
+
+
 def made(result: Any, found: Any, graph: Any) -> Value:
     """A result: one of a node's, given as (node, which), or a reference."""
     if not isinstance(result, Reference):
         return found.value(*result)  # type: ignore[no-any-return]
-    rows = tuple(map(found.row, result.rows)) if isinstance(result.rows, tuple) else found.row(result.rows)
+    rows = renumbered(result.rows, found.row)
     used = [value for node in result.nodes for value in found.values(node)]
     return Value(rows, max([value.depth for value in used]), result.spec, graph, result.taped, tuple(used))

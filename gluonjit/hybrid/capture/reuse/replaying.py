@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gluonjit.graph import Rows
 
@@ -56,11 +56,6 @@ def unpacked(code: array[int]) -> Iterator[Node]:
     for record in numbers:
         calls, depth, origin = next(numbers), next(numbers), next(numbers)
         yield Node(record, calls, depth, origin, operands(next(numbers)))
-
-
-def relocated(operands: Iterable[Rows], table: Any) -> tuple[Rows, ...]:
-    """Returns operands with renumbered rows, by `table`. Raises KeyError or IndexError for a row without a number."""
-    return tuple([tuple([table[row] for row in rows]) if isinstance(rows, tuple) else table[rows] for rows in operands])
 
 
 def rows_in(operands: Iterable[Rows]) -> Iterator[int]:

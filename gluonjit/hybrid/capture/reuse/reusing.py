@@ -30,9 +30,10 @@ from gluonjit.hybrid.capture.reuse.cache import (
     Reference,
     ReuseRefusal,
     made,
+    renumbered,
 )
 from gluonjit.hybrid.capture.reuse.here import Here
-from gluonjit.hybrid.capture.reuse.replaying import Node, packed, relocated, rows_in, unpacked
+from gluonjit.hybrid.capture.reuse.replaying import Node, packed, rows_in, unpacked
 from gluonjit.hybrid.capture.reuse.reusable import (
     ArraySource,
     PlainResult,
@@ -174,7 +175,9 @@ def _result(value: Value, values: list[tuple[Value, ...]], own: dict[int, int]) 
 
 
 def _moved(result: Any, local: dict[int, int]) -> Any:
-    return result._replace(rows=relocated((result.rows,), local)[0]) if isinstance(result, Reference) else result
+    if not isinstance(result, Reference):
+        return result
+    return result._replace(rows=renumbered(result.rows, local.__getitem__))
 
 
 def _held(apart: Apart, lazies: list[Any], results: list[Any], values: list[tuple[Value, ...]]) -> bool:
@@ -248,12 +251,13 @@ def reused(
         else:
             batch.report.reuse.hits += 1
             return here.returned(batch, known)
-    reason = "an argument is a captured value" if lazy else here.why
-    if isinstance(known, ReuseRefusal):
-        reason = known.reason
-    if reason or isinstance(known, ReuseRefusal):
+    reason = (
+        known.reason if isinstance(known, ReuseRefusal) else "an argument is a captured value" if lazy else here.why
+    )
+    if reason:
         _refuse(batch, reason)
         return run()
+    assert not isinstance(known, ReuseRefusal)
     return _Call(reusing, batch, net, cache, arrays, key, here, known).outcome(run)
 
 

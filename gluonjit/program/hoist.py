@@ -61,11 +61,16 @@ def cut(trace: Trace, leaves: Sequence[bool], call_of: CallOf) -> Cut | None:
     return Cut(rest, kept, tuple(pieces))
 
 
-def used_alone(trace: Trace) -> Cut | None:
-    """The trace without operands that no result depends on, to which no gradient goes; None if there are none."""
+def uncut(trace: Trace) -> Cut:
+    """The trace as it is."""
+    return Cut(trace, tuple(range(len(trace.operands))), ())
+
+
+def used_alone(trace: Trace) -> Cut:
+    """The trace without operands that no result depends on, to which no gradient goes."""
     used = trace.used()
     kept = tuple(position for position in range(len(trace.operands)) if position in used)
-    return None if len(kept) == len(trace.operands) else Cut(trace.part(kept, trace.results), kept, ())
+    return uncut(trace) if len(kept) == len(trace.operands) else Cut(trace.part(kept, trace.results), kept, ())
 
 
 def _owners(trace: Trace, wanted: set[int], apart: set[int]) -> dict[int, int | None]:

@@ -32,7 +32,7 @@ from gluonjit.hybrid.capture.structure import Args, Repeated, ResultPlace, items
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 from gluonjit.program.axes.values import NotBatchable
-from gluonjit.program.hoist import cut
+from gluonjit.program.hoist import cut, uncut
 from gluonjit.program.trace import Built, NeedsValue, Trace, TraceOp, join_family
 
 _MOST, _MOST_BYTES = 4096, 4096
@@ -230,12 +230,11 @@ def _kind_of(
     parameters = _parameters(owner, trace.consts, batch.noted.values())
     without = batch.options.without
     hoists = "hoisting" not in without and not any(map(_keeps_state, trace.ops))
-    pieces = cut(trace, leaves, OPERATORS.call_of) if hoists else None
-    rest = trace if pieces is None else pieces.rest
+    pieces = (cut(trace, leaves, OPERATORS.call_of) if hoists else None) or uncut(trace)
+    rest = pieces.rest
     try:
         products = [
-            (piece.operand, product_kind(cell, piece.trace, without, build, work_of))
-            for piece in ([] if pieces is None else pieces.pieces)
+            (piece.operand, product_kind(cell, piece.trace, without, build, work_of)) for piece in pieces.pieces
         ]
         built = build(rest)
     except NotBatchable as refusal:
@@ -247,10 +246,9 @@ def _kind_of(
     key = (without, rest.training, kind.poly, *specs, *rest.listing(), *map(id, rest.consts))
     join_family(cell.families, key, kind)
     if "arity" not in without and kind.pure:
-        origins = tuple((operand, 0) for operand in range(len(trace.operands))) if pieces is None else pieces.origins
-        traced = TracedKind(kind, rest, origins)
+        traced = TracedKind(kind, rest, pieces.origins)
         kind = join(_CHILDREN, cell, (without, trace.training, LOCAL.state.numpy), args, trace.operands, traced, batch)
-    if pieces is not None:
+    if rest is not trace:
         kind = split_kind(trace.operands, kind, pieces.kept, products)
     kind.call = trace
     return kind

@@ -102,28 +102,23 @@ def make_kind(call: Call) -> Kind | str:
     if not cell.operator and not draws and "hoisting" not in batch.options.without:
         leaves = [not value.depth and (value.base is None or isinstance(value.base, Value)) for value in values]
         pieces = cut(trace, leaves, OPERATORS.call_of)
-    if pieces is None:
-        pieces = used_alone(trace)
-    rest = trace if pieces is None else pieces.rest
-    made = _kind_of(cell, rest, structure, draws)
+    pieces = pieces or used_alone(trace)
+    made = _kind_of(cell, pieces.rest, structure, draws)
     if isinstance(made, str):
         return made
-    origins = tuple((operand, 0) for operand in range(len(specs)))
-    if pieces is not None:
-        try:
-            products = [(each.operand, product_kind(cell, each.trace, (), build, work_of)) for each in pieces.pieces]
-        except NotBatchable:
-            return _kind_of(cell, trace, structure, draws)
-        origins = pieces.origins
+    try:
+        products = [(each.operand, product_kind(cell, each.trace, (), build, work_of)) for each in pieces.pieces]
+    except NotBatchable:
+        return _kind_of(cell, trace, structure, draws)
     joins = made.pure and made.lone is None and "arity" not in batch.options.without
     if joins and _operands(args, kwargs) == len(specs):
-        new = TracedKind(made, rest, origins)
+        new = TracedKind(made, pieces.rest, pieces.origins)
         if cell.operator:
             made = _of_any_rows(cell, (args, kwargs), specs, new, batch)
         else:
             key = (batch.options.without, torch.is_grad_enabled(), training_of(owner))
             made = join(_CHILDREN, cell, key, (*args, *kwargs.values()), specs, new, batch)
-    return made if pieces is None else split_kind(trace.operands, made, pieces.kept, products)
+    return made if pieces.rest is trace else split_kind(trace.operands, made, pieces.kept, products)
 
 
 def _traced(call: Call, known: Sequence[Any] = ()) -> TraceFindings | str:

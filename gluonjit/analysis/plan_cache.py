@@ -58,7 +58,8 @@ class KeptPlan:
         products: dict[str, int] = {}
         for kind, nodes in zip(kinds[len(given) :], self._captured.products):
             products[kind.name] = products.get(kind.name, 0) + len(nodes)
-        laid = copied_laid(self._laid, (lambda: self._records(given, kinds, made)) if made else given)
+        splits = any([record.kind.split for record in given])
+        laid = copied_laid(self._laid, (lambda: self._records(given, kinds, made)) if splits else given)
         leaves = list(graph.leaves.values())
         inputs: list[LeafChunk | LookupChunk] = [
             LeafChunk(tuple([leaves[number] for number in numbers]), place) for numbers, place in self._leaves

@@ -57,16 +57,15 @@ def _group_norm(
         each = (channels // groups,) if channels > groups else ()  # an axis of 1 may look like one of channels, last
         rows = given.reshape(1, groups, *each, *given.shape[2:])
         normal, _, _ = torch.native_batch_norm(rows, None, None, None, None, True, 0.0, eps)
-        variance, mean = torch.var_mean(given.reshape(groups, -1), 1, correction=0)
-        deviation = (variance + eps).rsqrt()
     else:
         rows = given.reshape(samples * groups, channels // groups * size)
-        normal, mean, deviation = torch.native_layer_norm(rows, [channels // groups * size], None, None, eps)
+        normal, _, _ = torch.native_layer_norm(rows, [channels // groups * size], None, None, eps)
+    variance, mean = torch.var_mean(given.reshape(samples * groups, -1), 1, correction=0)
     found = normal.reshape(given.shape)
     across = (channels, *(1,) * (given.dim() - 2))
     if weight is not None:
         found = found * weight.reshape(across)
-    statistics = mean.reshape(samples, groups), deviation.reshape(samples, groups)
+    statistics = mean.reshape(samples, groups), (variance + eps).rsqrt().reshape(samples, groups)
     return (found if bias is None else found + bias.reshape(across), *statistics)
 
 

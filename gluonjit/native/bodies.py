@@ -58,6 +58,16 @@ def wrap(kind, value):
 def note_view(kind, view, array, key):
     """Notes what an array is a view of: a whole array and a key of it, or of a view those of that and the key."""
     base, before = read_slot(array, kind.b), read_slot(array, kind.k)
+    if base is not None and kind is torch.lazy:
+        first, last = before if type(before) is tuple else (None, before)
+        if type(last) is torch.engine.copying:
+            if last.spec is not spec_of(kind, base) or last.first != first:
+                torch.engine.unlink(array)
+            elif last.copies:
+                fill_slot(array, kind.n, None)
+                fill_slot(array, kind.k, last)
+                fill_slot(array, kind.b, None)
+            base, before = read_slot(array, kind.b), read_slot(array, kind.k)
     if base is None:
         base = array
         if kind is not torch.lazy and before is not True:

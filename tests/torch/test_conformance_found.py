@@ -288,3 +288,30 @@ def test_a_weight_that_learns_is_refused_as_eagerly(name: str, before: bool, gra
         with pytest.raises(RuntimeError, match=r"derivative|not differentiable"):
             losses(net, True).backward()
         assert losses(net, False).item() == pytest.approx(wanted)
+
+
+@GRANULARITIES
+@pytest.mark.parametrize("shape", [(1, 6, 3), (2, 6, 3)])
+def test_statistics_of_group_norm_have_gradients(shape: tuple[int, ...], granularity: str) -> None:
+    check(lambda x: torch.native_group_norm(x, None, None, shape[0], 6, 3, 2, 1e-5), granularity, *shape)
+
+
+@pytest.mark.filterwarnings("ignore::gluonjit.errors.AloneWarning")
+def test_nodes_that_run_alone_and_read_some_operands_run_in_a_kept_plan() -> None:
+    class Line(nn.Module):
+        waits = False
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.zero = nn.Parameter(torch.zeros(()))
+
+        def forward(self, begin: Any, end: Any) -> Any:
+            zero = (self.zero.detach() * 0).to(torch.int64)
+            return torch.linspace(*([begin + zero, end + zero] if self.waits else [begin, end]), 1)
+
+    for waits in (False, False, True, True):
+        net = gluonjit.hybridize(Line(), dynamic_batch=True, granularity="op")
+        net.waits = waits
+        with torch.no_grad():
+            results = [net(torch.tensor(3), torch.tensor(5)) for _ in range(3)]
+        assert [result.tolist() for result in results] == [[3]] * 3

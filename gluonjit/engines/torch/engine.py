@@ -26,6 +26,7 @@ from gluonjit.engines.torch.run.one_by_one import NODES
 from gluonjit.engines.torch.run.program import program_of
 from gluonjit.engines.torch.run.recorded import gradients_again
 from gluonjit.engines.torch.tracing.cell import Cell
+from gluonjit.engines.torch.tracing.view_steps import CopyStep
 from gluonjit.engines.torch.values.aliases import DETACHING, base_of
 from gluonjit.engines.torch.values.lazy import waits
 from gluonjit.engines.torch.values.operands import share
@@ -148,6 +149,7 @@ class TorchEngine(Adapter):
     verify = staticmethod(verify)
     wait = staticmethod(NODES.wait)
     cells = Cell
+    copying = CopyStep
 
     def set_mode(self, mode: int) -> None:
         """Sets whether gradients are recorded."""
@@ -187,6 +189,11 @@ class TorchEngine(Adapter):
         """The step from a tensor to its `data`, or what `detach` gives, of which views of it are made."""
         base_of(lazy)  # a view that is a copy is the base
         return DETACHING[name]
+
+    def unlink(self, lazy: Any) -> None:
+        """Lets a tensor that may be a copy be its own base if it is one, before views of it are taken."""
+        first, last = lazy._k if lazy._k.__class__ is tuple else (None, lazy._k)
+        last.spec, last.first, last.copies = lazy._b._v.spec, first, base_of(lazy)[0] is lazy
 
     def opened(self, lazy: Any) -> Any:
         """Returns a computed tensor with its own memory, which may be written to unnoticed."""

@@ -53,7 +53,7 @@ def _by_index(batch: Batch, base: Value, args: Args) -> Value | None:
     index = known(args[2]) if len(args) == 4 and args[1] == 0 and isinstance(args[3], torch.Tensor) else None
     if index is None or index.dim() != 1 or index.dtype is not torch.int64:
         return None  # PyTorch may refuse it, as it does other numbers of axes
-    return with_rows(batch, base, 1, index.tolist(), args[3]) if args[3].dim() == len(base.spec.shape) else None
+    return with_rows(batch, base, 1, index.tolist(), args[3]) if 0 < args[3].dim() == len(base.spec.shape) else None
 
 
 def with_rows(batch: Batch, base: Value, axes: int, numbers: list[int], source: Any) -> Value | None:

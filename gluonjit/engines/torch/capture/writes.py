@@ -306,13 +306,15 @@ def opened(lazy: Any, written: bool = True) -> Any:
 def lay_eagerly(lazy: Any) -> None:
     """Lets a tensor, and what it is a view of, lie in memory as eagerly, for functions that look at that."""
     base, _ = base_of(lazy)
-    strides = strides_of(base._v)
+    copied = base._b is None and getattr(base._k, "func", None) is torch.Tensor.contiguous
+    strides = base._k.of(zeros_of(base._v.spec)).stride() if copied else strides_of(base._v)
     computed = opened(base, False)
     if strides is None or strides == computed.stride():
         return
     with torch.enable_grad():
-        room = torch.empty_strided(computed.shape, strides, dtype=computed.dtype, device=computed.device)
-        base._c = room.copy_(computed)
+        once = computed[tuple([slice(None if stride else 1) for stride in strides])]  # of what is expanded
+        room = torch.empty_strided(once.shape, strides, dtype=computed.dtype, device=computed.device)
+        base._c = room.copy_(once).expand(computed.shape)
     _count(base)
 
 

@@ -38,6 +38,21 @@ class PathStep(NamedTuple):
         return found if self.output is None else found[self.output]
 
 
+class CopyStep(PathStep):
+    """A call of a function that may return a copy of its first argument instead.
+
+    Of a tensor of this `spec`, after the steps `first`, it `copies` or does not.
+    """
+
+    spec: Any = None
+    first: Any = None
+    copies = False
+
+
+_COPYING = set("contiguous reshape reshape_as flatten ravel to float double half bfloat16 type_as type cpu".split())
+"""Names of functions of which a result is a copy where it cannot be a view."""
+
+
 def show(tensor: Any, path: Iterable[Any]) -> Any:
     """The view of a tensor that these steps lead to."""
     for step in path:
@@ -48,7 +63,7 @@ def show(tensor: Any, path: Iterable[Any]) -> Any:
 def step_of(func: Any, args: Args, kwargs: Kwargs, output: int | None) -> PathStep | None:
     """The step of a call; None if an argument is more than a constant."""
     try:
-        step = PathStep(
+        step = (CopyStep if getattr(func, "__name__", None) in _COPYING else PathStep)(
             func,
             frozen(args[1:]),
             tuple([(name, frozen(value)) for name, value in kwargs.items()]),

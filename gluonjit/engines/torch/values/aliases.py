@@ -25,7 +25,7 @@ from gluonjit.hybrid.run.state import LOCAL
 
 def path_of(key: Any) -> tuple[PathStep, ...]:
     """The steps to a view, of what LazyTensor has in `_k`: a step, a key of `[]`, or (what comes before, the last)."""
-    return tuple([item if item.__class__ is PathStep else _indexing(item) for item in keys_of(key)])
+    return tuple([item if isinstance(item, PathStep) else _indexing(item) for item in keys_of(key)])
 
 
 def _indexing(key: Any) -> PathStep:
@@ -131,7 +131,8 @@ def base_of(lazy: Any) -> tuple[Any, tuple[PathStep, ...]]:
     path = path_of(lazy._k)
     if is_alias(base._v.spec, path):
         return base, path
-    lazy._b = lazy._k = lazy._n = None  # a copy
+    lazy._b = lazy._n = None  # a copy, which lies as its last step says
+    lazy._k = path[-1]
     return lazy, ()
 
 

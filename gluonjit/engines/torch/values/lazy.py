@@ -25,6 +25,7 @@ from gluonjit.engines.torch.framework.arrays import (
     spec_of,
 )
 from gluonjit.engines.torch.framework.originals import make_subclass, overridden
+from gluonjit.engines.torch.tracing.view_steps import CopyStep
 from gluonjit.engines.torch.values.operands import Key, concrete, current, in_memory, leaf, takes_number, write_number
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
@@ -441,6 +442,9 @@ def known_here(lazy: LazyTensor) -> Any:
 
 def noted(view: LazyTensor, tensor: LazyTensor, key: Any) -> LazyTensor:
     """The view, which knows from now on what it is a view of: this key, or this step, of a tensor."""
+    last = tensor._k[1] if tensor._k.__class__ is tuple else tensor._k
+    if last.__class__ is CopyStep and tensor._b is not None:
+        _engine().unlink(tensor)
     base = tensor._b
     view._b, view._k = (tensor, key) if base is None else (base, (tensor._k, key))
     view._n = view._b._n

@@ -48,7 +48,7 @@ def _longest_chains(plan: Plan, types: set[Hashable]) -> int:
     families = {
         family for record, family in zip(captured.records, nodes.families) if (record.kind.family, record.mode) in types
     }
-    phase, recursive = nodes.phases()
+    phase, recursive, _ = nodes.phases
     found: int = flat.longest_chains(
         sorted(families),
         captured.count,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from gluonjit.analysis import flat
@@ -33,11 +34,11 @@ class Nodes:
         )
         self.kinds = len(known)
 
-    def phases(self) -> tuple[Any, Any]:
-        """Returns the number of each type's phase, and whether nodes of that depend on each other."""
+    @cached_property
+    def phases(self) -> tuple[Any, Any, int]:
+        """The number of each type's phase, whether its nodes depend on each other, and how many phases there are."""
         of = self.captured
         reads = of.widths, of.kinds, of.firsts, of.operands
         used = flat.uses(self.families, self.kinds, of.count, *reads, self.keep, of.producer)
         phase, recursive = room(self.kinds), room(self.kinds)
-        flat.components(used, phase, recursive)
-        return phase, recursive
+        return phase, recursive, flat.components(used, phase, recursive)

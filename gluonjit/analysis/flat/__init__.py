@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gluonjit.compiled import hot
 
 if TYPE_CHECKING:
-    from gluonjit.analysis.flat.ordering import by_depth, components, levels, needed, produced, uses
+    from gluonjit.analysis.flat.ordering import components, levels, needed, produced, sort, uses
     from gluonjit.analysis.flat.paths import chains, longest_chains
     from gluonjit.analysis.flat.placing import (
         Gather,
@@ -32,7 +32,6 @@ __all__ = [
     "Place",
     "Step",
     "again",
-    "by_depth",
     "chains",
     "components",
     "first_records",
@@ -44,6 +43,7 @@ __all__ = [
     "place_inputs",
     "produced",
     "shortened",
+    "sort",
     "uses",
 ]
 

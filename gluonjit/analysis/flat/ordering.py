@@ -81,7 +81,6 @@ def needed(
     return left
 
 
-@cython.ccall
 def uses(
     families: Numbers,
     family_count: Size,
@@ -119,7 +118,6 @@ def uses(
     return [sorted(of) for of in found]
 
 
-@cython.ccall
 def components(uses: list, phase: Numbers, recursive: Numbers) -> Size:
     """Numbers strongly connected components so that each comes after those that it uses; returns their number.
 
@@ -181,7 +179,6 @@ def components(uses: list, phase: Numbers, recursive: Numbers) -> Size:
     return found
 
 
-@cython.ccall
 def levels(
     families: Numbers,
     phase: Numbers,
@@ -223,7 +220,6 @@ def levels(
         found[n] = level
 
 
-@cython.ccall
 def sort(
     ranked: list,
     begins: Numbers,
@@ -278,28 +274,3 @@ def sort(
                     last[slot] = size
                     starts.append(place)
     return sorted(starts)
-
-
-def by_depth(
-    ranked: list,
-    count: Size,
-    families: Numbers,
-    family_count: Size,
-    begins: Numbers,
-    widths: Numbers,
-    kinds: Numbers,
-    bases: Numbers,
-    firsts: Numbers,
-    operands: Numbers,
-    keep: Numbers,
-    producer: Numbers,
-    order: Numbers,
-) -> list:
-    """Does all of this: `sort` says what comes into `order`, and what is returned."""
-    used: list = uses(families, family_count, count, widths, kinds, firsts, operands, keep, producer)
-    phase: Numbers = room(family_count)
-    recursive: Numbers = room(family_count)
-    phases: Size = components(used, phase, recursive)
-    level: Numbers = room(count)
-    levels(families, phase, recursive, widths, kinds, bases, firsts, operands, keep, producer, level)
-    return sort(ranked, begins, families, phase, phases, keep, level, order)

@@ -23,14 +23,13 @@ def shortened(nodes: Nodes, breadth: int) -> Schedule:
     """Schedule by the rule, and where it does not reach the bound by a beam of this many states, if any."""
     captured = nodes.captured
     order, starts = depth.schedule(nodes)
-    phase, _ = nodes.phases()
     starts = flat.shortened(
         breadth,
         starts,
         captured.count,
         nodes.families,
         filled([record.kind.lone is not None for record in captured.records]),
-        phase,
+        nodes.phases[0],
         captured.widths,
         captured.kinds,
         captured.firsts,

@@ -18,13 +18,12 @@ from gluonjit.compiled import room
 def schedule(nodes: Nodes) -> Schedule:
     """Phase by phase, and inside a phase by depth."""
     captured = nodes.captured
-    order = room(captured.count)
-    starts = flat.by_depth(
-        sorted(range(len(captured.records)), key=nodes.families.__getitem__),
-        captured.count,
+    phase, recursive, count = nodes.phases
+    order, level = room(captured.count), room(captured.count)
+    flat.levels(
         nodes.families,
-        nodes.kinds,
-        captured.begins,
+        phase,
+        recursive,
         captured.widths,
         captured.kinds,
         captured.bases,
@@ -32,6 +31,7 @@ def schedule(nodes: Nodes) -> Schedule:
         captured.operands,
         nodes.keep,
         captured.producer,
-        order,
+        level,
     )
-    return Schedule(order, starts)
+    ranked = sorted(range(len(captured.records)), key=nodes.families.__getitem__)
+    return Schedule(order, flat.sort(ranked, captured.begins, nodes.families, phase, count, nodes.keep, level, order))

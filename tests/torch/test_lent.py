@@ -93,3 +93,16 @@ def test_an_array_shows_writes_to_the_result_in_a_sample(name: str) -> None:
         assert_close(b, a, name)
     for a, b in zip(arrays[:3], arrays[3:]):
         np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("part", [lambda h: h, lambda h: h[0, 1:], lambda h: h * 2])
+def test_the_memory_of_a_pending_result_is_shared_with_other_processes(part: Callable[[Any], Any]) -> None:
+    net = model()
+    inputs = [torch.rand(1, 3) for _ in range(2)]
+    with torch.no_grad():
+        wanted = [part(net(x)) for x in inputs]
+        gluonjit.hybridize(net, dynamic_batch=True, granularity="op")
+        results = [part(net(x)).share_memory_() for x in inputs]
+    for result, each in zip(results, wanted):
+        assert result.is_shared()
+        assert_close(result, each, "shared")

@@ -70,7 +70,7 @@ def call_operator(func: Any, args: Args, kwargs: Kwargs) -> Any:
     take_anew((*args, *kwargs.values()) if kwargs else args)
     name = getattr(func, "__name__", str(func))
     target = target_of(func, name, args, kwargs)
-    if target.__class__ is LazyTensor:
+    if target.__class__ is LazyTensor and func not in AT_ONCE:  # as `share_memory_` is, which writes no number
         return write(func, name, target, args, kwargs)
     if args and is_made(args[0]) and state.inside and func in VIEWING and args[0]._v.spec.dtype in FLOATS:
         enter(args[0], _integers(func, args))

@@ -273,7 +273,8 @@ class LazyTensor(_Items, torch.Tensor):  # type: ignore[misc]
             return None
         step = _engine().detaching(self, name)
         found = noted(wrap(self._v), self, step)
-        found._n = UNSEEN
+        if found._v.taped:
+            found._n = UNSEEN
         return found
 
     def expand_as(self, other: Any) -> Any:

@@ -20,6 +20,7 @@ cdef extern from "Python.h":
 cdef enum:
     FREE, SUM, COPY, ROWS, STACK, VIEW, PICK, WRITE
 
+cdef object known_whole(object key)
 cdef list known_numbers(object key)
 cdef object through(object func, Args args, Py_ssize_t count, dict kwargs)
 cdef object operate(object func, object method, Args args, Py_ssize_t count)

@@ -145,27 +145,24 @@ def _refers(graph: GraphRows, sort: cython.int, args: Args, count: Py_ssize_t, k
     return None
 
 
-def known_numbers(key):
-    """The whole numbers that a tensor of one axis holds, if they are known; else None."""
+def known_whole(key):
+    """The whole numbers that a tensor of one axis holds, or one of none, if they are known; else None."""
     tensor = key
     if type(key) is not torch.Array:
         spec: Spec = spec_of(torch.lazy, key)
-        if spec is None or is_stale(key) or spec.dtype != "int64" or spec.device != "cpu" or len(spec.shape) != 1:
+        if spec is None or is_stale(key) or spec.dtype != "int64" or spec.device != "cpu" or len(spec.shape) > 1:
             return None
         tensor = read_slot(key, torch.lazy.c)
-        if type(tensor) is not torch.Array:
-            return None
-        return _listed(tensor)
+        return tensor.tolist() if type(tensor) is torch.Array else None
     try:
-        return _listed(key) if key.dtype is torch.int64 and key.is_cpu else None
+        return key.tolist() if key.dtype is torch.int64 and key.is_cpu and key.dim() < 2 else None
     except RuntimeError:  # what functorch wraps holds none: Python sees to it
         return None
 
 
-@cfunc
-def _listed(tensor) -> list:
-    """The numbers in a tensor; None in one of no axis."""
-    found = tensor.tolist()
+def known_numbers(key):
+    """The whole numbers that a tensor of one axis holds, if they are known; else None."""
+    found = known_whole(key)
     return found if type(found) is list else None
 
 

@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 from gluonjit._fast cimport BatchRoom, CellSlots, StateNumbers
 from gluonjit.native.capture cimport captured
 from gluonjit.native.doors cimport operate
-from gluonjit.native.items cimport slice_of
+from gluonjit.native.items cimport entry_of_weight, slice_of
 from gluonjit.native.modules cimport call_module, part_of
 from gluonjit.native.names cimport (
     ADDRESS, Args, FrameworkNames, LEFT, Pointer, PyObject_Vectorcall, all_of, is_running, is_torch, item, items_of,

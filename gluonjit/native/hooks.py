@@ -8,7 +8,7 @@ from cython import Py_ssize_t, cfunc
 
 __all__ = ["Celled", "Hook", "quick_cells", "quicken", "watch_calls"]
 
-_WAYS = ("call", "item", "numpy_item", "operator", "verify", "numpy_verify", "door")
+_WAYS = ("call", "item", "numpy_item", "operator", "verify", "numpy_verify", "door", "entry")
 
 
 @cfunc
@@ -24,6 +24,8 @@ def _tried(hook: Hook, args: Args, count: Py_ssize_t):
         return call_operator(args, count)
     if way < 6:
         return verified(args, count, way == 5)
+    if way == 7:
+        return entry_of_weight(item(args, 0), item(args, 1)) if count == 2 else LEFT
     # A method of lazy tensors, which goes by PyTorch's parser of arguments.
     if hook._left is None or count != 2 or type(item(args, 1)) is not torch.Array:
         return operate(hook._func, hook.__wrapped__, args, count)

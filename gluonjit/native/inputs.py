@@ -15,6 +15,9 @@ def _carried(batch: BatchRoom, graph: GraphRows, lazy) -> Value:
     value: Value = value_in(torch.lazy, lazy)
     if value is None or value.graph is not None or not slot_is(lazy, torch.lazy.c, None):
         return None
+    base = read_slot(lazy, torch.lazy.b)
+    if base is not None and not slot_is(base, torch.lazy.c, None):
+        return None
     result = value._result
     if not isinstance(result, tuple):
         return None

@@ -34,6 +34,19 @@ def _entry_of(state: StateNumbers, value: Value, numbers: tuple) -> Value:
     return value
 
 
+@cfunc
+def _known_key(key):
+    """A key of a lazy tensor with numbers in place of a tensor that is known, or of several of single numbers."""
+    kind = type(key)
+    if kind is torch.lazy.kind or kind is torch.Array:
+        found = known_whole(key)
+        return key if found is None else found
+    if kind is not tuple:
+        return key
+    parts: list = [_known_key(part) for part in key]
+    return key if any([type(part) is list for part in parts]) else tuple(parts)
+
+
 def slice_of(kind, array, key):
     """Returns rows of a lazy array, a view but for those at known numbers inside of a sample; or LEFT."""
     value: Value = value_in(kind, array)
@@ -45,22 +58,45 @@ def slice_of(kind, array, key):
         return LEFT
     if not _has_history(kind, state, value):
         return LEFT
-    found = sliced(value, key)
     inside: bint = kind is torch.lazy and state.inside > 0
+    if inside:
+        key = _known_key(key)
+        if type(key) is list:
+            found = _picked(value, key)
+            return LEFT if found is None else tensor_of(found)
+    found = sliced(value, key)
     if found is None and inside and torch.entry in batch.operands:
         numbers: tuple = key if type(key) is tuple else (key,)
         found = None if is_overridden() else _entry_of(state, value, numbers)
         if found is not None:
             key = torch.Key(numbers)
-    if found is not None:
-        result = wrap(kind, found)
-        note_view(kind, result, array, key)
-        return result
-    if not inside:
+    if found is None:
         return LEFT
-    listed: list = key if type(key) is list else known_numbers(key)
-    found = None if listed is None else _picked(value, listed)
-    return LEFT if found is None else tensor_of(found)
+    result = wrap(kind, found)
+    note_view(kind, result, array, key)
+    return result
+
+
+def entry_of_weight(weight, key):
+    """`weight[key]` by known numbers, an entry of a table that calls of this batch have looked up; or LEFT."""
+    state: StateNumbers = state_here()
+    batch: BatchRoom = state.batch
+    if batch is None or state.inside <= 0 or not is_torch(batch) or not is_running(state) or is_overridden():
+        return LEFT
+    parts: tuple = key if type(key) is tuple else (key,)
+    taped: bint = is_learning() and weight.requires_grad
+    table = batch.tables.get((ADDRESS(weight), (), bool(taped), len(parts)))
+    if table is None or table.whole is None or state.recorded is not None:
+        return LEFT
+    graph: GraphRows = batch.graph
+    entries = graph.lookups.get(table)
+    parts = _known_key(parts)
+    value = None if entries is None else entries_at(graph, entries, table.number(parts), table.size, table.row, taped)
+    if value is None:
+        return LEFT
+    result = tensor_of(value)
+    note_view(torch.lazy, result, table.whole, torch.Key(parts))
+    return result
 
 
 @cfunc

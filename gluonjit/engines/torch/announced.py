@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from gluonjit.compiled import FAST
+from gluonjit.engines.torch.capture.indexing import entry_of_weight
 from gluonjit.engines.torch.framework import originals
 from gluonjit.engines.torch.framework.buffers import Account
 from gluonjit.engines.torch.framework.exposed import between_batches, expose, is_due
@@ -54,11 +56,15 @@ def _writing(original: Any) -> Callable[..., Any]:
     return write
 
 
-def _viewing(original: Any, detaches: bool) -> Callable[..., Any]:
+def _viewing(original: Any, name: str) -> Callable[..., Any]:
     """Stands in the place of a method that gives a view; PyTorch refuses writes to one that has a history."""
+    detaches, picks = name == "detach", name == "__getitem__"
 
     @wraps(original)
     def view(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = entry_of_weight(self, *args) if picks and LOCAL.state.batch is not None else None
+        if found is not None:
+            return found
         found = original(self, *args, **kwargs)
         if LOCAL.state.batch is None:
             return found
@@ -66,7 +72,7 @@ def _viewing(original: Any, detaches: bool) -> Callable[..., Any]:
             return found
         return _exposing(self, found) if may_write(_caller()) else found
 
-    return view
+    return FAST.Hook("entry", view) if picks and FAST is not None else view
 
 
 def _caller() -> CodeType:
@@ -122,10 +128,6 @@ ANNOUNCING: list[tuple[Any, str, Any]] = [
         for name, method in _METHODS.items()
         if is_writing(name) and name not in _ELSEWHERE
     ],
-    *[
-        (torch.nn.Parameter, name, _viewing(method, name == "detach"))
-        for name, method in _METHODS.items()
-        if method in VIEWING
-    ],
+    *[(torch.nn.Parameter, name, _viewing(method, name)) for name, method in _METHODS.items() if method in VIEWING],
 ]
 """Replacements of methods of weights, and of `data`, which buffers have too: no class tells those from inputs."""

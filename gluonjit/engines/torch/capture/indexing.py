@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from gluonjit.engines.torch.capture.cells import as_lazy, captured_operator, cell_of
+from gluonjit.engines.torch.capture.cells import as_lazy, captured_operator, cell_of, open_batch
 from gluonjit.engines.torch.framework.buffers import is_constant
 from gluonjit.engines.torch.framework.input_version import InputVersion
-from gluonjit.engines.torch.framework.originals import plain
+from gluonjit.engines.torch.framework.originals import overridden, plain
 from gluonjit.engines.torch.run.one_by_one import NODES
 from gluonjit.engines.torch.run.program import as_rows, joined
 from gluonjit.engines.torch.values.known import known
@@ -31,6 +31,7 @@ from gluonjit.hybrid.capture.structure import Args, Kwargs, map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.decided import DecidedValues, NeedsMore, batch_to_ask
 from gluonjit.hybrid.run.places import are_many
+from gluonjit.hybrid.run.state import LOCAL
 
 _EVERYTHING = slice(None)
 
@@ -219,8 +220,7 @@ def _view(batch: Batch, tensor: Any, value: Value, key: tuple[Any, ...], changed
     for number in numbers:
         size = value.spec.shape[0]
         _check([number], size)
-        if not changed:  # C does the same from here on
-            batch.operands.setdefault(ENTRY, {})[value.spec, int] = known_numbers
+        batch.operands.setdefault(ENTRY, {})[value.spec, int] = known_numbers  # C does the same from here on
         value = captured_operator(entry, (wrap(value), wrap(number_in(batch.graph, known_numbers, number % size))))._v
     return noted(wrap(value), tensor, Key(key))
 
@@ -257,10 +257,24 @@ def _of_weight(batch: Batch, tensor: Any, key: tuple[Any, ...]) -> Any:
         return None
     if any(part.dim() != 1 or part.shape != arrays[0].shape or not part.numel() for part in arrays):
         return None
-    numbers = [0] * (len(arrays[0]) if arrays else 1)
-    for part, size in zip(key, tensor.shape):
-        listed = part.tolist() if part.__class__ is torch.Tensor else [part] * len(numbers)
+    count = len(arrays[0]) if arrays else 1
+    places = [part.tolist() if part.__class__ is torch.Tensor else [part] * count for part in key[:dims]]
+    for listed, size in zip(places, tensor.shape):
         _check(listed, size)
-        numbers = [before * size + number % size for before, number in zip(numbers, listed)]
     table = Table.of(batch, tensor, (), torch.is_grad_enabled() and tensor.requires_grad, dims)
-    return wrap(entries(batch, table, table.row, numbers, not arrays, table.taped))
+    found = wrap(entries(batch, table, table.row, list(map(table.number, zip(*places))), not arrays, table.taped))
+    if arrays:
+        return found
+    table.whole = table.whole or as_known(tensor)
+    return noted(found, table.whole, Key(key))
+
+
+def entry_of_weight(weight: Any, key: Any) -> Any:
+    """`weight[key]` by known numbers inside of a sample, which is looked up; None for other keys, and elsewhere."""
+    state = LOCAL.state
+    if not state.inside or state.paused or state.trace is not None or state.recorded is not None or overridden():
+        return None
+    parts = opened(key, weight.shape)
+    if parts is None or any(part.__class__ is torch.Tensor for part in parts):
+        return None
+    return _of_weight(open_batch(), weight, parts)

@@ -31,7 +31,7 @@ from gluonjit.engines.torch.tracing.view_steps import PathStep, show
 from gluonjit.engines.torch.values.aliases import DATA, MOVING, base_of, dummy, moves
 from gluonjit.engines.torch.values.lazy import LazyTensor, waits, wrap
 from gluonjit.engines.torch.values.lookups import carried
-from gluonjit.engines.torch.values.operands import concrete, current, is_made, is_number, run_readers
+from gluonjit.engines.torch.values.operands import concrete, current, is_input, is_made, is_number, run_readers
 from gluonjit.graph import Graph, Kind, Spec, Value
 from gluonjit.graph.reading import node_at
 from gluonjit.hybrid.capture.reuse.cache import refuse
@@ -96,13 +96,13 @@ def renew(lazy: Any) -> None:
     if found.__class__ is LazyTensor:
         lazy._v, lazy._c = found._v, found._c
     else:
-        lazy._v, lazy._c = _apart(lazy._v, found), found
+        lazy._v, lazy._c = _apart(lazy._v, found, is_input(base)), found
     lazy._n = base._n
 
 
-def _apart(value: Value, computed: Any) -> Value:
-    """Returns the value of an existing tensor that is not part of a graph: still that of an input, if it is one."""
-    own = computed if value.base is computed and not value.depth else None
+def _apart(value: Value, computed: Any, of_input: bool = False) -> Value:
+    """Returns the value of an existing tensor that is not part of a graph: still that of an input, if it is of one."""
+    own = computed if of_input or (value.base is computed and not value.depth) else None
     return Value(value.rows, 0, spec_of(computed), None, bool(computed.requires_grad), own)
 
 

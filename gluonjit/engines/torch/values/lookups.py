@@ -58,18 +58,30 @@ def _look_up(weight: Any, index: Any, attrs: Mapping[str, Any]) -> Any:
 class Table(tables.Table):
     """A weight. `attrs` are arguments of torch.nn.functional.embedding.
 
-    An entry is what the first `dims` dimensions tell apart, in order.
+    An entry is what the first `dims` dimensions tell apart, in order. `whole`: the weight, of which entries are views.
     """
+
+    whole: Any = None
 
     def __init__(
         self, batch: Batch, weight: Any, attrs: tuple[tuple[str, Any], ...], taped: bool, dims: int = 1
     ) -> None:
         super().__init__(batch, weight, attrs, taped, dims)
         self.attrs, self.taped, self.dims = dict(attrs), taped, dims
-        self.size = prod(weight.shape[:dims])
+        self.sizes = tuple(weight.shape[:dims])
+        self.size = prod(self.sizes)
         device = name_of_device(weight.device)
         self.row = intern_spec(tuple(weight.shape[dims:]), name_of_dtype(weight.dtype), device, "stack")
         note_versions(batch, (weight,))
+
+    def number(self, places: Sequence[Any]) -> int:
+        """Returns the number of the entry at these places, one for each dimension; -1 where there is none."""
+        number = 0
+        for place, size in zip(places, self.sizes):
+            if place.__class__ is not int or not -size <= place < size:
+                return -1
+            number = number * size + place % size
+        return number
 
     @property
     def fits(self) -> bool:

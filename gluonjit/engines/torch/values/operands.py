@@ -53,7 +53,9 @@ def value_of(batch: Batch, tensor: Any, mode: str = "") -> Value:
     if not there:  # else nothing had to run for it
         batch.carried.add(batch.sample - 1)
         refuse("it uses a result of an earlier batch")
-        if tensor._c is None:
+        if tensor._c is None and (
+            tensor._b is None or tensor._b._c is None
+        ):  # of what is there it shows numbers of now
             found = carried(batch, value)
             if found is not None:
                 return found
@@ -110,14 +112,17 @@ def in_memory(lazy: Any) -> Any:
     base = lazy._b
     if base is None and not lazy._n and lazy._v.depth == 0 and lazy._v.base.__class__ is torch.Tensor:
         return lazy._v.base  # it was made for it
-    if base is None or base._c is None or lazy._v.taped or base._c.requires_grad:
+    if base is None or base._c is None:
         return None
     found = base._c
-    for part in keys_of(lazy._k):
-        if part.__class__ is int or part.__class__ is slice:
-            found = found[part]
-        else:
-            found = found[part.key] if part.__class__ is Key else part.of(found)
+    if (lazy._v.taped or found.requires_grad) and not isinstance(found, torch.nn.Parameter):
+        return None
+    with plain(), torch.set_grad_enabled(lazy._v.taped):
+        for part in keys_of(lazy._k):
+            if part.__class__ is int or part.__class__ is slice:
+                found = found[part]
+            else:
+                found = found[part.key] if part.__class__ is Key else part.of(found)
     return found
 
 
@@ -178,14 +183,14 @@ def held_of(batch: Batch, tensor: Any) -> list[InputVersion]:
 
 
 def run_readers(tensor: Any) -> None:
-    """Runs pending calls that read an input before it is written to, unless it was copied."""
+    """Runs pending calls that read an input, or a weight, before it is written to, unless it was copied."""
     batch = LOCAL.state.batch
     if batch is None:
         return
     held = held_of(batch, tensor)
     for each in held:
         each.note_write()
-    if any([each.taped or each.rows is tensor for each in held]):
+    if any([each.taped or each.rows is tensor for each in held]) or id(tensor) in getattr(batch.own, "versions", ()):
         batch.flush("an input is written to")
 
 

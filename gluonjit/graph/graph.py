@@ -46,6 +46,7 @@ class Graph(GraphRows):
         self.marks: list[Mark] = []  # where samples begin and end
         self.copies: list[Iterable[int]] = []  # rows that arrays with memory of their own refer to, as `stack` gives
         self.overwritten: list[tuple[int, int, int]] = []  # rows written over: first, count, new one or -1
+        self.checks: list[Any] = []  # of what the program has assumed
         self.single_rows = {}  # one-row slices of inputs, so that equal ones are the same value
         # (the row's number for x[i:i+1], ~number for x[i])
 

@@ -1,4 +1,4 @@
-"""Checks of arguments in `torch.distributions` read values, as eagerly; without them nothing runs early."""
+"""Checks of arguments, as in `torch.distributions` and assertions: nothing runs early for them, and errors are raised."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.nn import functional as F  # noqa: E402
 from torch_support import assert_same  # noqa: E402
 
 import gluonjit  # noqa: E402
-from gluonjit.errors import EarlyFlushWarning  # noqa: E402
+from gluonjit.errors import FlushError  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -69,15 +69,57 @@ BODIES = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_checks_read_values_and_change_nothing(name: str) -> None:
-    assert_same(Model(BODIES[name]), samples(), total, granularity="cell")
+def test_checks_change_nothing_and_run_nothing_early(name: str) -> None:
+    assert assert_same(Model(BODIES[name]), samples(), total, granularity="cell").flushes == 1
 
 
-def test_the_warning_says_how_nothing_is_read() -> None:
-    net = Model(lambda h: D.Laplace(h, h.exp()).log_prob(torch.zeros(4)))
+_ASSERTED: dict[str, Any] = {"torch": torch}
+exec(
+    """def asserted(h):
+    assert not torch.isnan(h).any(), "a number is missing"
+    if (h > 2).any():
+        raise OverflowError(f"{h} is out of range")
+    return h * 2
+""",  # which pytest does not write anew
+    _ASSERTED,
+)
+asserted = _ASSERTED["asserted"]
+
+
+def test_assertions_run_nothing_early() -> None:
+    assert assert_same(Model(asserted), samples(), total, granularity="cell").flushes == 1
+
+
+FAILING = {
+    "distribution": (lambda h: D.Normal(h, h.exp()).log_prob(torch.zeros(4)), ValueError, "in sample 2"),
+    "assertion": (asserted, AssertionError, "in asserted in sample 2"),
+    "error": (lambda h: asserted(torch.nan_to_num(h, 3.0)), OverflowError, "in asserted in sample 2"),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+@pytest.mark.parametrize("middle", [False, True], ids=["at_the_end", "where_a_value_is_read"])
+def test_a_check_that_does_not_hold_raises_when_the_batch_runs(name: str, middle: bool) -> None:
+    body, theirs, where = FAILING[name]
+    net = Model(body)
+    with torch.no_grad():
+        net.lift.bias.fill_(0.5)
     gluonjit.hybridize(net, dynamic_batch=True, granularity="cell")
-    with pytest.warns(EarlyFlushWarning, match="validate_args=False"):
-        sum(net(x).sum() for x in samples()).backward()
+    with pytest.raises(theirs, match=where) as caught:
+        outs = [net(x).sum() for x in samples(2)]
+        outs[3].item() if middle else sum(outs).backward()
+    assert isinstance(caught.value, FlushError)
+    assert net(torch.ones(3)).sum().item() != 0  # and the next batch is as any
+
+
+def test_a_check_whose_error_is_caught_is_read_where_it_stands() -> None:
+    def body(h: Any) -> Any:
+        try:
+            return asserted(h + 3 * (h.sum() > 0))
+        except OverflowError:
+            return h - 1
+
+    assert assert_same(Model(body), samples(), total, granularity="cell").flushes > 1
 
 
 WRONG = {

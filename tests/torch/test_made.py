@@ -646,7 +646,7 @@ def test_detaching_for_a_new_tensor_is_no_node() -> None:
     with torch.no_grad(), gluonjit.batching(granularity="cell") as batch:
         found = [net(x) for x in given]
     torch.testing.assert_close(torch.stack(found), torch.stack([eager(x) for x in given]))
-    assert batch.report.kinds["detach"].calls == len(given)  # that of which rows are taken
+    assert "detach" not in batch.report.kinds  # nor is that of which rows are taken, as nothing records
     assert batch.report.flushes == 1
     copied = net(given[0]).half().float()  # which is no view
     assert copied.requires_grad and not copied.detach().requires_grad

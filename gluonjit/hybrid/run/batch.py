@@ -232,3 +232,4 @@ def release(graph: Graph, planned: Sequence[Record] = ()) -> None:
     graph.leaves.clear()
     graph.lookups.clear()
     graph.single_rows.clear()
+    graph.checks.clear()

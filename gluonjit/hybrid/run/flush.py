@@ -19,6 +19,7 @@ from gluonjit.graph.graph import Graph
 from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.origins import Line
 from gluonjit.graph.recorder import give_results
+from gluonjit.hybrid.capture.guards.assumed import check
 from gluonjit.hybrid.choose.choosing import chooser_of
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.choose.pacing import note_flush, note_trial
@@ -93,6 +94,7 @@ class FlushingBatch(Batch):
                 options = self._run_options()
                 with self.engine.running():
                     history = self._run(graph, plan, held.samples, provenance, options, times)
+            check(graph)
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
             self.sample = 0  # the minibatch is lost

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -22,7 +25,7 @@ from gluonjit.engines.torch.framework.copy_on_write import export_tensor
 from gluonjit.engines.torch.framework.enclosing_handler import RAISING, may_be_handled
 from gluonjit.engines.torch.framework.originals import functions_named
 from gluonjit.engines.torch.framework.targets import target_of
-from gluonjit.engines.torch.tracing.cell import Cell
+from gluonjit.engines.torch.tracing.cell import RAISED, Cell
 from gluonjit.engines.torch.tracing.recurrent import WHOLE
 from gluonjit.engines.torch.values.aliases import DATA, VIEWING, linked
 from gluonjit.engines.torch.values.known import CHEAP, computed
@@ -165,7 +168,22 @@ def _found(func: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
     if numbers is not None:
         return _found(func, name, *numbers)
     with noting(batch, name, why):
+        if func.__class__ is FunctionType and not str(why).startswith(RAISED):
+            return _parts_of(func)(*args, **kwargs)
         return _run_at_once(func, args if func in VIEWING else read_decided(args), kwargs)
+
+
+@lru_cache(maxsize=1024)
+def _parts_of(func: FunctionType) -> Callable[..., Any]:
+    """A function of PyTorch's that is written in Python, as one that does not first ask whether its arguments are lazy."""
+    names = {name: _no if name.startswith("has_torch_function") else item for name, item in func.__globals__.items()}
+    found = FunctionType(func.__code__, names, func.__name__, func.__defaults__, func.__closure__)
+    found.__kwdefaults__ = func.__kwdefaults__
+    return found
+
+
+def _no(*args: Any) -> bool:
+    return False
 
 
 def _without_empty(args: Args, kwargs: Kwargs) -> tuple[Any, ...] | None:

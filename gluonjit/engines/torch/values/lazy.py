@@ -30,6 +30,7 @@ from gluonjit.engines.torch.values.operands import Key, concrete, current, in_me
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
 from gluonjit.graph.slices import sliced
+from gluonjit.hybrid.capture.guards.assumed import assumed
 from gluonjit.hybrid.capture.guards.owners import USER, owner_of
 from gluonjit.hybrid.capture.outlining.questions import ANSWERS, is_sought, note_question
 from gluonjit.hybrid.run.batch import Batch
@@ -64,6 +65,15 @@ def _asked(lazy: LazyTensor, lent: bool = False) -> Any:
 def own_of(lazy: LazyTensor) -> Any:
     """The program's own tensor that a lazy one stands for, or None."""
     return lazy._c if lazy._c is not None and lazy._v.base is lazy._c else None
+
+
+def _is_pending(lazy: LazyTensor) -> bool:
+    """True if this is of the open batch, and the program that is captured asks."""
+    state = LOCAL.state
+    batch = state.batch
+    if lazy._c is not None or batch is None or state.trace is not None or state.paused or state.recorded is not None:
+        return False
+    return current(lazy).graph is batch.graph and lazy._c is None
 
 
 def _note_asked(lazy: LazyTensor, question: str) -> None:
@@ -105,6 +115,10 @@ def _reading_result(name: str, given: Callable[[Any], Any], find: str = "number_
 
     @wraps(getattr(torch.Tensor, name))
     def read(self: Any) -> Any:
+        if given is bool and _is_pending(self):
+            truth = assumed(self, sys._getframe(1), _engine().decided)
+            if truth is not None:
+                return truth
         has_waited = FAST is not None and FAST.waited(self) is not None
         found, state = None if has_waited else _asked(self), LOCAL.state
         if found is None and self._c is None and state.trace is None and state.recorded is None:

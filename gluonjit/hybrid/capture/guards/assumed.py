@@ -1,0 +1,128 @@
+"""Branches of which one side only raises an error: a program goes on with the other one until its batch runs.
+
+Assertions are such branches, and what a library asks of its arguments, as `torch.distributions` does. The batch checks
+what decided them when it has run, and raises the error then.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from types import CodeType
+from typing import Any, NamedTuple
+
+from gluonjit.errors import FlushError
+from gluonjit.graph import Graph, line_of, user_line
+from gluonjit.hybrid.capture.guards.owners import USER, owner_of
+from gluonjit.hybrid.run.failures import NEXT, both
+from gluonjit.hybrid.run.state import LOCAL
+
+_OWN = str(Path(__file__).parents[3])  # the package
+_MOST = 200  # instructions that make an error
+_ENDS = frozenset({*dis.hasjrel, *dis.hasjabs, dis.opmap["RETURN_VALUE"]})
+
+
+class Check(NamedTuple):
+    """A pending value whose truth the program took for given; what it raises else, and where it asked."""
+
+    array: Any
+    truth: bool
+    theirs: type[Exception]
+    line: Any
+    asked: str
+    sample: int
+
+
+def assumed(array: Any, frame: Any, decided: Callable[[Any], Any]) -> bool | None:
+    """Returns the truth of a pending array for which the code that asks goes on, if it raises for the other; else None.
+
+    None also where the program may catch that error, and where inputs decide the numbers, which `decided` gives then.
+    """
+    found = _branch(frame.f_code, frame.f_lasti)
+    if found is None:
+        return None
+    truth, name = found
+    theirs = frame.f_globals.get(name, getattr(builtins, name, None))
+    if not isinstance(theirs, type) or not issubclass(theirs, Exception):
+        return None
+    if _is_caught(frame) or decided(array) is not None:
+        return None
+    state = LOCAL.state
+    batch = state.batch
+    asked = f"{frame.f_globals.get('__name__')}, line {frame.f_lineno}"
+    sample = batch.sample - 1 if state.inside else -1
+    batch.graph.checks.append(Check(array, truth, theirs, user_line(), asked, sample))
+    return truth
+
+
+def check(graph: Graph) -> None:
+    """Raises the error of the first check of a graph that has run whose value is not as the program took it for."""
+    for each in graph.checks:
+        if bool(each.array) is not each.truth:
+            sample = f" in sample {each.sample}" if each.sample >= 0 else ""
+            text = (
+                f"{each.theirs.__name__} at {line_of(each.line)}{sample}: {each.asked} raises it where a value is "
+                f"{not each.truth}, as it was when the batch ran. {NEXT}"
+            )
+            raise both(FlushError, each.theirs, text)
+
+
+@lru_cache(maxsize=4096)
+def _branch(code: CodeType, place: int) -> tuple[bool, str] | None:
+    """The truth for which a branch there does not only raise, and the name of what it raises; None for other code."""
+    listed = list(dis.get_instructions(code))
+    at = next((number for number, each in enumerate(listed) if each.offset == place), len(listed))
+    if at < len(listed) and listed[at].opname == "TO_BOOL":
+        at += 1
+    if at >= len(listed) or not listed[at].opname.startswith("POP_JUMP_") or "NONE" in listed[at].opname:
+        return None
+    jumps = listed[at].opname.endswith("TRUE")
+    target = next(number for number, each in enumerate(listed) if each.offset == listed[at].argval)
+    for begin, truth in ((at + 1, jumps), (target, not jumps)):
+        name = _raised(listed[begin : begin + _MOST])
+        if name is not None:
+            return truth, name
+    return None
+
+
+def _raised(listed: list[dis.Instruction]) -> str | None:
+    """The name of what these instructions raise, if they do nothing else."""
+    name = None
+    for each in listed:
+        if each.opname == "RAISE_VARARGS":
+            return name
+        if each.opcode in _ENDS:
+            return None
+        if name is None and each.opname in ("LOAD_GLOBAL", "LOAD_ASSERTION_ERROR"):
+            name = each.argval if each.opname == "LOAD_GLOBAL" else AssertionError.__name__
+    return None
+
+
+def _is_caught(frame: Any) -> bool:
+    """True if the program, or a library that it has called, may catch an error that is raised in this frame."""
+    users = False
+    while frame is not None:
+        mine = owner_of(frame.f_code, frame.f_globals) == USER
+        if users and mine and "-packages" in frame.f_code.co_filename:  # what runs the program
+            return False
+        theirs = not users and not frame.f_code.co_filename.startswith(_OWN)
+        if (mine or theirs) and _catches(frame.f_code, frame.f_lasti):
+            return True
+        users = users or mine
+        frame = frame.f_back
+    return False
+
+
+@lru_cache(maxsize=4096)
+def _catches(code: CodeType, place: int) -> bool:
+    """True if an error there comes to an `except` or `finally` of a function's code; `with` lets it pass."""
+    entries = getattr(dis.Bytecode(code), "exception_entries", None)
+    if entries is None:  # before Python 3.11
+        return True
+    following = dict(zip(listed := list(dis.get_instructions(code)), listed[1:]))
+    handlers = {each.offset: follows.opname for each, follows in following.items() if each.opname == "PUSH_EXC_INFO"}
+    inside = [each.target for each in entries if each.start <= place < each.end]
+    return any(handlers.get(target, "WITH_EXCEPT_START") != "WITH_EXCEPT_START" for target in inside)

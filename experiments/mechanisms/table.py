@@ -98,9 +98,9 @@ MECHANISMS = (
     Mechanism("values that backward needs, written over", _torch("run/overwrites", "run/saved")),
     Mechanism("weights announced and exposed", _torch("announced", "framework/exposed")),
     Mechanism(
-        "errors that a sample catches",
-        _torch("framework/enclosing_handler"),
-        returns={_T + "capture.ops:may_be_handled": False, _T + "tracing.recorder:may_be_handled": False},
+        "branches that only raise",
+        ("hybrid/capture/assumed.py",),
+        returns={_T + "values.lazy:assumed": None},
     ),
     Mechanism("tensors made from nothing", _torch("capture/making"), empties={_T + "capture.making:MAKING": ""}),
     Mechanism("hooks of results", _torch("capture/observing")),

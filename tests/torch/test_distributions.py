@@ -1,4 +1,4 @@
-"""Checks of arguments, as in `torch.distributions` and assertions: nothing runs early for them, and errors are raised."""
+"""Checks of arguments, as in `torch.distributions`, and assertions: nothing runs early, and errors are raised."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ _DECIDES = (
     "If the number is only for inspection, read it after the minibatch; if the program branches on it, type "
     "gluonjit.map(function, samples) for the loop over samples, in which all reach this line before the batch runs, or "
     "torch.where(condition, a, b) (mx.nd.where), which needs no value. Integer inputs are read without running "
-    "anything, and torch.distributions read nothing with validate_args=False."
+    "anything."
 )
 _INTO = "type `out = out.{}(...)`, which returns a new tensor and is captured"
 _BY_VALUES = (

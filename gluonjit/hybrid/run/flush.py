@@ -19,7 +19,7 @@ from gluonjit.graph.graph import Graph
 from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.origins import Line
 from gluonjit.graph.recorder import give_results
-from gluonjit.hybrid.capture.guards.assumed import check
+from gluonjit.hybrid.capture.assumed import check
 from gluonjit.hybrid.choose.choosing import chooser_of
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.choose.pacing import note_flush, note_trial

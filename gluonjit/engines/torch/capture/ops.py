@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
@@ -22,7 +23,6 @@ from gluonjit.engines.torch.capture.writes import concrete_items, lay_eagerly, l
 from gluonjit.engines.torch.framework.arrays import FLOATS
 from gluonjit.engines.torch.framework.buffers import note_versions, note_written
 from gluonjit.engines.torch.framework.copy_on_write import export_tensor
-from gluonjit.engines.torch.framework.enclosing_handler import RAISING, may_be_handled
 from gluonjit.engines.torch.framework.originals import functions_named
 from gluonjit.engines.torch.framework.targets import target_of
 from gluonjit.engines.torch.tracing.cell import RAISED, Cell
@@ -35,6 +35,7 @@ from gluonjit.engines.torch.values.operands import NotAnOperand, concrete, is_ma
 from gluonjit.engines.torch.values.references import REFERENCES, keep_shown
 from gluonjit.engines.torch.values.results import found_for
 from gluonjit.graph.entries import is_exact, number_in
+from gluonjit.hybrid.capture.assumed import is_caught
 from gluonjit.hybrid.capture.structure import Args, Kwargs, map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.places import FEW_NUMBERS, vary
@@ -59,7 +60,7 @@ def call_operator(func: Any, args: Args, kwargs: Kwargs) -> Any:
     if func in _BY_MEMORY and args[0].__class__ is LazyTensor:
         lay_eagerly(args[0])
         return run_now(func, args, kwargs)
-    if state.paused or (func in RAISING and may_be_handled()):
+    if state.paused or (func in _RAISING and is_caught(sys._getframe(1), RuntimeError)):
         target = target_of(func, getattr(func, "__name__", ""), args, kwargs)
         if target.__class__ is LazyTensor:
             return write_now(func, target, args, kwargs)
@@ -175,7 +176,7 @@ def _found(func: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
 
 @lru_cache(maxsize=1024)
 def _parts_of(func: FunctionType) -> Callable[..., Any]:
-    """A function of PyTorch's that is written in Python, as one that does not first ask whether its arguments are lazy."""
+    """A function of PyTorch's that is written in Python, without the question whether its arguments are lazy."""
     names = {name: _no if name.startswith("has_torch_function") else item for name, item in func.__globals__.items()}
     found = FunctionType(func.__code__, names, func.__name__, func.__defaults__, func.__closure__)
     found.__kwdefaults__ = func.__kwdefaults__
@@ -275,6 +276,10 @@ AT_ONCE: set[Any] = {
     torch.save,
 }
 """Functions that read numbers, memory, or attach something to a tensor."""
+_RAISING = functions_named(
+    "inv inverse cholesky solve tensorinv tensorsolve matrix_power", (torch, torch.linalg, torch.Tensor)
+)
+"""Functions that raise an error by the numbers they are given: at the call, where the program may catch it."""
 _MOVING = {torch.Tensor.cpu, torch.Tensor.to}
 _OPENED: dict[Any, tuple[type, ...]] = {
     **dict.fromkeys(functions_named(_SIGNS), (int, float)),
@@ -283,4 +288,4 @@ _OPENED: dict[Any, tuple[type, ...]] = {
 """Functions that give the same for a number as for a tensor of it, and products, which do with a weight for each sample
 what they do with one for all; and the classes of these arguments."""
 _JOINING: set[Any] = {torch.cat, torch.concat, torch.concatenate}
-_OTHER_WAYS = {*AT_ONCE, *RAISING, *MAKING, *VIEWING, *_DETACHING, *BY_NUMBERS, *REFERENCES, *WHOLE}
+_OTHER_WAYS = {*AT_ONCE, *_RAISING, *MAKING, *VIEWING, *_DETACHING, *BY_NUMBERS, *REFERENCES, *WHOLE}

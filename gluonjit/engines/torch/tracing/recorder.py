@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.framework.arrays import INDICES, device_named
-from gluonjit.engines.torch.framework.enclosing_handler import may_be_handled
 from gluonjit.engines.torch.framework.originals import without_autocast
 from gluonjit.engines.torch.operators.binding import draws
 from gluonjit.engines.torch.operators.examples import regular
@@ -31,6 +30,7 @@ from gluonjit.engines.torch.tracing.aten import (
 from gluonjit.engines.torch.tracing.recurrent import kept_whole
 from gluonjit.engines.torch.tracing.traced_tensors import TraceTensor
 from gluonjit.engines.torch.tracing.traced_writes import KnownNumbers, Writes
+from gluonjit.hybrid.capture.assumed import is_caught
 from gluonjit.hybrid.capture.guards.interrupts import watch
 from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.hybrid.run.state import LOCAL
@@ -107,7 +107,7 @@ class Tracer(KnownNumbers, Writes):
 
     def _check(self, info: int) -> None:
         """Lets the operator that says whether it has failed raise an error where it runs."""
-        if may_be_handled():
+        if is_caught(sys._getframe(1), RuntimeError):
             raise NeedsValue
         for number, op in enumerate(self.trace.ops):
             if info in op.outputs and op.name in CHECKING:

@@ -30,7 +30,7 @@ from gluonjit.engines.torch.values.operands import Key, concrete, current, in_me
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
 from gluonjit.graph.slices import sliced
-from gluonjit.hybrid.capture.guards.assumed import assumed
+from gluonjit.hybrid.capture.assumed import assumed
 from gluonjit.hybrid.capture.guards.owners import USER, owner_of
 from gluonjit.hybrid.capture.outlining.questions import ANSWERS, is_sought, note_question
 from gluonjit.hybrid.run.batch import Batch

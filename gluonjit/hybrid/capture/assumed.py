@@ -45,13 +45,14 @@ def assumed(array: Any, frame: Any, decided: Callable[[Any], Any]) -> bool | Non
     if found is None:
         return None
     truth, name = found
-    theirs = frame.f_globals.get(name, getattr(builtins, name, None))
+    theirs = _named(name, frame)
     if not isinstance(theirs, type) or not issubclass(theirs, Exception):
         return None
-    if _is_caught(frame) or decided(array) is not None:
+    if is_caught(frame, theirs) or decided(array) is not None:
         return None
     state = LOCAL.state
     batch = state.batch
+    assert batch is not None
     asked = f"{frame.f_globals.get('__name__')}, line {frame.f_lineno}"
     sample = batch.sample - 1 if state.inside else -1
     batch.graph.checks.append(Check(array, truth, theirs, user_line(), asked, sample))
@@ -101,28 +102,51 @@ def _raised(listed: list[dis.Instruction]) -> str | None:
     return None
 
 
-def _is_caught(frame: Any) -> bool:
-    """True if the program, or a library that it has called, may catch an error that is raised in this frame."""
+def is_caught(frame: Any, theirs: type[Exception]) -> bool:
+    """True if the program, or a library that it has called, may catch such an error that is raised in this frame."""
     users = False
     while frame is not None:
-        mine = owner_of(frame.f_code, frame.f_globals) == USER
-        if users and mine and "-packages" in frame.f_code.co_filename:  # what runs the program
+        code = frame.f_code
+        mine = owner_of(code, frame.f_globals) == USER
+        if users and mine and "-packages" in code.co_filename:  # what runs the program
             return False
-        theirs = not users and not frame.f_code.co_filename.startswith(_OWN)
-        if (mine or theirs) and _catches(frame.f_code, frame.f_lasti):
-            return True
+        if mine or not (users or code.co_filename.startswith(_OWN)):
+            for name in _caught(code, frame.f_lasti):
+                kind = _named(name, frame)
+                if not isinstance(kind, type) or issubclass(theirs, kind):
+                    return True
         users = users or mine
         frame = frame.f_back
     return False
 
 
+def _named(name: str, frame: Any) -> Any:
+    return frame.f_globals.get(name, getattr(builtins, name, None))
+
+
 @lru_cache(maxsize=4096)
-def _catches(code: CodeType, place: int) -> bool:
-    """True if an error there comes to an `except` or `finally` of a function's code; `with` lets it pass."""
+def _caught(code: CodeType, place: int) -> tuple[str, ...]:
+    """Names of the errors that a function catches there, "" of any: `with` and `finally` let them pass."""
     entries = getattr(dis.Bytecode(code), "exception_entries", None)
     if entries is None:  # before Python 3.11
-        return True
-    following = dict(zip(listed := list(dis.get_instructions(code)), listed[1:]))
-    handlers = {each.offset: follows.opname for each, follows in following.items() if each.opname == "PUSH_EXC_INFO"}
-    inside = [each.target for each in entries if each.start <= place < each.end]
-    return any(handlers.get(target, "WITH_EXCEPT_START") != "WITH_EXCEPT_START" for target in inside)
+        return ("",)
+    listed = list(dis.get_instructions(code))
+    targets = {each.target for each in entries if each.start <= place < each.end}
+    found: list[str] = []
+    for number, each in enumerate(listed):
+        if each.offset in targets and each.opname == "PUSH_EXC_INFO":
+            found += _clauses(listed[number + 1 :])
+    return tuple(found)
+
+
+def _clauses(listed: list[dis.Instruction]) -> list[str]:
+    """Names of the errors that a handler catches; those of later handlers count as well."""
+    found: list[str] = []
+    if listed[0].opname == "WITH_EXCEPT_START":
+        return found
+    for before, each in zip(listed, listed[1:]):
+        if each.opname == "CHECK_EXC_MATCH":
+            found.append(before.argval if before.opname in ("LOAD_GLOBAL", "LOAD_NAME") else "")
+        elif not found and each.opname in ("POP_EXCEPT", "RERAISE"):
+            return [""] if each.opname == "POP_EXCEPT" else found
+    return found

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import dis
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType
@@ -36,19 +35,17 @@ class Check(NamedTuple):
     sample: int
 
 
-def assumed(array: Any, frame: Any, decided: Callable[[Any], Any]) -> bool | None:
+def assumed(array: Any, frame: Any) -> bool | None:
     """Returns the truth of a pending array for which the code that asks goes on, if it raises for the other; else None.
 
-    None also where the program may catch that error, and where inputs decide the numbers, which `decided` gives then.
+    None also where the program may catch that error.
     """
     found = _branch(frame.f_code, frame.f_lasti)
     if found is None:
         return None
     truth, name = found
     theirs = _named(name, frame)
-    if not isinstance(theirs, type) or not issubclass(theirs, Exception):
-        return None
-    if is_caught(frame, theirs) or decided(array) is not None:
+    if not isinstance(theirs, type) or not issubclass(theirs, Exception) or is_caught(frame, theirs):
         return None
     state = LOCAL.state
     batch = state.batch

@@ -22,7 +22,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 _CALLS, _STRETCHES = 8, 2  # that run eagerly before the first trial: the first ones take longer than those to come
-_GRANT, _STRETCHES_LOST = 320.0, 10.0  # calls, but no more than this many stretches of them
+_GRANT, _STRETCHES_LOST = 640.0, 10.0  # calls, but no more than this many stretches of them
 _SHARE = 0.05
 _LESS = 0.5  # of what an abandoned trial has lost the next one is to be allowed: some of its traces are there
 _TRACE = 0.02  # seconds: the first trial is to be allowed a trace, which is not abandoned
@@ -111,6 +111,7 @@ class Pace:
     few = False  # whether they come in few shapes
     probes = _PROBES  # that are left
     turned = False  # whether that has been changed, as it was slower than eager
+    decided: bool | None = None  # True: eager
 
     def __init__(self, training: bool) -> None:
         self.training = training
@@ -121,7 +122,8 @@ class Pace:
 
     def compare_again(self) -> None:
         """Compares both ways again. The time lost by trials still counts."""
-        self.decided: bool | None = None  # True: eager. First: an interrupt leaves no decision without its times
+        self.returns = self.decided is False  # from batches, which are no trials
+        self.decided = None  # first: an interrupt leaves no decision without its times
         self.eager: list[float] = []  # seconds a call
         self.batched: list[float] = []  # of whole stretches in which nothing was traced
         self.strange: list[float] = []  # of those in which something was
@@ -158,7 +160,7 @@ class Pace:
             return True
         if self.decided is not None:
             return self.decided
-        return self._turns or self.needed >= self.allowed
+        return self._turns or (self.needed >= self.allowed and not self.returns)
 
     @property
     def _turns(self) -> bool:

@@ -363,3 +363,14 @@ def test_an_interrupt_where_ways_are_compared_again_leaves_no_decision_without_i
         assert pace.decided is False
         lines += 1
     assert lines > 10
+
+
+def test_batches_that_were_kept_wait_for_no_bound_when_they_are_compared_anew() -> None:
+    """They take less and less, so eager calls might, too, while the first trial has lost all that may be lost."""
+    pace = Pace(True)
+    run(pace, 1e-3, 0.9e-3, 16)
+    assert pace.decided is False
+    pace.lost = 10 * pace.grant
+    ways = run(pace, 1e-3, 0.5e-3, 60)
+    assert pace.allowed < 0 and pace.decided is False and any(ways)
+    assert ways[-20:] == [False] * 20

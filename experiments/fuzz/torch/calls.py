@@ -138,6 +138,13 @@ p = {x} * 2\np = p.detach() + (p - p.detach()) * 0.5\np
 p = {x}.data * 0.5\np + {x}
 {x}.new_tensor([1.0, 2.0]).sum() * {x}
 len({x}.shape) + {x}.dim() + {x}.numel() + {x}.element_size()\n{x} * {x}.dim() * 0.3
+{x}.sum() * net.vector[{b % 3}] + net.w3[{a % 4}, {b % 3}]
+{x}.sum() * net.w3[{a % 4}] * net.w3[-1] + net.w3[{t}.reshape(-1)[0] % 4]
+p = net.w3[{a % 4}]\nq = p.detach() * {x}.sum()\np * q
+float(net.vector[{b % 3}]) * {x}
+if not torch.isfinite({x}).all():\n    raise OverflowError('no number')\n{x} * 0.7
+assert ({x} < 1e30).all()\n{x} * 0.7
+torch.distributions.Normal({x}.mean(), 1.0 + {x}.sum().abs()).log_prob(torch.zeros(3, dtype=torch.{x.dtype}))
 """,
     "misuse": """
 {x} + torch.ones(9, 8, 7, 11, 13)

@@ -11,28 +11,16 @@ import dis
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
-from gluonjit.errors import FlushError
-from gluonjit.graph import Graph, line_of, user_line
+from gluonjit.graph import user_line
 from gluonjit.hybrid.capture.guards.owners import USER, owner_of
-from gluonjit.hybrid.run.failures import NEXT, both
+from gluonjit.hybrid.run.failures import Check
 from gluonjit.hybrid.run.state import LOCAL
 
-_OWN = str(Path(__file__).parents[3])  # the package
+_OWN = str(Path(__file__).parents[2])  # the package
 _MOST = 200  # instructions that make an error
 _ENDS = frozenset({*dis.hasjrel, *dis.hasjabs, dis.opmap["RETURN_VALUE"]})
-
-
-class Check(NamedTuple):
-    """A pending value whose truth the program took for given; what it raises else, and where it asked."""
-
-    array: Any
-    truth: bool
-    theirs: type[Exception]
-    line: Any
-    asked: str
-    sample: int
 
 
 def assumed(array: Any, frame: Any) -> bool | None:
@@ -54,18 +42,6 @@ def assumed(array: Any, frame: Any) -> bool | None:
     sample = batch.sample - 1 if state.inside else -1
     batch.graph.checks.append(Check(array, truth, theirs, user_line(), asked, sample))
     return truth
-
-
-def check(graph: Graph) -> None:
-    """Raises the error of the first check of a graph that has run whose value is not as the program took it for."""
-    for each in graph.checks:
-        if bool(each.array) is not each.truth:
-            sample = f" in sample {each.sample}" if each.sample >= 0 else ""
-            text = (
-                f"{each.theirs.__name__} at {line_of(each.line)}{sample}: {each.asked} raises it where a value is "
-                f"{not each.truth}, as it was when the batch ran. {NEXT}"
-            )
-            raise both(FlushError, each.theirs, text)
 
 
 @lru_cache(maxsize=4096)

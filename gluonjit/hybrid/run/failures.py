@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from gluonjit.errors import CaptureError, FlushError, GluonJITError
-from gluonjit.graph import line_of, raised_at, user_line
+from gluonjit.graph import Graph, line_of, raised_at, user_line
 from gluonjit.graph.frames import is_library
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
@@ -48,6 +48,29 @@ def refused(theirs: type[BaseException], text: str) -> CaptureError:
     if line is not None:
         text = f"{text} (At {line}.)"
     return both(CaptureError, theirs, text)
+
+
+class Check(NamedTuple):
+    """A pending value whose truth the program took for given; what it raises else, and where it asked."""
+
+    array: Any
+    truth: bool
+    theirs: type[Exception]
+    line: Any
+    asked: str
+    sample: int
+
+
+def check(graph: Graph) -> None:
+    """Raises the error of the first check of a graph that has run whose value is not as the program took it for."""
+    for each in graph.checks:
+        if bool(each.array) is not each.truth:
+            sample = f" in sample {each.sample}" if each.sample >= 0 else ""
+            text = (
+                f"{each.theirs.__name__} at {line_of(each.line)}{sample}: {each.asked} raises it where a value is "
+                f"{not each.truth}, as it was when the batch ran. {NEXT}"
+            )
+            raise both(FlushError, each.theirs, text)
 
 
 def note_sample(error: BaseException, number: int) -> None:

@@ -19,7 +19,6 @@ from gluonjit.graph.graph import Graph
 from gluonjit.graph.modes import is_recorded
 from gluonjit.graph.origins import Line
 from gluonjit.graph.recorder import give_results
-from gluonjit.hybrid.capture.assumed import check
 from gluonjit.hybrid.choose.choosing import chooser_of
 from gluonjit.hybrid.choose.costs import cost_model
 from gluonjit.hybrid.choose.pacing import note_flush, note_trial
@@ -30,7 +29,7 @@ from gluonjit.hybrid.explain.provenance import Provenance
 from gluonjit.hybrid.explain.report import Report
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import RUNNING, Batch, release
-from gluonjit.hybrid.run.failures import of_library
+from gluonjit.hybrid.run.failures import check, of_library
 from gluonjit.hybrid.run.protocol import Adapter
 from gluonjit.hybrid.run.state import Results, State
 

@@ -169,7 +169,8 @@ def _found(func: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
     if numbers is not None:
         return _found(func, name, *numbers)
     with noting(batch, name, why):
-        if func.__class__ is FunctionType and not str(why).startswith(RAISED):
+        weighty = any(isinstance(item, torch.nn.Parameter) for item in (*args, *kwargs.values()))  # it may write to one
+        if func.__class__ is FunctionType and not weighty and not str(why).startswith(RAISED):
             return _parts_of(func)(*args, **kwargs)
         return _run_at_once(func, args if func in VIEWING else read_decided(args), kwargs)
 

@@ -265,7 +265,8 @@ def _of_weight(batch: Batch, tensor: Any, key: tuple[Any, ...]) -> Any:
     found = wrap(entries(batch, table, table.row, list(map(table.number, zip(*places))), not arrays, table.taped))
     if arrays:
         return found
-    table.whole = table.whole or as_known(tensor)
+    if table.whole is None:
+        table.whole = as_known(tensor)
     return noted(found, table.whole, Key(key))
 
 

@@ -112,6 +112,37 @@ def test_a_check_that_does_not_hold_raises_when_the_batch_runs(name: str, middle
     assert net(torch.ones(3)).sum().item() != 0  # and the next batch is as any
 
 
+class Growing:
+    """Yields states until one has a number above a limit, which Python's `for` is told by an error."""
+
+    def __init__(self, h: Any) -> None:
+        self.h = h
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        self.h = self.h * 1.5 + 0.1
+        if (self.h > 1.5).any():
+            raise StopIteration
+        return self.h
+
+
+def test_errors_that_python_catches_are_read_where_they_stand() -> None:
+    assert_same(Model(lambda h: sum(Growing(h)) + h), samples(), total, granularity="cell")
+
+
+def test_what_decided_a_branch_may_be_written_to_after_it() -> None:
+    def body(h: Any) -> Any:
+        bad = (h > 5).any()
+        if bad:
+            raise OverflowError
+        bad |= True
+        return h * bad
+
+    assert assert_same(Model(body), samples(), total, granularity="cell").flushes == 1
+
+
 def test_a_check_whose_error_is_caught_is_read_where_it_stands() -> None:
     def body(h: Any) -> Any:
         try:

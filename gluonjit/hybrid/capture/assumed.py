@@ -19,6 +19,7 @@ from gluonjit.hybrid.run.failures import Check
 from gluonjit.hybrid.run.state import LOCAL
 
 _OWN = str(Path(__file__).parents[2])  # the package
+_SIGNALS = (StopIteration, StopAsyncIteration, AttributeError, LookupError)  # which Python itself catches
 _MOST = 200  # instructions that make an error
 _ENDS = frozenset({*dis.hasjrel, *dis.hasjabs, dis.opmap["RETURN_VALUE"]})
 
@@ -33,7 +34,9 @@ def assumed(array: Any, frame: Any) -> bool | None:
         return None
     truth, name = found
     theirs = _named(name, frame)
-    if not isinstance(theirs, type) or not issubclass(theirs, Exception) or is_caught(frame, theirs):
+    if not isinstance(theirs, type) or not issubclass(theirs, Exception) or issubclass(theirs, _SIGNALS):
+        return None
+    if is_caught(frame, theirs):
         return None
     state = LOCAL.state
     batch = state.batch

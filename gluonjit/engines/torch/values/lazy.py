@@ -116,7 +116,7 @@ def _reading_result(name: str, given: Callable[[Any], Any], find: str = "number_
     @wraps(getattr(torch.Tensor, name))
     def read(self: Any) -> Any:
         if given is bool and _is_pending(self):
-            truth = assumed(self, sys._getframe(1))
+            truth = assumed(wrap(self._v), sys._getframe(1))  # it may be written to
             if truth is not None:
                 return truth
         has_waited = FAST is not None and FAST.waited(self) is not None

@@ -228,7 +228,7 @@ def _view(batch: Batch, tensor: Any, value: Value, key: tuple[Any, ...], changed
 def _check(numbers: list[int], size: int) -> None:
     for number in numbers:
         if not -size <= number < size:
-            raise IndexError(f"index {number} is out of bounds for a dimension of size {size}")
+            raise IndexError(f"x[...]: index {number} is out of bounds for size {size}: give {-size} to {size - 1}")
 
 
 def entry(tensor: Any, number: Any) -> Any:

@@ -18,7 +18,7 @@ from frameworks_support import FRAMEWORKS, INSTALLED
 import gluonjit
 from gluonjit.hybrid.capture.guards.variants import AGAIN
 from gluonjit.hybrid.capture.outlining.outlines import AS_WRITTEN
-from gluonjit.hybrid.choose import pacing
+from gluonjit.hybrid.choose import kept, pacing
 from gluonjit.hybrid.run.state import LOCAL
 
 pacing.PINNED.append(True)
@@ -113,4 +113,5 @@ def traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def free(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is measured decides between eager and batched, as it does by default; nothing is kept from other tests."""
     monkeypatch.setenv("GLUONJIT_CACHE", os.devnull)
+    monkeypatch.setattr(kept, "_last", {})
     monkeypatch.setattr(pacing, "PINNED", [])

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable
+from copy import copy
 from math import inf
 from statistics import median
 from typing import Any, NamedTuple
@@ -139,6 +140,11 @@ class Pace:
         self.size = 0  # calls of the stretch by which it was decided
         self.since = 0  # stretches since
         self.unlike = 0  # of them, one after the other, that were of another size or slower
+
+    def follow(self, other: Pace) -> None:
+        """Goes on where `other`, of a block of the same sort, has come to, as long as both are undecided."""
+        if self.decided is other.decided is None and not other.pinned:
+            vars(self).update({name: copy(known) for name, known in vars(other).items()})
 
     def _measure(self) -> None:
         self.unit = _typical(self.batched if self.decided is False else self.eager)

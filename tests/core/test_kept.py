@@ -79,6 +79,23 @@ def test_a_later_process_begins_with_what_an_earlier_one_has_decided(engine: str
     assert str(path) in way
 
 
+def test_models_of_few_minibatches_each_decide_together(engine: str, cache: Path) -> None:
+    """Each by itself has not tried anything yet when it ends."""
+    for _ in range(100):
+        way = run(make(engine), 3)
+        if cache.exists():
+            break
+    assert "kept from" in run(make(engine), 1)
+    assert "kept from" not in way
+
+
+def test_what_was_tried_is_dropped_with_all_choices(engine: str, cache: Path) -> None:
+    for _ in range(20):
+        run(make(engine), 3)
+        gluonjit.clear_caches()
+    assert not cache.exists()
+
+
 def test_another_model_is_studied_by_itself(engine: str) -> None:
     decided(engine)
     assert "kept from" not in run(make(engine, width=4), 1)

@@ -374,3 +374,28 @@ def test_batches_that_were_kept_wait_for_no_bound_when_they_are_compared_anew() 
     ways = run(pace, 1e-3, 0.5e-3, 60)
     assert pace.allowed < 0 and pace.decided is False and any(ways)
     assert ways[-20:] == [False] * 20
+
+
+def test_a_model_goes_on_where_another_one_of_its_sort_has_come_to() -> None:
+    pace, trials = Pace(True), 0
+    for _ in range(100):
+        later = Pace(True)
+        later.follow(pace)
+        assert later.trials == trials and (later.seconds, later.lost) == (pace.seconds, pace.lost)
+        if later.decided is not None:
+            break
+        ways = run(later, 1e-3, 0.9e-3, 2, traced=1)
+        assert pace.trials == trials  # which has its own numbers
+        trials, pace = trials + ways.count(False), later
+        if pace.decided is not None:
+            break
+    assert pace.decided is True and trials == 8  # as each model traces
+
+
+@pytest.mark.parametrize("what", ["decided", "pinned"])
+def test_a_model_does_not_follow_what_is_decided_or_how_another_one_is_used(what: str) -> None:
+    pace, later = Pace(True), Pace(True)
+    run(pace, 1e-3, 0.9e-3, 3)
+    setattr(pace, what, True)
+    later.follow(pace)
+    assert not later.eager and later.decided is None and not later.pinned

@@ -31,6 +31,8 @@ _LARGEST = 1 << 20  # bytes of one
 _NAME, _BEGIN = re.compile(r"-[0-9a-f]{16}\.json$"), b'{\n "form": '  # by which a file is known
 _BROKEN = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError)
 
+_last: dict[Path, Paces] = {}  # of the last models in this process
+
 
 class BlockDescription(NamedTuple):
     """One block of a model: its name in it, its class, and its own parameters: shape, type and device."""
@@ -76,7 +78,10 @@ class ChoiceFile:
 
 
 def recalled(options: Options, engine: Any, described: Iterable[BlockDescription]) -> Paces:
-    """Makes the paces of a model: they start from its stored state, and what this process learns is stored."""
+    """Makes the paces of a model: they start from its stored state, and what this process learns is stored.
+
+    What is not decided goes on where the last model of this sort in this process has come to.
+    """
     paces = paces_for(options)
     if not paces.open or paces.named:
         return paces
@@ -90,6 +95,11 @@ def recalled(options: Options, engine: Any, described: Iterable[BlockDescription
     chooser = chooser_of(options)
     kept = ChoiceFile(path, name, paces, chooser)
     kept.load()
+    for pace, before in zip(paces.phases, _last.pop(path, paces).phases):
+        pace.follow(before)
+    _last[path] = paces
+    if len(_last) > _MOST:
+        _last.pop(next(iter(_last)))
     paces.tell(kept.save)
     chooser.told = kept.save
     return paces

@@ -1,8 +1,7 @@
 """A variant of a case in whose graphs MXNet has no more than a batch, so that it accepts the same writes.
 
-A batch never runs calls that nobody reads, and knows them only as long as they are pending. To a batch, views of an
-input are separate arrays: that captured calls have read the input together with a weight does not affect them, nor
-anything computed from an input that requires no gradient.
+A batch never runs calls that nobody reads, and knows them only as long as they are pending. To a batch, what requires
+no gradient is in no graph, whatever recorded calls have read it beside a weight.
 """
 
 from __future__ import annotations
@@ -11,15 +10,15 @@ import ast
 import re
 from collections.abc import Iterable
 
-_VIEWED = re.compile(r"\b(a\d+)(?=\.reshape\(|\[)")
-_GIVEN = re.compile(r"a\d+|tokens")
+_ARRAY = re.compile(r"[av]\d+|tokens")
+_LEARNED = "from gluonjit.engines.mxnet.run.results import is_learned\n"
 
 
 def allowing(text: str, refused: Iterable[str] = ()) -> str:
-    """Return the text of a case without unread lines, with tensors of no graph of a batch detached; `refused` raise."""
+    """Return the text of a case without unread lines, with arrays of no graph of a batch detached; `refused` raise."""
     for name in refused:
         text = re.sub(rf'(attempt\(found, "{name}", lambda: ).*\)', r"\g<1>1 / 0)", text)
-    tree = ast.parse(_VIEWED.sub(r"\1.detach()", text))
+    tree = ast.parse(_LEARNED + text)
     for function in tree.body:
         if isinstance(function, ast.FunctionDef) and function.name.startswith("program"):
             while _dropped(function):
@@ -29,15 +28,12 @@ def allowing(text: str, refused: Iterable[str] = ()) -> str:
 
 
 class _Detaching(ast.NodeTransformer):
-    """Detaches given arrays that do not learn wherever they are read."""
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        return node if node.attr == "detach" else self.generic_visit(node)
+    """Detaches arrays that gradients do not go back from wherever they are read."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        if not isinstance(node.ctx, ast.Load) or not _GIVEN.fullmatch(node.id):
+        if not isinstance(node.ctx, ast.Load) or not _ARRAY.fullmatch(node.id):
             return node
-        return ast.parse(f"{node.id}.detach() if {node.id}.grad is None else {node.id}", mode="eval").body
+        return ast.parse(f"{node.id} if is_learned({node.id}) else {node.id}.detach()", mode="eval").body
 
 
 def _dropped(function: ast.FunctionDef) -> bool:

@@ -158,6 +158,13 @@ READ = {
     "z = nd.sin(x)\nh = layer(z)\nz += 1\ny = z + h": "z = nd.sin(x)\ny = z + 1 + layer(z)",
     "z = nd.sin(x)\nh = layer(z)\nh.asnumpy()\nz += 1\ny = z + h": "z = nd.sin(x)\ny = z + 1 + layer(z)",
     "v = x * 1\nv * h\nz = nd.sin(v)\nz += 1\ny = z + h": "y = nd.sin(x) + 1 + h",
+    "with autograd.pause():\n    v = layer(x) + 1\nh = layer(v)\nz = nd.sin(v)\nz[:, 0] = 5\ny = z + h": (
+        "with autograd.pause():\n    v = layer(x) + 1\ny = nd.sin(v) * nd.array([0, 1, 1, 1]) + nd.array([5, 0, 0, 0])\n"
+        "y = y + layer(v)"
+    ),
+    "v = h.detach()\nz = v * 2\nh = h * z\nz = nd.tanh(z)\nnd.relu(z, out=z)\ny = z + h": (
+        "z = h.detach() * 2\ny = nd.relu(nd.tanh(z)) + h * z"
+    ),
     "h = multiplied(h, x)\nz = x + x\nz += 1\ny = z * h": "y = (x + x + 1) * multiplied(h, x)",
 }
 """Writes to what no gradient goes back from, but is in a graph of MXNet's, and the same without a write."""
@@ -169,7 +176,8 @@ def test_what_no_gradient_goes_back_from_may_be_written_to(text: str) -> None:
 
     def of(text: str) -> Write:
         def write(layer: Any, x: Any) -> Any:
-            names = {"layer": layer, "x": x, "h": layer(x), "nd": nd, "multiplied": multiplied, "__name__": __name__}
+            names = {"layer": layer, "x": x, "h": layer(x), "nd": nd, "autograd": autograd, "multiplied": multiplied}
+            names["__name__"] = __name__
             exec(text, names)
             return names.get("y", names["h"])
 

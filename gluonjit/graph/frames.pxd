@@ -11,6 +11,7 @@ cdef extern from "stack.h":
     PyObject *code_of(Frame *frame)
     int offset_in(Frame *frame)
 
+cpdef bint is_library(dict module) except -1
 cdef dict _known
 cdef list _places
 

@@ -44,6 +44,9 @@ def _take_plain(call: SeenCall, tensor) -> bint:
     """The same of a plain one, which lies at once as the cell's kinds have it; its signature has the natural spec."""
     if call.laid == cython.cast(Pointer, None):
         return _take_other(call, tensor)
+    modes: dict = cython.cast(object, call.laid)
+    if not modes.get((call.arguments, tensor.dim())):
+        return _take_other(call, tensor)
     secure(call)
     try:
         value, spec = torch.leaf_laid(call.batch, tensor, cython.cast(object, call.laid), call.arguments)

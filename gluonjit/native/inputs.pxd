@@ -2,11 +2,12 @@
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.string cimport memcmp
-from gluonjit._fast cimport BatchRoom, GraphRows, Value
-from gluonjit.graph.entries cimport rows_of
+from gluonjit._fast cimport BatchRoom, GraphRows, StateNumbers, Value
+from gluonjit.graph.entries cimport entries_value, rows_of
+from gluonjit.graph.frames cimport Frame, frame_before, frame_here, globals_of, is_library
 from gluonjit.graph.values cimport Spec
-from gluonjit.native.bodies cimport value_in
+from gluonjit.native.bodies cimport tensor_of, value_in
 from gluonjit.native.modes cimport is_learning
-from gluonjit.native.names cimport ADDRESS, read_slot, slot_is, state_here, torch
+from gluonjit.native.names cimport ADDRESS, fill_slot, is_running, read_slot, slot_is, state_here, torch
 
 cdef Value met(BatchRoom batch, GraphRows graph, object array)

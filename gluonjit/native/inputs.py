@@ -6,7 +6,7 @@ from __future__ import annotations
 import cython
 from cython import bint, cfunc
 
-__all__ = ["leaf"]
+__all__ = ["leaf", "new"]
 
 
 @cfunc
@@ -58,7 +58,11 @@ def _plain(batch: BatchRoom, graph: GraphRows, tensor) -> Value:
         return _entered(batch, graph, tensor, place)
     held, value = known
     raw = held.raw
-    if type(raw) is not bytes or held.apart or tensor.is_inference() or held.version != tensor._version:
+    if held.apart or tensor.is_inference() or held.version != tensor._version:
+        return None
+    if raw is None and held._rows is None:
+        return _numbers(batch, graph, tensor, torch.looks.get((tensor.shape, tensor.dtype, tensor.device)))
+    if type(raw) is not bytes:
         return None
     if tensor.shape != held.spec.shape:  # its data was exchanged
         return None
@@ -81,7 +85,14 @@ def _entered(batch: BatchRoom, graph: GraphRows, tensor, place) -> Value:
     if torch.forward_ad._current_level >= 0 or torch.is_wrapped(tensor) or tensor.layout is not torch.strided:
         return None
     look = torch.looks.get((tensor.shape, tensor.dtype, tensor.device))
-    if look is None or look.unfit or look.bytes_at is None or look.number is not None or tensor.is_inference():
+    if look is None or look.unfit or tensor.is_inference():
+        return None
+    if look.number is not None:
+        value = _numbers(batch, graph, tensor, look)
+        if value is not None:
+            batch.imports[place] = (torch.InputVersion(tensor, tensor._version, None), value)
+        return value
+    if look.bytes_at is None:
         return None
     address: cython.size_t = _address(tensor)
     if not address:
@@ -94,6 +105,22 @@ def _entered(batch: BatchRoom, graph: GraphRows, tensor, place) -> Value:
     value = Value(found.base, 0, look.spec, graph, False, tensor)
     batch.imports[place] = (held, value)
     return value
+
+
+@cfunc
+def _numbers(batch: BatchRoom, graph: GraphRows, tensor, look) -> Value:
+    """The value of whole numbers of the host, which are rows numbered by value: they are read anew at each call."""
+    if look is None or look.number is None:
+        return None
+    row: Spec = look.number
+    if row.device != "cpu" or torch.is_wrapped(tensor):
+        return None
+    listed = tensor.tolist()
+    entries: dict = graph.entries(batch.host_table(row.dtype, row.device), row)
+    if type(listed) is list:
+        return entries_value(graph, rows_of(graph, entries, listed), row, False, tensor)
+    rows: tuple = rows_of(graph, entries, (listed,))
+    return Value(rows[0], 0, row, graph, False, tensor)
 
 
 @cfunc
@@ -117,3 +144,27 @@ def met(batch, graph, array):
 def leaf(batch: BatchRoom, tensor):
     """The value of a small plain tensor in a batch, or None where Python has to see to it."""
     return met(batch, batch.graph, tensor) if type(tensor) is torch.Array else None
+
+
+def new(function, tensor):
+    """A tensor of floats that a function has made in a sample, as a lazy one of the program's; or Python sees to it.
+
+    Another function of Python lies between this one and the program.
+    """
+    state: StateNumbers = state_here()
+    alone: bint = function is torch.tensor
+    if not is_running(state) or type(tensor) is not torch.Array or (alone and not tensor.is_floating_point()):
+        return tensor
+    look = torch.looks.get((tensor.shape, tensor.dtype, tensor.device))
+    spec: Spec = None if look is None else look.spec
+    if spec is None or not spec.floats:
+        return torch.new(function, tensor)
+    if tensor.requires_grad or tensor.layout is not torch.strided or (alone and tensor.numel() != 1):
+        return tensor
+    caller: cython.pointer(Frame) = frame_before(frame_here())
+    if not caller or is_library(cython.cast(object, globals_of(caller))):
+        return tensor
+    made = tensor_of(Value(0, 0, spec, None, False, tensor))
+    fill_slot(made, torch.lazy.c, tensor)
+    fill_slot(made, torch.lazy.k, Ellipsis)
+    return made

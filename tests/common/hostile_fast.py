@@ -195,6 +195,7 @@ def of_hooks() -> Iterator[Case]:
         yield Case(f"watch_calls(thing {k})", lambda thing=thing: watched(thing), raises)  # type: ignore[misc]
         fits = None if isinstance(thing, dict) else TypeError
         yield Case(f"watch_calls(f, thing {k})", lambda thing=thing: watched(print, thing), fits)  # type: ignore[misc]
+        yield Case(f"new(thing {k}, thing)", lambda thing=thing: fast.new(thing, thing), None)  # type: ignore[misc]
         quick = fast.quicken("attribute", lambda *args: args)
         yield Case(f"an attribute of thing {k}", lambda f=quick, thing=thing: f(thing, "x"), None)  # type: ignore[misc]
         quick = fast.quicken("call", lambda *args: args)

@@ -22,7 +22,7 @@ from gluonjit.engines.torch.capture import doors, observing
 from gluonjit.engines.torch.capture.cells import DOORS, LAID_OUT, captured_lookup, lay, leaf_laid, rebuild
 from gluonjit.engines.torch.capture.doors import handled
 from gluonjit.engines.torch.capture.indexing import ENTRY
-from gluonjit.engines.torch.capture.making import CREATING, MAKING
+from gluonjit.engines.torch.capture.making import CREATING, MAKING, TENSOR, new_tensor
 from gluonjit.engines.torch.capture.ops import AT_ONCE
 from gluonjit.engines.torch.capture.records import record_again
 from gluonjit.engines.torch.engine import ENGINE
@@ -97,6 +97,8 @@ def module_call() -> Any:
         is_wrapped=is_functorch_wrapped_tensor,
         looks=LOOKS,
         strided=torch.strided,
+        tensor=TENSOR,
+        new=new_tensor,
     )
     FAST.keep_bodies(LazyTensor)
     doors.find_modes()

@@ -48,11 +48,6 @@ _READ = (
     ("torch_cpu", "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv"),
 )
 """Where modes are read: whether gradients are recorded, and keys are excluded; what overrides functions."""
-_METHODS = (
-    "tanh sigmoid relu exp log sqrt sum matmul mm mv dot add sub mul div pow neg softmax log_softmax "
-    "view reshape transpose t permute unsqueeze squeeze flatten select narrow chunk unbind expand to float "
-    "mean index_add index_select add_ sub_ mul_ div_"
-).split()
 
 
 def admit(func: Any, cell: Cell) -> None:
@@ -96,9 +91,9 @@ def build() -> None:
     for name in (*_COMPARED, "neg", "abs"):
         _put(f"__{name}__", probe, (probe,) if name in _COMPARED else ())
     LazyTensor._equal, LazyTensor.__eq__ = LazyTensor.__eq__, equal  # type: ignore[method-assign]
-    for name in _METHODS:
-        method = getattr(torch.Tensor, name)
-        if isinstance(method, MethodDescriptorType):  # PyTorch's own, which is what it calls __torch_function__ with
+    for name in dir(torch.Tensor):
+        method = getattr(LazyTensor, name)
+        if name[:1] != "_" and method.__class__ is MethodDescriptorType:  # what PyTorch calls __torch_function__ with
             setattr(LazyTensor, name, FAST.Hook("door", method, method))
 
 

@@ -11,19 +11,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from gluonjit.compiled import FAST
 from gluonjit.engines.torch.capture.cells import open_batch
 from gluonjit.engines.torch.framework.arrays import FLOATS, WHOLE, device_named, dtype_named
 from gluonjit.engines.torch.values.known import is_whole
-from gluonjit.engines.torch.values.lazy import LazyTensor, as_known, known_here, wrap
+from gluonjit.engines.torch.values.lazy import LazyTensor, as_known, known_here
 from gluonjit.engines.torch.values.operands import MADE, NotAnOperand, is_made, leaf
 from gluonjit.graph import user_line
+from gluonjit.graph.frames import is_library
 from gluonjit.graph.values import mode_of
-from gluonjit.hybrid.capture.guards.owners import USER, owner_of
 from gluonjit.hybrid.run.state import LOCAL
 
-_BARE = {torch.Tensor.new, torch.Tensor.new_empty}
-_FILLED = {torch.Tensor.new_zeros, torch.Tensor.new_ones, torch.Tensor.new_full, torch.Tensor.new_tensor}
-MAKING: set[Any] = _BARE | _FILLED
+MAKING: set[Any] = {
+    getattr(torch.Tensor, name) for name in "new new_empty new_zeros new_ones new_full new_tensor".split()
+}
 """Functions that take of a tensor nothing but its dtype and device, where no other is given."""
 
 
@@ -34,22 +35,12 @@ def _like(dtype: str, device: str) -> Any:
 
 
 def made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Runs such a function; None if another of its arguments is more than a number.
-
-    What has its numbers may be captured; what is written over next, as what `new` gives, once a pending one is written.
-    """
+    """Runs such a function; None if another of its arguments is more than a number."""
     spec = args[0]._v.spec
     if spec.dtype not in FLOATS or not all(map(_is_plain, (*args[1:], *kwargs.values()))):
         return None
     found = func(_like(spec.dtype, spec.device), *args[1:], **kwargs)
-    if found.requires_grad:
-        return found
-    if func in _BARE:
-        return _as_made(found)
-    try:
-        return wrap(leaf(open_batch(), found))
-    except NotAnOperand:
-        return found
+    return found if found.requires_grad else _as_made(found)
 
 
 def derived(found: Any) -> Any:
@@ -118,24 +109,29 @@ def _creating(function: Callable[..., Any]) -> Callable[..., Any]:
     def create(*args: Any, **kwargs: Any) -> Any:
         like = known_here(args[0]) if args and args[0].__class__ is LazyTensor else None
         found = function(*args, **kwargs) if like is None else function(like, *args[1:], **kwargs)
-        state = LOCAL.state
-        if not state.inside or state.paused or state.trace is not None or found.__class__ is not torch.Tensor:
-            return found
-        whole = not found.is_floating_point()
-        if found.requires_grad or found.layout is not torch.strided or (whole and not is_whole(found)):
-            return found
-        frame = sys._getframe(1)
-        mine = owner_of(frame.f_code, frame.f_globals) == USER
-        if not mine or (function is _TENSOR and (whole or found.numel() != 1)):
-            return found
-        of = frame.f_code, None, True
-        return found if whole and not _may_wait(of, of) else _as_made(found)
+        return new(function, found) if LOCAL.state.inside else found
 
     create.__module__, create.__qualname__ = torch.__name__, create.__name__  # by which pickle finds it
     return create
 
 
-_TENSOR = torch.tensor
+def new_tensor(function: Any, found: Any) -> Any:
+    """Returns what a function has made in a sample, lazy if pending numbers may be written to it."""
+    state = LOCAL.state
+    if state.paused or state.trace is not None or found.__class__ is not torch.Tensor or found.requires_grad:
+        return found
+    whole = not found.is_floating_point()
+    if found.layout is not torch.strided or (whole and not is_whole(found)):
+        return found
+    frame = sys._getframe(2)
+    if is_library(frame.f_globals) or (function is TENSOR and (whole or found.numel() != 1)):
+        return found
+    of = frame.f_code, None, True
+    return found if whole and not _may_wait(of, of) else _as_made(found)
+
+
+new = new_tensor if FAST is None else FAST.new
+TENSOR = torch.tensor
 CREATING: dict[str, Callable[..., Any]] = {name: _creating(getattr(torch, name)) for name in _NAMES}
 """Replacements of functions of torch."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, reduce
 from typing import Any, ClassVar
 
@@ -15,13 +15,7 @@ from gluonjit.program.axes.row import SUM
 from gluonjit.program.axes.values import Operand
 
 RANDOM = torch.Tag.nondeterministic_seeded
-FAST: dict[Any, Callable[..., Any]] = {}
-"""Functions of torch that do the same as an operator of ATen in less time, for tensors alone."""
-
-for _name in "add sub mul div sigmoid tanh relu exp abs clone detach t mm addmm bmm".split():
-    _operator = getattr(torch.ops.aten, _name)
-    FAST[_operator.Tensor if _name in ("add", "sub", "mul", "div") else _operator.default] = getattr(torch, _name)
-
+_SPACES = [torch._C._VariableFunctions, *[getattr(torch._C, f"_{name}") for name in "nn linalg special fft".split()]]
 _operators: dict[str, Any] = {}
 
 
@@ -54,9 +48,10 @@ class Writer(writer.Writer):
     def bound(self, name: str, attrs: Mapping[str, Any], outputs: int) -> tuple[Callable[..., Any], str]:
         """An operator of ATen as a function of its tensors, and the text of its instruction."""
         func = operator_named(name)
-        arguments, lists = _schema_of(func)
+        schema = func._schema
+        lists = bool(schema.returns) and str(schema.returns[0].type) == "List[Tensor]"
         template = {key: list(value) if isinstance(value, tuple) else value for key, value in attrs.items()}
-        bound = _bound(func, arguments, template)
+        bound = _bound(func, schema.arguments, template)
         text = f"{func}{template!r}"
         return (_first_of(bound), f"{text}[0]") if outputs == 1 and lists else (bound, text)
 
@@ -109,29 +104,42 @@ def _first_of(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @cache
-def _schema_of(func: Any) -> tuple[list[str], bool]:
-    """The names of the arguments of an operator of ATen, and whether it gives a list."""
-    schema = func._schema
-    lists = bool(schema.returns) and str(schema.returns[0].type) == "List[Tensor]"
-    return [argument.name for argument in schema.arguments], lists
+def _quick(func: Any) -> Any:
+    """The function of torch that takes what an operator of ATen does, in less time; itself where there is none."""
+    name = func._schema.name.removeprefix("aten::")
+    return next((found for space in _SPACES if (found := getattr(space, name, None)) is not None), func)
 
 
-def _bound(func: Any, arguments: Sequence[str], template: Mapping[str, Any]) -> Callable[..., Any]:
+def _bound(func: Any, arguments: Sequence[Any], template: Mapping[str, Any]) -> Callable[..., Any]:
     """The operator as a function of its tensors alone."""
-    plain = list(template.values())
-    first = list(template) == arguments[: len(plain)]
-    if first and all(value.__class__ is Operand and value == k for k, value in enumerate(plain)):
-        return FAST.get(func, func)  # type: ignore[no-any-return]
+    given = dict(template)
+    listed = []
+    for argument in arguments:  # functions of torch have another name for `self`
+        if argument.kwarg_only or argument.name not in given:
+            break
+        listed.append(given.pop(argument.name))
+    function = func if "self" in given else _quick(func)
+    count = sum([value.__class__ is Operand for value in listed])
+    if not _has_operands(given.values()) and listed[:count] == [*range(count)] and not _has_operands(listed[count:]):
+        if not given and count == len(listed):
+            return function  # type: ignore[no-any-return]
+        rest = listed[count:]
+        return lambda *tensors: function(*tensors, *rest, **given)
 
     def call(*tensors: Any) -> Any:
-        given = {
-            name: tensors[value]
-            if value.__class__ is Operand
-            else [tensors[item] if item.__class__ is Operand else item for item in value]
-            if value.__class__ is list
-            else value
-            for name, value in template.items()
-        }
-        return func(**given)
+        named = {name: _given(value, tensors) for name, value in given.items()}
+        return function(*[_given(value, tensors) for value in listed], **named)
 
     return call
+
+
+def _given(value: Any, tensors: Sequence[Any]) -> Any:
+    """An argument with tensors in the place of operands."""
+    if value.__class__ is list:
+        return [_given(item, tensors) for item in value]
+    return tensors[value] if value.__class__ is Operand else value
+
+
+def _has_operands(values: Iterable[Any]) -> bool:
+    """True if tensors are given in the place of one of these, or in a list."""
+    return any([value.__class__ is Operand or (value.__class__ is list and _has_operands(value)) for value in values])

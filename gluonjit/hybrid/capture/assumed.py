@@ -13,7 +13,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from gluonjit.graph import user_line
+from gluonjit.graph import Value, user_line
 from gluonjit.hybrid.capture.guards.owners import USER, owner_of
 from gluonjit.hybrid.run.failures import Check
 from gluonjit.hybrid.run.state import LOCAL
@@ -24,11 +24,17 @@ _MOST = 200  # instructions that make an error
 _ENDS = frozenset({*dis.hasjrel, *dis.hasjabs, dis.opmap["RETURN_VALUE"]})
 
 
-def assumed(array: Any, frame: Any) -> bool | None:
-    """Returns the truth of a pending array for which the code that asks goes on, if it raises for the other; else None.
+def assumed(value: Value, frame: Any) -> bool | None:
+    """Returns the truth of a pending value for which the code that asks goes on, if it raises for the other; else None.
 
     None also where the program may catch that error.
     """
+    state = LOCAL.state
+    batch = state.batch
+    if batch is None or value.graph is not batch.graph or state.paused:
+        return None
+    if state.trace is not None or state.recorded is not None:
+        return None
     found = _branch(frame.f_code, frame.f_lasti)
     if found is None:
         return None
@@ -38,12 +44,9 @@ def assumed(array: Any, frame: Any) -> bool | None:
         return None
     if is_caught(frame, theirs):
         return None
-    state = LOCAL.state
-    batch = state.batch
-    assert batch is not None
     asked = f"{frame.f_globals.get('__name__')}, line {frame.f_lineno}"
     sample = batch.sample - 1 if state.inside else -1
-    batch.graph.checks.append(Check(array, truth, theirs, user_line(), asked, sample))
+    batch.graph.checks.append(Check(value, truth, theirs, user_line(), asked, sample))
     return truth
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from gluonjit.errors import CaptureError, FlushError, GluonJITError
-from gluonjit.graph import Graph, line_of, raised_at, user_line
+from gluonjit.graph import Graph, Value, line_of, raised_at, user_line
 from gluonjit.graph.frames import is_library
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL
@@ -53,7 +53,7 @@ def refused(theirs: type[BaseException], text: str) -> CaptureError:
 class Check(NamedTuple):
     """A pending value whose truth the program took for given; what it raises else, and where it asked."""
 
-    array: Any
+    value: Value
     truth: bool
     theirs: type[Exception]
     line: Any
@@ -61,10 +61,10 @@ class Check(NamedTuple):
     sample: int
 
 
-def check(graph: Graph) -> None:
+def check(graph: Graph, force: Callable[[Value], Any]) -> None:
     """Raises the error of the first check of a graph that has run whose value is not as the program took it for."""
     for each in graph.checks:
-        if bool(each.array) is not each.truth:
+        if bool(graph.owner.session.runner.numbers_of(force(each.value))) is not each.truth:
             sample = f" in sample {each.sample}" if each.sample >= 0 else ""
             text = (
                 f"{each.theirs.__name__} at {line_of(each.line)}{sample}: {each.asked} raises it where a value is "

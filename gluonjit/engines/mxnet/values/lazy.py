@@ -6,6 +6,7 @@ the numbers, runs the pending batch. Slicing along axis 0 makes references to ro
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from math import prod
 from typing import Any
@@ -31,6 +32,7 @@ from gluonjit.engines.mxnet.values.replacing import before_variable, replaces
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
 from gluonjit.graph.slices import sliced
+from gluonjit.hybrid.capture.assumed import assumed
 from gluonjit.hybrid.capture.outlining.questions import ANSWERS, is_sought
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.places import are_many
@@ -103,6 +105,10 @@ class Lazy(_Silent):  # type: ignore[misc]
     def stype(self) -> str:
         """Captured calls give dense arrays."""
         return "default"
+
+    def __bool__(self) -> bool:
+        truth = assumed(self._v, sys._getframe(1)) if self._c is None and self.size == 1 else None
+        return super().__bool__() if truth is None else truth
 
     def asnumpy(self) -> Any:
         """Stands in for NDArray.asnumpy. Reading numbers needs no history, also while recording."""

@@ -67,15 +67,6 @@ def own_of(lazy: LazyTensor) -> Any:
     return lazy._c if lazy._c is not None and lazy._v.base is lazy._c else None
 
 
-def _is_pending(lazy: LazyTensor) -> bool:
-    """True if this is of the open batch, and the program that is captured asks."""
-    state = LOCAL.state
-    batch = state.batch
-    if lazy._c is not None or batch is None or state.trace is not None or state.paused or state.recorded is not None:
-        return False
-    return current(lazy).graph is batch.graph and lazy._c is None
-
-
 def _note_asked(lazy: LazyTensor, question: str) -> None:
     """Notes that the program asks a tensor what depends on how it came about."""
     frame = sys._getframe(2)
@@ -115,8 +106,9 @@ def _reading_result(name: str, given: Callable[[Any], Any], find: str = "number_
 
     @wraps(getattr(torch.Tensor, name))
     def read(self: Any) -> Any:
-        if given is bool and _is_pending(self):
-            truth = assumed(wrap(self._v), sys._getframe(1))  # it may be written to
+        if given is bool and self._c is None:
+            value = current(self)
+            truth = assumed(value, sys._getframe(1)) if self._c is None else None
             if truth is not None:
                 return truth
         has_waited = FAST is not None and FAST.waited(self) is not None

@@ -67,7 +67,11 @@ class Spec:
 
 
 _specs: dict[tuple[tuple[int, ...], str, str, str], Spec] = {}
-_ITEM_SIZES = {"float16": 2, "float64": 8, "int64": 8, "int8": 1, "uint8": 1, "bool": 1}
+
+
+def item_size(dtype: str) -> int:
+    """The bytes of one number, from the bits that its dtype is named by."""
+    return max(int("0" + "".join(filter(str.isdigit, dtype.split("_")[0]))) // 8, 1)
 
 
 def intern_spec(shape: tuple[int, ...], dtype: str, device: str, mode: str) -> Spec:
@@ -77,7 +81,7 @@ def intern_spec(shape: tuple[int, ...], dtype: str, device: str, mode: str) -> S
     if spec is None:
         if len(_specs) > 100_000:  # shapes of a long-running stream; live specs stay valid, only sharing is lost
             _specs.clear()
-        spec = _specs[key] = Spec(shape, dtype, device, mode, _ITEM_SIZES.get(dtype, 4))
+        spec = _specs[key] = Spec(shape, dtype, device, mode, item_size(dtype))
     return spec
 
 

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from gluonjit.graph.kinds import Work
+from gluonjit.graph.values import item_size
 from gluonjit.program.axes.products import Contract
 from gluonjit.program.axes.row import Application, Row
 from gluonjit.program.axes.values import NotBatchable, Shaped, Values
@@ -15,8 +16,6 @@ from gluonjit.program.trace import Trace, TraceOp
 CallOf = Callable[[TraceOp, Sequence[Any], Sequence[Shaped]], "tuple[Row | None, Application]"]
 """An engine's row of an operator, and its call of some values."""
 
-_BYTES = {"float16": 2, "bfloat16": 2, "float64": 8, "int64": 8, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
-
 
 def traced_work(call_of: CallOf, trace: Trace, operators: int) -> Work:
     """Returns the work of one node of a traced program, which runs as this many operators."""
@@ -24,9 +23,8 @@ def traced_work(call_of: CallOf, trace: Trace, operators: int) -> Work:
     flops, moved = 0.0, 0
     for op in trace.ops:
         flops += _flops(*call_in(trace, op, call_of), [trace.shapes[position] for position in op.outputs])
-        own = [position for position in (*op.inputs, *op.outputs) if position not in consts]
-        moved += sum(_bytes(*trace.shapes[position]) for position in own)
-    return Work(operators, flops, moved, sum(_bytes(*trace.shapes[position]) for position in consts))
+        moved += _bytes(trace, [position for position in (*op.inputs, *op.outputs) if position not in consts])
+    return Work(operators, flops, moved, _bytes(trace, consts))
 
 
 def call_in(trace: Trace, op: TraceOp, call_of: CallOf) -> tuple[Row | None, Any]:
@@ -51,5 +49,5 @@ def _flops(row: Row | None, call: Any, outs: Sequence[Shaped]) -> float:
     return 2.0 * float(prod(sizes.values()))
 
 
-def _bytes(shape: tuple[int, ...], dtype: str) -> int:
-    return prod(shape) * _BYTES.get(dtype, 4)
+def _bytes(trace: Trace, positions: Any) -> int:
+    return sum(prod(shape) * item_size(dtype) for shape, dtype in map(trace.shapes.__getitem__, positions))

@@ -92,3 +92,14 @@ def test_functions_by_names_of_the_programs_own_are_the_same(name: str, as_cell:
         samples = [Sample(ROWS) for _ in range(4)]
         launches.append(assert_same(net, samples, lambda net, sample: net(sample), 1e-4).launches)
     assert launches[0] == launches[1]
+
+
+def test_functions_that_ask_inside_of_others_whether_arguments_are_lazy_are_the_same() -> None:
+    def consecutive(a: Any, b: Any) -> Any:
+        kept, _, counts = torch.unique_consecutive((a > 0).long(), return_inverse=True, return_counts=True)
+        return [a * kept.sum(), *torch.meshgrid(a.flatten(), counts.to(b.dtype), indexing="ij")]
+
+    torch.manual_seed(0)
+    samples = [Sample(shape) for shape in (ROW, ROWS)]
+    for as_cell in (False, True):
+        assert_same(Calling(consecutive, as_cell), samples, lambda net, sample: net(sample))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch_support import TreeModel, gradients
+from torch_support import TreeModel, assert_same, gradients
 from torch_training import TREES, VECTORS, Layers, assert_alike, learned, losses, weights
 
 import gluonjit
@@ -171,3 +171,19 @@ def test_casts_of_weights_that_autocast_keeps_are_not_those_of_a_trace() -> None
         return eager, results, again
 
     assert_alike(run, Layers, HALF)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.complex64, torch.complex128])
+def test_inputs_and_rows_that_are_looked_up_of_any_size_of_number_lie_where_they_are_read(dtype: Any) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = nn.Parameter(torch.randn(20, 4).to(dtype))
+
+        def forward(self, word: Any, given: Any) -> Any:
+            h = torch.tanh(self.words[word]) + torch.ones(1, 4, dtype=dtype)
+            return torch.sin(h * given.t() - torch.zeros(4, 4, dtype=dtype).t())
+
+    net = Net()
+    samples = [(torch.tensor([word]), torch.randn(1, 4).to(dtype)) for word in (3, 4, 7, 9)]
+    assert_same(net, samples, lambda net, sample: net(*sample).abs().float().sum(), HALF, granularity="op")

@@ -177,15 +177,17 @@ def _found(func: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
 
 @lru_cache(maxsize=1024)
 def _parts_of(func: FunctionType) -> Callable[..., Any]:
-    """A function of PyTorch's that is written in Python, without the question whether its arguments are lazy."""
-    names = {name: _no if name.startswith("has_torch_function") else item for name, item in func.__globals__.items()}
+    """A function of PyTorch's that is written in Python, without the question whether its arguments are lazy.
+
+    One that leaves the question to a function that it calls, which would call it again, runs at once.
+    """
+    asked = [name for name in func.__code__.co_names if name.startswith("has_torch_function")]
+    if not asked:
+        return lambda *args, **kwargs: run_now(func, read_decided(args), kwargs)
+    names = {**func.__globals__, **dict.fromkeys(asked, lambda *given: False)}
     found = FunctionType(func.__code__, names, func.__name__, func.__defaults__, func.__closure__)
     found.__kwdefaults__ = func.__kwdefaults__
     return found
-
-
-def _no(*args: Any) -> bool:
-    return False
 
 
 def _without_empty(args: Args, kwargs: Kwargs) -> tuple[Any, ...] | None:

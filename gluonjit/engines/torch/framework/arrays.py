@@ -23,7 +23,6 @@ INDICES = {getattr(torch, name) for name in INTEGERS}
 """Dtypes of numbers that may be indices. In traces 0 stands for them all, a place that every dimension has."""
 WHOLE = INTEGERS | {"bool"}
 """Dtypes of tensors whose numbers are known where they are on the host."""
-_BY_NUMBERS = {"float32", "float64", "bool", "float16", *INTEGERS}
 _SMALL = 4096  # bytes: up to here equal tensors are told by their numbers
 _MOST_LOOKS = 10_000
 LOOKS: dict[Any, TensorTraits] = {}
@@ -72,7 +71,7 @@ class TensorTraits:
         self.number = intern_spec((), dtype, device, "stack") if whole else None
         self.learns = dtype in LEARNABLE
         self.bytes_at: Callable[[int], Any] | None = None
-        if spec.bytes <= _SMALL and device == "cpu" and dtype in _BY_NUMBERS:
+        if spec.bytes <= _SMALL and device == "cpu" and dtype in FLOATS | WHOLE:
             self.bytes_at = (c_char * spec.bytes).from_address
 
 
@@ -99,7 +98,7 @@ def bytes_of(look: TensorTraits, tensor: Any) -> bytes:
         address = tensor.data_ptr()
         if address:
             return look.bytes_at(address).raw  # type: ignore[no-any-return]
-    return tensor.clone().numpy().tobytes()  # type: ignore[no-any-return]
+    return tensor.clone().flatten().view(torch.uint8).numpy().tobytes()  # type: ignore[no-any-return]
 
 
 def of_bytes(raw: bytes, spec: Spec) -> Any:

@@ -13,6 +13,7 @@ from inspect import signature
 from typing import Any
 
 import mxnet as mx
+import numpy as np
 from mxnet import autograd, gluon
 from mxnet.base import _LIB
 from mxnet.gluon.rnn import rnn_layer
@@ -49,6 +50,8 @@ from gluonjit.hybrid.options import refuse_without_switch
 from gluonjit.hybrid.run.engine import register as register_engine
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED, compute_what_is_sent, preceded
 from gluonjit.replaced import KEY
+
+_ALL = slice(None)
 
 
 def set_recording(is_recording: bool) -> bool:
@@ -87,21 +90,23 @@ def get_index(self: NDArray, key: tuple[Any, ...]) -> Any:
 def setitem(self: NDArray, key: Any, value: Any) -> None:
     if isinstance(value, LazyArray):  # MXNet asks for the very type of the array written to
         value = plain(value)
-    before_write(self)
-    _note_write(value)
-    originals.original_setitem(self, key, value)
+    _write(originals.original_setitem, self, key, value)
 
 
 def numpy_setitem(self: ndarray, key: Any, value: Any) -> None:
-    before_write(self)
-    _note_write(value)
-    originals.original_numpy_setitem(self, key, value)
+    _write(originals.original_numpy_setitem, self, key, value)
 
 
-def _note_write(value: Any) -> None:
+def _write(original: Any, array: Any, key: Any, value: Any) -> None:
     """A call that fills an array with another one's numbers runs each time; numbers of the host are the program's."""
+    before_write(array)
     if isinstance(value, NDArray):
         refuse("it writes to an array")
+    whole = key.__class__ is slice and key == _ALL and value.__class__ is np.ndarray
+    if whole and value.size and value.shape == array.shape:
+        array._sync_copyfrom(value)  # as MXNet does in the end, also for each `nd.array([k])`
+    else:
+        original(array, key, value)
 
 
 def zero_grad(self: gluon.ParameterDict) -> None:

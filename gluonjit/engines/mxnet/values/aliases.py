@@ -64,9 +64,9 @@ def noted(view: Any, array: Any, key: Any) -> Any:
 def is_view(key: Any, shape: tuple[int, ...]) -> bool:
     """True if `x[key]` shares an array's memory: the key is basic, and what it picks lies together."""
     kind = key.__class__
-    if kind is int or (kind is slice and key.step is None):
-        return True
     parts = key if kind is tuple else (key,)
+    if (kind is slice and key.step is None) or all([part.__class__ is int for part in parts]):
+        return True
     if any(isinstance(part, (list, np.ndarray, NDArray)) for part in parts):
         return False
     parts = expanded(parts, len(shape))

@@ -239,7 +239,7 @@ def _take(call: Gathering) -> Value | None:
 
 def _brought_in(numbers: Any, size: int, mode: str) -> Any:
     """Numbers within a size, as MXNet's mode brings them there."""
-    return numbers % size if mode == "wrap" else np.clip(numbers, 0, size - 1)
+    return numbers % size if mode == "wrap" else np.minimum(np.maximum(numbers, 0), size - 1)
 
 
 def _gather_nd(call: Gathering) -> Value | None:

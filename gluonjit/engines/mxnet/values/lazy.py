@@ -26,13 +26,15 @@ from gluonjit.engines.mxnet.values import references
 from gluonjit.engines.mxnet.values.aliases import DETACHED, Owned, ViewCall, is_view, noted, seen
 from gluonjit.engines.mxnet.values.computing import concrete, is_there, own, plain, read, waits
 from gluonjit.engines.mxnet.values.indexing import coordinates, rows_at
-from gluonjit.engines.mxnet.values.operands import array_of, value_of
+from gluonjit.engines.mxnet.values.lookups import host_numbers
+from gluonjit.engines.mxnet.values.operands import value_of
 from gluonjit.engines.mxnet.values.recorder import Recorder
 from gluonjit.engines.mxnet.values.replacing import before_variable, replaces
 from gluonjit.graph import Value
 from gluonjit.graph.modes import RECORDING
 from gluonjit.graph.slices import sliced
 from gluonjit.hybrid.capture.assumed import assumed
+from gluonjit.hybrid.capture.capturing import open_batch
 from gluonjit.hybrid.capture.outlining.questions import ANSWERS, is_sought
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.places import are_many
@@ -342,7 +344,8 @@ def cut_out(lazy: Any, cuts: Cuts, wrapped: Callable[[Value], Any], call: Callab
         number = int(np.ravel_multi_index([begin for begin, _, _ in cuts], shape))
         if _as_operand(lazy._v, number, rows is not None):
             row = lazy if len(shape) == 2 and shape[0] == 1 else lazy.reshape((1, -1))
-            return call("pick", row, array_of(str(number), (1,), "int32", lazy.context), axis=1)
+            index = host_numbers(open_batch(engine_of("mxnet")), [number], "int32", lazy._v.spec.device)
+            return call("pick", row, wrapped(index), axis=1)
     begin, end, steps = zip(*cuts)
     return call("slice", lazy, begin=begin, end=end, step=steps)
 

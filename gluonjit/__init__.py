@@ -18,6 +18,7 @@ its functions, and no others, to capture calls and run them together. Of `mxnet`
     mxnet.ndarray.ndarray.NDArray: __setitem__, _get_index_nd, attach_grad, backward, reshape
     mxnet.ndarray.numpy._api_internal: tensordot, zeros
     mxnet.ndarray.register: _imperative_invoke, _verify_all_legacy_ndarrays, _verify_all_np_ndarrays
+    mxnet.ndarray.utils: _array
     mxnet.numpy.ndarray: __setitem__, attach_grad
     mxnet.util: _set_np_array, set_np_shape
     mxnet.util._NumpyArrayScope: __enter__, __exit__

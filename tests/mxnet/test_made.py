@@ -428,3 +428,57 @@ def test_what_was_written_while_nothing_was_recorded_has_no_history() -> None:
         found.append([loss.asscalar(), *[x.grad.asnumpy() for x in xs]])
     for one, other in zip(*found):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+SOURCES = [
+    ([3], {}),
+    ((1, 2.5), {}),
+    ([[1, 2], [3, 4]], {"dtype": "int32"}),
+    ([0.1, 1e300], {"dtype": "float64"}),
+    ([1e300, -0.0], {}),
+    ([1.9, -1.9], {"dtype": np.int64}),
+    ([True, False], {}),
+    ([1], {"dtype": "bool"}),
+    ([2.0], {"ctx": mx.cpu(1), "dtype": "float16"}),
+    (np.arange(6)[::2], {}),
+    (np.float64(2), {}),
+    ([], {}),
+    ([[1], [1, 2]], {}),
+    (["a"], {}),
+    ([2**40], {"dtype": "int32"}),
+    ([1], {"dtype": "nothing"}),
+]
+
+
+@pytest.mark.parametrize("source, options", SOURCES)
+def test_arrays_of_the_hosts_numbers_are_mxnets(source: Any, options: Any) -> None:
+    def made(net: Net, x: Any) -> Any:
+        h = net.step(x)
+        try:
+            found = nd.array(source, **options)
+        except (TypeError, ValueError) as error:
+            kept.append(type(error))
+        else:
+            kept.append((found.shape, found.dtype, found.context, found.asnumpy().tolist() if found.size else []))
+        return h
+
+    kept: list[Any] = []
+    for net in pair(made):
+        net(samples()[0]).asnumpy()
+    assert kept[0] == kept[1]
+
+
+def test_arrays_that_are_filled_from_the_host_have_its_numbers() -> None:
+    """What calls have read before runs with the numbers that they met."""
+
+    def body(net: Net, x: Any) -> Any:
+        buffer = nd.zeros((1, SIZE)) + 1
+        total = net.step(buffer)
+        for number in (0.25, -0.5):
+            buffer[:] = np.full((1, SIZE), number)
+            total = total + net.step(buffer) * x[0:1]
+        return total
+
+    eager, net = pair(body)
+    for x in samples():
+        np.testing.assert_allclose(net(x).asnumpy(), eager(x).asnumpy(), rtol=1e-5, atol=1e-6)

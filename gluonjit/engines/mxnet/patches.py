@@ -102,9 +102,9 @@ def _write(original: Any, array: Any, key: Any, value: Any) -> None:
     before_write(array)
     if isinstance(value, NDArray):
         refuse("it writes to an array")
-    whole = key.__class__ is slice and key == _ALL and value.__class__ is np.ndarray
+    whole = key.__class__ is slice and key == _ALL and value.__class__ is np.ndarray and LOCAL.state.inside
     if whole and value.size and value.shape == array.shape:
-        array._sync_copyfrom(value)  # as MXNet does in the end, also for each `nd.array([k])`
+        array._sync_copyfrom(value)  # as MXNet does in the end, also for each `mx.np.array([k])`
     else:
         original(array, key, value)
 
@@ -301,6 +301,7 @@ PATCHES: list[Patch] = [
     *wrapped(noting, mx.util, "_set_np_array"),
     *wrapped(noting, mx.util._NumpyArrayScope, "__enter__ __exit__"),
     (NDArray, "reshape", calls.reshape),
+    (mx.nd.utils, "_array", calls.array),
     (rnn_layer._RNNLayer, "__call__", calls.call_recurrent),
     *wrapped(shared.noting, mx.ndarray, "from_numpy from_dlpack to_dlpack_for_write"),
     *wrapped(shared.noting, mx.ndarray.ndarray, "from_numpy from_dlpack to_dlpack_for_write"),

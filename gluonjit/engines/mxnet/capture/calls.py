@@ -6,7 +6,9 @@ from collections.abc import Hashable
 from functools import partial
 from typing import Any
 
+import numpy as np
 from mxnet import autograd, gluon
+from mxnet.context import current_context
 from mxnet.gluon.block import _check_all_np_ndarrays
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.numpy import _internal as npi
@@ -19,6 +21,7 @@ from gluonjit.engines.mxnet.capture.ops import capture_op, is_pending, wrapped
 from gluonjit.engines.mxnet.capture.outlining import KNOWN
 from gluonjit.engines.mxnet.capture.reuse import REUSING
 from gluonjit.engines.mxnet.framework import originals
+from gluonjit.engines.mxnet.framework.arrays import sent
 from gluonjit.engines.mxnet.framework.blocks import arrays_of
 from gluonjit.engines.mxnet.run.inference import operator_call
 from gluonjit.engines.mxnet.tracing.cell import Cell
@@ -67,6 +70,18 @@ def invoke(handle: int, arrays: Any, keys: Any, vals: Any, out: Any, is_np: bool
     if state.inside or is_pending(arrays):
         return capture_op(handle, arrays, keys, vals, is_np, as_list)
     return originals.invoke_original(handle, arrays, keys, vals, out, is_np, as_list)
+
+
+def array(source: Any, ctx: Any = None, dtype: Any = None) -> Any:
+    """mx.nd.array: in a sample the host's numbers go where the array has them, in a third of the time."""
+    if LOCAL.state.inside and not isinstance(source, NDArray) and (dtype is None or np.dtype(dtype).kind in "fiu"):
+        try:
+            numbers = np.asarray(source, np.float32 if dtype is None else dtype)
+        except (TypeError, ValueError, OverflowError):  # of which MXNet makes its own error
+            numbers = None
+        if numbers is not None and numbers.size and numbers.shape:
+            return sent(numbers, current_context() if ctx is None else ctx)
+    return originals.original_array(source, ctx, dtype)
 
 
 def _written(out: Any) -> Any:

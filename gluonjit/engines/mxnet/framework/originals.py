@@ -9,7 +9,7 @@ from typing import Any
 from mxnet import autograd, gluon
 from mxnet.base import _LIB, NDArrayHandle, c_handle_array, c_str_array, check_call
 from mxnet.gluon.rnn import rnn_layer
-from mxnet.ndarray import NDArray, register
+from mxnet.ndarray import NDArray, register, utils
 from mxnet.ndarray.numpy import _api_internal
 from mxnet.ndarray.sparse import _ndarray_cls
 from mxnet.numpy import ndarray
@@ -25,6 +25,7 @@ original_call_recurrent = rnn_layer._RNNLayer.__call__
 original_get_index = NDArray._get_index_nd
 original_reshape = NDArray.reshape
 original_setitem = NDArray.__setitem__
+original_array = utils._array
 original_numpy_setitem = ndarray.__setitem__
 original_zeros = _api_internal.zeros
 original_tensordot = _api_internal.tensordot

@@ -57,6 +57,34 @@ def _take_plain(call: SeenCall, tensor) -> bint:
 
 
 @cfunc
+def _flatten_tensor(call: SeenCall, tensor) -> bint:
+    """Appends a plain tensor of PyTorch's: buffers, and views of weights as `in_weight` has them, are constants."""
+    known: dict = call.batch.parameters
+    if known and ADDRESS(tensor) in known:
+        held = call.batch.own.snapshots.get(ADDRESS(tensor))
+        if held is None or held.version != tensor._version:  # of one that is written to Python makes an operand
+            return False
+        append_bits(call, CONSTANT, ADDRESS(tensor))
+        return True
+    weight = tensor._base
+    if type(weight) is not torch.Parameter:
+        return _take_plain(call, tensor)
+    if is_learning() and not torch.leads_to(tensor, weight):
+        return _take_plain(call, tensor)
+    if tensor.dtype is not weight.dtype or tensor._backward_hooks or tensor.retains_grad:
+        return _take_plain(call, tensor)
+    look: tuple = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
+    if call.count + 4 + len(look) > MOST:
+        return False
+    append(call, END)  # which begins nothing else
+    append(call, len(look))
+    append_bits(call, CONSTANT, ADDRESS(weight))
+    for number in look:
+        append(call, number)
+    return True
+
+
+@cfunc
 def _flatten(call: SeenCall, arg) -> bint:
     """Appends an argument; tells whether it could, or Python has to look at it."""
     of: FrameworkNames = call.of
@@ -82,10 +110,7 @@ def _flatten(call: SeenCall, arg) -> bint:
     elif cython.cast(Pointer, arg) == call.owner or PyModule_CheckExact(arg) or arg is Ellipsis or kind is torch.dtype:
         append(call, ADDRESS(arg))  # each is there for good
     elif kind is of.Array:
-        known: dict = call.batch.parameters if of is torch else None
-        if known and ADDRESS(arg) in known:  # a parameter is a constant of its cell: Python sees to it
-            return False
-        return _take_plain(call, arg)
+        return _take_plain(call, arg) if of is mxnet else _flatten_tensor(call, arg)
     elif kind is of.second:
         append(call, ADDRESS(of.other.kind))
         return _take_other(call, arg)

@@ -62,12 +62,13 @@ def _viewing(original: Any, name: str) -> Callable[..., Any]:
 
     @wraps(original)
     def view(self: Any, *args: Any, **kwargs: Any) -> Any:
-        found = entry_of_weight(self, *args) if picks and LOCAL.state.batch is not None else None
-        if found is not None:
-            return found
-        found = original(self, *args, **kwargs)
         if LOCAL.state.batch is None:
-            return found
+            return original(self, *args, **kwargs)
+        if picks and args[0].__class__ is not slice:
+            found = entry_of_weight(self, *args)
+            if found is not None:
+                return found
+        found = original(self, *args, **kwargs)
         if not detaches and torch.is_grad_enabled() and originals.REQUIRES_GRAD.__get__(self):
             return found
         return _exposing(self, found) if may_write(_caller()) else found

@@ -28,6 +28,7 @@ from gluonjit.engines.torch.capture.records import record_again
 from gluonjit.engines.torch.engine import ENGINE
 from gluonjit.engines.torch.framework import copy_on_write, originals
 from gluonjit.engines.torch.framework.arrays import LOOKS, WHOLE
+from gluonjit.engines.torch.framework.buffers import leads_to
 from gluonjit.engines.torch.framework.input_version import InputVersion
 from gluonjit.engines.torch.tracing.cell import Cell
 from gluonjit.engines.torch.tracing.view_steps import steps_of
@@ -98,6 +99,7 @@ def module_call() -> Any:
         looks=LOOKS,
         strided=torch.strided,
         tensor=TENSOR,
+        leads_to=leads_to,
         new=new_tensor,
     )
     FAST.keep_bodies(LazyTensor)

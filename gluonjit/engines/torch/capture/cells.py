@@ -14,7 +14,7 @@ import torch
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.capture.records import ASKED, NotOneNode, looks_of, record_of, wanted_by
 from gluonjit.engines.torch.framework.arrays import spec_of
-from gluonjit.engines.torch.framework.buffers import passes_as_constant
+from gluonjit.engines.torch.framework.buffers import WeightView, in_weight, passes_as_constant
 from gluonjit.engines.torch.framework.originals import autocast
 from gluonjit.engines.torch.framework.structure import Written
 from gluonjit.engines.torch.tracing.cell import Call, Cell
@@ -97,6 +97,7 @@ def capture(cell: Cell, owner: Any, run: Callable[..., Any], args: Args, kwargs:
             return found
     if not cell.operator:
         take_anew((*args, *kwargs.values()))
+    called, args = args, tuple([in_weight(cell, batch, arg) for arg in args])
     laid_in = cell.laid  # which the cell forgets, with all it has traced, where its module is no longer what it was
     key, values, given = _signature(cell, owner, args, kwargs, batch, learning)
     source = values if cell.operator else given  # what a cell returns of its arguments are these themselves
@@ -110,7 +111,7 @@ def capture(cell: Cell, owner: Any, run: Callable[..., Any], args: Args, kwargs:
         if not isinstance(made, Record):
             anew = run in _COPYING
             if FAST is not None and cell.operator and made.__class__ is int:
-                FAST.keep(cell, owner, args, kwargs, key, values[0].spec if anew else made)
+                FAST.keep(cell, owner, called, kwargs, key, values[0].spec if anew else made)
             if cell.operator:
                 same = [not anew and tensor.__class__ is LazyTensor for tensor in given]
                 given = [tensor if itself else value for tensor, itself, value in zip(given, same, values)]
@@ -125,7 +126,7 @@ def capture(cell: Cell, owner: Any, run: Callable[..., Any], args: Args, kwargs:
         if cell.laid is None and record.kind.apart and laid_values != values:
             cell.laid = {}
     if FAST is not None:
-        FAST.keep(cell, owner, args, kwargs, key, record)
+        FAST.keep(cell, owner, called, kwargs, key, record)
     found = rebuild(record.kind.structure, captured(batch, record, laid_values), source)
     if begin:
         batch.end_call(cell, begin)
@@ -256,6 +257,8 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
         values.append(value)
         given.append(arg)
         signature.append(spec)
+    elif kind is WeightView:
+        signature.append(("constant", id(arg.weight), *arg.look))
     elif kind is slice:
         signature.append(slice)
         _flatten_each((arg.start, arg.stop, arg.step), owner, batch, signature, values, given)

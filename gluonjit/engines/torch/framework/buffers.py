@@ -17,6 +17,7 @@ from gluonjit.engines.torch.framework.exposed import Exposed, begin_use, taken_o
 from gluonjit.engines.torch.framework.input_version import InputVersion, version_of
 from gluonjit.engines.torch.framework.originals import data_of
 from gluonjit.hybrid.run.batch import Batch
+from gluonjit.hybrid.run.places import vary
 
 _written: dict[int, Any] = {}
 
@@ -69,6 +70,40 @@ def is_written(tensor: Any) -> bool:
 def passes_as_constant(batch: Batch, arg: Any) -> bool:
     """True of an argument that is a part of what a call does, and no operand: a weight or a buffer."""
     return (id(arg) in batch.parameters or isinstance(arg, torch.nn.Parameter)) and is_constant(batch, arg)
+
+
+class WeightView:
+    """A view of a weight, by where it lies in that: a constant of a call, as the weight is."""
+
+    def __init__(self, weight: Any, look: tuple[tuple[int, ...], tuple[int, ...], int]) -> None:
+        self.weight, self.look = weight, look
+
+    def tensor(self) -> Any:
+        """The view, taken anew."""
+        return self.weight.as_strided(*self.look)
+
+
+def leads_to(view: Any, weight: Any) -> bool:
+    """True if gradients of a view of a weight go on to that: not of one that was taken without recording, or of it."""
+    if not weight.requires_grad:
+        return True
+    step = view.grad_fn
+    while step is not None and step.next_functions:
+        step = step.next_functions[0][0]
+    return getattr(step, "variable", None) is weight
+
+
+def in_weight(cell: Any, batch: Batch, arg: Any) -> Any:
+    """Returns an argument of a call, a view of a weight by where it lies: unless calls have had many of its shape."""
+    weight: Any = arg._base if arg.__class__ is torch.Tensor else None
+    if weight.__class__ is not torch.nn.Parameter or arg.dtype is not weight.dtype or arg.is_complex():
+        return arg
+    if torch.is_grad_enabled() and not leads_to(arg, weight):
+        return arg
+    if arg._backward_hooks or arg.retains_grad or weight.storage_offset() or not weight.is_contiguous():
+        return arg
+    look = tuple(arg.shape), arg.stride(), arg.storage_offset()
+    return arg if vary(cell, look[0], (id(weight), *look), batch) else WeightView(weight, look)
 
 
 def is_constant(batch: Batch, tensor: Any) -> bool:

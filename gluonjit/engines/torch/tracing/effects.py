@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.nn.utils import parametrize
 
-from gluonjit.engines.torch.framework.buffers import is_written
+from gluonjit.engines.torch.framework.buffers import WeightView, is_written
 from gluonjit.engines.torch.framework.structure import RESULTS
 from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.run.batch import Batch
@@ -97,6 +97,7 @@ def constants_of(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, 
             held = (*module._parameters.values(), *module._buffers.values(), *own)
             found.update((id(item), item) for item in held if isinstance(item, torch.Tensor))
     found.update((id(item), item) for item in items_of((args, kwargs), torch.nn.Parameter))
+    found.update((id(item.weight), item.weight) for item in args if item.__class__ is WeightView)
     return {place: tensor for place, tensor in found.items() if not is_written(tensor)}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.framework.arrays import name_of_device
-from gluonjit.engines.torch.framework.buffers import passes_as_constant
+from gluonjit.engines.torch.framework.buffers import WeightView, passes_as_constant
 from gluonjit.engines.torch.framework.originals import REQUIRES_GRAD
 from gluonjit.engines.torch.framework.structure import RESULTS, Written
 from gluonjit.engines.torch.operators.table import OPERATORS, UNWRITTEN, work_of
@@ -287,6 +287,8 @@ _CHILDREN = Maker(OPERATORS, _is_operand, build_for_children)
 
 
 def _stand_in(item: Any, stand_ins: Any, batch: Batch) -> Any:
+    if item.__class__ is WeightView:
+        return item.tensor()
     return next(stand_ins) if isinstance(item, torch.Tensor) and not passes_as_constant(batch, item) else item
 
 

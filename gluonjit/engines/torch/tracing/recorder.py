@@ -84,7 +84,7 @@ class Tracer(KnownNumbers, Writes):
         if func is _ATEN._linalg_check_errors.default:
             return self._check(self._position(named["info"]))
         written = None
-        if func in _BY_MEMORY:
+        if func in _BY_MEMORY and (func is not _ATEN.as_strided.default or args[0].__class__ is TraceTensor):
             raise NeedsValue  # in which a batch has others beside it, or its history
         if known.mutable:
             written = self._written(func, named)

@@ -79,8 +79,18 @@ class WeightView:
         self.weight, self.look = weight, look
 
     def tensor(self) -> Any:
-        """The view, taken anew."""
-        return self.weight.as_strided(*self.look)
+        """The view, taken anew: a part of a matrix or a line, or its transpose, as row programs have it."""
+        weight, (size, stride, offset) = self.weight, self.look
+        if weight.dim() == len(size) == 1 and stride == (1,):
+            return weight.narrow(0, offset, *size)
+        if weight.dim() == len(size) == 2 and weight.shape[1] > 1 and sorted(stride) == sorted(weight.stride()):
+            turned = stride[0] == 1
+            rows, columns = reversed(size) if turned else size
+            top, left = divmod(offset, weight.shape[1])
+            if left + columns <= weight.shape[1]:
+                found = weight.narrow(0, top, rows).narrow(1, left, columns)
+                return found.t() if turned else found
+        return weight.as_strided(*self.look)
 
 
 def leads_to(view: Any, weight: Any) -> bool:

@@ -142,6 +142,10 @@ len({x}.shape) + {x}.dim() + {x}.numel() + {x}.element_size()\n{x} * {x}.dim() *
 {x}.sum() * net.w3[{a % 4}] * net.w3[-1] + net.w3[{t}.reshape(-1)[0] % 4]
 p = net.w3[{a % 4}]\nq = p.detach() * {x}.sum()\np * q
 float(net.vector[{b % 3}]) * {x}
+{x}.sum() * (net.w3[:3] @ net.w3[1:].t()[:, :3]).sum(1) + net.vector.view(1, -1)
+torch.outer({x}.reshape(-1)[:3], net.vector[:2]) @ net.w3[:2, {b % 2}:][:, :2].t()
+with torch.no_grad():\n    p = net.w3[:{a % 3 + 1}]\n{x}.sum() * p.t() + (p * 0.1).sum()
+p = net.w3.view(2, -1)[{a % 2}]\nq = {x}.sum() * p\nq + p.expand(2, -1).sum(0)
 if not torch.isfinite({x}).all():\n    raise OverflowError('no number')\n{x} * 0.7
 assert ({x} < 1e30).all()\n{x} * 0.7
 torch.distributions.Normal({x}.mean(), 1.0 + {x}.sum().abs()).log_prob(torch.zeros(3, dtype=torch.{x.dtype}))

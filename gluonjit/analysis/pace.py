@@ -32,7 +32,8 @@ _SLOWER = (4.0, 1.3, 1.0)  # and by how much slower: the first one finds everyth
 _ENOUGH = len(_SURE)
 _FAR = _SURE[0]
 _HOPELESS = 4.0  # and two that were traced in, if they were this many times as slow without what the tracing took
-_SEEN, _LOSES = 8, 1.25  # and two in which half of so many calls alone took so many times as long as eager ones
+_SEEN, _LOSES = 8, 1.25  # and two in which half of so many calls alone took so many times as long as eager ones,
+_ALL_SEEN, _ALL_LOSE = 3, 2.0  # or each of so many; one is enough if it was hopeless, too
 _TIE = 0.95  # batches that are no faster than that are not worth their first minibatches
 _MOST = 8  # trials after which it is decided by what there is: tracing is what this program does
 _WORSE = 1.1  # batches that have become so much slower than eager was are compared anew
@@ -56,7 +57,7 @@ class StretchOutcome(NamedTuple):
     rate: seconds of a call that was batched, without what tracing took, 0 where few were; unlike: whether something was
     done that is not in every minibatch; whole: whether it was not abandoned; explores: whether it was captured to see
     whether that is better than the way that is kept; way: the way to batch, as it is shown; loses: whether it was
-    abandoned because its calls by themselves were slower than eager ones.
+    abandoned because its calls by themselves were slower than eager ones, seconds of one, else 0.
     """
 
     eager: bool
@@ -67,7 +68,7 @@ class StretchOutcome(NamedTuple):
     whole: bool = True
     explores: bool = False
     way: str = ""
-    loses: bool = False
+    loses: float = 0.0
 
 
 class PaceSummary(NamedTuple):
@@ -213,12 +214,16 @@ class Pace:
         """True if a trial that has taken so long, for this many calls so far, has spent what it may lose."""
         return seconds - self.unit * calls > self.allowed
 
-    def loses(self, calls: list[float]) -> bool:
-        """True if a trial loses, whatever follows, by the seconds of its calls in which nothing was traced.
+    def loses(self, took: list[float]) -> float:
+        """Seconds of a call of a trial in which nothing was traced, if it loses, whatever follows; else 0.
 
         What comes after the calls, as backward passes do, is part of the time of eager ones.
         """
-        return self.decided is None and len(calls) >= _SEEN and median(calls) > _LOSES * self.unit
+        if self.decided is not None or len(took) < _ALL_SEEN:
+            return 0.0
+        many = len(took) >= _SEEN
+        each = median(took) if many else min(took)
+        return each if each > (_LOSES if many else _ALL_LOSE) * self.unit else 0.0
 
     def add(self, ran: StretchOutcome) -> None:
         """Counts a stretch."""
@@ -247,9 +252,9 @@ class Pace:
                 faster = not ran.explores and each < _TIE * self.unit  # even with what comes once
                 known = self.batched if usual or faster else self.strange
                 known.append(each)
-            self.hopeless += ran.loses or (not usual and ran.rate > _HOPELESS * self.unit)
+            self.hopeless += (ran.loses > 0) + (not usual and max(ran.loses, ran.rate) > _HOPELESS * self.unit)
             cold = _SLOWER[min(self.trials, _ENOUGH) - 1] if self.whole and not self.few else 1.0
-            slower = ran.loses or ran.rate > (cold if ran.whole else _HOPELESS) * self.unit
+            slower = ran.loses > 0 or ran.rate > (cold if ran.whole else _HOPELESS) * self.unit
             slower = slower and ran.calls >= _SEEN  # one of few calls may have been the first of its shape
             if slower and self.loops and not self.turned and (self.whole or self._repeats(_ALIKE)):
                 self._turn()
@@ -270,15 +275,14 @@ class Pace:
         """Keeps a way if it is far better, or if enough is known of both."""
         if not self.eager or not self.trials:
             return
-        if self.batched:
-            ratio, trials = _typical(self.batched) / self.unit, min(len(self.batched), _ENOUGH) - 1
-            if not 1 / _SURE[trials] < ratio < _SLOWER[trials]:
-                self._keep(ratio > _TIE)
-        elif self.strange and self.strange[-1] * _FAR < self.unit:  # even so
+        ratio, trials = _typical(self.batched) / self.unit, min(len(self.batched), _ENOUGH) - 1
+        if self.batched and not 1 / _SURE[trials] < ratio < _SLOWER[trials]:
+            self._keep(ratio > _TIE)
+        elif not self.batched and self.strange and self.strange[-1] * _FAR < self.unit:  # even so
             self.batched.append(self.strange[-1])
             self._keep(False)
-        elif self.trials >= _MOST and len(self.strange) >= _ENOUGH:
-            self.batched = self.strange[-_ENOUGH:]
+        elif self.trials >= _MOST and len(self.strange + self.batched) >= _ENOUGH:
+            self.batched = [*self.strange, *self.batched][-_ENOUGH:]
             self._keep(median(self.batched) > _TIE * self.unit)
         elif self.trials >= _MOST or self.hopeless >= 2:
             self._keep(True)

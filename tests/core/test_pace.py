@@ -99,13 +99,31 @@ def test_a_trial_whose_calls_alone_are_slower_need_not_be_seen_whole() -> None:
     run(pace, 1e-3, 1e-3, 2)
     slow, fast = 1.5e-3, 1.1e-3
     assert not pace.loses([slow] * 7) and not pace.loses([fast] * 20) and not pace.loses([slow] * 4 + [fast] * 5)
-    assert pace.loses([fast] * 4 + [slow] * 5)
+    assert pace.loses([fast] * 4 + [slow] * 5) == slow
+    assert pace.loses([5e-3] * 3) == 5e-3 and not pace.loses([5e-3] * 2 + [slow])  # far slower, each
     trials = 0
     while pace.decided is None:
         way = pace.wants_eager
         trials += not way
-        pace.add(StretchOutcome(way, CALLS * 1e-3, CALLS, 2e-3, unlike=not way, whole=way, loses=not way))
+        pace.add(StretchOutcome(way, CALLS * 1e-3, CALLS, 2e-3, unlike=not way, whole=way, loses=0.0 if way else slow))
     assert pace.decided is True and trials == 2
+
+
+def test_one_trial_whose_calls_alone_are_hopeless_decides() -> None:
+    pace = Pace(True)
+    run(pace, 1e-3, 1e-3, 2)
+    pace.add(StretchOutcome(False, CALLS * 1e-3, CALLS, unlike=True, whole=False, loses=5e-3))
+    assert pace.decided is True
+
+
+def test_trials_that_are_slower_only_now_and_then_come_to_an_end() -> None:
+    pace, count = Pace(False), 0
+    while pace.decided is None:
+        way = pace.wants_eager
+        count += not way
+        loses = 0.0 if way or count % 2 else 1.3e-3
+        pace.add(StretchOutcome(way, CALLS * 1e-3, CALLS, 1e-3, whole=not loses, loses=loses))
+    assert pace.decided is True and count == 4
 
 
 def test_a_trace_in_every_minibatch_counts() -> None:

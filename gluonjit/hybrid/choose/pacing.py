@@ -103,7 +103,7 @@ class CallStretch:
     explores: Any = None  # the chooser that tries another way to capture
     whole = True
     rate = 0.0  # seconds of a call that was batched, where this was abandoned and they were not few
-    loses = False
+    loses = 0.0
     way = ""
     pauses = False  # the rest of this call runs eagerly
 
@@ -201,7 +201,7 @@ class CallStretch:
         if self.eager or not (self.free and self.whole and is_trial):
             return False
         coming = self.traced / self.traces if self.traces else 0.0
-        return self.pace.loses(self.took) or self.pace.spent(self._so_far() + coming, self.calls)
+        return self.pace.loses(self.took) > 0 or self.pace.spent(self._so_far() + coming, self.calls)
 
     def mark(self) -> None:
         """Notes what the call that ends here took, before the next one of a trial begins."""

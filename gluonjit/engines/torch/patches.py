@@ -22,7 +22,7 @@ from gluonjit.engines.torch.capture import doors, observing
 from gluonjit.engines.torch.capture.cells import DOORS, LAID_OUT, captured_lookup, lay, leaf_laid, rebuild
 from gluonjit.engines.torch.capture.doors import handled
 from gluonjit.engines.torch.capture.indexing import ENTRY
-from gluonjit.engines.torch.capture.making import CREATING, MAKING, TENSOR, new_tensor
+from gluonjit.engines.torch.capture.making import CREATING, TENSOR, new_tensor
 from gluonjit.engines.torch.capture.ops import AT_ONCE
 from gluonjit.engines.torch.capture.records import record_again
 from gluonjit.engines.torch.engine import ENGINE
@@ -88,7 +88,7 @@ def module_call() -> Any:
         laid_out=LAID_OUT,
         lay=lay,
         leaf_laid=leaf_laid,
-        cheap=CHEAP.difference(AT_ONCE, MAKING),
+        cheap=CHEAP.difference(AT_ONCE),
         whole=WHOLE,
         whole_types=WHOLE_TYPES,
         as_known=as_known,

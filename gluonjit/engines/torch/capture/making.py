@@ -20,27 +20,14 @@ from gluonjit.engines.torch.values.operands import MADE, NotAnOperand, is_made, 
 from gluonjit.graph import user_line
 from gluonjit.graph.frames import is_library
 from gluonjit.graph.values import mode_of
+from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
-
-MAKING: set[Any] = {
-    getattr(torch.Tensor, name) for name in "new new_empty new_zeros new_ones new_full new_tensor".split()
-}
-"""Functions that take of a tensor nothing but its dtype and device, where no other is given."""
 
 
 @cache
 def _like(dtype: str, device: str) -> Any:
     """A tensor without elements."""
     return torch.empty(0, dtype=dtype_named(dtype), device=device_named(device))
-
-
-def made(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Runs such a function; None if another of its arguments is more than a number."""
-    spec = args[0]._v.spec
-    if spec.dtype not in FLOATS or not all(map(_is_plain, (*args[1:], *kwargs.values()))):
-        return None
-    found = func(_like(spec.dtype, spec.device), *args[1:], **kwargs)
-    return found if found.requires_grad else _as_made(found)
 
 
 def derived(found: Any) -> Any:
@@ -71,6 +58,20 @@ def _is_plain(item: Any) -> bool:
     if isinstance(item, (tuple, list)):
         return all(map(_is_plain, item))
     return isinstance(item, _PLAIN)
+
+
+def _of_look(method: Any) -> Callable[..., Any]:
+    """Wraps a method that makes a tensor and takes of a lazy one its dtype and device at most."""
+
+    @wraps(method)
+    def make(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not all(map(_is_plain, (*args, *kwargs.values()))):
+            return engine_of("torch").call_operator(method, (self, *args), kwargs)  # type: ignore[attr-defined]
+        spec = self._v.spec
+        found = method(_like(spec.dtype, spec.device), *args, **kwargs)
+        return new(method, found) if LOCAL.state.inside else found
+
+    return make
 
 
 # --- for themselves --------------------------------------------------------------------------------------------------
@@ -131,6 +132,8 @@ def new_tensor(function: Any, found: Any) -> Any:
 
 
 new = new_tensor if FAST is None else FAST.new
+for _name in "new new_empty new_zeros new_ones new_full new_tensor".split():
+    setattr(LazyTensor, _name, _of_look(getattr(torch.Tensor, _name)))
 TENSOR = torch.tensor
 CREATING: dict[str, Callable[..., Any]] = {name: _creating(getattr(torch, name)) for name in _NAMES}
 """Replacements of functions of torch."""

@@ -15,7 +15,7 @@ import torch
 from gluonjit.engines.torch.capture.cells import capture, cell_of, open_batch
 from gluonjit.engines.torch.capture.doors import SORTS, admit
 from gluonjit.engines.torch.capture.indexing import index, read_decided, select, select_where
-from gluonjit.engines.torch.capture.making import MAKING, derived, enter, is_alone, made, only_made
+from gluonjit.engines.torch.capture.making import derived, enter, is_alone, only_made
 from gluonjit.engines.torch.capture.observing import OBSERVING, observe
 from gluonjit.engines.torch.capture.records import NotOneNode, noting
 from gluonjit.engines.torch.capture.replacing import copied_into
@@ -65,10 +65,6 @@ def call_operator(func: Any, args: Args, kwargs: Kwargs) -> Any:
         if target.__class__ is LazyTensor:
             return write_now(func, target, args, kwargs)
         return _run_at_once(func, args if state.paused or func in VIEWING else read_decided(args), kwargs)
-    if func in MAKING and state.inside and args[0].__class__ is LazyTensor:
-        found = made(func, args, kwargs)
-        if found is not None:
-            return found
     if kwargs.get("requires_grad"):  # of a tensor that is made: a leaf
         return call_operator(func, args, {**kwargs, "requires_grad": False}).requires_grad_()
     take_anew((*args, *kwargs.values()) if kwargs else args)
@@ -291,4 +287,4 @@ _OPENED: dict[Any, tuple[type, ...]] = {
 """Functions that give the same for a number as for a tensor of it, and products, which do with a weight for each sample
 what they do with one for all; and the classes of these arguments."""
 _JOINING: set[Any] = {torch.cat, torch.concat, torch.concatenate}
-_OTHER_WAYS = {*AT_ONCE, *_RAISING, *MAKING, *VIEWING, *_DETACHING, *BY_NUMBERS, *REFERENCES, *WHOLE}
+_OTHER_WAYS = {*AT_ONCE, *_RAISING, *VIEWING, *_DETACHING, *BY_NUMBERS, *REFERENCES, *WHOLE}

@@ -412,3 +412,19 @@ def test_a_module_that_goes_through_a_weight_again_is_its_turns() -> None:
     options = {"expand": ("Sequential", "Twice")}
     report = assert_same(net, sentences(), value, tolerance=1e-4, **options)  # losses are differences of larger sums
     assert report.kinds["0.turn"].calls == 2 * len(LENGTHS)
+
+
+@pytest.mark.parametrize("granularity", ["op", "cell"])
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+def test_one_sequence_of_one_step_and_then_longer_ones_begin_with_a_state_each(layer: Any, granularity: str) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer(4, 8, batch_first=True)
+
+        def forward(self, sample: Any) -> Any:
+            found, last = self.layer(sample[None])
+            return found[0, -1].sum() + last[0].sum()
+
+    samples = [torch.randn(1 + number % 5, 4) for number in range(8)]
+    assert_same(Net(), samples, lambda net, sample: net(sample), granularity=granularity)

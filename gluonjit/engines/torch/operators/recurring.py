@@ -38,7 +38,8 @@ def _of_any_batch(call: Application, layer: Layer, given: Vals, weights: Vals) -
     """Any number of sequences of one length in each sample: those of all nodes are one batch."""
     axes = [_batch(layer), *[1] * layer.states]
     others = [val.shape[:axis] + val.shape[axis + 1 :] for val, axis in zip(given, axes)]
-    if is_sized(tuple(others)):
+    count, *unlike = {val.shape[axis] for val, axis in zip(given, axes)}
+    if unlike or is_sized(tuple(others)):  # PyTorch would read beyond states of another number
         raise call.mixed_rows
     if call.writer.padded:
         whole = [call.writer.each(call.writer.filled(val, [axis], 0)) for val, axis in zip(given, axes)]
@@ -47,7 +48,6 @@ def _of_any_batch(call: Application, layer: Layer, given: Vals, weights: Vals) -
         raise call.mixed_rows
     rows = [call.writer.rows_of(val, 2) for val in given]
     slots = call.writer.apply(_one_step, [*rows, *weights], layer, outputs=len(call.outs))
-    count = given[0].shape[axes[0]]
     return [Values(slot, shape, dtype, count, shape[2:]) for slot, (shape, dtype) in zip(slots, call.outs)]
 
 
@@ -138,14 +138,12 @@ def recurred(rows: Any, *given: Any) -> list[Any]:
     begin = [beside(state).index_select(1, packing.sequences) for state in states]
     learns = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (data, *begin, *weights))
     host = data.device.type == "cpu" and data.dtype in (torch.float32, torch.float64)
-    run = _by_passes if learns and host and layer.plain(weights) else _by_pytorch
-    outputs, *last = run(layer, packing, data, begin, weights)
+    if learns and host and layer.plain(weights):
+        outputs, *last = _by_passes(layer, packing, data, begin, weights)
+    else:
+        outputs, *last = layer.run((packing.steps.sizes,), data, begin, weights)
     found = outputs.index_select(0, packing.back).unflatten(0, (-1, each))
     return [found, *[apart(state.index_select(1, packing.places), count) for state in last]]
-
-
-def _by_pytorch(layer: Layer, packing: Packing, data: Any, begin: Any, weights: Any) -> Any:
-    return layer.run((packing.steps.sizes,), data, begin, weights)
 
 
 def _by_passes(layer: Layer, packing: Packing, data: Any, begin: Any, weights: Any) -> Any:

@@ -6,6 +6,7 @@ from gluonjit.graph.slices cimport _picked
 from gluonjit.graph.values cimport Spec
 from gluonjit.native.bodies cimport is_stale, spec_of, tensor_of, value_in
 from gluonjit.native.capture cimport captured, outside
+from gluonjit.native.inputs cimport met
 from gluonjit.native.modes cimport is_learning, is_overridden
 from gluonjit.native.names cimport (
     Args, LEFT, LazyKind, PyObject_Vectorcall, all_of, fill_slot, is_running, is_torch, item, items_of, read_slot, slot_is, state_here,

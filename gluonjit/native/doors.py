@@ -66,13 +66,17 @@ def _referring(value):
 
 
 @cfunc
-def _joined_rows(graph: GraphRows, listed):
-    """Joins along axis 0 arrays that are whole rows, as torch.cat and torch.stack do."""
+def _joined_rows(batch: BatchRoom, graph: GraphRows, listed, sort: cython.int):
+    """Joins along axis 0 arrays that are whole rows, as torch.cat and torch.stack do; None where that is a node."""
     values: list = []
     for each in listed:
         value: Value = _sliceable(each, graph)
         if value is None:
+            value = met(batch, graph, each)  # small numbers that were there before
+        if value is None:
             return LEFT
+        if cython.cast(Spec, value.spec).mode != ("rows" if sort == ROWS else "stack"):
+            return LEFT if values else None
         values.append(value)
     return _referring(joined(values, cython.cast(Spec, value.spec).mode)) if values else LEFT
 
@@ -113,7 +117,9 @@ def _only(args: Args, count: Py_ssize_t, kwargs: dict | None):
 
 
 @cfunc
-def _refers(graph: GraphRows, sort: cython.int, args: Args, count: Py_ssize_t, kwargs: dict | None):
+def _refers(
+    batch: BatchRoom, graph: GraphRows, sort: cython.int, args: Args, count: Py_ssize_t, kwargs: dict | None
+):
     """Gives what comes of a call without a node, or LEFT; None where that is nothing."""
     k: Py_ssize_t
     if sort == SUM or sort == COPY:
@@ -128,12 +134,7 @@ def _refers(graph: GraphRows, sort: cython.int, args: Args, count: Py_ssize_t, k
             return LEFT
         if axis is not None and axis != 0:  # one from behind is a node, too
             return None
-        spec: Spec = spec_of(torch.lazy, listed[0]) if len(listed) else None
-        if spec is None:
-            return LEFT
-        if spec.mode != ("rows" if sort == ROWS else "stack"):
-            return None
-        return _joined_rows(graph, listed)
+        return _joined_rows(batch, graph, listed, sort)
     if sort == VIEW:  # a view where it was one before, if what the call gives follows from constants alone
         for k in range(1, count):
             if not _is_constant(item(args, k), 2):
@@ -232,7 +233,7 @@ def _entered(state: StateNumbers, door: tuple, func, args: Args, count: Py_ssize
             return LEFT
     result = None
     if sort < PICK:
-        result = _refers(graph, sort, args, count, kwargs)
+        result = _refers(batch, graph, sort, args, count, kwargs)
     elif sort == WRITE:
         return _written(graph, state, door[0], args, count, kwargs)
     elif state.inside == 0:

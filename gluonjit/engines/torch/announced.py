@@ -64,7 +64,7 @@ def _viewing(original: Any, name: str) -> Callable[..., Any]:
     def view(self: Any, *args: Any, **kwargs: Any) -> Any:
         if LOCAL.state.batch is None:
             return original(self, *args, **kwargs)
-        if picks and args[0].__class__ is not slice:
+        if picks and args and args[0].__class__ is not slice:
             found = entry_of_weight(self, *args)
             if found is not None:
                 return found

@@ -97,7 +97,8 @@ def capture(cell: Cell, owner: Any, run: Callable[..., Any], args: Args, kwargs:
             return found
     if not cell.operator:
         take_anew((*args, *kwargs.values()))
-    called, args = args, tuple([in_weight(cell, batch, arg) for arg in args])
+    called = args, kwargs
+    args, kwargs = map_structure(called, lambda arg: in_weight(cell, batch, arg))
     laid_in = cell.laid  # which the cell forgets, with all it has traced, where its module is no longer what it was
     key, values, given = _signature(cell, owner, args, kwargs, batch, learning)
     source = values if cell.operator else given  # what a cell returns of its arguments are these themselves
@@ -111,7 +112,7 @@ def capture(cell: Cell, owner: Any, run: Callable[..., Any], args: Args, kwargs:
         if not isinstance(made, Record):
             anew = run in _COPYING
             if FAST is not None and cell.operator and made.__class__ is int:
-                FAST.keep(cell, owner, called, kwargs, key, values[0].spec if anew else made)
+                FAST.keep(cell, owner, *called, key, values[0].spec if anew else made)
             if cell.operator:
                 same = [not anew and tensor.__class__ is LazyTensor for tensor in given]
                 given = [tensor if itself else value for tensor, itself, value in zip(given, same, values)]
@@ -126,7 +127,7 @@ def capture(cell: Cell, owner: Any, run: Callable[..., Any], args: Args, kwargs:
         if cell.laid is None and record.kind.apart and laid_values != values:
             cell.laid = {}
     if FAST is not None:
-        FAST.keep(cell, owner, called, kwargs, key, record)
+        FAST.keep(cell, owner, *called, key, record)
     found = rebuild(record.kind.structure, captured(batch, record, laid_values), source)
     if begin:
         batch.end_call(cell, begin)

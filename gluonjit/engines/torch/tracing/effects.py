@@ -97,7 +97,7 @@ def constants_of(owner: Any, args: Any, kwargs: Any, batch: Batch) -> dict[int, 
             held = (*module._parameters.values(), *module._buffers.values(), *own)
             found.update((id(item), item) for item in held if isinstance(item, torch.Tensor))
     found.update((id(item), item) for item in items_of((args, kwargs), torch.nn.Parameter))
-    found.update((id(item.weight), item.weight) for item in args if item.__class__ is WeightView)
+    found.update((id(item.weight), item.weight) for item in items_of((args, kwargs), WeightView))
     return {place: tensor for place, tensor in found.items() if not is_written(tensor)}
 
 

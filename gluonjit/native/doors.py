@@ -117,9 +117,7 @@ def _only(args: Args, count: Py_ssize_t, kwargs: dict | None):
 
 
 @cfunc
-def _refers(
-    batch: BatchRoom, graph: GraphRows, sort: cython.int, args: Args, count: Py_ssize_t, kwargs: dict | None
-):
+def _refers(batch: BatchRoom, graph: GraphRows, sort: cython.int, args: Args, count: Py_ssize_t, kwargs: dict | None):
     """Gives what comes of a call without a node, or LEFT; None where that is nothing."""
     k: Py_ssize_t
     if sort == SUM or sort == COPY:

@@ -102,7 +102,7 @@ MECHANISMS = (
         ("hybrid/capture/assumed.py",),
         returns={_T + "values.lazy:assumed": None},
     ),
-    Mechanism("tensors made from nothing", _torch("capture/making"), empties={_T + "capture.making:MAKING": ""}),
+    Mechanism("tensors made from nothing", _torch("capture/making"), passes={_T + "capture.making:new": 1}),
     Mechanism("hooks of results", _torch("capture/observing")),
     Mechanism("gradients of gradients", (*_torch("run/recorded"), "engines/mxnet/run/recorded.py")),
     Mechanism("other tracers", _torch("interop")),

@@ -61,10 +61,10 @@ class Check(NamedTuple):
     sample: int
 
 
-def check(graph: Graph, force: Callable[[Value], Any]) -> None:
+def check(graph: Graph, engine: Any) -> None:
     """Raises the error of the first check of a graph that has run whose value is not as the program took it for."""
     for each in graph.checks:
-        if bool(graph.owner.session.runner.numbers_of(force(each.value))) is not each.truth:
+        if bool(graph.owner.session.runner.numbers_of(engine.force(each.value))) is not each.truth:
             sample = f" in sample {each.sample}" if each.sample >= 0 else ""
             text = (
                 f"{each.theirs.__name__} at {line_of(each.line)}{sample}: {each.asked} raises it where a value is "

@@ -93,7 +93,7 @@ class FlushingBatch(Batch):
                 options = self._run_options()
                 with self.engine.running():
                     history = self._run(graph, plan, held.samples, provenance, options, times)
-            check(graph, self.engine.force)  # type: ignore[attr-defined]
+            check(graph, self.engine)
         except BaseException as error:
             graph.owner = f"its batch failed: {error}"
             self.sample = 0  # the minibatch is lost

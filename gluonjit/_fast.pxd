@@ -12,10 +12,30 @@ cdef extern from "Python.h":
     int PyObject_GC_IsTracked(PyObject *)
 
 
+@cython.final
+cdef class Leaf:
+    cdef public Py_ssize_t base
+    cdef public object spec
+    cdef public object payload
+    cdef public bint taped
+
+
+@cython.no_gc
+cdef class InputSlots:
+    cdef public object tensor, _rows, raw, spec, first
+    cdef public Py_ssize_t version, apart, users, written
+    cdef public bint shared, taped, noted
+
+
 cdef class GraphRows:
     cdef public Py_ssize_t rows
+    cdef public dict leaves
     cdef public dict single_rows
     cdef public dict lookups
+    cdef public double begun
+    cdef public object clock
+    cpdef Leaf add_leaf(self, key, payload, spec, bint taped=*)
+    cpdef begin(self)
 
 
 cdef class BatchRoom:

@@ -15,9 +15,8 @@ import numpy as np
 from gluonjit.analysis.captured import Captured
 from gluonjit.analysis.flat import Gather, Laid, Part, Place, Step
 from gluonjit.analysis.forms import Index, form_of
-from gluonjit.graph.graph import Leaf
 from gluonjit.graph.modes import is_recorded
-from gluonjit.graph.recorder import Record
+from gluonjit.graph.recorder import Leaf, Record
 from gluonjit.graph.values import Spec
 
 

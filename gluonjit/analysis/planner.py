@@ -17,9 +17,9 @@ from gluonjit.analysis.plan_cache import keep, kept_plan, structure_of
 from gluonjit.analysis.schedulers import SCHEDULERS
 from gluonjit.analysis.table import BREADTH
 from gluonjit.compiled import filled, numbers, repeated, room
-from gluonjit.graph.graph import Graph, Leaf
+from gluonjit.graph.graph import Graph
 from gluonjit.graph.kinds import Kind
-from gluonjit.graph.recorder import Record
+from gluonjit.graph.recorder import Leaf, Record
 from gluonjit.graph.values import Spec
 
 SumKind = Callable[[Spec, int], Kind]

@@ -6,7 +6,7 @@ numbers, not nodes.
 """
 
 from gluonjit.graph.frames import LIBRARIES, user_line
-from gluonjit.graph.graph import Graph, Leaf
+from gluonjit.graph.graph import Graph
 from gluonjit.graph.kinds import (
     Arrays,
     BatchedProgram,
@@ -21,7 +21,7 @@ from gluonjit.graph.kinds import (
     split_kind,
 )
 from gluonjit.graph.origins import Line, Mark, clear_lines, is_own, line_of, raised_at, sample_at, warn_at
-from gluonjit.graph.recorder import Record, Value
+from gluonjit.graph.recorder import Leaf, Record, Value
 from gluonjit.graph.values import Rows, Spec, clear_specs, intern_spec, mode_of, natural_mode
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 from gluonjit.graph.origins import Mark
 from gluonjit.graph.reading import joined_of, node_at
@@ -12,24 +12,12 @@ from gluonjit.graph.recorder import GraphRows, Record
 from gluonjit.graph.values import Spec
 
 
-class Leaf(NamedTuple):
-    """An array that existed before the batch: its first row, its spec, and the engine's payload.
-
-    `taped` says that it was met under recording.
-    """
-
-    base: int
-    spec: Spec
-    payload: Any
-    taped: bool
-
-
 class Graph(GraphRows):
     """Rows, leaves and records of one open batch.
 
     Rows are numbered in the order of capture. A leaf's payload is the engine's: an array, or the result of an
     earlier flush. `lookups` maps a table (an embedding's weight, or the host's integers) to the rows of its
-    entries. `begun` is what `clock` said at the first capture, 0 before it.
+    entries.
     """
 
     __slots__ = ("__dict__", "__weakref__")
@@ -40,7 +28,7 @@ class Graph(GraphRows):
         self.begun = 0.0
         self.records: dict[Any, Record] = {}
         self.rows = 0
-        self.leaves: dict[Any, Leaf] = {}
+        self.leaves = {}
         self.lookups = {}
         self.lookup_specs: dict[Any, Spec] = {}
         self.marks: list[Mark] = []  # where samples begin and end
@@ -50,16 +38,6 @@ class Graph(GraphRows):
         self.single_rows = {}  # one-row slices of inputs, so that equal ones are the same value
         # (the row's number for x[i:i+1], ~number for x[i])
 
-    def add_leaf(self, key: Any, payload: Any, spec: Spec, taped: bool = False) -> Leaf:
-        """The leaf of this key, made when the key is new. `payload` keeps an address used as key from being reused."""
-        leaf = self.leaves.get(key)
-        if leaf is None:
-            self.begin()
-            leaf = Leaf(self.rows, spec, payload, taped)
-            self.rows += spec.rows  # before it is known: an interrupt must not give its rows to others
-            self.leaves[key] = leaf
-        return leaf
-
     def entries(self, table: Any, spec: Spec) -> dict[int, int]:
         """The rows of a table's entries looked up so far, by index; each entry has the spec `spec`."""
         entries = self.lookups.get(table)
@@ -68,11 +46,6 @@ class Graph(GraphRows):
             self.lookup_specs[table] = spec
             entries = self.lookups[table] = {}
         return entries
-
-    def begin(self) -> None:
-        """Notes the time of the first capture."""
-        if not self.begun:
-            self.begun = self.clock()
 
     def overwrite(self, row: int, count: int, new: int) -> None:
         """Notes that the rows of an array are written over: those from `new` on have its numbers then, or none (-1).

@@ -29,9 +29,27 @@ _MOST = 256  # operands of a node that is captured in C
 
 
 class GraphRows:
-    """The number of rows of a graph, and the tables by which they are found: a base of graphs, for compiled code."""
+    """The number of rows of a graph, and the tables by which they are found: a base of graphs, for compiled code.
 
-    __slots__ = ("lookups", "rows", "single_rows")
+    begun: what `clock` said at the first capture, 0 before it.
+    """
+
+    __slots__ = ("begun", "clock", "leaves", "lookups", "rows", "single_rows")
+
+    def add_leaf(self, key, payload, spec, taped: bint = False) -> Leaf:
+        """The leaf of this key, made when the key is new. `payload` keeps an address used as key from being reused."""
+        leaf: Leaf = self.leaves.get(key)
+        if leaf is None:
+            self.begin()
+            leaf = Leaf(self.rows, spec, payload, taped)
+            self.rows += spec.rows  # before it is known: an interrupt must not give its rows to others
+            self.leaves[key] = leaf
+        return leaf
+
+    def begin(self):
+        """Notes the time of the first capture."""
+        if not self.begun:
+            self.begun = self.clock()
 
 
 class BatchRoom:
@@ -112,6 +130,60 @@ class Uncaptured:
             state.mode = self.mode
             for set_flag in self.back:
                 set_flag()
+
+
+@cython.freelist(1024)
+@cython.no_gc
+@cython.cclass
+class Leaf:
+    """An array that existed before the batch: its first row, its spec, and the engine's payload.
+
+    `taped` says that it was met under recording. The collector of circles skips leaves: graphs drop them when they run.
+    """
+
+    __slots__ = ("base", "payload", "spec", "taped")
+
+    def __init__(self, base: Py_ssize_t, spec, payload, taped: bint):
+        self.base = base
+        self.spec = spec
+        self.payload = payload
+        self.taped = taped
+
+
+class InputSlots:
+    """An array of the program's as a batch has captured it: a base of payloads of leaves, for compiled code.
+
+    raw: the numbers of a small one, which looks like `spec`; shared: whether other arrays have the same ones; first:
+    the payload of the first of these, which counts them, and those that the program has written to since; noted:
+    whether this one is among them; taped: whether its rows are a copy of an array that learns; apart: the number of the
+    call that was recorded meanwhile, or 0: there each array is a leaf of its own.
+    """
+
+    __slots__ = (
+        "_rows",
+        "apart",
+        "first",
+        "noted",
+        "raw",
+        "shared",
+        "spec",
+        "taped",
+        "tensor",
+        "users",
+        "version",
+        "written",
+    )
+
+    def __init__(self, tensor, version: Py_ssize_t, rows, raw=None, spec=None, apart: Py_ssize_t = 0):
+        self.tensor = tensor
+        self.version = version
+        self._rows = rows
+        self.raw = raw
+        self.spec = spec
+        self.apart = apart
+        self.first = None
+        self.shared = self.taped = self.noted = False
+        self.users, self.written = 1, 0
 
 
 @cython.freelist(32768)

@@ -8,9 +8,38 @@ from gluonjit.graph.kinds import Kind
 from gluonjit.graph.values import Rows, Spec
 
 class GraphRows:
+    begun: float
+    clock: Callable[[], float]
+    leaves: dict[Any, Leaf]
     lookups: dict[Any, dict[int, int]]
     rows: int
     single_rows: dict[Any, Value]
+    def add_leaf(self, key: Any, payload: Any, spec: Spec, taped: bool = False) -> Leaf: ...
+    def begin(self) -> None: ...
+
+class Leaf:
+    base: int
+    spec: Spec
+    payload: Any
+    taped: bool
+    def __init__(self, base: int, spec: Spec, payload: Any, taped: bool) -> None: ...
+
+class InputSlots:
+    tensor: Any
+    version: int
+    _rows: Any
+    raw: bytes | None
+    spec: Spec | None
+    apart: int
+    first: Any
+    noted: bool
+    shared: bool
+    taped: bool
+    users: int
+    written: int
+    def __init__(
+        self, tensor: Any, version: int, rows: Any, raw: bytes | None = None, spec: Spec | None = None, apart: int = 0
+    ) -> None: ...
 
 class BatchRoom:
     changes: int

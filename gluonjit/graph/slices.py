@@ -17,6 +17,18 @@ if not cython.compiled:
     from gluonjit.graph.recorder import Value
 
 
+@cython.freelist(1024)
+@cython.no_gc
+@cython.cclass
+class Key:
+    """A key of `[]` that is neither an integer nor a slice."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: object) -> None:
+        self.key = key
+
+
 def sliced(value: Value, key):
     """Returns `x[key]` for an integer in range or a slice of some rows; None leaves the case to `references`."""
     spec: Spec = value.spec

@@ -19,7 +19,7 @@ cdef extern from "Python.h":
 
 # As in engines/torch/capture/doors.py: a node always; for some arguments a reference, of known numbers rows; a write.
 cdef enum:
-    FREE, SUM, COPY, ROWS, STACK, VIEW, PICK, WRITE
+    FREE, SUM, COPY, ROWS, STACK, VIEW, DETACH, PICK, WRITE
 
 cdef object known_whole(object key)
 cdef list known_numbers(object key)

@@ -16,7 +16,7 @@ __all__ = ["torch_function"]
 def _is_float(arg) -> bint:
     """True if a lazy tensor's value is there, and holds no whole numbers, which may be known."""
     spec: Spec = spec_of(torch.lazy, arg)
-    return spec is not None and spec.floats and not slot_is(arg, torch.lazy.k, Ellipsis)  # made from nothing
+    return spec is not None and spec.floats and type(read_slot(arg, torch.lazy.k)) is not torch.MadeHere
 
 
 @cfunc
@@ -133,7 +133,7 @@ def _refers(batch: BatchRoom, graph: GraphRows, sort: cython.int, args: Args, co
         if axis is not None and axis != 0:  # one from behind is a node, too
             return None
         return _joined_rows(batch, graph, listed, sort)
-    if sort == VIEW:  # a view where it was one before, if what the call gives follows from constants alone
+    if sort >= VIEW:  # a view where it was one before, if what the call gives follows from constants alone
         for k in range(1, count):
             if not _is_constant(item(args, k), 2):
                 return LEFT
@@ -230,6 +230,8 @@ def _entered(state: StateNumbers, door: tuple, func, args: Args, count: Py_ssize
         else:
             return LEFT
     result = None
+    if sort == DETACH and is_learning():
+        return LEFT
     if sort < PICK:
         result = _refers(batch, graph, sort, args, count, kwargs)
     elif sort == WRITE:
@@ -240,7 +242,7 @@ def _entered(state: StateNumbers, door: tuple, func, args: Args, count: Py_ssize
         result = LEFT if kwargs is not None else _picked_rows(graph, args, count)
     if result is not None:
         return result
-    viewing = func if sort == VIEW else None
+    viewing = func if sort == VIEW or sort == DETACH else None
     if state.inside > 0:
         return captured(torch, state, door[0], None, viewing, args, count, kwargs)
     return outside(torch, state, door[0], None, viewing, args, count, kwargs)

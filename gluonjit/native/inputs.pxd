@@ -2,9 +2,9 @@
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.string cimport memcmp
-from gluonjit._fast cimport BatchRoom, GraphRows, StateNumbers, Value
+from gluonjit._fast cimport BatchRoom, GraphRows, InputSlots, Leaf, StateNumbers, Value
 from gluonjit.graph.entries cimport entries_value, rows_of
-from gluonjit.graph.frames cimport Frame, frame_before, frame_here, globals_of, is_library
+from gluonjit.graph.frames cimport Frame, code_of, frame_before, frame_here, globals_of, is_library
 from gluonjit.graph.values cimport Spec
 from gluonjit.native.bodies cimport tensor_of, value_in
 from gluonjit.native.modes cimport is_learning

@@ -56,7 +56,8 @@ def _plain(batch: BatchRoom, graph: GraphRows, tensor) -> Value:
     known = batch.imports.get(place) or batch.earlier.get(place)
     if known is None:
         return _entered(batch, graph, tensor, place)
-    held, value = known
+    held: InputSlots = known[0]
+    value = known[1]
     raw = held.raw
     if held.apart or tensor.is_inference() or held.version != tensor._version:
         return None
@@ -98,8 +99,8 @@ def _entered(batch: BatchRoom, graph: GraphRows, tensor, place) -> Value:
     if not address:
         return None
     raw = PyBytes_FromStringAndSize(cython.cast(cython.p_char, address), look.spec.bytes)
-    held = torch.InputVersion(tensor, tensor._version, None, raw, look.spec)
-    found = graph.add_leaf((look.spec, raw), held, look.spec)
+    held: InputSlots = torch.InputVersion(tensor, tensor._version, None, raw, look.spec)
+    found: Leaf = graph.add_leaf((look.spec, raw), held, look.spec)
     if found.payload is not held:
         found.payload.share(held)
     value = Value(found.base, 0, look.spec, graph, False, tensor)
@@ -155,16 +156,24 @@ def new(function, tensor):
     alone: bint = function is torch.tensor
     if not is_running(state) or type(tensor) is not torch.Array or (alone and not tensor.is_floating_point()):
         return tensor
-    look = torch.looks.get((tensor.shape, tensor.dtype, tensor.device))
-    spec: Spec = None if look is None else look.spec
-    if spec is None or not spec.floats:
-        return torch.new(function, tensor)
     if tensor.requires_grad or tensor.layout is not torch.strided or (alone and tensor.numel() != 1):
         return tensor
     caller: cython.pointer(Frame) = frame_before(frame_here())
     if not caller or is_library(cython.cast(object, globals_of(caller))):
         return tensor
+    look = torch.looks.get((tensor.shape, tensor.dtype, tensor.device))
+    spec: Spec = None if look is None else look.spec
+    place: cython.longlong = ADDRESS(cython.cast(object, code_of(caller)))
+    floats: bint = spec is not None and spec.floats
+    tried = torch.tried.get(place if floats else ~place)
+    left: cython.int = 1 if tried is None else tried[0]
+    if left == 0:
+        return tensor
+    if tried is None or not floats:
+        return torch.new(function, tensor)
+    if left > 0:
+        tried[0] = left - 1
     made = tensor_of(Value(0, 0, spec, None, False, tensor))
     fill_slot(made, torch.lazy.c, tensor)
-    fill_slot(made, torch.lazy.k, Ellipsis)
+    fill_slot(made, torch.lazy.k, tried)
     return made

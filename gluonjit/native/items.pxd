@@ -2,7 +2,7 @@
 cimport cython
 from gluonjit._fast cimport BatchRoom, GraphRows, StateNumbers, Value
 from gluonjit.graph.entries cimport entries_at
-from gluonjit.graph.slices cimport _picked, sliced
+from gluonjit.graph.slices cimport Key, _picked, sliced
 from gluonjit.graph.values cimport Spec
 from gluonjit.native.bodies cimport is_stale, note_view, tensor_of, value_in, wrap
 from gluonjit.native.capture cimport captured

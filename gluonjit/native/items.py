@@ -69,7 +69,7 @@ def slice_of(kind, array, key):
         numbers: tuple = key if type(key) is tuple else (key,)
         found = None if is_overridden() else _entry_of(state, value, numbers)
         if found is not None:
-            key = torch.Key(numbers)
+            key = Key(numbers)
     if found is None:
         return LEFT
     result = wrap(kind, found)
@@ -95,7 +95,7 @@ def entry_of_weight(weight, key):
     if value is None:
         return LEFT
     result = tensor_of(value)
-    note_view(torch.lazy, result, table.whole, torch.Key(parts))
+    note_view(torch.lazy, result, table.whole, Key(parts))
     return result
 
 

@@ -15,8 +15,9 @@ from torch import nn
 import gluonjit
 from gluonjit.analysis.pace import Pace
 from gluonjit.engines.torch.capture import records
-from gluonjit.engines.torch.capture.making import CREATING
+from gluonjit.engines.torch.capture.making import CREATING, TRIED
 from gluonjit.engines.torch.tracing.kinds import trace_call
+from gluonjit.engines.torch.values.lazy import LazyTensor
 
 LENGTHS = (3, 5, 4, 7, 3)
 Body = Callable[["Net", Any, Any], Any]
@@ -691,3 +692,51 @@ def test_an_object_that_answers_for_any_name_is_set_on_a_module() -> None:
     waiting = net(torch.ones(1, 2))
     net.answers = Answers()
     assert net.answers.a == 1 and waiting.sum().isfinite()
+
+
+class Started(nn.Module):
+    """A recurrent net that begins with zeros, and from some sample on writes its states into a tensor of zeros."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(6, 6)
+        self.after, self.count = after, 0
+        self.seen: list[bool] = []
+
+    def zeros(self, *shape: int) -> Any:
+        found = torch.zeros(*shape)
+        self.seen.append(not isinstance(found, LazyTensor))
+        return found
+
+    def forward(self, x: Any) -> Any:
+        h, states, self.count = self.zeros(6), self.zeros(len(x), 6), self.count + 1
+        for t in range(len(x)):
+            h = self.cell(x[t], h)
+            if self.count > self.after:
+                states[t] = h
+        return (h + states.sum(0)).sum()
+
+
+@pytest.mark.parametrize("after", [0, 1000, 30])
+def test_new_tensors_stay_plain_once_many_were_made_that_nobody_writes_pending_ones_to(after: int) -> None:
+    torch.manual_seed(0)
+    TRIED.clear()
+    eager = Started(after)
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True)
+    for _ in range(4):
+        given = [torch.randn(n, 6) for n in (2, 3) * 8]
+        with gluonjit.batching(granularity="cell"):
+            torch.testing.assert_close(sum(net(x) for x in given), sum(eager(x) for x in given))
+    assert net.seen[:32] == [False] * 32
+    assert net.seen[32:48] == [after > 0] * 16
+    assert net.seen[-32:] == [after == 1000] * 32
+
+
+def test_a_detached_tensor_is_a_node_that_gradients_do_not_pass() -> None:
+    def body(net: Net, x: Any, y: Any) -> Any:
+        h = net.cell(x[0], torch.zeros(6))
+        for t in range(1, len(x)):
+            h = net.cell(x[t], h.detach() * 0.5 + h.detach().view(2, 3).sum())
+        return (h * y.detach().sum()).sum() + y.sum()
+
+    assert check(body).flushes == 1

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from gluonjit.analysis.planner import SumKind
 from gluonjit.analysis.simulate.trace_file import NO_SAMPLE, BatchTrace
 from gluonjit.errors import TraceError
-from gluonjit.graph.graph import Graph, Leaf
+from gluonjit.graph.graph import Graph
 from gluonjit.graph.kinds import BatchedProgram, Kind, Output, Work
-from gluonjit.graph.recorder import Record, Value
+from gluonjit.graph.recorder import Leaf, Record, Value
 from gluonjit.graph.values import Spec, intern_spec
 
 _COMMON, _JOINT = -1, -2

@@ -22,7 +22,7 @@ from gluonjit.engines.torch.capture import doors, observing
 from gluonjit.engines.torch.capture.cells import DOORS, LAID_OUT, captured_lookup, lay, leaf_laid, rebuild
 from gluonjit.engines.torch.capture.doors import handled
 from gluonjit.engines.torch.capture.indexing import ENTRY
-from gluonjit.engines.torch.capture.making import CREATING, TENSOR, new_tensor
+from gluonjit.engines.torch.capture.making import CREATING, TENSOR, TRIED, new_tensor
 from gluonjit.engines.torch.capture.ops import AT_ONCE
 from gluonjit.engines.torch.capture.records import record_again
 from gluonjit.engines.torch.engine import ENGINE
@@ -34,7 +34,7 @@ from gluonjit.engines.torch.tracing.cell import Cell
 from gluonjit.engines.torch.tracing.view_steps import steps_of
 from gluonjit.engines.torch.values.known import CHEAP, WHOLE_TYPES
 from gluonjit.engines.torch.values.lazy import LazyTensor, as_known, item_of, make, put_item
-from gluonjit.engines.torch.values.operands import Key, NotAnOperand, value_of
+from gluonjit.engines.torch.values.operands import MadeHere, NotAnOperand, value_of
 from gluonjit.engines.torch.values.results import KEEPING, is_inference, of_computed
 from gluonjit.hybrid.capture.fast import configure
 from gluonjit.hybrid.run.engine import register as register_engine
@@ -54,7 +54,6 @@ def module_call() -> Any:
         lazy=FAST.LazyKind(LazyTensor),
         Array=torch.Tensor,
         Parameter=torch.nn.Parameter,
-        Key=Key,
         entry=ENTRY,
         Block=torch.nn.Module,
         key=KEY,
@@ -101,6 +100,8 @@ def module_call() -> Any:
         tensor=TENSOR,
         leads_to=leads_to,
         new=new_tensor,
+        tried=TRIED,
+        MadeHere=MadeHere,
     )
     FAST.keep_bodies(LazyTensor)
     doors.find_modes()

@@ -23,12 +23,14 @@ from gluonjit.engines.torch.values.aliases import DATA, VIEWING
 from gluonjit.engines.torch.values.known import LIKE
 from gluonjit.engines.torch.values.lazy import LazyTensor
 
-FREE, SUM, COPY, ROWS, STACK, VIEW, PICK, WRITE = range(8)
+FREE, SUM, COPY, ROWS, STACK, VIEW, DETACH, PICK, WRITE = range(9)
 """Sorts of doors: a call is a node always, is none where it adds 0, copies, joins whole rows, or stacks arrays; is one
-that gives views, where Python has made one of the same constants, of a tensor that looks so; picks rows by known
-numbers; or writes to its first argument, as a node of one of two cells: of a tensor without history, or with one."""
+that gives views, where Python has made one of the same constants, of a tensor that looks so, or does so only where
+nothing is recorded; picks rows by known numbers; or writes to its first argument, as a node of one of two cells: of a
+tensor without history, or with one."""
 SORTS: dict[Any, int] = {
     **dict.fromkeys(VIEWING - {torch.detach, torch.Tensor.detach, DATA, *LIKE}, VIEW),
+    torch.Tensor.detach: DETACH,
     torch.Tensor.add: SUM,
     **dict.fromkeys((torch.clone, torch.Tensor.clone), COPY),
     torch.cat: ROWS,

@@ -21,12 +21,12 @@ from gluonjit.engines.torch.run.program import as_rows, joined
 from gluonjit.engines.torch.values.known import known
 from gluonjit.engines.torch.values.lazy import LazyTensor, as_known, noted, wrap
 from gluonjit.engines.torch.values.lookups import Carried, Table, entries, numbers_of
-from gluonjit.engines.torch.values.operands import Key, current
+from gluonjit.engines.torch.values.operands import current
 from gluonjit.engines.torch.values.references import value_to_slice
 from gluonjit.graph import Leaf, Value
 from gluonjit.graph.entries import number_in
 from gluonjit.graph.references import indexed, row
-from gluonjit.graph.slices import picked
+from gluonjit.graph.slices import Key, picked
 from gluonjit.hybrid.capture.structure import Args, Kwargs, map_structure
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.decided import DecidedValues, NeedsMore, batch_to_ask

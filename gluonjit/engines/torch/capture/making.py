@@ -16,7 +16,7 @@ from gluonjit.engines.torch.capture.cells import open_batch
 from gluonjit.engines.torch.framework.arrays import FLOATS, WHOLE, device_named, dtype_named
 from gluonjit.engines.torch.values.known import is_whole
 from gluonjit.engines.torch.values.lazy import LazyTensor, as_known, known_here
-from gluonjit.engines.torch.values.operands import MADE, NotAnOperand, is_made, leaf
+from gluonjit.engines.torch.values.operands import MadeHere, NotAnOperand, is_made, leaf
 from gluonjit.graph import user_line
 from gluonjit.graph.frames import is_library
 from gluonjit.graph.values import mode_of
@@ -38,16 +38,29 @@ def derived(found: Any) -> Any:
     line = user_line()
     if line is None or found.__class__ is not torch.Tensor or found.requires_grad or not is_alone(found):
         return found
-    whole = not found.is_floating_point()
-    if whole and not is_whole(found):
-        return found
-    return _as_made(found) if _may_wait((line[0], None, whole), line) else found
+    return _as_made(found, line[0])
 
 
-def _as_made(tensor: Any) -> LazyTensor:
-    """A tensor of the program's own, which is no part of a graph until a pending one is written to it."""
+def _as_made(tensor: Any, code: CodeType) -> Any:
+    """A tensor of the program's own, which is no part of a graph until a pending one is written to it.
+
+    code: the function that makes it. If none of its first are written to, more stay plain, which takes less time.
+    """
+    whole = not tensor.is_floating_point()
+    if whole and not is_whole(tensor):
+        return tensor
+    place = ~id(code) if whole else id(code)
+    made = TRIED.get(place)
+    if made is None:
+        if len(TRIED) >= _MOST:
+            TRIED.clear()
+        made = TRIED[place] = MadeHere([_FIRST])
+    if made[0] == 0:
+        return tensor
+    if made[0] > 0:
+        made[0] -= 1
     found = as_known(tensor)
-    found._k = MADE
+    found._k = made
     return found
 
 
@@ -77,25 +90,11 @@ def _of_look(method: Any) -> Callable[..., Any]:
 # --- for themselves --------------------------------------------------------------------------------------------------
 
 _NAMES = "zeros ones full empty zeros_like ones_like full_like empty_like tensor".split()
+TRIED: dict[int, MadeHere] = {}
+"""Tensors of floats by the address of the code that made them, those of whole numbers by its complement."""
 _MOST = 4096
-_tried: dict[tuple[Any, ...], int] = {}
-_TRIED = 32
+_FIRST = 32
 _WRITTEN = -1
-
-
-def _may_wait(of: tuple[CodeType, None, bool], place: tuple[Any, ...]) -> bool:
-    """True if pending numbers may be written to those that a function makes there: not if none of its first were.
-
-    of: its code, and whether they are whole. Most are masks and numbers that a program fills by itself, one by one, or
-    computes, which takes longer if they are lazy.
-    """
-    made = _tried.get(place, 0)
-    if _tried.get(of) == _WRITTEN:
-        return True
-    if len(_tried) >= _MOST:
-        _tried.clear()
-    _tried[place] = min(made + 1, _TRIED)
-    return made < _TRIED
 
 
 def _creating(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -121,14 +120,12 @@ def new_tensor(function: Any, found: Any) -> Any:
     state = LOCAL.state
     if state.paused or state.trace is not None or found.__class__ is not torch.Tensor or found.requires_grad:
         return found
-    whole = not found.is_floating_point()
-    if found.layout is not torch.strided or (whole and not is_whole(found)):
+    if found.layout is not torch.strided:
         return found
     frame = sys._getframe(2)
-    if is_library(frame.f_globals) or (function is TENSOR and (whole or found.numel() != 1)):
+    if is_library(frame.f_globals) or (function is TENSOR and (found.numel() != 1 or not found.is_floating_point())):
         return found
-    of = frame.f_code, None, True
-    return found if whole and not _may_wait(of, of) else _as_made(found)
+    return _as_made(found, frame.f_code)
 
 
 new = new_tensor if FAST is None else FAST.new
@@ -150,10 +147,8 @@ def enter(made: Any, axes: int = 0) -> None:
         made._v = leaf(open_batch(), made._c, mode_of(axes) if axes > 1 else "")
     except NotAnOperand:
         return
+    made._k[0] = _WRITTEN
     made._c = made._k = None
-    line = user_line()
-    if line is not None:
-        _tried[line[0], None, made._v.spec.dtype in WHOLE] = _WRITTEN
 
 
 def is_alone(tensor: Any) -> bool:

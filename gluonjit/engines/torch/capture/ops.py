@@ -15,7 +15,7 @@ import torch
 from gluonjit.engines.torch.capture.cells import capture, cell_of, open_batch
 from gluonjit.engines.torch.capture.doors import SORTS, admit
 from gluonjit.engines.torch.capture.indexing import index, read_decided, select, select_where
-from gluonjit.engines.torch.capture.making import derived, enter, is_alone, only_made
+from gluonjit.engines.torch.capture.making import TRIED, derived, enter, is_alone, only_made
 from gluonjit.engines.torch.capture.observing import OBSERVING, observe
 from gluonjit.engines.torch.capture.records import NotOneNode, noting
 from gluonjit.engines.torch.capture.replacing import copied_into
@@ -79,6 +79,7 @@ def call_operator(func: Any, args: Args, kwargs: Kwargs) -> Any:
     if func in AT_ONCE or _fetches(func, args, kwargs) or not (state.inside or waits(args) or waits(kwargs)):
         return _run_at_once(func, read_decided(args) if func in _READING else args, kwargs)
     if target is not None:  # a tensor of the program's own
+        TRIED.clear()  # it may have made it where others stayed plain
         note_written(target)
         return run_now(func, read_decided(args), kwargs)
     if func in CHEAP:

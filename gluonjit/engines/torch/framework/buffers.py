@@ -14,7 +14,7 @@ from weakref import ref
 import torch
 
 from gluonjit.engines.torch.framework.exposed import Exposed, begin_use, taken_over
-from gluonjit.engines.torch.framework.input_version import InputVersion, version_of
+from gluonjit.engines.torch.framework.input_version import InputVersion, payload_of, version_of
 from gluonjit.engines.torch.framework.originals import data_of
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.places import vary
@@ -127,7 +127,7 @@ def is_constant(batch: Batch, tensor: Any) -> bool:
     version = version_of(tensor)
     if known is None:
         small = tensor.numel() * tensor.element_size() <= batch.options.copy_inputs
-        snapshots[id(tensor)] = InputVersion(tensor, version, tensor.clone() if small else tensor)
+        snapshots[id(tensor)] = payload_of(tensor, version, tensor.clone() if small else tensor)
     elif known.version != version:
         note_written(tensor)
         return False

@@ -6,6 +6,7 @@ from typing import Any
 
 from gluonjit.engines.torch.framework.arrays import of_bytes
 from gluonjit.graph import Spec
+from gluonjit.graph.recorder import InputSlots
 from gluonjit.hybrid.run.state import LOCAL
 
 
@@ -20,25 +21,17 @@ def version_of(tensor: Any) -> int:
     return 0 if tensor.is_inference() else int(tensor._version)
 
 
-class InputVersion:
-    """The payload of a leaf: a tensor of the program's, and how often it had been written to when it was captured.
+def payload_of(
+    tensor: Any, version: int, rows: Any, raw: bytes | None = None, spec: Spec | None = None
+) -> InputVersion:
+    """The payload of a leaf that is captured now."""
+    return InputVersion(tensor, version, rows, raw, spec, recorded())
 
-    raw: the numbers of a small one, which looks like `spec`; rows: the tensor, or a copy with the numbers that it had;
-    shared: whether other tensors have the same ones; first: the payload of the first of these, which counts them, and
-    those that the program has written to since; noted: whether this one is among them; taped: whether `rows` is a copy
-    of a tensor that learns; apart: the number of the call that was recorded meanwhile, or 0: there each tensor is a
-    leaf of its own.
-    """
 
-    shared = taped = noted = False
-    first: InputVersion | None = None
-    users, written = 1, 0
+class InputVersion(InputSlots):
+    """The payload of a leaf: a tensor of the program's, and how often it had been written to when it was captured."""
 
-    def __init__(
-        self, tensor: Any, version: int, rows: Any, raw: bytes | None = None, spec: Spec | None = None
-    ) -> None:
-        self.tensor, self.version, self._rows, self.raw, self.spec = tensor, version, rows, raw, spec
-        self.apart = recorded()
+    __slots__ = ()
 
     @property
     def rows(self) -> Any:

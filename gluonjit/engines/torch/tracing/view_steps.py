@@ -68,7 +68,7 @@ def step_of(func: Any, args: Args, kwargs: Kwargs, output: int | None) -> PathSt
             frozen(args[1:]),
             tuple([(name, frozen(value)) for name, value in kwargs.items()]),
             output,
-            torch.is_grad_enabled(),
+            func is torch.Tensor.detach or torch.is_grad_enabled(),
         )
         hash(step)
     except TypeError:

@@ -16,9 +16,10 @@ from gluonjit.engines.torch.framework.originals import functions_named, plain
 from gluonjit.engines.torch.tracing.view_steps import PathStep, frozen, show, step_of
 from gluonjit.engines.torch.values.known import LIKE
 from gluonjit.engines.torch.values.lazy import UNSEEN, LazyTensor, noted, wrap
-from gluonjit.engines.torch.values.operands import Key, is_made
+from gluonjit.engines.torch.values.operands import is_made
 from gluonjit.graph import Spec
 from gluonjit.graph.references import keys_of
+from gluonjit.graph.slices import Key
 from gluonjit.hybrid.capture.structure import Args, Kwargs
 from gluonjit.hybrid.run.state import LOCAL
 

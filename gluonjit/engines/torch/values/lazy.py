@@ -26,10 +26,10 @@ from gluonjit.engines.torch.framework.arrays import (
 )
 from gluonjit.engines.torch.framework.originals import make_subclass, overridden
 from gluonjit.engines.torch.tracing.view_steps import CopyStep
-from gluonjit.engines.torch.values.operands import Key, concrete, current, in_memory, leaf, takes_number, write_number
+from gluonjit.engines.torch.values.operands import concrete, current, in_memory, leaf, takes_number, write_number
 from gluonjit.graph import Value
 from gluonjit.graph.references import indexed, row
-from gluonjit.graph.slices import sliced
+from gluonjit.graph.slices import Key, sliced
 from gluonjit.hybrid.capture.assumed import assumed
 from gluonjit.hybrid.capture.guards.owners import USER, owner_of
 from gluonjit.hybrid.capture.outlining.questions import ANSWERS, is_sought, note_question
@@ -277,6 +277,13 @@ class LazyTensor(_Items, torch.Tensor):  # type: ignore[misc]
         batch = state.batch
         if batch is None or current(self).graph is not batch.graph or state.paused or state.trace is not None:
             return None
+        if self._v.taped and name == "detach":
+            before = torch.is_grad_enabled()
+            torch._C._set_grad_enabled(False)
+            try:
+                return torch.Tensor.detach(self)
+            finally:
+                torch._C._set_grad_enabled(before)
         step = _engine().detaching(self, name)
         found = noted(wrap(self._v), self, step)
         if found._v.taped:

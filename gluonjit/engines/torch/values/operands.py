@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 from gluonjit.compiled import FAST
 from gluonjit.engines.torch.framework.arrays import bytes_of, look_of
 from gluonjit.engines.torch.framework.copy_on_write import snapshot
-from gluonjit.engines.torch.framework.input_version import InputVersion, recorded, version_of
+from gluonjit.engines.torch.framework.input_version import InputVersion, payload_of, recorded, version_of
 from gluonjit.engines.torch.framework.originals import above, plain
 from gluonjit.engines.torch.framework.targets import WRITES
 from gluonjit.engines.torch.tracing.traced_tensors import TraceTensor
@@ -19,6 +19,7 @@ from gluonjit.engines.torch.values.lookups import carried, host_rows
 from gluonjit.engines.torch.values.pending_statistics import WAITING, PendingStatistic
 from gluonjit.graph import Value, intern_spec
 from gluonjit.graph.references import keys_of
+from gluonjit.graph.slices import Key
 from gluonjit.graph.values import MODES
 from gluonjit.hybrid.capture.reuse.cache import refuse
 from gluonjit.hybrid.run.batch import Batch
@@ -29,15 +30,6 @@ from gluonjit.program.trace import NeedsValue
 
 class NotAnOperand(Exception):
     """A tensor that is no operand of a batch; the text says why."""
-
-
-class Key:
-    """A key of `[]` that is neither an integer nor a slice."""
-
-    __slots__ = ("key",)
-
-    def __init__(self, key: Any) -> None:
-        self.key = key
 
 
 def value_of(batch: Batch, tensor: Any, mode: str = "") -> Value:
@@ -67,13 +59,18 @@ def is_input(lazy: Any) -> bool:
     return lazy._c is not None and lazy._v.base is lazy._c
 
 
-MADE = ...
-"""As `_k` of a lazy tensor: the program has made it from nothing, and it is no part of a graph. C tells it by this."""
+class MadeHere(list[int]):
+    """The `_k` of a lazy tensor that the program has made from nothing, and that is no part of a graph.
+
+    Holds how many more the same function makes if no pending one is written to them; -1 once one was.
+    """
 
 
 def is_made(item: Any) -> bool:
     """True if this is a lazy tensor of floats that the program has made, and that no pending call writes to."""
-    return isinstance(item, torch.Tensor) and getattr(item, "_k", None) is MADE  # others may answer for any name
+    return (
+        isinstance(item, torch.Tensor) and getattr(item, "_k", None).__class__ is MadeHere
+    )  # others may have any name
 
 
 def share(lazy: Any) -> Any:
@@ -152,7 +149,7 @@ def _leaf(batch: Batch, tensor: Any, mode: str) -> Value:
             if value.graph is batch.graph:
                 return value
             if held.raw is not None and not held.apart:
-                payload = InputVersion(tensor, version, None, held.raw, held.spec)
+                payload = payload_of(tensor, version, None, held.raw, held.spec)
                 found = _by_numbers(batch, payload, tensor)
                 batch.imports[place] = (payload, found)
                 return found
@@ -202,7 +199,9 @@ def is_number(item: Any) -> bool:
 def takes_number(lazy: Any, key: Any, number: Any) -> bool:
     """True if a number is written to one that the program has made in a sample, at a place given by numbers."""
     state = LOCAL.state
-    if lazy._k is not MADE or not is_number(number) or state.trace is not None or state.paused or not state.inside:
+    if lazy._k.__class__ is not MadeHere or not is_number(number) or not state.inside:
+        return False
+    if state.trace is not None or state.paused:
         return False
     return all([is_number(part) for part in key]) if key.__class__ is tuple else is_number(key)
 
@@ -231,14 +230,14 @@ def _new_leaf(batch: Batch, tensor: Any, version: int, mode: str) -> tuple[Value
         spec = intern_spec(spec.shape, spec.dtype, spec.device, mode)
     elif look.number is not None:
         if spec.device == "cpu":
-            return host_rows(batch, tensor, look.number), InputVersion(tensor, version, None)
+            return host_rows(batch, tensor, look.number), payload_of(tensor, version, None)
         if spec.shape:  # not read, which would wait for the device; but of any number, as those of the host
             spec = intern_spec(spec.shape, spec.dtype, spec.device, "rows")
     taped = look.learns and tensor.requires_grad
     key: Any = (id(tensor), version, taped, spec.mode)
     if look.bytes_at is not None and not taped and not recorded():
         raw = bytes_of(look, tensor)  # a copy, so that the program may write to its own
-        payload = InputVersion(tensor, version, None, raw, spec)
+        payload = payload_of(tensor, version, None, raw, spec)
         return _by_numbers(batch, payload, tensor), payload
     elif tensor.is_inference():
         payload = _as_it_is(batch, tensor)
@@ -246,11 +245,11 @@ def _new_leaf(batch: Batch, tensor: Any, version: int, mode: str) -> tuple[Value
     elif spec.bytes <= batch.options.copy_inputs and not (
         taped and (tensor.__class__ is not torch.Tensor or not tensor.is_leaf)
     ):
-        payload = InputVersion(tensor, version, snapshot(batch, tensor))  # `tensor.data` writes to it uncounted
+        payload = payload_of(tensor, version, snapshot(batch, tensor))  # `tensor.data` writes to it uncounted
         payload.taped = taped
         key = ("copied", id(payload), spec.mode)
     else:
-        payload = InputVersion(tensor, version, tensor)
+        payload = payload_of(tensor, version, tensor)
     base = batch.graph.add_leaf(key, payload, spec, taped).base
     return Value(base, 0, spec, batch.graph, taped, tensor), payload
 
@@ -269,5 +268,5 @@ def _as_it_is(batch: Batch, tensor: Any) -> InputVersion:
     place = ("copied", id(tensor))
     known: InputVersion | None = batch.created.get(place)
     if known is None or not torch.equal(known.rows, tensor):
-        known = batch.created[place] = InputVersion(tensor, 0, snapshot(batch, tensor))
+        known = batch.created[place] = payload_of(tensor, 0, snapshot(batch, tensor))
     return known

@@ -101,3 +101,54 @@ def test_what_was_taken_before_stays(name: str, program: Any, learns: bool, gran
     net = gluonjit.hybridize(Net(program, change), dynamic_batch=True, granularity=granularity)
     for one, other in zip(outcome(net, samples, learns), wanted):
         assert_close(one, other, name)
+
+
+def turned(x: Any) -> tuple[Any, Any]:
+    """A tensor that lies transposed in eager execution, and a view that it therefore has."""
+    y = torch.sin(x.t())
+    return y, y.t().view(-1)
+
+
+def written(x: Any, before: Any) -> Any:
+    """A write to such a view, which shows in the tensor."""
+    y, view = turned(x)
+    before(y)
+    view.detach().add_(1.0)
+    return y, view
+
+
+def taken(x: Any, before: Any) -> Any:
+    """Views and copies of such a view."""
+    y, view = turned(x)
+    before(view)
+    return view.detach(), view.float()[1:], view.contiguous(), view.reshape(3, 2).data, y
+
+
+@pytest.mark.parametrize("granularity", ["cell", "op"])
+@pytest.mark.parametrize("before", [lambda y: None, lambda y: y.tolist()], ids=["pending", "run"])
+@pytest.mark.parametrize(("program", "learns"), [(taken, True), (taken, False), (written, False)])
+def test_views_of_what_lies_transposed(program: Any, before: Any, learns: bool, granularity: str) -> None:
+    samples = [torch.randn(2, 3, generator=torch.Generator().manual_seed(k)) for k in range(3)]
+    wanted = outcome(Net(program, before), samples, learns)
+    net = gluonjit.hybridize(Net(program, before), dynamic_batch=True, granularity=granularity)
+    for one, other in zip(outcome(net, samples, learns), wanted):
+        assert_close(one, other, program.__name__)
+
+
+class Reshaped(nn.Module):
+    """Gives what it computes, and its argument in other shapes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x), x.reshape(-1), x.flatten(), x.contiguous()[0]
+
+
+@pytest.mark.parametrize("turn", [lambda x: x.t(), lambda x: x[:, :1].expand(4, 4), lambda x: x[::2]])
+def test_other_shapes_of_an_argument_that_lies_otherwise(turn: Callable[[Any], Any]) -> None:
+    net = gluonjit.hybridize(Reshaped(), dynamic_batch=True, granularity="batched")
+    for x in (torch.randn(4, 4), turn(torch.randn(4, 4)), turn(torch.randn(4, 4).requires_grad_())):
+        for one, other in zip(net(x)[1:], (x.reshape(-1), x.flatten(), x[0])):
+            assert_close(one, other, "results")

@@ -14,7 +14,7 @@ from gluonjit.engines.torch.capture.indexing import decided
 from gluonjit.engines.torch.capture.normalizing import RunningStatistics
 from gluonjit.engines.torch.capture.ops import call_operator
 from gluonjit.engines.torch.capture.records import NotOneNode
-from gluonjit.engines.torch.capture.writes import lent, opened, put_data, renew
+from gluonjit.engines.torch.capture.writes import lay_eagerly, lent, opened, put_data, renew
 from gluonjit.engines.torch.dynamic import disable, enable
 from gluonjit.engines.torch.framework.arrays import VERSIONS, clear_looks
 from gluonjit.engines.torch.framework.buffers import Account, note_written
@@ -194,6 +194,10 @@ class TorchEngine(Adapter):
         """Lets a tensor that may be a copy be its own base if it is one, before views of it are taken."""
         first, last = lazy._k if lazy._k.__class__ is tuple else (None, lazy._k)
         last.spec, last.first, last.copies = lazy._b._v.spec, first, base_of(lazy)[0] is lazy
+
+    def lay(self, lazy: Any, path: Any) -> None:
+        """Lets a computed tensor lie so that it has the view that these steps lead to."""
+        lay_eagerly(lazy, path)
 
     def opened(self, lazy: Any) -> Any:
         """Returns a computed tensor with its own memory, which may be written to unnoticed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from time import perf_counter
 from types import FunctionType
@@ -198,11 +199,13 @@ def rebuild(structure: Any, results: tuple[Value, ...], given: Sequence[Any]) ->
         if place.__class__ is Repeated:
             return made[place]
         base, steps, learns = place.view if place.__class__ is ResultPlace else (None, (), True)
+        result = None
         if base is not None and base < 0 and given[~base].__class__ is not LazyTensor:
-            result = show(given[~base], steps)
-        else:
+            with suppress(RuntimeError):  # `reshape` copies what does not lie as the traced argument did
+                result = show(given[~base], steps)
+        if result is None:
             result = wrap(results[place] if learns else without_history(results[place]))
-            if base is not None:
+            if base is not None and (base >= 0 or given[~base].__class__ is LazyTensor):
                 views.append((result, base, steps))
         made[int(place)] = result
         return result

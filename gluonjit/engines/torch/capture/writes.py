@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import permutations
 from typing import Any
 
 import torch
@@ -303,12 +305,17 @@ def opened(lazy: Any, written: bool = True) -> Any:
     return concrete(lazy)
 
 
-def lay_eagerly(lazy: Any) -> None:
-    """Lets a tensor, and what it is a view of, lie in memory as eagerly, for functions that look at that."""
+def lay_eagerly(lazy: Any, path: tuple[PathStep, ...] = ()) -> None:
+    """Lets a tensor, and what it is a view of, lie in memory as eagerly, for functions that look at that.
+
+    Where that is no longer known, so that it has the view that these steps lead to.
+    """
     base, _ = base_of(lazy)
     copied = base._b is None and getattr(base._k, "func", None) is torch.Tensor.contiguous
     strides = base._k.of(zeros_of(base._v.spec)).stride() if copied else strides_of(base._v)
     computed = opened(base, False)
+    if strides is None and path:
+        strides = _fitting(computed, path)
     if strides is None or strides == computed.stride():
         return
     with torch.enable_grad():
@@ -316,6 +323,18 @@ def lay_eagerly(lazy: Any) -> None:
         room = torch.empty_strided(once.shape, strides, dtype=computed.dtype, device=computed.device)
         base._c = room.copy_(once).expand(computed.shape)
     _count(base)
+
+
+def _fitting(computed: Any, path: tuple[PathStep, ...]) -> tuple[int, ...] | None:
+    """The strides of a tensor of this shape that has such a view: its own, where it has."""
+    own = sorted(range(computed.dim()), key=lambda axis: -computed.stride(axis))
+    for order in (own, *permutations(own)):
+        room = torch.empty([computed.shape[axis] for axis in order])
+        laid = room.permute([order.index(axis) for axis in range(room.dim())])
+        with suppress(RuntimeError), plain():
+            show(laid, path)
+            return tuple(laid.stride())
+    return None
 
 
 def lent(lazy: Any) -> Any:

@@ -113,4 +113,6 @@ def _entries(view: Any) -> Any:
     """The numbers of the entries of its base that a view shows."""
     base = view.root
     with plain():
-        return show(torch.arange(base.numel()).reshape(base.shape), view.path).flatten()
+        numbers = torch.empty_strided(base.shape, base.stride(), dtype=torch.int64)
+        numbers.copy_(torch.arange(base.numel()).reshape(base.shape))
+        return show(numbers, view.path).flatten()

@@ -21,6 +21,7 @@ from gluonjit.graph import Spec
 from gluonjit.graph.references import keys_of
 from gluonjit.graph.slices import Key
 from gluonjit.hybrid.capture.structure import Args, Kwargs
+from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import LOCAL
 
 
@@ -130,7 +131,12 @@ def base_of(lazy: Any) -> tuple[Any, tuple[PathStep, ...]]:
     if base is None:
         return lazy, ()
     path = path_of(lazy._k)
-    if is_alias(base._v.spec, path):
+    try:
+        shares = is_alias(base._v.spec, path)
+    except RuntimeError:  # a view of a tensor that lies otherwise in eager execution, or none at all
+        engine_of("torch").lay(base, path)  # type: ignore[attr-defined]
+        shares = True
+    if shares:
         return base, path
     lazy._b = lazy._n = None  # a copy, which lies as its last step says
     lazy._k = path[-1]

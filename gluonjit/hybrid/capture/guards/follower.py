@@ -39,7 +39,6 @@ from gluonjit.hybrid.capture.guards.facts import (
 )
 from gluonjit.hybrid.capture.guards.interrupts import (
     PASSED,
-    interrupts,
     is_interrupted,
     pass_over,
     profile_again,
@@ -178,7 +177,7 @@ class Follower(Reader):
         if id(code) in self._trusted:
             return
         generated = code.co_filename == "<string>" and code.co_name.startswith("__")
-        if library or generated or code.co_name == "__del__" or interrupts(code):
+        if library or generated or code.co_name == "__del__":
             self._trusted[id(code)] = code
             return
         if is_interrupted(frame):

@@ -28,26 +28,23 @@ def pass_over(code: Any) -> None:
     PASSED[id(code)] = code
 
 
-def interrupts(code: Any) -> bool:
-    """True if Python itself calls this at any point of the program, on a signal."""
-    handlers: Any = map(signal.getsignal, signal.valid_signals())
-    functions = [
-        handler if hasattr(handler, "__code__") else handler.__call__ for handler in handlers if callable(handler)
-    ]
-    return any(getattr(function, "__code__", None) is code for function in functions)
-
-
 def is_interrupted(frame: Any) -> bool:
     """True if the caller is code that Python runs at any point of the program, such as a `__del__`.
 
     Or once in a process, as an import does: finders of modules, such as those of editable installs, and new modules.
     """
+    codes: dict[int, Any] = {}
     while frame is not None:
         code = frame.f_code
-        if code.co_name == "__del__" or code.co_filename.startswith("<frozen importlib") or interrupts(code):
+        if code.co_name == "__del__" or code.co_filename.startswith("<frozen importlib"):
             return True
+        codes[id(code)] = code
         frame = frame.f_back
-    return False
+    handlers: Any = map(signal.getsignal, signal.valid_signals())
+    functions = [
+        handler if hasattr(handler, "__code__") else handler.__call__ for handler in handlers if callable(handler)
+    ]
+    return any(id(getattr(function, "__code__", None)) in codes for function in functions)
 
 
 def profile_again(before: Any) -> None:

@@ -152,3 +152,83 @@ def test_other_shapes_of_an_argument_that_lies_otherwise(turn: Callable[[Any], A
     for x in (torch.randn(4, 4), turn(torch.randn(4, 4)), turn(torch.randn(4, 4).requires_grad_())):
         for one, other in zip(net(x)[1:], (x.reshape(-1), x.flatten(), x[0])):
             assert_close(one, other, "results")
+
+
+class Expanded(nn.Module):
+    """Gives rows that are one in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: Any) -> Any:
+        h = self.layer(x)
+        return h.mean(0).expand(2, 3), h[1].unsqueeze(0).expand(2, 3)
+
+
+class Given(nn.Module):
+    """Gives an argument as it is, or a copy where it lies otherwise, and a result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x), x.contiguous(), x.reshape(-1)
+
+
+def writes_to_one_row(net: Any, x: Any) -> Any:
+    mean, row = net(x)
+    mean[0] += 1.0
+    row[0, 0] = 7.0
+    return mean * 1, row * 1
+
+
+def refused(net: Any, x: Any) -> Any:
+    mean, _ = net(x)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        mean += 1.0
+    return mean * 1
+
+
+def writes_to_what_was_given(net: Any, x: Any) -> Any:
+    y, same, flat = net(x)
+    same += 1.0
+    flat *= 2.0
+    return y * 1, same, flat, x * 1
+
+
+def lies(net: Any, x: Any) -> Any:
+    y = net(x)[0]
+    return y.is_contiguous(), y.t().is_contiguous(), y.t().stride()
+
+
+class Writer(nn.Module):
+    """A program around a part of it."""
+
+    def __init__(self, part: Any, program: Any) -> None:
+        super().__init__()
+        self.part, self.program = part, program
+
+    def forward(self, x: Any) -> Any:
+        return self.program(self.part, x)
+
+
+@pytest.mark.parametrize("granularity", ["batched", "op"])
+@pytest.mark.parametrize(
+    ("kind", "program"),
+    [(Expanded, writes_to_one_row), (Expanded, refused), (Given, writes_to_what_was_given), (Given, lies)],
+)
+def test_a_cell_gives_memory_as_it_is_in_eager_execution(kind: Any, program: Any, granularity: str) -> None:
+    torch.manual_seed(0)
+    net = Writer(kind(), program)
+    samples = [torch.randn(2, 3), torch.randn(3, 2).t(), torch.randn(2, 3)]
+    with torch.no_grad():
+        wanted = [net(x.clone(memory_format=torch.preserve_format)) for x in samples]
+        gluonjit.hybridize(net, dynamic_batch=True, granularity=granularity)
+        for one, other in zip([net(x) for x in samples], wanted):
+            for part, like in zip(*[each if isinstance(each, tuple) else (each,) for each in (one, other)]):
+                if isinstance(like, torch.Tensor):
+                    assert_close(part, like, program.__name__)
+                else:
+                    assert part == like

@@ -195,7 +195,10 @@ def rebuild(structure: Any, results: tuple[Value, ...], given: Sequence[Any]) ->
         if place.__class__ is Constant:
             return place.value
         if place < 0:
-            return wrap(given[~place]) if given[~place].__class__ is Value else given[~place]
+            itself = wrap(given[~place]) if given[~place].__class__ is Value else given[~place]
+            there = itself._c if itself.__class__ is LazyTensor else itself
+            lies = place.__class__ is not ResultPlace or there is None or there.is_contiguous()
+            return itself if lies else itself.contiguous()
         if place.__class__ is Repeated:
             return made[place]
         base, steps, learns = place.view if place.__class__ is ResultPlace else (None, (), True)
@@ -212,6 +215,8 @@ def rebuild(structure: Any, results: tuple[Value, ...], given: Sequence[Any]) ->
 
     found = map_structure(structure, part)
     for view, base, steps in views:
+        if base >= 0 and base not in made:  # of what is expanded, which is no part of the result
+            made[base] = wrap(results[base])
         noted(view, made[base] if base >= 0 else given[~base], steps[0])
         for step in steps[1:]:
             view._k = (view._k, step)

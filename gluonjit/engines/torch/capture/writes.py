@@ -316,13 +316,14 @@ def lay_eagerly(lazy: Any, path: tuple[PathStep, ...] = ()) -> None:
     computed = opened(base, False)
     if strides is None and path:
         strides = _fitting(computed, path)
-    if strides is None or strides == computed.stride():
-        return
-    with torch.enable_grad():
-        once = computed[tuple([slice(None if stride else 1) for stride in strides])]  # of what is expanded
-        room = torch.empty_strided(once.shape, strides, dtype=computed.dtype, device=computed.device)
-        base._c = room.copy_(once).expand(computed.shape)
-    _count(base)
+    if strides is not None and strides != computed.stride():
+        with torch.enable_grad():
+            once = computed[tuple([slice(None if stride else 1) for stride in strides])]  # of what is expanded
+            room = torch.empty_strided(once.shape, strides, dtype=computed.dtype, device=computed.device)
+            base._c = room.copy_(once).expand(computed.shape)
+        _count(base)
+    if lazy is not base and not _share(lazy._c, base._c):  # a view that was captured of what was computed already
+        renew(lazy)
 
 
 def _fitting(computed: Any, path: tuple[PathStep, ...]) -> tuple[int, ...] | None:

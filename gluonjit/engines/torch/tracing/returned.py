@@ -35,7 +35,9 @@ class ReturnedTensors:
         """
         structure = map_structure(result, self._place)
         views: dict[int, Any] = {}
-        for tensor in self._tensors:
+        for tensor in tuple(self._tensors):
+            if showing and tensor.base is not None and not tensor.outside and _overlaps(tensor):
+                self._place(tensor.base)
             place, learns = self._met[id(tensor)], self._recorder.gives_history(tensor.position)
             if showing and tensor.base is not None and tensor.outside:
                 self._met[id(tensor.base)] = ~tensor.base.position
@@ -66,7 +68,7 @@ class ReturnedTensors:
             return Repeated(self._met[id(item)])
         position = recorder.place_of(item)
         if position < len(recorder.trace.operands):
-            return ~position
+            return ~position if item.base is None else ResultPlace.of(~position)  # by `contiguous`
         if position not in self.places:
             self.places.append(position)
         found = self._met[id(item)] = self.places.index(position)
@@ -107,6 +109,11 @@ def gives_views(result: Any, arguments: bool) -> bool:
     tensors = list(items_of(result, TraceTensor))
     mixed = not all(item.outside for item in tensors)
     return any(item.outside and (item.writes or not (arguments if item.base is None else mixed)) for item in tensors)
+
+
+def _overlaps(tensor: Any) -> bool:
+    """True if several entries are one in memory, as in what is expanded."""
+    return any(size > 1 and not stride for size, stride in zip(tensor.shape, tensor.stride()))
 
 
 def _entries(view: Any) -> Any:

@@ -106,6 +106,11 @@ class TraceTensor(torch.Tensor):  # type: ignore[misc]
         """Returns the numbers, where they are made of nothing."""
         return self.recorder.known_numbers(self).tolist()
 
+    def contiguous(self, **named: Any) -> Any:
+        """Gives a view of memory from outside: an argument that lies otherwise gives a copy here."""
+        found = torch.Tensor.contiguous(self, **named)
+        return self.recorder.lying(self) if found is self and self.outside else found
+
     detach_ = set_ = _attached
     register_hook = register_post_accumulate_grad_hook = retain_grad = backward = _attached
     numpy = __array__ = _attached
@@ -122,12 +127,14 @@ class Positions(TorchDispatchMode):  # type: ignore[misc]
 
     * `dispatched(func, args, kwargs)`: records a call of an operator, or reads what it needs; returns placeholders
       of its results.
+    * `lying(tensor)`: a view of a tensor, by the step that gives what lies row by row.
     * `record(func, named)`: records an operator that computes something, on arguments by name; returns placeholders
       of its results.
     """
 
     dispatched: Callable[..., Any]
     record: Callable[..., Any]
+    lying: Callable[..., Any]
     draws = False
     ends_in_loops = False
     looped = False

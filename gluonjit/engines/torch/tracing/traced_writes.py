@@ -124,7 +124,9 @@ _PUT_BACK: dict[Any, Callable[[Any, Any, ViewStep], Any]] = {
     _ATEN.t.default: lambda parent, part, step: part.t(),
     _ATEN.transpose.int: lambda parent, part, step: part.transpose(step.named["dim0"], step.named["dim1"]),
     _ATEN.permute.default: _permute,
-    **dict.fromkeys((_ATEN.detach.default, _ATEN.alias.default), lambda parent, part, step: part),
+    **dict.fromkeys(
+        (_ATEN.detach.default, _ATEN.alias.default, _ATEN.contiguous.default), lambda parent, part, step: part
+    ),
 }
 """By the operator of a view: the base, given it as it was, the view as it is now, and the step between them."""
 
@@ -274,6 +276,11 @@ class Writes(Positions):
         with torch._C._DisableTorchDispatch():
             func(*args, **(kwargs or {}))
         return written
+
+    def lying(self, tensor: TraceTensor) -> TraceTensor:
+        found = self._tensor(self.place_of(tensor))
+        self._note_views(_ATEN.contiguous.default, {"self": tensor}, [found], False)
+        return found
 
     def _note_views(self, func: Any, named: dict[str, Any], results: list[TraceTensor], several: bool) -> None:
         """Remembers what these are views of."""

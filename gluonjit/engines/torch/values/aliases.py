@@ -16,7 +16,7 @@ from gluonjit.engines.torch.framework.originals import functions_named, plain
 from gluonjit.engines.torch.tracing.view_steps import PathStep, frozen, show, step_of
 from gluonjit.engines.torch.values.known import LIKE
 from gluonjit.engines.torch.values.lazy import UNSEEN, LazyTensor, noted, wrap
-from gluonjit.engines.torch.values.operands import is_made
+from gluonjit.engines.torch.values.operands import is_input, is_made
 from gluonjit.graph import Spec
 from gluonjit.graph.references import keys_of
 from gluonjit.graph.slices import Key
@@ -93,6 +93,21 @@ def is_alias(spec: Spec, path: tuple[PathStep, ...]) -> bool:
     return bool(view.untyped_storage().data_ptr() == base.untyped_storage().data_ptr())
 
 
+def _shares(base: Any, path: tuple[PathStep, ...]) -> bool:
+    """True if what these steps give of a lazy tensor shares its memory."""
+    there = base._c
+    try:
+        if there is None or there.is_contiguous():
+            return is_alias(base._v.spec, path)
+        with plain():
+            return bool(show(there, path).untyped_storage().data_ptr() == there.untyped_storage().data_ptr())
+    except RuntimeError:
+        if is_input(base):  # of one that lies otherwise `reshape` gives a copy
+            return False
+    engine_of("torch").lay(base, path)  # type: ignore[attr-defined]
+    return True  # of a result that lies otherwise in eager execution, or none at all
+
+
 MOVING = set("resize_ resize_as_ set_ as_strided_ squeeze_ unsqueeze_ t_ transpose_ swapaxes_ swapdims_".split())
 """Names of methods after which a tensor may look otherwise, or have other memory: earlier views are of what it was."""
 
@@ -131,12 +146,7 @@ def base_of(lazy: Any) -> tuple[Any, tuple[PathStep, ...]]:
     if base is None:
         return lazy, ()
     path = path_of(lazy._k)
-    try:
-        shares = is_alias(base._v.spec, path)
-    except RuntimeError:  # a view of a tensor that lies otherwise in eager execution, or none at all
-        engine_of("torch").lay(base, path)  # type: ignore[attr-defined]
-        shares = True
-    if shares:
+    if _shares(base, path):
         return base, path
     lazy._b = lazy._n = None  # a copy, which lies as its last step says
     lazy._k = path[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Callable
 
 import pytest
@@ -232,3 +233,36 @@ def test_a_cell_gives_memory_as_it_is_in_eager_execution(kind: Any, program: Any
                     assert_close(part, like, program.__name__)
                 else:
                     assert part == like
+
+
+SHOWING: dict[str, Callable[[Any], Any]] = {
+    "broadcast_tensors": lambda y: torch.broadcast_tensors(y, torch.ones(2, 3))[0],
+    "broadcast_tensors, larger": lambda y: torch.broadcast_tensors(y, torch.ones(2, 2, 3))[0][0],
+    "meshgrid": lambda y: torch.meshgrid(y[0], y[1], indexing="ij")[0][:, 0],
+    "einsum": lambda y: torch.einsum("ij->ji", y),
+    "view_as_complex": lambda y: torch.view_as_real(torch.view_as_complex(y.reshape(3, 2))),
+    "imag": lambda y: torch.view_as_complex(y.reshape(3, 2)).imag,
+    "conj": lambda y: torch.view_as_complex(y.reshape(3, 2)).conj().real,
+    "linalg.diagonal": torch.linalg.diagonal,
+    "aten.alias": torch.ops.aten.alias,
+    "copy": copy.copy,
+}
+
+
+@pytest.mark.parametrize("granularity", ["batched", "op"])
+@pytest.mark.parametrize("name", SHOWING)
+def test_a_write_to_a_view_by_any_operator_shows(name: str, granularity: str) -> None:
+    """Which operators give views their schemas say, and no list of names."""
+
+    def program(x: Any, show: Any) -> Any:
+        y = x * 2
+        view = show(y)
+        view[0] = 3.0
+        y[1] += 1.0
+        return torch.view_as_real(view) if view.is_complex() else view * 1, y
+
+    samples = [torch.randn(2, 3, generator=torch.Generator().manual_seed(k)) for k in range(3)]
+    wanted = outcome(Net(program, SHOWING[name]), samples, False)
+    net = gluonjit.hybridize(Net(program, SHOWING[name]), dynamic_batch=True, granularity=granularity)
+    for one, other in zip(outcome(net, samples, False), wanted):
+        assert_close(one, other, name)

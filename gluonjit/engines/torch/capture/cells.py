@@ -34,7 +34,7 @@ from gluonjit.hybrid.capture.capturing import captured
 from gluonjit.hybrid.capture.guards.objects import OWN_ARRAY, Eagerly
 from gluonjit.hybrid.capture.guards.owners import is_user_class
 from gluonjit.hybrid.capture.guards.variants import AGAIN, Noted, retrace
-from gluonjit.hybrid.capture.structure import Args, Constant, Kwargs, Repeated, ResultPlace, map_structure
+from gluonjit.hybrid.capture.structure import Args, Constant, Kwargs, Repeated, ResultPlace, items_of, map_structure
 from gluonjit.hybrid.options import Options
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.engine import engine_of
@@ -102,7 +102,6 @@ def capture(cell: Cell, owner: Any, run: Callable[..., Any], args: Args, kwargs:
     args, kwargs = map_structure(called, lambda arg: in_weight(cell, batch, arg))
     laid_in = cell.laid  # which the cell forgets, with all it has traced, where its module is no longer what it was
     key, values, given = _signature(cell, owner, args, kwargs, batch, learning)
-    source = values if cell.operator else given  # what a cell returns of its arguments are these themselves
     record = batch.records.get(key)
     if record is None or (record.guards is not None and not record.guards.hold()):
         made = record_of(Call(cell, owner, run, args, kwargs, values, batch, Noted()), key)
@@ -127,9 +126,11 @@ def capture(cell: Cell, owner: Any, run: Callable[..., Any], args: Args, kwargs:
         laid_values = [lay(batch, value, spec) for value, spec in zip(values, record.kind.operands)]
         if cell.laid is None and record.kind.apart and laid_values != values:
             cell.laid = {}
-    if FAST is not None:
+    structure = record.kind.structure
+    shows = not cell.operator or _shows(structure)  # what a cell returns of its arguments are these themselves
+    if FAST is not None and not (shows and cell.operator):
         FAST.keep(cell, owner, *called, key, record)
-    found = rebuild(record.kind.structure, captured(batch, record, laid_values), source)
+    found = rebuild(structure, captured(batch, record, laid_values), given if shows else values)
     if begin:
         batch.end_call(cell, begin)
     return found
@@ -180,6 +181,11 @@ def leaf_laid(batch: Batch, tensor: Any, modes: dict[tuple[int, int], str], plac
 def without_history(value: Value) -> Value:
     """Returns the same value, of which no gradients are asked."""
     return Value(value.rows, value.depth, value.spec, value.graph, False, value)
+
+
+def _shows(structure: Any) -> bool:
+    """True if a call gives a view of an argument."""
+    return any(place < 0 or (place.view[0] or 0) < 0 for place in items_of(structure, ResultPlace))
 
 
 def rebuild(structure: Any, results: tuple[Value, ...], given: Sequence[Any]) -> Any:
@@ -354,11 +360,12 @@ def captured_operator(func: Any, args: Args) -> Any:
     return capture(cell, None, func, args, _NO_NAMES, open_batch()) if found is None else found
 
 
-def cell_of(func: Any, name: str) -> Cell:
-    """The cell of a function."""
+def cell_of(func: Any, name: str, viewing: bool = True) -> Cell:
+    """The cell of a function; viewing: whether who captures its calls sees to views that they give."""
     cell = _operators.get(func)
     if cell is None:
         cell = _operators[func] = Cell(name, Options(), operator=True)
+        cell.viewing = viewing
         while len(_operators) > _MOST:
             DOORS.pop(_operators.popitem(last=False)[0], None)
     return cell

@@ -140,11 +140,11 @@ def _found(func: Any, name: str, args: Args, kwargs: Kwargs) -> Any:
             found = reference(batch, args, kwargs)
             if found is not None:
                 if func in SORTS:
-                    cell = cell_of(func, name)
+                    cell = cell_of(func, name, func in VIEWING)
                     admit(func, cell)
                     keep_shown(func, cell, args, kwargs, found)
                 return found
-        cell = cell_of(func, name)
+        cell = cell_of(func, name, func in VIEWING)
         kinds = _OPENED.get(func, ())
         if kinds and len(args) == 2:
             pairs = zip(args, reversed(args))

@@ -58,6 +58,7 @@ class Cell(BatchedCell):
         self.operator = operator
         self.made = False  # from source, by ourselves
         self.whole = operator  # one node at every granularity
+        self.viewing = operator  # who captures its calls sees to views that they give
         self.stateless = stateless  # of any module that looks so
         self.patterns: dict[Any, Pattern] = {}  # what calls with arguments of the same classes have come to
         self.plain: dict[Any, Any] = {}  # what calls give that is no tensor: it follows from shapes alone

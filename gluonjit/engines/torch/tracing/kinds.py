@@ -175,7 +175,7 @@ def _trace(call: Call, recorders: list[Tracer], known: set[int]) -> TraceFinding
     result = (result, [value for _, _, value in noted.set])
     results = ReturnedTensors(recorder)
     try:
-        structure, given = results.placed(result, not cell.operator)
+        structure, given = results.placed(result, not cell.viewing)
     except UnknownResult as unknown:
         return f"it returns {unknown}"
     except NeedsValue:

@@ -113,7 +113,7 @@ class TraceTensor(torch.Tensor):  # type: ignore[misc]
 
     detach_ = set_ = _attached
     register_hook = register_post_accumulate_grad_hook = retain_grad = backward = _attached
-    numpy = __array__ = _attached
+    numpy = __array__ = __reduce_ex__ = _attached
     __repr__ = _attached  # PyTorch's own keeps a guard of its dispatcher in a frame, which a traceback keeps alive
     is_inference = _attached
     is_leaf = retains_grad = property(_attached)

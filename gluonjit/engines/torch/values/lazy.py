@@ -372,7 +372,8 @@ class LazyTensor(_Items, torch.Tensor):  # type: ignore[misc]
         return numbers.copy() if copy else numbers
 
     __repr__, __format__ = _reading("__repr__", concrete), _reading("__format__", concrete)
-    __reduce_ex__, __deepcopy__ = _reading("__reduce_ex__", concrete), _reading("__deepcopy__", concrete)
+    __reduce_ex__ = _reading("__reduce_ex__", lambda lazy: _engine().lent(lazy))  # a copy by `copy` has its memory
+    __deepcopy__ = _reading("__deepcopy__", concrete)
 
     def __hash__(self) -> int:
         own = own_of(self)

@@ -289,8 +289,11 @@ def _entry_of(call: SeenCall) -> SignatureEntry:
     found = None if entry is None else call.of.again(call.batch, cell, cython.cast(object, call.owner), entry.key)
     if found is None:
         return None
-    entry = call.signatures.find(call)  # Python may have added it
-    return call.signatures.add(call, found[0], found[1]) if entry is None else entry
+    own: SignatureEntry = call.signatures.find(call)  # Python may have added it
+    if own is None:
+        own = call.signatures.add(call, found[0], found[1])
+        own.first = entry
+    return own
 
 
 @cfunc
@@ -311,6 +314,8 @@ def _link_views(
     k: Py_ssize_t
     if type(tensor) is not torch.lazy.kind:
         return
+    if entry.first is not None:
+        entry = entry.first
     if entry.steps is None:
         given = all_of(args, count)
         entry.steps = torch.steps_of(viewing, given, named, len(result) if several else -1) or ()

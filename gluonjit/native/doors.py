@@ -9,7 +9,7 @@ from __future__ import annotations
 import cython
 from cython import Py_ssize_t, bint, cfunc
 
-__all__ = ["torch_function"]
+__all__ = ["handled", "torch_function"]
 
 
 @cfunc
@@ -306,6 +306,23 @@ def torch_function(func, types, args: tuple = (), kwargs: dict | None = None):
     if torch.operate is None:
         raise TypeError("there is no function of Python behind this door")
     return torch.operate(func, types, args, kwargs)
+
+
+def handled(public_api, relevant_args, /, *args, **kwargs):
+    """A function of PyTorch's that is written in Python, of lazy tensors, among others; see `capture.doors`."""
+    lazy: bint = False
+    if torch.handle is None:
+        raise TypeError("there is no function of Python behind this door")
+    for each in relevant_args:
+        kind = type(each)
+        if kind is torch.lazy.kind:
+            lazy = True
+        elif kind not in torch.mute:
+            lazy = False
+            break
+    if not lazy or is_overridden():
+        return torch.handle(public_api, relevant_args, *args, **kwargs)
+    return torch_function(public_api, (torch.lazy.kind,), args, kwargs)
 
 
 def operate(func, method, args, count):

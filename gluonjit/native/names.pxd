@@ -57,7 +57,7 @@ cdef class MXNetNames(FrameworkNames):
 cdef class TorchNames(FrameworkNames):
     cdef public object Parameter, autocast, call_impl, device, doors, dtype, engine, entry, error_of, expanded, getitem
     cdef public object global_hooks, int64, item, laid_out, leaf_laid, learning, make, operate, overridden, put
-    cdef public object steps_of
+    cdef public object handle, mute, steps_of
     cdef public object InputVersion, MadeHere, Size, forward_ad, is_wrapped, leads_to, looks, new, strided, tensor, tried
     cdef public object as_known, cheap, repeated, traced_otherwise, tracing, whole, whole_types
 

@@ -66,8 +66,9 @@ class TorchNames(FrameworkNames):
     any key; put(lazy tensor, key, value): writes it, of any key; looks: what tensors have in common, by shape, dtype
     and device; tensor: the function of that name, as it was; new(function, tensor): what a function gives of one that
     it has made; tried: how many more MadeHere there may be, by who makes them; leads_to(view, weight): whether
-    gradients do; is_wrapped(tensor): whether it is one of torch.func; expanded(batch, cell, module, why): is told of a call that
-    was no node; repeated(batch, module, args): calls an outermost module on one more sample.
+    gradients do; is_wrapped(tensor): whether it is one of torch.func; expanded(batch, cell, module, why): is told of a
+    call that was no node; handle: PyTorch's own way with a function of which classes not in `mute` have a say;
+    repeated(batch, module, args): calls an outermost module on one more sample.
     """
 
 

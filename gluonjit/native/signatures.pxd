@@ -28,6 +28,7 @@ cdef class SignatureEntry:
     cdef bytes parts
     cdef object key  # keeps what the parts point to alive
     cdef object structure, steps
+    cdef SignatureEntry first
     cdef Record record
     cdef tuple operands
     cdef bint pure, operator, apart

@@ -14,8 +14,8 @@ _spare = None  # a call that has ended, to be used again
 class SignatureEntry:
     """A signature's record and what of its kind a capture needs, or without a record what such calls give.
 
-    steps: of a call that gives views, the ways to them, by result; () where they are none. apart: rows of its operands
-    may lie otherwise than those of a call's arguments.
+    steps: of a call that gives views, the ways to them, by result; () where they are none. first: that of all batches,
+    which has them. apart: rows of its operands may lie otherwise than those of a call's arguments.
     """
 
 

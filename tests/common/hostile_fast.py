@@ -254,6 +254,8 @@ def of_doors() -> Iterator[Case]:
     ):
         yield Case(f"the main door{given!r:.30}", lambda given=given: fast.torch_function(*given), TypeError)  # type: ignore[misc]
     yield Case("the main door by name", lambda: fast.torch_function(func=print), TypeError)
+    for given in ((), (print,), (print, 3), (print, [None])):
+        yield Case(f"the door of functions{given!r:.30}", lambda given=given: fast.handled(*given), TypeError)  # type: ignore[misc]
     for given in ((), (0, 0), (0, 0, 0, 0, "x"), (None, 0, 0, 0, 0), (0, 0, 0, 0, 2**70), (-1, 0, 0, 0, 0)):
         raised = (TypeError, OverflowError)
         yield Case(f"read_modes{given}", lambda given=given: fast.read_modes(*given), raised)  # type: ignore[misc]

@@ -20,7 +20,7 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.torch import announced, changes, dynamic, interop
 from gluonjit.engines.torch.capture import doors, observing
 from gluonjit.engines.torch.capture.cells import DOORS, LAID_OUT, captured_lookup, lay, leaf_laid, rebuild
-from gluonjit.engines.torch.capture.doors import handled
+from gluonjit.engines.torch.capture.doors import HANDLED, WITHOUT_A_SAY
 from gluonjit.engines.torch.capture.indexing import ENTRY
 from gluonjit.engines.torch.capture.making import CREATING, TENSOR, TRIED, new_tensor
 from gluonjit.engines.torch.capture.ops import AT_ONCE
@@ -64,6 +64,8 @@ def module_call() -> Any:
         learning=torch.is_grad_enabled,
         autocast=originals.autocast,
         overridden=originals.overridden,
+        handle=originals.handle_torch_function,
+        mute=WITHOUT_A_SAY,
         doors=DOORS,
         operate=LazyTensor.__torch_function__,
         error_of=ENGINE.error_of,
@@ -133,7 +135,7 @@ PATCHES: list[tuple[Any, str, Any]] = [
     *[(torch, name, function) for name, function in CREATING.items()],
     *[(torch, name, of_computed(getattr(torch, name))) for name in KEEPING],
     (torch.utils.dlpack, "to_dlpack", of_computed(copy_on_write.exporting(torch.utils.dlpack.to_dlpack))),
-    *[(module, "handle_torch_function", handled) for module in (torch._tensor, torch.functional, torch.nn.functional)],
+    *[(module, "handle_torch_function", HANDLED) for module in (torch._tensor, torch.functional, torch.nn.functional)],
     (stateless, "_functional_call", changes.functional_call),
     (distributed, "_find_tensors", changes.find_tensors),
     (vmap, "_add_batch_dim", changes.wrapping(vmap._add_batch_dim)),

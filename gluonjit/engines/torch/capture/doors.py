@@ -40,7 +40,7 @@ SORTS: dict[Any, int] = {
     torch.Tensor.index_select: PICK,
     torch.index_select: PICK,
 }
-_WITHOUT_A_SAY = frozenset({LazyTensor, torch.Tensor, torch.nn.Parameter, type(None), bool, int, float, str})
+WITHOUT_A_SAY = frozenset({LazyTensor, torch.Tensor, torch.nn.Parameter, type(None), bool, int, float, str})
 _SIGNS = "add sub mul truediv floordiv mod matmul pow".split()
 _COMPARED = "lt le gt ge eq ne".split()
 _READ = (
@@ -65,9 +65,12 @@ def handled(public_api: Any, relevant_args: Any, /, *args: Any, **kwargs: Any) -
     one, it is not asked.
     """
     kinds = set(map(type, relevant_args))
-    if LazyTensor not in kinds or not kinds <= _WITHOUT_A_SAY or _is_torch_function_mode_enabled():
+    if LazyTensor not in kinds or not kinds <= WITHOUT_A_SAY or _is_torch_function_mode_enabled():
         return originals.handle_torch_function(public_api, relevant_args, *args, **kwargs)
     return LazyTensor.__torch_function__(public_api, (LazyTensor,), args, kwargs)
+
+
+HANDLED = handled if FAST is None else FAST.handled
 
 
 class _Probe(torch.Tensor):  # type: ignore[misc]

@@ -266,3 +266,26 @@ def test_a_write_to_a_view_by_any_operator_shows(name: str, granularity: str) ->
     net = gluonjit.hybridize(Net(program, SHOWING[name]), dynamic_batch=True, granularity=granularity)
     for one, other in zip(outcome(net, samples, False), wanted):
         assert_close(one, other, name)
+
+
+class Spread(nn.Module):
+    """Gives rows, and their mean for each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: Any) -> Any:
+        h = self.layer(x)
+        return h, h.mean(0, keepdim=True).expand_as(h)
+
+
+def test_what_is_expanded_to_any_length_is_one_kind() -> None:
+    net = gluonjit.hybridize(Spread(), dynamic_batch=True, granularity="batched")
+    for _ in range(3):
+        samples = [torch.randn(n, 3) for n in (2, 3, 4, 5, 6)]
+        with gluonjit.batching() as batch:
+            results = [net(x) for x in samples]
+    assert batch.report.launches == 1
+    for x, (rows, mean) in zip(samples, results):
+        assert_close(mean, rows.mean(0, keepdim=True).expand_as(x), "means")

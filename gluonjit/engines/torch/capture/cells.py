@@ -20,6 +20,7 @@ from gluonjit.engines.torch.framework.originals import autocast
 from gluonjit.engines.torch.framework.structure import Written
 from gluonjit.engines.torch.tracing.cell import Call, Cell
 from gluonjit.engines.torch.tracing.kinds import difference
+from gluonjit.engines.torch.tracing.returned import EXPANDS
 from gluonjit.engines.torch.tracing.view_steps import show
 from gluonjit.engines.torch.values.known import known, may_be_known
 from gluonjit.engines.torch.values.lazy import LazyTensor, as_known, noted, take_anew, wrap
@@ -208,6 +209,8 @@ def rebuild(structure: Any, results: tuple[Value, ...], given: Sequence[Any]) ->
         if place.__class__ is Repeated:
             return made[place]
         base, steps, learns = place.view if place.__class__ is ResultPlace else (None, (), True)
+        if steps and steps[-1].func is EXPANDS:
+            steps = (*steps[:-1], steps[-1]._replace(kwargs=(("size", results[place].spec.shape),)))
         result = None
         if base is not None and base < 0 and given[~base].__class__ is not LazyTensor:
             with suppress(RuntimeError):  # `reshape` copies what does not lie as the traced argument did

@@ -13,6 +13,8 @@ from gluonjit.engines.torch.tracing.view_steps import PathStep, frozen, show
 from gluonjit.hybrid.capture.guards.sizes import plain as plain_number
 from gluonjit.hybrid.capture.structure import Constant, Repeated, ResultPlace, items_of, map_structure
 
+EXPANDS = torch.ops.aten.expand.default
+
 
 class UnknownResult(Exception):
     """A result that can be no part of a node's."""
@@ -82,6 +84,8 @@ class ReturnedTensors:
         except TypeError:
             raise UnknownResult("a view by the numbers of a tensor, and the tensor that it shows") from None
         steps = [PathStep(step.func, (), each, step.output, view.learning) for step, each in zip(view.path, named)]
+        if steps[-1].func is EXPANDS:  # to the sizes of the result, which may differ from call to call
+            steps[-1] = steps[-1]._replace(kwargs=())
         return self._met[id(view.base)], tuple(steps)
 
     def share_memory(self, apart: bool) -> bool:

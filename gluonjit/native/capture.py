@@ -109,8 +109,12 @@ def _flatten(call: SeenCall, arg) -> bint:
         append(call, NO_ARGUMENT if arg is None else ADDRESS(arg))
     elif cython.cast(Pointer, arg) == call.owner or PyModule_CheckExact(arg) or arg is Ellipsis or kind is torch.dtype:
         append(call, ADDRESS(arg))  # each is there for good
+    elif kind is of.Array and of is torch:
+        return _flatten_tensor(call, arg)
+    elif (kind is of.Array or kind is of.second) and of is mxnet and ADDRESS(arg) in call.batch.parameters:
+        append_bits(call, CONSTANT, ADDRESS(arg))
     elif kind is of.Array:
-        return _take_plain(call, arg) if of is mxnet else _flatten_tensor(call, arg)
+        return _take_plain(call, arg)
     elif kind is of.second:
         append(call, ADDRESS(of.other.kind))
         return _take_other(call, arg)

@@ -18,7 +18,7 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.framework.semantics import ARRAYS
 from gluonjit.engines.mxnet.lengths.program import JOINER
 from gluonjit.engines.mxnet.run.program import current
-from gluonjit.engines.mxnet.tracing.cell import Cell
+from gluonjit.engines.mxnet.tracing.cell import Cell, Weight
 from gluonjit.engines.mxnet.tracing.kinds import CellCall, difference, make_kind
 from gluonjit.engines.mxnet.tracing.opkinds import known_kind
 from gluonjit.engines.mxnet.values.computing import plain, waits
@@ -76,6 +76,8 @@ def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: Args) 
     asked = asked_for(owner, batch)
     if asked and (cell.is_node or run is not None or asked != _ASKED[0]):  # else it is captured whole, or not at all
         return asked
+    called = args
+    args = map_structure(args, partial(Weight.of, cell, batch), False)
     signature: list[Any] = [cell, state.mode, state.numpy]
     values: list[Value] = []
     for arg in args:
@@ -91,13 +93,13 @@ def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: Args) 
         if cell.by_number:
             batch.report.by_number[cell.name] = cell.by_number
         if cell.lookup is not None:
-            return as_node(cell, owner, run, args)
+            return as_node(cell, owner, run, called)
         record = made
     elif AGAIN.due():
         compare = partial(difference, owner, run or owner.forward, args, values, batch)
         retrace(cell, (batch.options.without, *key), record, batch, compare)
     if FAST is not None:
-        FAST.keep(cell, owner, args, {}, key, record)
+        FAST.keep(cell, owner, called, {}, key, record)
     if record.kind.apart:
         values = [laid(batch, value, spec) for value, spec in zip(values, record.kind.operands)]
     found = rebuild(record.kind.structure, captured(batch, record, values))
@@ -143,6 +145,8 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
         if not all([_flatten(item, owner, batch, signature, values) for item in arg]):
             return False
         signature.append(None)
+    elif kind is Weight:
+        signature.append(("constant", id(arg.array), type(arg.array), arg.array.shape))
     elif arg is owner or kind is ModuleType:
         signature.append(arg)
     elif isinstance(arg, NDArray) and not isinstance(arg, BaseSparseNDArray) and not is_user_class(kind):

@@ -17,7 +17,7 @@ from gluonjit.engines.mxnet.framework.symbols import STATEFUL
 from gluonjit.engines.mxnet.lengths.program import JOINER, typed
 from gluonjit.engines.mxnet.operators.table import KNOWN, OPERATORS, work_of
 from gluonjit.engines.mxnet.run.program import build, build_for_children, current, program_of
-from gluonjit.engines.mxnet.tracing.cell import Cell, UnknownArgument
+from gluonjit.engines.mxnet.tracing.cell import Cell, UnknownArgument, Weight
 from gluonjit.engines.mxnet.tracing.following import followed
 from gluonjit.engines.mxnet.values.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.values.lazy_np import LazyNumpy, wrap_np
@@ -141,9 +141,14 @@ def _traced(
     placeholders = iter([trace.placeholder(position, spec) for position, spec in enumerate(specs)])
 
     def stand_in(item: Any) -> Any:
-        if not isinstance(item, NDArray):
+        if item.__class__ is Weight:
+            array = item.array
+            value = trace.placeholder(trace.include(array), spec_of(array))
+        elif isinstance(item, NDArray):
+            array, value = item, next(placeholders)
+        else:
             return item
-        return (wrap_np if isinstance(item, ndarray) else wrap)(next(placeholders))
+        return (wrap_np if isinstance(array, ndarray) else wrap)(value)
 
     try:
         with recording(trace):

@@ -112,7 +112,7 @@ def _flatten(call: SeenCall, arg) -> bint:
     elif kind is of.Array and of is torch:
         return _flatten_tensor(call, arg)
     elif (kind is of.Array or kind is of.second) and of is mxnet and ADDRESS(arg) in call.batch.parameters:
-        append_bits(call, CONSTANT, ADDRESS(arg))
+        append_bits(call, CONSTANT, ADDRESS(call.batch.parameters[ADDRESS(arg)]))
     elif kind is of.Array:
         return _take_plain(call, arg)
     elif kind is of.second:

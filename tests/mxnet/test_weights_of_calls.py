@@ -62,6 +62,42 @@ def in_line(net: Any, x: Any, h: Any, k: int) -> Any:
     return (1 - z) * h + z * nd.tanh(z + b)
 
 
+def of_views(net: Any, x: Any, h: Any, k: int) -> Any:
+    w, b = net.w.data(x.context), net.b.data(x.context)
+    z = nd.sigmoid(nd.dot(x[:, :3], w[:3]) + nd.dot(h, w.T) + b.reshape((1, -1)))
+    return (1 - z) * h * b[2] + nd.tanh(nd.dot(x[:, 2:], w[1:, 2:].T)[:, :3].sum() + z)
+
+
+def taken_without_recording(net: Any, x: Any, h: Any, k: int) -> Any:
+    w = net.w.data(x.context)
+    with autograd.pause():
+        part = w[:3]
+    return nd.tanh(nd.dot(x[:, :3], part) + nd.dot(h[:, 3:], w[3:]) + net.b.data(x.context))
+
+
+def detached(net: Any, x: Any, h: Any, k: int) -> Any:
+    w = net.w.data(x.context)
+    return nd.tanh(
+        nd.dot(x, w.detach().T) + nd.dot(h, w[:3].detach(), transpose_b=True).sum() + w[k % 6] + net.b.data(x.context)
+    )
+
+
+def written_copy(net: Any, x: Any, h: Any, k: int) -> Any:
+    turned = net.w.data(x.context).T
+    if not autograd.is_recording():
+        turned[1:2] = 0.5 * k
+        turned[0][:] = 2
+    return nd.tanh(nd.dot(x, turned) + h * net.b.data(x.context))
+
+
+def read_in_the_middle(net: Any, x: Any, h: Any, k: int) -> Any:
+    w = net.w.data(x.context)[1:4]
+    h = nd.tanh(nd.dot(x[:, :3], w) + h + net.b.data(x.context))
+    if h.sum().asscalar() > 0:
+        h = h * w[1] + nd.dot(x[:, 3:], w)
+    return h
+
+
 STEPS: dict[str, Callable[..., Any]] = {
     "in line": in_line,
     "of a function": lambda net, x, h, k: product(x, h, net.w.data(x.context), net.b.data(x.context)),
@@ -69,6 +105,19 @@ STEPS: dict[str, Callable[..., Any]] = {
     "many": lambda net, x, h, k: product(x, h, net.many[int(x[0, 0].asscalar() * 40) % 8].data(x.context), h),
     "layers": lambda net, x, h, k: product(x, h, net.many[k % 8].data(x.context), net.b.data(x.context)),
     "a state": lambda net, x, h, k: net.cell(x, [h + net.b.data(x.context)])[0],
+    "views": of_views,
+    "without recording": taken_without_recording,
+    "detached": detached,
+    "a copy that is written to": written_copy,
+    "read in the middle": read_in_the_middle,
+    "many rows": lambda net, x, h, k: nd.tanh(x * net.many[k % 7].data(x.context)[k % 6] + h * net.b.data(x.context)),
+    "of a cell": lambda net, x, h, k: product(x, h, net.w.data(x.context).T, net.b.data(x.context)[None] * 2),
+    "flattened": lambda net, x, h, k: (
+        h
+        + (nd.dot(x, net.w.data(x.context).reshape((2, 3, 6))[1], transpose_b=True) + net.b.data(x.context)[3:]).tile(
+            (1, 2)
+        )
+    ),
     "given back": lambda net, x, h, k: nd.dot(*given_back(x, net.w.data(x.context))) + h * net.b.data(x.context),
     "of weights alone": lambda net, x, h, k: nd.tanh(
         nd.dot(x, of_weights(net.w.data(x.context), net.b.data(x.context))) + h
@@ -121,17 +170,36 @@ def test_gradients_go_where_they_are_asked_to_go(name: str, req: str) -> None:
     compare(name, True, [mx.cpu(0)], req)
 
 
-@pytest.mark.parametrize("name", ["in line", "of a function", "parts of one"])
+@pytest.mark.parametrize("name", ["in line", "of a function", "parts of one", "views", "of a cell"])
 def test_on_several_contexts(name: str) -> None:
     compare(name, True, [mx.cpu(0), mx.cpu(1)], "write")
 
 
 def test_they_are_not_gathered() -> None:
-    for name in ("in line", "of a function", "parts of one"):
+    for name in ("in line", "of a function", "parts of one", "views", "flattened"):
         net = Recurrent(STEPS[name])
         net.initialize()
         net.hybridize(dynamic_batch=True, granularity="cell", scheduler="depth")
         for _ in range(2):
             for loss in [net([nd.ones((1, SIZE)) * k for k in range(3)]) for _ in range(8)]:
                 loss.asscalar()
-        assert gluonjit.explain().gathered <= 8 * 3 * 3 * SIZE * 4  # rows of each call, and no matrix
+        assert gluonjit.explain().gathered <= 8 * 3 * 8 * SIZE * 4  # rows of each call, and no matrix
+
+
+def test_samples_that_go_backward_by_themselves() -> None:
+    found = []
+    for batched in (False, True):
+        mx.random.seed(1)
+        np.random.seed(1)
+        net = Recurrent(of_views, "add")
+        net.initialize(mx.init.Uniform(0.5))
+        net.hybridize(dynamic_batch=batched, **({"granularity": "cell", "scheduler": "depth"} if batched else {}))
+        for size in (2, 3, 1):
+            with autograd.record():
+                loss = net([nd.ones((1, SIZE)) * k for k in range(size)])
+            loss.backward()
+            with autograd.record():
+                whole = (net.w.data().T ** 2).sum()
+            whole.backward()
+        found.append(net.w.grad().asnumpy())
+    np.testing.assert_allclose(found[1], found[0], rtol=2e-5, atol=2e-5)

@@ -43,6 +43,8 @@ def _marking(function: Any) -> Any:
 
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if LOCAL.state.batch is not None:
+            LOCAL.state.batch.forget_parts()  # what goes backward lets go of their history
         with BACKWARD:
             return function(*args, **kwargs)
 

@@ -21,6 +21,7 @@ from gluonjit.engines.mxnet.tracing.opkinds import clear_kinds, kind_count, sum_
 from gluonjit.engines.mxnet.values.bridge import bridged
 from gluonjit.engines.mxnet.values.operands import clear_numbers
 from gluonjit.engines.mxnet.values.replacing import AddressRanges
+from gluonjit.engines.mxnet.values.weights import clear_parts
 from gluonjit.engines.mxnet.verifying import verify
 from gluonjit.graph import Value
 from gluonjit.hybrid.run.protocol import Adapter
@@ -88,6 +89,7 @@ class MXNetEngine(Adapter):
         clear_kinds()
         clear_inferred()
         clear_numbers()
+        clear_parts()
         clear_constants()
 
 

@@ -38,6 +38,7 @@ from gluonjit.engines.mxnet.values.lazy import Lazy, LazyArray
 from gluonjit.engines.mxnet.values.lazy_np import LazyNumpy
 from gluonjit.engines.mxnet.values.operands import Empty, laid, value_of
 from gluonjit.engines.mxnet.values.replacing import before_variable, before_write
+from gluonjit.engines.mxnet.values.weights import getitem
 from gluonjit.errors import OptionError
 from gluonjit.graph.modes import is_recorded, is_training, mode_of
 from gluonjit.hybrid.capture import entrances
@@ -292,6 +293,7 @@ PATCHES: list[Patch] = [
     *wrapped(hybridize, gluon.HybridBlock, "hybridize"),
     (register, "_verify_all_np_ndarrays", hooked_in_c("numpy_verify", register._verify_all_np_ndarrays)),
     (NDArray, "__setitem__", setitem),
+    (NDArray, "__getitem__", getitem),
     (ndarray, "__setitem__", numpy_setitem),
     (NDArray, "_get_index_nd", get_index),
     (_api_internal, "zeros", calls.zeros),

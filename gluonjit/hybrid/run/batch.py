@@ -84,6 +84,7 @@ class Batch(BatchRoom):
         self.carried: set[int] = set()  # samples, since the last flush, that use what ran before it
         self.noted: dict[int, Any] = {}  # blocks whose parameters are known, by address
         self.parameters: dict[int, Any] = {}  # arrays of known parameters, by address
+        self.taken: dict[Any, Any] = {}  # arrays that are parts of weights, among `parameters` while a graph is open
         self.reason = ""  # why it ran last
         self.caller = ""  # the function of the framework's for which values are being computed, if one is
         self.foreign: dict[type, str] = {}  # classes of arguments that are no part of a node, and why
@@ -96,6 +97,7 @@ class Batch(BatchRoom):
 
     def reset(self) -> None:
         """Begins an empty graph."""
+        self.forget_parts()
         self.graph = Graph(self, _outside_flushes)
         self.records = self.graph.records
         self.begun = 0  # the rows there were when samples began to be numbered
@@ -113,6 +115,12 @@ class Batch(BatchRoom):
         self.reused: dict[Any, Any] = {}  # what recordings of calls need to know of this graph
         self.room = 1.0
         self.choose()
+
+    def forget_parts(self) -> None:
+        """Forgets parts of weights: what the program takes from now on may have other numbers, or another history."""
+        for array in self.taken.values():
+            self.parameters.pop(id(array), None)
+        self.taken.clear()
 
     @property
     def empty(self) -> bool:

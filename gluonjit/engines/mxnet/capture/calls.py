@@ -26,6 +26,7 @@ from gluonjit.engines.mxnet.framework.blocks import arrays_of
 from gluonjit.engines.mxnet.run.inference import operator_call
 from gluonjit.engines.mxnet.tracing.cell import Cell
 from gluonjit.engines.mxnet.tracing.following import called
+from gluonjit.engines.mxnet.values import weights
 from gluonjit.engines.mxnet.values.computing import own
 from gluonjit.engines.mxnet.values.lazy import Lazy, reshaped, wrap
 from gluonjit.engines.mxnet.values.lazy_np import wrap_np
@@ -266,7 +267,7 @@ def reshape(self: NDArray, *shape: Any, **kwargs: Any) -> Any:
     """NDArray.reshape, which is no operator call: a cell that reshapes its weights does so in its program."""
     if LOCAL.state.trace is not None and self.__class__ is NDArray:
         return reshaped(self, *shape, **kwargs)
-    return originals.original_reshape(self, *shape, **kwargs)
+    return weights.reshape(self, *shape, **kwargs)
 
 
 def zeros(shape: Any, dtype: Any, ctx: Any) -> Any:

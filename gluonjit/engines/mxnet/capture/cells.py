@@ -146,7 +146,8 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
             return False
         signature.append(None)
     elif kind is Weight:
-        signature.append(("constant", id(arg.array), type(arg.array), arg.array.shape))
+        held = id(arg.array) if arg.held is arg.array else arg.held
+        signature.append(("constant", held, type(arg.array), arg.array.shape))
     elif arg is owner or kind is ModuleType:
         signature.append(arg)
     elif isinstance(arg, NDArray) and not isinstance(arg, BaseSparseNDArray) and not is_user_class(kind):

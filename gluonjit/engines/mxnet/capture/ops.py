@@ -29,7 +29,9 @@ from gluonjit.engines.mxnet.values.operands import (
     value_of,
     with_operand,
 )
+from gluonjit.engines.mxnet.values.recorder import Part
 from gluonjit.engines.mxnet.values.references import REFERENCES, Copied
+from gluonjit.engines.mxnet.values.weights import SHAPING, is_constant, part_of
 from gluonjit.graph import Record, Spec, Value
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.capture.capturing import captured, open_batch, room_of
@@ -77,6 +79,11 @@ def capture_op(
         return invoke_original(handle, arrays, keys, vals, None, is_np, as_list)
     weights = _weights(batch, name, arrays)
     if len(weights) == len(arrays):
+        part = None
+        if name in SHAPING and len(arrays) == 1 and not is_np and not as_list:
+            part = part_of(arrays[0], (name, attrs), lambda array: _shaped(handle, array, attrs))
+        if part is not None:
+            return part
         refuse(f"{name} of parameters alone runs when it is called")
         return invoke_original(handle, arrays, keys, vals, None, is_np, as_list)
     found = _looked_up(batch, name, arrays, attrs, weights, state.mode)
@@ -87,6 +94,9 @@ def capture_op(
     try:
         values = [None if k in weights else value_of(batch, array) for k, array in enumerate(arrays)]
         record, results = _results(batch, handle, name, attrs, arrays, values, state.mode)
+        if results is None and any(batch.parameters.get(id(array)).__class__ is Part for array in arrays):
+            values = [leaf(batch, array) if value is None else value for value, array in zip(values, arrays)]
+            record, results = _results(batch, handle, name, attrs, arrays, values, state.mode)
     except Empty:
         results = None
     if results is None:  # a lazy array that is asked for its handle runs, with its history
@@ -131,8 +141,15 @@ def _weights(batch: Batch, name: str, arrays: Sequence[Any]) -> set[int]:
     usual = _WEIGHTS.get(name, ())
     parameters = batch.parameters
     return {
-        k for k, array in enumerate(arrays) if not isinstance(array, Lazy) and (k in usual or id(array) in parameters)
+        k
+        for k, array in enumerate(arrays)
+        if not isinstance(array, Lazy) and ((id(array) in parameters and is_constant(batch, array)) or k in usual)
     }
+
+
+def _shaped(handle: int, array: Any, attrs: Attrs) -> Any:
+    """The result of an operator without other operands."""
+    return register._imperative_invoke(handle, [array], *unzipped(attrs), None, False, False)
 
 
 def _created(batch: Batch, handle: int, name: str, attrs: Attrs, is_np: bool, as_list: bool) -> Any:
@@ -172,7 +189,8 @@ def _results(
     """The operator's values and their record, which references have none of; no values where it is not captured."""
     operands = [value for value in values if value is not None]
     specs = tuple([value.spec for value in operands])
-    sources = tuple([array if value is None else value.spec for array, value in zip(arrays, values)])
+    held = batch.parameters.get
+    sources = tuple([held(id(array), array) if value is None else value.spec for array, value in zip(arrays, values)])
     reference = REFERENCES.get(name)
     if reference is not None and len(operands) == len(values):
         if is_recorded(mode) or not any(value.taped or _learns(value) for value in operands):

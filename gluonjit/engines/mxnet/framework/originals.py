@@ -24,6 +24,7 @@ original_call = gluon.Block.__call__
 original_call_recurrent = rnn_layer._RNNLayer.__call__
 original_get_index = NDArray._get_index_nd
 original_reshape = NDArray.reshape
+original_getitem = NDArray.__getitem__
 original_setitem = NDArray.__setitem__
 original_array = utils._array
 original_numpy_setitem = ndarray.__setitem__

@@ -9,6 +9,7 @@ from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet.values.computing import waits
 from gluonjit.engines.mxnet.values.lazy import Lazy
+from gluonjit.engines.mxnet.values.weights import is_constant
 from gluonjit.hybrid.capture.cell import BatchedCell
 from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
@@ -24,16 +25,18 @@ class UnknownArgument(Exception):
 class Weight:
     """A weight among the arguments of a call: a constant of it, and no operand. Not a tuple, which is a structure."""
 
-    __slots__ = ("array",)
+    __slots__ = ("array", "held")
 
-    def __init__(self, array: NDArray) -> None:
+    def __init__(self, array: NDArray, held: Any) -> None:
         self.array = array
+        self.held = held  # the weight itself, or how this is taken of one
 
     @classmethod
     def of(cls, cell: Cell, batch: Batch, arg: Any) -> Any:
         """Returns an argument, a weight as one: unless calls have had many of its shape, which are operands."""
-        if arg.__class__ in (NDArray, ndarray) and id(arg) in batch.parameters:
-            return arg if vary(cell, ("weight", arg.shape), id(arg), batch) else cls(arg)
+        if arg.__class__ in (NDArray, ndarray) and is_constant(batch, arg):
+            held = batch.parameters[id(arg)]
+            return arg if vary(cell, ("weight", arg.shape), id(held), batch) else cls(arg, held)
         return arg
 
 

@@ -143,12 +143,10 @@ def _traced(
     def stand_in(item: Any) -> Any:
         if item.__class__ is Weight:
             array = item.array
-            value = trace.placeholder(trace.include(array), spec_of(array))
-        elif isinstance(item, NDArray):
-            array, value = item, next(placeholders)
-        else:
+            return trace.stand_in(array, wrap_np if isinstance(array, ndarray) else wrap)
+        if not isinstance(item, NDArray):
             return item
-        return (wrap_np if isinstance(array, ndarray) else wrap)(value)
+        return (wrap_np if isinstance(item, ndarray) else wrap)(next(placeholders))
 
     try:
         with recording(trace):

@@ -190,6 +190,8 @@ def _make_kind(
         elif name == "sum" and "arity" not in without and _sums_rows(kind, read(attrs)):
             return _in_segments(kind)
         return kind
+    if len(trace.ops) > 1:  # parts of weights
+        return None
     known = read(attrs)
     lone = Program(list(trace.consts), name not in KNOWN or fails(name, known))
     lone.running = _running(name, known, sources) if trace.training else ()

@@ -18,6 +18,18 @@ from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue, Trace, TraceBuilder
 
 
+class Part:
+    """How an array is taken of a weight, or of a part of one.
+
+    take: gives it of the source, or of a lazy array that `wrapped` makes; recorded: whether MXNet recorded it.
+    """
+
+    def __init__(
+        self, source: Any, take: Callable[[Any], Any], wrapped: Callable[[Value], Any], recorded: bool
+    ) -> None:
+        self.source, self.take, self.wrapped, self.recorded = source, take, wrapped, recorded
+
+
 class Recorder(TraceBuilder):
     """A trace of MXNet's operators while it is recorded; values of placeholders are of it, as of a graph.
 
@@ -49,8 +61,23 @@ class Recorder(TraceBuilder):
         """The position of an array that is the same in every call."""
         found = self.known.get(id(array))
         if found is None:
-            found = self.known[id(array)] = self.constant(array, (array.shape, dtype_name(array)))
+            batch = LOCAL.state.batch
+            held = array if batch is None else batch.parameters.get(id(array), array)
+            if held.__class__ is Part:
+                with recording(self):
+                    found = held.take(self.stand_in(held.source, held.wrapped))._v.rows
+            else:
+                found = self.constant(array, (array.shape, dtype_name(array)))
+            self.known[id(array)] = found
         return found
+
+    def stand_in(self, array: Any, wrapped: Callable[[Value], Any]) -> Any:
+        """What stands for an array that is the same in every call; None for another."""
+        if array.__class__ is not Part and id(array) not in self.known and not self.is_constant(array):
+            return None
+        position = self.include(array)
+        shaped = self.shapes[position]
+        return wrapped(self.placeholder(position, intern_spec(*shaped, self.device, natural_mode(shaped[0]))))
 
     def record(self, name: str, attrs: Attrs, inputs: Sequence[Any]) -> list[Value]:
         """Records an operator and returns its results."""
@@ -98,4 +125,4 @@ def trace_op(name: str, attrs: Attrs, operands: Sequence[Spec | Any], mode: int)
         for operand in operands
     ]
     trace.record(name, attrs, inputs)
-    return trace.finish(trace.ops[0].outputs, whole=True)
+    return trace.finish(trace.ops[-1].outputs, whole=True)

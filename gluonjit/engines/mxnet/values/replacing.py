@@ -114,7 +114,7 @@ class AddressRanges:
     def __init__(self) -> None:
         self._begins: list[int] = []
         self._ends: list[int] = []
-        self._seen = [0, 0, 0, 0]  # imports, parameters, records, tables
+        self._seen = [0, 0, 0, 0, 0]  # imports, parameters, records, tables, taken
         self._graph: Callable[[], Any] = lambda: None  # not kept: a batch that has run lets go of its graph
 
     def note(self, batch: Batch) -> None:
@@ -122,10 +122,10 @@ class AddressRanges:
         if self._graph() is not batch.graph:
             self.__init__()  # type: ignore[misc]
             self._graph = ref(batch.graph)
-        for number, known in enumerate((batch.imports, batch.parameters, batch.records, batch.tables)):
+        for number, known in enumerate((batch.imports, batch.parameters, batch.records, batch.tables, batch.taken)):
             new = len(known) - self._seen[number]
             self._seen[number] += new
-            for entry in islice(reversed(known.values()), new) if new else ():
+            for entry in islice(reversed(known.values()), new) if new > 0 else ():
                 for array in _arrays_of(entry):
                     self._add(*_interval(array))
 
@@ -186,13 +186,15 @@ def before_write(array: Any) -> None:
     if state.batch is None or state.paused != state.eagerly:
         return
     for batch in {state.batch, *state.explicit}:
-        if batch.engine.name != "mxnet" or (batch.empty and not batch.imports and not batch.tables):
+        if batch.engine.name != "mxnet" or (batch.empty and not batch.imports and not batch.tables and not batch.taken):
             continue
         if id(array) in batch.imports or id(array) in batch.parameters or _shares(batch, array):
             if state.trace is not None:  # a cell that writes to what others have read is no node
                 raise NeedsValue()
             refuse_variable(array)
             state.flush("an array that captured calls use was written to")
+            for each in (batch, *state.explicit):
+                each.forget_parts()
             return
 
 

@@ -1,4 +1,4 @@
-"""Parts of weights, and their transposes: samples take them once a graph, and to calls they are constants, as weights are."""
+"""Parts of weights that samples take, and their transposes: made once a graph, constants of calls as weights are."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ its functions, and no others, to capture calls and run them together. Of `mxnet`
     mxnet.gluon.utils.HookHandle: detach
     mxnet.ndarray: from_dlpack, from_numpy, to_dlpack_for_write
     mxnet.ndarray.ndarray: from_dlpack, from_numpy, to_dlpack_for_write
-    mxnet.ndarray.ndarray.NDArray: __setitem__, _get_index_nd, attach_grad, backward, reshape
+    mxnet.ndarray.ndarray.NDArray: __getitem__, __setitem__, _get_index_nd, attach_grad, backward, reshape
     mxnet.ndarray.numpy._api_internal: tensordot, zeros
     mxnet.ndarray.register: _imperative_invoke, _verify_all_legacy_ndarrays, _verify_all_np_ndarrays
     mxnet.ndarray.utils: _array

@@ -18,7 +18,7 @@ from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.framework.semantics import ARRAYS
 from gluonjit.engines.mxnet.lengths.program import JOINER
 from gluonjit.engines.mxnet.run.program import current
-from gluonjit.engines.mxnet.tracing.cell import Cell, Weight
+from gluonjit.engines.mxnet.tracing.cell import Cell
 from gluonjit.engines.mxnet.tracing.kinds import CellCall, difference, make_kind
 from gluonjit.engines.mxnet.tracing.opkinds import known_kind
 from gluonjit.engines.mxnet.values.computing import plain, waits
@@ -26,6 +26,7 @@ from gluonjit.engines.mxnet.values.lazy import Lazy, LazyArray, wrap
 from gluonjit.engines.mxnet.values.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.values.lookups import Table, look_up
 from gluonjit.engines.mxnet.values.operands import Empty, laid, value_of
+from gluonjit.engines.mxnet.values.weights import WeightArgument
 from gluonjit.graph import Kind, Record, Value, is_own
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.capture.capturing import captured, new_record, open_batch, room_of, run_eagerly
@@ -77,7 +78,7 @@ def as_node(cell: Cell, owner: Any, run: Callable[..., Any] | None, args: Args) 
     if asked and (cell.is_node or run is not None or asked != _ASKED[0]):  # else it is captured whole, or not at all
         return asked
     called = args
-    args = map_structure(args, partial(Weight.of, cell, batch), False)
+    args = map_structure(args, partial(WeightArgument.of, cell, batch), False)
     signature: list[Any] = [cell, state.mode, state.numpy]
     values: list[Value] = []
     for arg in args:
@@ -145,7 +146,7 @@ def _flatten(arg: Any, owner: Any, batch: Batch, signature: list[Any], values: l
         if not all([_flatten(item, owner, batch, signature, values) for item in arg]):
             return False
         signature.append(None)
-    elif kind is Weight:
+    elif kind is WeightArgument:
         held = id(arg.array) if arg.held is arg.array else arg.held
         signature.append(("constant", held, type(arg.array), arg.array.shape))
     elif arg is owner or kind is ModuleType:

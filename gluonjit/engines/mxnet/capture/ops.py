@@ -29,7 +29,7 @@ from gluonjit.engines.mxnet.values.operands import (
     value_of,
     with_operand,
 )
-from gluonjit.engines.mxnet.values.recorder import Part
+from gluonjit.engines.mxnet.values.recorder import WeightPart
 from gluonjit.engines.mxnet.values.references import REFERENCES, Copied
 from gluonjit.engines.mxnet.values.weights import SHAPING, is_constant, part_of
 from gluonjit.graph import Record, Spec, Value
@@ -94,7 +94,7 @@ def capture_op(
     try:
         values = [None if k in weights else value_of(batch, array) for k, array in enumerate(arrays)]
         record, results = _results(batch, handle, name, attrs, arrays, values, state.mode)
-        if results is None and any(batch.parameters.get(id(array)).__class__ is Part for array in arrays):
+        if results is None and any(batch.parameters.get(id(array)).__class__ is WeightPart for array in arrays):
             values = [leaf(batch, array) if value is None else value for value, array in zip(values, arrays)]
             record, results = _results(batch, handle, name, attrs, arrays, values, state.mode)
     except Empty:

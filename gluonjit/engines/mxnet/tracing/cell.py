@@ -4,40 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from mxnet.ndarray import NDArray
-from mxnet.numpy import ndarray
-
 from gluonjit.engines.mxnet.values.computing import waits
 from gluonjit.engines.mxnet.values.lazy import Lazy
-from gluonjit.engines.mxnet.values.weights import is_constant
 from gluonjit.hybrid.capture.cell import BatchedCell
 from gluonjit.hybrid.capture.structure import items_of
 from gluonjit.hybrid.choose.pacing import NO_CHOICE, Paces
 from gluonjit.hybrid.options import Options
-from gluonjit.hybrid.run.batch import Batch
-from gluonjit.hybrid.run.places import vary
 
 
 class UnknownArgument(Exception):
     """An argument that can be no part of a cell's signature."""
-
-
-class Weight:
-    """A weight among the arguments of a call: a constant of it, and no operand. Not a tuple, which is a structure."""
-
-    __slots__ = ("array", "held")
-
-    def __init__(self, array: NDArray, held: Any) -> None:
-        self.array = array
-        self.held = held  # the weight itself, or how this is taken of one
-
-    @classmethod
-    def of(cls, cell: Cell, batch: Batch, arg: Any) -> Any:
-        """Returns an argument, a weight as one: unless calls have had many of its shape, which are operands."""
-        if arg.__class__ in (NDArray, ndarray) and is_constant(batch, arg):
-            held = batch.parameters[id(arg)]
-            return arg if vary(cell, ("weight", arg.shape), id(held), batch) else cls(arg, held)
-        return arg
 
 
 class Cell(BatchedCell):

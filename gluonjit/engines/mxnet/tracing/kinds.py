@@ -17,12 +17,13 @@ from gluonjit.engines.mxnet.framework.symbols import STATEFUL
 from gluonjit.engines.mxnet.lengths.program import JOINER, typed
 from gluonjit.engines.mxnet.operators.table import KNOWN, OPERATORS, work_of
 from gluonjit.engines.mxnet.run.program import build, build_for_children, current, program_of
-from gluonjit.engines.mxnet.tracing.cell import Cell, UnknownArgument, Weight
+from gluonjit.engines.mxnet.tracing.cell import Cell, UnknownArgument
 from gluonjit.engines.mxnet.tracing.following import followed
 from gluonjit.engines.mxnet.values.lazy import Lazy, wrap
 from gluonjit.engines.mxnet.values.lazy_np import LazyNumpy, wrap_np
 from gluonjit.engines.mxnet.values.recorder import Recorder, recording
 from gluonjit.engines.mxnet.values.references import Copied
+from gluonjit.engines.mxnet.values.weights import WeightArgument
 from gluonjit.graph import Kind, Spec, Value, family_key, split_kind
 from gluonjit.hybrid.capture.cell import product_kind
 from gluonjit.hybrid.capture.children import Maker, TracedKind, join
@@ -141,7 +142,7 @@ def _traced(
     placeholders = iter([trace.placeholder(position, spec) for position, spec in enumerate(specs)])
 
     def stand_in(item: Any) -> Any:
-        if item.__class__ is Weight:
+        if item.__class__ is WeightArgument:
             array = item.array
             return trace.stand_in(array, wrap_np if isinstance(array, ndarray) else wrap)
         if not isinstance(item, NDArray):

@@ -18,8 +18,8 @@ from gluonjit.hybrid.run.state import LOCAL
 from gluonjit.program.trace import NeedsValue, Trace, TraceBuilder
 
 
-class Part:
-    """How an array is taken of a weight, or of a part of one.
+class WeightPart:
+    """The way in which an array is taken of a weight, or of a part of one.
 
     take: gives it of the source, or of a lazy array that `wrapped` makes; recorded: whether MXNet recorded it.
     """
@@ -63,7 +63,7 @@ class Recorder(TraceBuilder):
         if found is None:
             batch = LOCAL.state.batch
             held = array if batch is None else batch.parameters.get(id(array), array)
-            if held.__class__ is Part:
+            if held.__class__ is WeightPart:
                 with recording(self):
                     found = held.take(self.stand_in(held.source, held.wrapped))._v.rows
             else:
@@ -72,8 +72,8 @@ class Recorder(TraceBuilder):
         return found
 
     def stand_in(self, array: Any, wrapped: Callable[[Value], Any]) -> Any:
-        """What stands for an array that is the same in every call; None for another."""
-        if array.__class__ is not Part and id(array) not in self.known and not self.is_constant(array):
+        """A lazy array for one that is the same in every call; None for another."""
+        if array.__class__ is not WeightPart and id(array) not in self.known and not self.is_constant(array):
             return None
         position = self.include(array)
         shaped = self.shapes[position]

@@ -6,10 +6,11 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from mxnet.ndarray import NDArray
+from mxnet.numpy import ndarray
 
 from gluonjit.engines.mxnet.framework import originals
 from gluonjit.engines.mxnet.values.lazy import wrap
-from gluonjit.engines.mxnet.values.recorder import Part
+from gluonjit.engines.mxnet.values.recorder import WeightPart
 from gluonjit.graph.modes import is_recorded
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.places import FEW_NUMBERS, vary
@@ -17,7 +18,7 @@ from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 SHAPING = frozenset("transpose SwapAxis slice slice_axis expand_dims squeeze Reshape Flatten".split())
 """Operators whose results of weights alone are parts of these."""
-_parts: dict[Any, Part] = {}
+_parts: dict[Any, WeightPart] = {}
 
 
 def clear_parts() -> None:
@@ -26,7 +27,7 @@ def clear_parts() -> None:
 
 
 def part_of(array: Any, key: Hashable, take: Callable[[Any], Any]) -> Any:
-    """What `take` gives of a weight, or of a part of one, by a key of its own; None where many are taken, or of others.
+    """Takes a part of a weight, or of a part of one, by a key of its own; None where many are taken, or of others.
 
     It has a history where MXNet records.
     """
@@ -47,7 +48,7 @@ def part_of(array: Any, key: Hashable, take: Callable[[Any], Any]) -> Any:
         return made
     part = _parts.get(place)
     if part is None:
-        part = _parts[place] = Part(source, take, wrap, is_recorded(state.mode))
+        part = _parts[place] = WeightPart(source, take, wrap, is_recorded(state.mode))
     batch.taken[place], batch.parameters[id(made)] = made, part
     return made
 
@@ -96,7 +97,25 @@ def _place(key: Any) -> Hashable:
 def is_constant(batch: Batch, array: Any) -> bool:
     """True if an array is a weight, or a part of one: not if that was taken without recording, and MXNet records."""
     held = batch.parameters.get(id(array))
-    if held.__class__ is Part and is_recorded(LOCAL.state.mode) and not held.recorded:
+    if held.__class__ is WeightPart and is_recorded(LOCAL.state.mode) and not held.recorded:
         del batch.parameters[id(array)]  # compiled code takes what is there for a constant
         return False
     return held is not None
+
+
+class WeightArgument:
+    """A weight among the arguments of a call: a constant of it, and no operand. Not a tuple, which is a structure."""
+
+    __slots__ = ("array", "held")
+
+    def __init__(self, array: NDArray, held: Any) -> None:
+        self.array = array
+        self.held = held  # the weight itself, or how this is taken of one
+
+    @classmethod
+    def of(cls, cell: Any, batch: Batch, arg: Any) -> Any:
+        """Returns an argument, a weight as one: unless calls have had many of its shape, which are operands."""
+        if arg.__class__ in (NDArray, ndarray) and is_constant(batch, arg):
+            held = batch.parameters[id(arg)]
+            return arg if vary(cell, ("weight", arg.shape), id(held), batch) else cls(arg, held)
+        return arg

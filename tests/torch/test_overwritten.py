@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -193,3 +194,27 @@ def test_what_no_gradient_that_is_asked_for_comes_through_may_be_written_over(gr
             sum(net(x) for x in xs).backward()
     for one, other in zip(*grads):
         torch.testing.assert_close(one, other)
+
+
+class Slanted(nn.Module):
+    """Rows of any number are written over, by an operator that keeps its first operand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(8, 3)
+
+    def forward(self, numbers: Any) -> Any:
+        found = torch.sin(self.embed(numbers))
+        torch.nn.functional.leaky_relu_(found, 0.2)
+        return (found * 1.0).sum()
+
+
+@pytest.mark.parametrize("granularity", ["cell", "op", "batched"])
+def test_what_writes_keeps_its_first_operand_where_nodes_have_unlike_numbers_of_rows(granularity: str) -> None:
+    torch.manual_seed(0)
+    eager = Slanted()
+    net = gluonjit.hybridize(copy.deepcopy(eager), dynamic_batch=True, granularity=granularity)
+    given = [torch.tensor(each) for each in ([3, 0, 5], [6, 3], [1], [2, 4, 4, 7])]
+    for each in (eager, net):
+        sum(each(numbers) for numbers in given).backward()
+    torch.testing.assert_close(net.embed.weight.grad, eager.embed.weight.grad)

@@ -68,13 +68,15 @@ def savers(
         operands, results = saved_values(program_of(step.kind), _flags(step, learns))
         yield from [(place.arena, place.begin + at) for k, place, at in made if k in results]
         place = step.places[0]
-        size = (place.end - place.begin) // step.count
+        counts = np.array([(record.kind.outputs[0].spec.rows, len(nodes)) for record, nodes in step.parts])
+        sizes = np.repeat(*counts.T)
+        begins = place.begin + sizes.cumsum() - sizes  # of nodes: those of one step may have unlike numbers of rows
         for (number, role), at, by in read:
             saved = operands.intersection(step.kind.groups[number][role])
             if not (views or saved):
                 continue
-            positions = place.begin + owners_of_operand(step, number, role)[at] * size
-            for position, writer in zip(positions.tolist(), by.tolist()):
+            owners = owners_of_operand(step, number, role)[at]
+            for position, size, writer in zip(begins[owners].tolist(), sizes[owners].tolist(), by.tolist()):
                 if views:
                     writers[place.arena][position : position + size] = writer
                 elif writer != -2 and (saved != {0} or not _lies_at(plan, writer, place.arena, position)):

@@ -121,5 +121,6 @@ cdef Py_ssize_t find_equal(Record record, long long *codes) except? -2
 cdef int remember(Record record, Py_ssize_t node) except? -1
 cdef long long code_of(Record record, object rows) except? 0
 cdef Value value_at(Record record, Py_ssize_t place)
+cdef Value new_value(object rows, Py_ssize_t depth, object spec, object graph, bint taped, object base)
 cdef Py_ssize_t append_unread(Record record, GraphRows graph, long long *codes, long long depth, object origin) except? -1
 cdef Py_ssize_t new_node(BatchRoom batch, GraphRows graph, Record record, PyObject **given, int count, bint sharing) except -1

@@ -1,6 +1,6 @@
 # The types of entries.py where it is compiled.
 cimport cython
-from gluonjit._fast cimport GraphRows, Value
+from gluonjit._fast cimport GraphRows, new_value
 from gluonjit.graph.values cimport Spec
 
 cpdef tuple rows_of(GraphRows graph, dict entries, numbers)

@@ -15,7 +15,7 @@ except ImportError:
     from gluonjit import standin as cython
 
 if not cython.compiled:
-    from gluonjit.graph.recorder import Value
+    from gluonjit.graph.recorder import new_value
 
 _MOST: cython.Py_ssize_t = 2**31 - 1  # rows of a graph: indices have 32 bits
 _LEAST, _MOST_EXACT = 2.0**-126, 2.0**53
@@ -42,21 +42,7 @@ def entries_value(graph: GraphRows, rows: tuple, spec: Spec, taped: cython.bint,
     whole = spec.of_rows.get(~count)
     if whole is None:
         whole = spec.stacked(count)
-    return _value(graph, rows[0] if count == 1 else rows, whole, taped, base)
-
-
-@cython.cfunc
-def _value(graph: GraphRows, rows, spec, taped: cython.bint, base):
-    if cython.compiled:  # without a look at the names of arguments
-        value: Value = Value.__new__(Value)
-        value.rows = rows
-        value.spec = spec
-        value.graph = graph
-        value.taped = taped
-        value.base = base
-        return value
-    else:
-        return Value(rows, 0, spec, graph, taped, base)
+    return new_value(rows[0] if count == 1 else rows, 0, whole, graph, taped, base)
 
 
 def entries_at(graph: GraphRows, entries: dict, numbers, size: cython.Py_ssize_t, spec: Spec, taped: cython.bint):
@@ -72,7 +58,7 @@ def entries_at(graph: GraphRows, entries: dict, numbers, size: cython.Py_ssize_t
     if not listed:
         return None
     rows: tuple = rows_of(graph, entries, listed)
-    return _value(graph, rows[0], spec, taped, None) if single else entries_value(graph, rows, spec, taped)
+    return new_value(rows[0], 0, spec, graph, taped, None) if single else entries_value(graph, rows, spec, taped)
 
 
 def is_exact(number) -> cython.bint:
@@ -90,4 +76,4 @@ def number_in(graph: GraphRows, known: tuple, number):
         return None
     if row.dtype == "float32":
         number = c_float(number).value  # equal ones are one row
-    return _value(graph, rows_of(graph, known[0], (number,))[0], row, False, None)
+    return new_value(rows_of(graph, known[0], (number,))[0], 0, row, graph, False, None)

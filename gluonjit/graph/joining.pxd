@@ -1,6 +1,6 @@
 # The types of joining.py where it is compiled.
 cimport cython
-from gluonjit._fast cimport Value
+from gluonjit._fast cimport Value, new_value
 from gluonjit.graph.values cimport Spec
 
 @cython.final
@@ -9,5 +9,5 @@ cdef class Copied:
 
 cpdef joined(values, mode)
 cpdef copied(Value value)
-cdef shown_as(Value value, spec)
+cpdef Value same_rows(Value value, Spec spec, rows)
 cdef seen_as(Value value, spec)

@@ -13,7 +13,7 @@ except ImportError:
     from gluonjit import standin as cython
 
 if not cython.compiled:
-    from gluonjit.graph.recorder import Value
+    from gluonjit.graph.recorder import Value, new_value
 
 
 class Copied:
@@ -59,12 +59,12 @@ def joined(values, mode: object):
 def copied(value: Value):
     """A value of the same rows."""
     value.graph.copies.append(value.row_list())
-    return Value(value.rows, value.depth, value.spec, value.graph, value.taped, value)
+    return same_rows(value, value.spec, value.rows)
 
 
-def shown_as(value: Value, spec):
-    """Returns the rows of a Value as an array that looks like `spec`, in the same memory."""
-    return Value(value.rows, value.depth, spec, value.graph, value.taped, value)
+def same_rows(value: Value, spec: Spec, rows) -> Value:
+    """A value that refers to rows of another, in the same memory, and looks like `spec`."""
+    return new_value(rows, value.depth, spec, value.graph, value.taped, value)
 
 
 def seen_as(value: Value, spec):

@@ -534,7 +534,7 @@ def _put(record: Record, codes: cython.p_longlong, depth: longlong, base: longlo
 
 
 @cfunc
-def _value(rows, depth: Py_ssize_t, spec, graph, taped: bint) -> Value:
+def new_value(rows, depth: Py_ssize_t, spec, graph, taped: bint, base) -> Value:
     """A value, as `Value()` makes it."""
     if cython.compiled:  # without a look at the names of arguments
         value: Value = Value.__new__(Value)
@@ -543,9 +543,10 @@ def _value(rows, depth: Py_ssize_t, spec, graph, taped: bint) -> Value:
         value.spec = spec
         value.graph = graph
         value.taped = taped
+        value.base = base
         return value
     else:
-        return Value(rows, depth, spec, graph, taped)
+        return Value(rows, depth, spec, graph, taped, base)
 
 
 @cfunc
@@ -575,7 +576,7 @@ def _append(record: Record, graph: GraphRows, codes: cython.p_longlong, depth: l
     _begin(record, graph)
     first: Py_ssize_t = len(record._values)
     for k in range(record.results):
-        value = _value(base + number_at(record._offsets, k), depth, record._specs[k], graph, taped)
+        value = new_value(base + number_at(record._offsets, k), depth, record._specs[k], graph, taped, None)
         if cython.compiled:
             PyObject_GC_UnTrack(cython.cast(cython.pointer(PyObject), value))
         record._values.append(value)
@@ -596,7 +597,8 @@ def value_at(record: Record, place: Py_ssize_t) -> Value:
         if node >= len(record._bases) or node >= len(record._depths):
             raise IndexError(f"there is half a node {node}")
         row = number_at(record._bases, node) + number_at(record._offsets, k)
-        value = _value(row, number_at(record._depths, node), record._specs[k], record._graph, record.mode >= 2)
+        depth = number_at(record._depths, node)
+        value = new_value(row, depth, record._specs[k], record._graph, record.mode >= 2, None)
         if cython.compiled:  # see _append
             PyObject_GC_UnTrack(cython.cast(cython.pointer(PyObject), value))
         record._values[place] = value

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gluonjit.graph.entries import entries_value, rows_of
-from gluonjit.graph.joining import Copied
+from gluonjit.graph.joining import Copied, same_rows
 from gluonjit.graph.recorder import Value
 from gluonjit.graph.slices import one_row
 from gluonjit.graph.values import Rows, Spec, intern_spec, mode_of
@@ -30,9 +30,11 @@ def keys_of(path: Any) -> list[Any]:
     return [path, *reversed(keys)]
 
 
-def same_rows(value: Value, spec: Spec, rows: Rows) -> Value:
-    """A value that refers to rows of another."""
-    return Value(rows, value.depth, spec, value.graph, value.taped, value)
+def follow(array: Any, path: Any) -> Any:
+    """The view of an array that keys lead to: integers, slices, or what gives a view `of` an array."""
+    for key in keys_of(path):
+        array = array[key] if key.__class__ is int or key.__class__ is slice else key.of(array)
+    return array
 
 
 def row(value: Value, index: int, scalar: Shape = (1,)) -> Value | None:

@@ -2,6 +2,7 @@
 cimport cython
 from cpython.array cimport array as cython_array
 from gluonjit._fast cimport BatchRoom, GraphRows, Record, append_unread, code_of, find_equal, remember, value_at
+from gluonjit.graph.entries cimport rows_of
 from gluonjit.graph.inlined cimport number_at, set_number
 
 cdef extern from "Python.h":
@@ -21,7 +22,7 @@ cdef class Replay:
     cdef Py_ssize_t _count
     cdef Py_ssize_t _found
 
-    cdef int _add(self, long long row, Py_ssize_t count) except? -1
+    cpdef int add(self, long long row, Py_ssize_t count) except? -1
     cdef _look_up(self, dict entries, tuple indices)
     cdef Record _record(self, Py_ssize_t number)
     cdef _origin(self, Py_ssize_t number)

@@ -15,6 +15,7 @@ except ImportError:
     from gluonjit import standin as cython
 
 if not cython.compiled:
+    from gluonjit.graph.entries import rows_of
     from gluonjit.graph.inlined import number_at, set_number
     from gluonjit.graph.recorder import append_unread, code_of, find_equal, remember, value_at
 
@@ -95,10 +96,6 @@ class Replay:
             self._look_up(self.entries[number], table[1])
         return -1
 
-    def add(self, row: longlong, count: Py_ssize_t):
-        """Makes this many rows from this one on the next ones of the recording."""
-        self._add(row, count)
-
     def capture(self, batch: BatchRoom, code: cython_array):
         """Captures the nodes of a recording: existing ones, and new ones. Raises ValueError if it is no recording."""
         at: Py_ssize_t = 0
@@ -127,7 +124,7 @@ class Replay:
                     remember(record, node)
             record.calls += _number(code, head + 1)
             self._note(_number(code, head), node)
-            self._add(number_at(record._bases, node), record.height)
+            self.add(number_at(record._bases, node), record.height)
 
     def row(self, number: Py_ssize_t):
         """The row that a number of the recording stands for."""
@@ -151,8 +148,8 @@ class Replay:
             raise IndexError(f"a node of {record.results} values has no value {k}")
         return value_at(record, number_at(self._nodes, 2 * number + 1) * record.results + k)
 
-    def _add(self, row: longlong, count: Py_ssize_t) -> cython.int:
-        """The same, where nobody else has asked for it."""
+    def add(self, row: longlong, count: Py_ssize_t) -> cython.int:
+        """Makes this many rows from this one on the next ones of the recording."""
         k: Py_ssize_t
         if row < 0 or count < 0 or row + count > _MOST:
             raise OverflowError(f"a graph has no {count} rows from {row} on")
@@ -165,20 +162,8 @@ class Replay:
 
     def _look_up(self, entries: dict, indices: tuple):
         """Makes the rows of these entries of a table the next ones."""
-        graph: GraphRows = self.graph
-        count: Py_ssize_t = self._count
-        if count + len(indices) > len(self._rows):
-            self._rows = _longer(self._rows, count + len(indices))
-        for index in indices:
-            row = entries.get(index)
-            if row is None:
-                if not 0 <= graph.rows < _MOST:
-                    raise OverflowError(f"a batch has no row after {graph.rows}")
-                row = entries[index] = graph.rows
-                graph.rows += 1
-            set_number(self._rows, count, row)
-            count += 1
-        self._count = count
+        for row in rows_of(self.graph, entries, indices):
+            self.add(row, 1)
 
     def _record(self, number: Py_ssize_t) -> Record:
         """The record of a kind."""

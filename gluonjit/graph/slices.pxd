@@ -1,7 +1,7 @@
 # The types of slices.py where it is compiled.
 cimport cython
 from cpython.object cimport PyObject
-from gluonjit._fast cimport GraphRows, Value
+from gluonjit._fast cimport GraphRows, Value, new_value
 from gluonjit.graph.values cimport Spec
 
 cdef extern from "Python.h":

@@ -14,7 +14,7 @@ except ImportError:
     from gluonjit.standin import cfunc
 
 if not cython.compiled:
-    from gluonjit.graph.recorder import Value
+    from gluonjit.graph.recorder import Value, new_value
 
 
 @cython.freelist(1024)
@@ -27,6 +27,10 @@ class Key:
 
     def __init__(self, key: object) -> None:
         self.key = key
+
+    def of(self, array):
+        """Takes it of an array."""
+        return array[self.key]
 
 
 def sliced(value: Value, key):
@@ -170,14 +174,4 @@ def _spec(spec: Spec, rows: Py_ssize_t) -> Spec:
 @cython.inline
 def _reference(value: Value, rows, spec: Spec) -> Value:
     """A value that refers to rows of another."""
-    if cython.compiled:  # without a look at the names of arguments
-        found: Value = Value.__new__(Value)
-        found.rows = rows
-        found.depth = value.depth
-        found.spec = spec
-        found.graph = value.graph
-        found.taped = value.taped
-        found.base = value
-        return found
-    else:
-        return Value(rows, value.depth, spec, value.graph, value.taped, value)
+    return new_value(rows, value.depth, spec, value.graph, value.taped, value)

@@ -2,7 +2,7 @@
 cimport cython
 from gluonjit._fast cimport BatchRoom, CellSlots, Record, StateNumbers, Value, new_node, value_at
 from gluonjit.graph.entries cimport number_in
-from gluonjit.graph.joining cimport shown_as
+from gluonjit.graph.joining cimport same_rows
 from gluonjit.graph.values cimport Spec
 from gluonjit.native.bodies cimport is_stale, note_view, spec_of, tensor_of, value_in, wrap
 from gluonjit.native.inputs cimport met

@@ -12,7 +12,8 @@ import numpy as np
 from mxnet._ctypes.ndarray import _imperative_invoke
 
 from experiments.conformance.rule_cases import Arg, Case
-from gluonjit.engines.mxnet.framework.symbols import apply, canonical, operator_handle
+from gluonjit.engines.mxnet.framework.originals import operator_handle
+from gluonjit.engines.mxnet.framework.symbols import apply, canonical
 from gluonjit.engines.mxnet.operators.binding import Writer
 from gluonjit.engines.mxnet.operators.table import batch_op
 from gluonjit.program.axes.values import Values

@@ -145,7 +145,7 @@ def test_addresses_are_of_computed_arrays(monkeypatch: pytest.MonkeyPatch) -> No
     net.initialize(mx.init.Uniform(0.7))
     net.hybridize(dynamic_batch=True)
     waited: set[int] = set()
-    wait, address = nd.NDArray.wait_to_read, replacing._address
+    wait, address = nd.NDArray.wait_to_read, replacing.address_of
     asked = []
 
     def wait_to_read(array: Any) -> None:
@@ -157,7 +157,7 @@ def test_addresses_are_of_computed_arrays(monkeypatch: pytest.MonkeyPatch) -> No
         return address(array)
 
     monkeypatch.setattr(nd.NDArray, "wait_to_read", wait_to_read)
-    monkeypatch.setattr(replacing, "_address", of_computed)
+    monkeypatch.setattr(replacing, "address_of", of_computed)
     x, other = rows(2, SIZE) * 2, rows(2, SIZE) * 3
     with gluonjit.batching():
         kept = net(x)

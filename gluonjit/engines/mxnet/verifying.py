@@ -15,8 +15,8 @@ from mxnet.ndarray import NDArray, register
 
 from gluonjit.engines.mxnet.capture.dynamic import disable, enable
 from gluonjit.engines.mxnet.framework.blocks import blocks_of
+from gluonjit.engines.mxnet.framework.originals import operator_handle
 from gluonjit.engines.mxnet.framework.semantics import POOLING, in_training, is_numpy
-from gluonjit.engines.mxnet.framework.symbols import operator_handle
 from gluonjit.engines.mxnet.run.inference import operator_call
 from gluonjit.engines.mxnet.run.results import has_history
 from gluonjit.engines.mxnet.tracing.following import COUNTERS, is_hybrid

@@ -37,7 +37,7 @@ from gluonjit.hybrid.capture.structure import Kwargs, items_of, map_structure
 from gluonjit.hybrid.run.engine import engine_of
 from gluonjit.hybrid.run.state import placed as rows_at
 from gluonjit.hybrid.run.state import results_of, settle
-from gluonjit.program.axes.values import NotBatchable, Operand, placed
+from gluonjit.program.axes.values import NotBatchable, numbered, placed
 from gluonjit.program.trace import TraceBuilder
 
 _NAMES = {"sum": "axis", "mean": "axis", "concatenate": "axis", "stack": "axis", "transpose": "axes"}
@@ -102,11 +102,12 @@ class LazyNumbers(Array):
 class Table(tables.Table):
     """A weight whose rows are looked up."""
 
-    def __init__(self, batch: Batch, weight: WeightArray) -> None:
-        super().__init__(batch, weight)
-        numbers = self.weight = weight.numbers
-        self.size = len(numbers)
-        self.row = intern_spec(weight.shape[1:], str(numbers.dtype), "cpu", "stack")
+    def __init__(self, *key: Any) -> None:
+        super().__init__(*key)
+        self.weight = self.weight.numbers
+
+    def look(self, weight: WeightArray) -> Spec:
+        return spec_of(weight.shape, str(weight.numbers.dtype))
 
 
 class Model:
@@ -278,17 +279,9 @@ class CallTracer(TraceBuilder):
             raise Refused(f"there is no row for {name}")
         if not kwargs.keys() <= {"axis", "axes", "keepdims"} or any(item is None for item in (*args, *kwargs.values())):
             raise Refused(f"there is no row for {name} with such arguments")
-        inputs: list[int] = []
-
-        def operand(item: Any) -> Any:
-            if isinstance(item, (list, tuple)):
-                return tuple(map(operand, item))
-            if not isinstance(item, (Array, np.ndarray)):
-                return item
-            inputs.append(self.place(item))
-            return Operand(len(inputs) - 1)
-
-        given = operand(args)
+        arrays: list[Any] = []
+        given = numbered(args, (Array, np.ndarray), arrays)
+        inputs = list(map(self.place, arrays))
         made = np.asarray(function(*placed(given, [np.ones(*self.shapes[k]) for k in inputs]), **kwargs))
         names = ["0", _NAMES.get(name, "1"), *map(str, range(2, len(given)))]
         attrs = (*zip(names, given), *kwargs.items())

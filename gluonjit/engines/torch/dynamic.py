@@ -29,7 +29,7 @@ from gluonjit.engines.torch.values.pending_statistics import write_statistics
 from gluonjit.engines.torch.values.results import computed
 from gluonjit.graph import is_own
 from gluonjit.hybrid.capture.arguments import LentArguments
-from gluonjit.hybrid.capture.capturing import before_sample, run_eagerly, sampled
+from gluonjit.hybrid.capture.capturing import before_sample, outermost_batch, run_eagerly, sampled
 from gluonjit.hybrid.capture.entrances import install
 from gluonjit.hybrid.capture.guards.facts import Fingerprint
 from gluonjit.hybrid.capture.guards.objects import Eagerly
@@ -214,9 +214,10 @@ def _outermost(state: Any, module: Any, cell: Cell) -> tuple[Batch, _Noted]:
     if batch is None or batch.room < 0 or batch.engine.name != "torch":
         batch = open_batch(cell.options)
     if not state.inside:
-        if batch.options is not cell.options:
-            batch = _with_options(batch, cell, module)
-        before_sample(batch)
+        if batch.options is not cell.options and KEY in module.__dict__:
+            batch = outermost_batch(batch.engine, cell.options)
+        else:
+            before_sample(batch)
         if batch.own.hooked is not originals.hooks_everywhere():
             changes.look_again(batch)
             batch.own.hooked = not batch.own.hooked
@@ -313,15 +314,6 @@ def _parts(module: Any, args: Any, kwargs: Any, batch: Batch, hooks_inside: bool
         return lent.returned(module.forward(*lent.args, **kwargs))  # which is all that PyTorch does then
     finally:
         lent.give_back()
-
-
-def _with_options(batch: Batch, cell: Cell, module: Any) -> Batch:
-    """The open batch with the options of an outermost module."""
-    if batch.explicit or KEY not in module.__dict__ or batch.options == cell.options:
-        return batch
-    batch.flush("another model has other options")
-    LOCAL.state.close()
-    return open_batch(cell.options)
 
 
 def _noted(batch: Batch, module: Any, cell: Cell) -> _Noted:

@@ -20,7 +20,7 @@ from gluonjit.engines.torch.framework.arrays import VERSIONS, clear_looks
 from gluonjit.engines.torch.framework.buffers import Account, note_written
 from gluonjit.engines.torch.framework.exposed import end_use, kept
 from gluonjit.engines.torch.framework.input_version import InputVersion, version_of
-from gluonjit.engines.torch.framework.originals import current_mode, flags, held, hold, plain
+from gluonjit.engines.torch.framework.originals import current_mode, flags, held, hold, is_distributed, plain
 from gluonjit.engines.torch.run.memory import Session
 from gluonjit.engines.torch.run.one_by_one import NODES
 from gluonjit.engines.torch.run.program import program_of
@@ -157,7 +157,7 @@ class TorchEngine(Adapter):
 
     def may_choose(self) -> bool:
         """True if this process may choose how calls run; not if several processes train together."""
-        return not (torch.distributed.is_available() and torch.distributed.is_initialized())
+        return not is_distributed()
 
     def account(self) -> Account:
         """Makes the account of weights, buffers and hooks while a batch is open."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any, TypeVar
 
-from gluonjit.graph.values import Spec
+from gluonjit.graph.values import Spec, intern_spec
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.failures import refused
 
@@ -13,19 +14,22 @@ _Own = TypeVar("_Own", bound="Table")
 
 
 class Table:
-    """A weight whose rows are looked up in one batch; an engine derives its own.
+    """A weight whose rows are looked up in one batch; an engine derives its own, and says how a weight looks.
 
-    key: the weight, and what else tells tables apart, by which the batch finds it; row: how an entry looks; size: how
-    many there are; taped: whether gradients go on to it.
+    An entry is what the first `dims` axes tell apart, in order; taped: whether gradients go on to the weight; attrs:
+    what else the engine is to know. By all these, the `key`, the batch finds it. row: how an entry looks; size: how
+    many there are, and `sizes` along each axis.
     """
 
-    row: Spec
-    size: int
-    taped = False
+    look: Callable[[Any], Spec]
 
-    def __init__(self, batch: Batch, *key: Any) -> None:
-        self.key = key
-        self.weight = key[0]
+    def __init__(self, batch: Batch, weight: Any, attrs: Any = (), taped: bool = False, dims: int = 1) -> None:
+        self.key = weight, attrs, taped, dims
+        self.weight, self.attrs, self.taped, self.dims = self.key
+        spec = self.look(weight)
+        self.sizes = spec.shape[:dims]
+        self.size = prod(self.sizes)
+        self.row = intern_spec(spec.shape[dims:], spec.dtype, spec.device, "stack")
 
     @classmethod
     def of(cls: type[_Own], batch: Batch, *key: Any) -> _Own:

@@ -167,6 +167,14 @@ def placed(value: Any, inputs: Sequence[Any], listed: Callable[[list[Any]], Any]
     return listed([placed(item, inputs, listed) for item in value]) if isinstance(value, tuple) else value
 
 
+def numbered(value: Any, kind: Any, found: list[Any]) -> Any:
+    """Returns an argument with operands in place of values of a class, which are added to `found`."""
+    if isinstance(value, kind):
+        found.append(value)
+        return Operand(len(found) - 1)
+    return tuple(numbered(item, kind, found) for item in value) if isinstance(value, (list, tuple)) else value
+
+
 def counted(rank: int, dim: int) -> int:
     """A dimension counted from the front."""
     if not rank:

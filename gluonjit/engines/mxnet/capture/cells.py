@@ -194,7 +194,7 @@ def looked_up(cell: Cell, batch: Batch, indices: Any, mode: int) -> Value | None
     table = batch.tables.get(place)
     if table is None:
         parameter, attrs = cell.lookup
-        table = batch.tables[place] = Table.of(batch, parameter.data(indices.context), attrs, is_recorded(mode))
+        table = batch.tables[place] = Table.of(batch, parameter.data(indices.context), attrs, is_recorded(mode), 1)
     return look_up(batch, indices, table)
 
 

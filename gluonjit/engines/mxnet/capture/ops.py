@@ -174,7 +174,7 @@ def _looked_up(
     indices = arrays[0]._c if isinstance(arrays[0], Lazy) else arrays[0]
     if indices is None:
         return None
-    return look_up(batch, indices, Table.of(batch, arrays[1], attrs, is_recorded(mode)))
+    return look_up(batch, indices, Table.of(batch, arrays[1], attrs, is_recorded(mode), 1))
 
 
 def _results(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from mxnet import autograd, gluon
-from mxnet.base import _LIB, NDArrayHandle, c_handle_array, c_str_array, check_call
+from mxnet.base import _LIB, MXNetError, NDArrayHandle, c_handle_array, c_str_array, check_call
 from mxnet.gluon.rnn import rnn_layer
 from mxnet.ndarray import NDArray, register, utils
 from mxnet.ndarray.numpy import _api_internal
@@ -47,15 +48,27 @@ def slice_rows(array: NDArray, begin: int, end: int) -> NDArray:
     return NDArray(handle)
 
 
-def _handle(name: str) -> int:
+@cache
+def operator_handle(name: str) -> int:
+    """The registry's address of an operator; ValueError if there is none of this name."""
     handle = ctypes.c_void_p()
-    check_call(_LIB.NNGetOpHandle(name.encode(), ctypes.byref(handle)))
+    try:
+        check_call(_LIB.NNGetOpHandle(name.encode(), ctypes.byref(handle)))
+    except MXNetError as error:
+        raise ValueError(f"MXNet has no operator {name!r}") from error
     return int(handle.value or 0)
 
 
+def call_operator(is_np: bool, name: str, *arrays: Any, **attrs: Any) -> Any:
+    """Calls an operator of mx.np, or else of mx.nd, by its registered name as programs do: it is captured as theirs."""
+    return register._imperative_invoke(
+        operator_handle(name), [*arrays], [*attrs], [*attrs.values()], None, is_np, False
+    )
+
+
 # In inference oneDNN lays their weights out anew where they lie. Of a view that is the memory of the whole arena.
-_LAYING_OUT = {_handle(name) for name in ("Convolution", "Deconvolution", "FullyConnected")}
-_COPY = _handle("_copy")
+_LAYING_OUT = {operator_handle(name) for name in ("Convolution", "Deconvolution", "FullyConnected")}
+_COPY = operator_handle("_copy")
 COPIES: list[tuple[NDArray, NDArray]] = []
 """Weights of recorded operators, each with the copy that was laid out in its place."""
 

@@ -17,7 +17,7 @@ import mxnet as mx
 from mxnet.base import _LIB, SymbolHandle, c_handle_array, c_str, c_str_array, check_call, mx_uint, py_str
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet.framework.originals import run_operator
+from gluonjit.engines.mxnet.framework.originals import operator_handle, run_operator
 
 Attributes = Mapping[str, Any]
 """The attributes of one call as Python values; who reads one gives the default that the operator documents."""
@@ -50,17 +50,6 @@ def literal(text: str) -> Any:
     except (ValueError, SyntaxError):
         return text
     return tuple(value) if isinstance(value, list) else value
-
-
-@cache
-def operator_handle(name: str) -> int:
-    """The registry's address of an operator; ValueError if there is none of this name."""
-    handle = ctypes.c_void_p()
-    try:
-        check_call(_LIB.NNGetOpHandle(c_str(name), ctypes.byref(handle)))
-    except mx.base.MXNetError as error:
-        raise ValueError(f"MXNet has no operator {name!r}") from error
-    return int(handle.value or 0)
 
 
 @cache

@@ -14,9 +14,9 @@ import numpy as np
 from mxnet.base import _LIB, check_call, mx_uint, py_str
 
 from gluonjit.engines.mxnet.framework.arrays import dtype_name
-from gluonjit.engines.mxnet.framework.originals import Attrs, original_invoke, original_set_recording
+from gluonjit.engines.mxnet.framework.originals import Attrs, operator_handle, original_invoke, original_set_recording
 from gluonjit.engines.mxnet.framework.semantics import SHAPES
-from gluonjit.engines.mxnet.framework.symbols import RANDOM, STATEFUL, apply, canonical, operator_handle
+from gluonjit.engines.mxnet.framework.symbols import RANDOM, STATEFUL, apply, canonical
 from gluonjit.engines.mxnet.operators.table import ROWS_OF
 from gluonjit.errors import CaptureError
 from gluonjit.hybrid.capture.guards.sizes import plain

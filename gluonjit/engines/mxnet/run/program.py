@@ -10,7 +10,7 @@ import mxnet as mx
 from mxnet.ndarray import NDArray
 
 from gluonjit.engines.mxnet.framework.arrays import dtype_name
-from gluonjit.engines.mxnet.framework.originals import original_invoke, run_operator
+from gluonjit.engines.mxnet.framework.originals import operator_handle, original_invoke, run_operator
 from gluonjit.engines.mxnet.framework.semantics import POOLING, SHAPES, as_shape, classic, in_training
 from gluonjit.engines.mxnet.framework.symbols import (
     NO_GRADIENT,
@@ -18,7 +18,6 @@ from gluonjit.engines.mxnet.framework.symbols import (
     apply,
     canonical,
     fails,
-    operator_handle,
     read,
     written,
 )
@@ -174,9 +173,9 @@ def write(op: TraceOp, vals: Sequence[Values], outs: Sequence[Shaped], writer: A
     return batch_op(op.name, dict(op.attrs), inputs, outs, writer)
 
 
-def build(trace: Trace) -> Built:
+def build(trace: Trace, of_any_rows: bool = True) -> Built:
     """The batched program of a trace, for any number of rows if that is possible. Raises NotBatchable."""
-    return for_any_rows(trace, _build)
+    return for_any_rows(trace, _build, of_any_rows)
 
 
 def build_for_children(of: ForChildren) -> Built:

@@ -14,11 +14,11 @@ import numpy as np
 from mxnet.ndarray import NDArray
 
 from gluonjit.analysis.plan import rows_read
-from gluonjit.engines.mxnet.framework.semantics import as_captured, as_shape, classic, learned_rows, shapes
+from gluonjit.engines.mxnet.framework.semantics import as_captured, as_shape, learned_rows, shapes
 from gluonjit.engines.mxnet.framework.symbols import draws, read
 from gluonjit.engines.mxnet.run.gradients import Tape
 from gluonjit.engines.mxnet.run.program import interpret, join, program_of
-from gluonjit.engines.mxnet.run.results import RecordedInput, goes_back, numbers_of, spent, tape_of
+from gluonjit.engines.mxnet.run.results import RecordedInput, goes_back, numbers_of, source_of, spent, tape_of
 from gluonjit.errors import CaptureError
 from gluonjit.graph import Spec, Value
 from gluonjit.graph.modes import is_recorded, is_training
@@ -174,10 +174,10 @@ class _Again:
 
 def _begun(source: RecordedInput, others: dict[Tape, _Again]) -> NDArray:
     """An input, with its history."""
+    if source.value is None:
+        return source_of(source)
     with as_captured(2):
-        if source.value is not None:
-            return others[_tape(source.value)].value(source.value)
-        return classic(source.array) if source.again is None else source.again()
+        return others[_tape(source.value)].value(source.value)
 
 
 _WRITTEN = (

@@ -16,7 +16,7 @@ from mxnet.symbol import Symbol
 
 from gluonjit.analysis.plan import Place
 from gluonjit.engines.mxnet.framework.originals import slice_rows
-from gluonjit.engines.mxnet.framework.semantics import as_shape, classic, piece
+from gluonjit.engines.mxnet.framework.semantics import as_captured, as_shape, classic, piece
 from gluonjit.graph import Spec, Value
 from gluonjit.hybrid.run.state import placed, results_of, rows_of
 
@@ -61,6 +61,12 @@ class Target(NamedTuple):
         if getattr(array.grad, "stype", "default") == "default":
             return as_shape(classic(array), array.shape), self.gradient
         return mx.nd.identity(array), self.gradient.tostype(array.grad.stype)
+
+
+def source_of(origin: Any) -> Any:
+    """The array that a `RecordedInput` or a `Target`, which is no value of an earlier flush, goes on to."""
+    with as_captured(2):  # backward from another sample may free the history of the rows that are there
+        return classic(origin.array) if origin.again is None else origin.again()
 
 
 LEARNED_INTEGERS: set[str] = set()

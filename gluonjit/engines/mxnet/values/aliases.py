@@ -16,7 +16,7 @@ from gluonjit.engines.mxnet.framework.indices import basic_index, expanded, is_b
 from gluonjit.engines.mxnet.framework.semantics import as_captured
 from gluonjit.engines.mxnet.run.results import has_history
 from gluonjit.graph import Spec, Value
-from gluonjit.graph.references import keys_of
+from gluonjit.graph.references import follow
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
@@ -114,8 +114,7 @@ def renew(array: Any) -> None:
     """Makes a view one of the memory of what it is a view of; with a history in MXNet if it was recorded."""
     value, found = array._v, array._b._c
     with UNCAPTURED, as_captured(2 if value.taped and has_history(found) else 0):
-        for part in keys_of(array._k):
-            found = part.of(found) if part.__class__ is ViewCall else found[part]
+        found = follow(found, array._k)
     array._c = found = array._in_kind(found)
     array._v = Value(-1, 0, value.spec, None, value.taped, Owned(found))
     array._b = array._k = None
@@ -126,13 +125,5 @@ def in_memory(array: Any) -> NDArray | None:
     base = array._b
     if base is None or base._c is None or LOCAL.state.trace is not None:
         return None
-    found = base._c
     with UNCAPTURED, as_captured(0):
-        for part in keys_of(array._k):
-            if part.__class__ is ViewCall:
-                found = part.of(found)
-            elif part.__class__ is int or part.__class__ is slice:
-                found = found[part]
-            else:
-                return None
-    return found
+        return follow(base._c, array._k)

@@ -15,8 +15,8 @@ from mxnet.autograd import Function
 from mxnet.base import _LIB, MXCallbackList, NDArrayHandle, c_array, c_handle_array, check_call
 from mxnet.ndarray import NDArray
 
-from gluonjit.engines.mxnet.framework.semantics import as_captured, as_shape, classic
-from gluonjit.engines.mxnet.run.results import Target, numbers_of, places_of, seed_of, tape_of
+from gluonjit.engines.mxnet.framework.semantics import as_captured, as_shape
+from gluonjit.engines.mxnet.run.results import Target, numbers_of, places_of, seed_of, source_of, tape_of
 from gluonjit.engines.mxnet.values.refusals import is_entered
 from gluonjit.graph import Value
 
@@ -88,12 +88,7 @@ def bridged(value: Value) -> NDArray:
 
 def _begun(origin: Target, known: dict[int, NDArray]) -> NDArray:
     """The array with which MXNet's history goes on where that of a batch begins."""
-    if origin.value is not None:
-        return known[id(origin.value)]
-    if origin.again is None:
-        return classic(origin.array)
-    with as_captured(2):  # backward from another sample may free the history of the rows that are there
-        return origin.again()
+    return source_of(origin) if origin.value is None else known[id(origin.value)]
 
 
 def _joined(value: Value, tape: Any, inputs: list[NDArray]) -> NDArray:

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
-from mxnet.ndarray import NDArray, array, register
+from mxnet.ndarray import NDArray, array
 from mxnet.ndarray.sparse import BaseSparseNDArray
 
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.framework.arrays import context_of
+from gluonjit.engines.mxnet.framework.originals import call_operator, operator_handle
 from gluonjit.engines.mxnet.framework.shared import SHARED
-from gluonjit.engines.mxnet.framework.symbols import Attributes, listed, operator_handle, read
+from gluonjit.engines.mxnet.framework.symbols import Attributes, listed, read
 from gluonjit.engines.mxnet.run.one_by_one import as_decided
 from gluonjit.engines.mxnet.values.aliases import in_memory, is_stale, renew
 from gluonjit.engines.mxnet.values.lookups import host_numbers
@@ -107,11 +108,7 @@ class Gathering(NamedTuple):
 
     def operator(self, name: str, *operands: Value, **attrs: Any) -> Value:
         """The result of another operator, captured."""
-        given = [self.wrapped(value) for value in operands]
-        found = register._imperative_invoke(
-            operator_handle(name), given, list(attrs), list(attrs.values()), None, False, False
-        )
-        return found._v  # type: ignore[no-any-return]
+        return call_operator(False, name, *map(self.wrapped, operands), **attrs)._v  # type: ignore[no-any-return]
 
 
 Way = Callable[[Gathering], Optional[Value]]

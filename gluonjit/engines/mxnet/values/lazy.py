@@ -20,6 +20,7 @@ from mxnet.ndarray.ndarray import indexing_key_expand_implicit_axes
 from gluonjit.compiled import FAST
 from gluonjit.engines.mxnet.framework.arrays import context_of
 from gluonjit.engines.mxnet.framework.indices import Cuts, basic_index, expanded, is_basic
+from gluonjit.engines.mxnet.framework.originals import call_operator
 from gluonjit.engines.mxnet.framework.semantics import as_captured
 from gluonjit.engines.mxnet.run.one_by_one import as_decided
 from gluonjit.engines.mxnet.values import references
@@ -139,10 +140,10 @@ class Lazy(_Silent):  # type: ignore[misc]
                 return noted(wrapped(found), self, key)
         return None
 
-    def _cut(self, key: Any, scalar: tuple[int, ...], wrapped: Any, *ops: Any) -> Any:
+    def _cut(self, key: Any, scalar: tuple[int, ...], wrapped: Any, ops: Any) -> Any:
         """Picks by any index: a view where MXNet's is one, and an entry as an array of the shape `scalar`."""
         found = referred(self, key, scalar)
-        picked = by_operators(self, key, wrapped, *ops) if found is None else wrapped(found)
+        picked = by_operators(self, key, wrapped, ops) if found is None else wrapped(found)
         return noted(picked, self, key) if picked.__class__ is self.__class__ and is_view(key, self.shape) else picked
 
     def __getitem__(self, key: Any) -> Any:
@@ -210,7 +211,7 @@ class LazyArray(Lazy, NDArray):  # type: ignore[misc]
             return found
         if not LOCAL.state.inside and not waits(self):
             return taken(self, key, wrap)
-        return self._cut(_of_integers(key, len(self.shape)), (1,), wrap, op, _called)
+        return self._cut(_of_integers(key, len(self.shape)), (1,), wrap, op)
 
     def reshape(self, *shape: Any, **kwargs: Any) -> Any:
         """Captures NDArray.reshape."""
@@ -293,7 +294,7 @@ def _of_integers(key: Any, axes: int) -> Any:
     return key
 
 
-def by_operators(array: Any, key: Any, wrapped: Any, ops: Any, called: Any) -> Any:
+def by_operators(array: Any, key: Any, wrapped: Any, ops: Any) -> Any:
     """Basic indexing by operators; indexing by arrays as the array's class does it."""
     parts = expanded(key if isinstance(key, tuple) else (key,), len(array.shape))
     if ops is op and any(isinstance(part, bool) for part in parts):
@@ -303,7 +304,7 @@ def by_operators(array: Any, key: Any, wrapped: Any, ops: Any, called: Any) -> A
     cuts, shape = basic_index(parts, array.shape)
     if 0 in shape:
         return plain(array)[key]
-    cut = array if cuts is None else cut_out(array, cuts, wrapped, called)
+    cut = array if cuts is None else cut_out(array, cuts, wrapped, ops is not op)
     if ops is not op:
         return cut if cut.shape == shape else cut.reshape(shape)
     shape = shape or (1,)
@@ -328,7 +329,7 @@ def referred(lazy: Any, key: Any, scalar: tuple[int, ...]) -> Value | None:
     return references.indexed(value, key, scalar)
 
 
-def cut_out(lazy: Any, cuts: Cuts, wrapped: Callable[[Value], Any], call: Callable[..., Any]) -> Any:
+def cut_out(lazy: Any, cuts: Cuts, wrapped: Callable[[Value], Any], is_np: bool) -> Any:
     """Cuts out of a lazy array one number or more; its shape may differ from the index's by axes of size 1.
 
     wrapped: makes a lazy array of a value; call: captures an operator, by its name.
@@ -345,9 +346,9 @@ def cut_out(lazy: Any, cuts: Cuts, wrapped: Callable[[Value], Any], call: Callab
         if _as_operand(lazy._v, number, rows is not None):
             row = lazy if len(shape) == 2 and shape[0] == 1 else lazy.reshape((1, -1))
             index = host_numbers(open_batch(engine_of("mxnet")), [number], "int32", lazy._v.spec.device)
-            return call("pick", row, wrapped(index), axis=1)
+            return call_operator(is_np, "pick", row, wrapped(index), axis=1)
     begin, end, steps = zip(*cuts)
-    return call("slice", lazy, begin=begin, end=end, step=steps)
+    return call_operator(is_np, "slice", lazy, begin=begin, end=end, step=steps)
 
 
 def _as_operand(value: Value, number: int, of_many: bool) -> bool:
@@ -355,11 +356,6 @@ def _as_operand(value: Value, number: int, of_many: bool) -> bool:
     if isinstance(value.graph, Recorder) or value.spec.dtype == "bool":  # pick takes no truth values
         return False
     return of_many or are_many(value.spec, number)
-
-
-def _called(name: str, *arrays: Any, **attrs: Any) -> Any:
-    """An operator of `mx.nd` by its name."""
-    return getattr(op, name)(*arrays, **attrs)
 
 
 def picked(array: Any, key: Any, wrapped: Any, ops: Any) -> Any:

@@ -6,11 +6,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from mxnet.ndarray import NDArray, register
+from mxnet.ndarray import NDArray
 from mxnet.ndarray.numpy import _internal as npi
 from mxnet.numpy import ndarray
 
-from gluonjit.engines.mxnet.framework.symbols import operator_handle
+from gluonjit.engines.mxnet.framework.originals import call_operator
 from gluonjit.engines.mxnet.values.aliases import CLASSIC, NUMPY, ViewCall, noted, seen
 from gluonjit.engines.mxnet.values.computing import plain, waits
 from gluonjit.engines.mxnet.values.indexing import rows_where
@@ -20,6 +20,7 @@ from gluonjit.hybrid.capture.outlining.questions import ANSWERS
 from gluonjit.hybrid.run.state import LOCAL
 
 _new = object.__new__
+_call = partial(call_operator, True)
 
 
 class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
@@ -48,7 +49,7 @@ class LazyNumpy(Lazy, ndarray):  # type: ignore[misc]
             return plain(self)[key] if where is None else wrap_np(where)
         if not self.shape and key != ():
             raise IndexError("scalar tensor can only accept `()` as index")
-        return self._cut(key, (), wrap_np, npi, _call)
+        return self._cut(key, (), wrap_np, npi)
 
     @staticmethod
     def _in_kind(computed: NDArray) -> NDArray:
@@ -112,12 +113,6 @@ def _as_np_ndarray(self: LazyArray) -> LazyNumpy:
 
 
 LazyArray.as_np_ndarray = _as_np_ndarray
-
-
-def _call(name: str, *arrays: Any, **attrs: Any) -> Any:
-    """An operator of mx.np by its registered name, captured as any other."""
-    handle = operator_handle(name)
-    return register._imperative_invoke(handle, list(arrays), list(attrs), list(attrs.values()), None, True, False)
 
 
 def _is_mask(key: Any) -> bool:

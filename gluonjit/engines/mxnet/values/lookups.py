@@ -7,11 +7,10 @@ from typing import Any
 from mxnet.ndarray import NDArray
 
 from gluonjit.compiled import FAST
-from gluonjit.engines.mxnet.framework.arrays import device_of, dtype_name
-from gluonjit.engines.mxnet.framework.originals import Attrs, run_operator
+from gluonjit.engines.mxnet.framework.arrays import spec_of
+from gluonjit.engines.mxnet.framework.originals import operator_handle, run_operator
 from gluonjit.engines.mxnet.framework.semantics import classic
 from gluonjit.engines.mxnet.framework.shared import SHARED
-from gluonjit.engines.mxnet.framework.symbols import operator_handle
 from gluonjit.graph import Spec, Value, intern_spec
 from gluonjit.graph.entries import entries_at
 from gluonjit.graph.references import table_rows
@@ -24,10 +23,10 @@ _EMBEDDING = operator_handle("Embedding")
 class Table(tables.Table):
     """A weight. `attrs` are those of Embedding."""
 
-    def __init__(self, batch: Batch, weight: Any, attrs: Attrs, taped: bool) -> None:
-        super().__init__(batch, weight, attrs, taped)
-        self.attrs, self.taped, self.size = attrs, taped, weight.shape[0]
-        self.row = intern_spec(weight.shape[1:], dtype_name(weight), device_of(weight), "stack")
+    look = staticmethod(spec_of)
+
+    def __init__(self, *key: Any) -> None:
+        super().__init__(*key)
         self.known: dict[int, tuple[Any, Value]] = {}  # looked up before, by the index array's address
 
     def entries(self, index: NDArray) -> NDArray:

@@ -16,10 +16,10 @@ from mxnet.context import Context
 from mxnet.ndarray import NDArray, array
 
 from gluonjit.engines.mxnet.framework.arrays import spec_of
-from gluonjit.engines.mxnet.framework.originals import Attrs, original_invoke, slice_rows
+from gluonjit.engines.mxnet.framework.originals import Attrs, operator_handle, original_invoke, slice_rows
 from gluonjit.engines.mxnet.framework.semantics import as_captured, as_shape, classic
 from gluonjit.engines.mxnet.framework.shared import SHARED
-from gluonjit.engines.mxnet.framework.symbols import apply, operator_handle
+from gluonjit.engines.mxnet.framework.symbols import apply
 from gluonjit.engines.mxnet.operators.table import work_of
 from gluonjit.engines.mxnet.run.program import Batched
 from gluonjit.engines.mxnet.run.results import Imported, has_history, is_learned_integer, numbers_of, spent, tape_of

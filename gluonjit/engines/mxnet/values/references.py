@@ -11,8 +11,8 @@ from typing import Optional
 
 from gluonjit.engines.mxnet.framework.symbols import Attributes
 from gluonjit.graph import Value
-from gluonjit.graph.joining import Copied, joined
-from gluonjit.graph.references import Shape, indexed, reshaped, row, row_range, same_rows
+from gluonjit.graph.joining import Copied, joined, same_rows
+from gluonjit.graph.references import Shape, indexed, reshaped, row, row_range
 
 __all__ = ["REFERENCES", "Copied", "indexed", "row", "row_range"]
 

@@ -8,7 +8,6 @@ to an unrelated array (most come from `nd.array`) costs one look-up by address.
 
 from __future__ import annotations
 
-import ctypes
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from itertools import dropwhile, islice
@@ -16,11 +15,10 @@ from typing import Any
 from weakref import ref
 
 import numpy as np
-from mxnet.base import _LIB, check_call
 from mxnet.ndarray import NDArray
 from mxnet.ndarray.sparse import BaseSparseNDArray
 
-from gluonjit.engines.mxnet.framework.arrays import context_of
+from gluonjit.engines.mxnet.framework.arrays import address_of, context_of
 from gluonjit.engines.mxnet.run.results import LEARNED_INTEGERS, has_history
 from gluonjit.engines.mxnet.values.aliases import Owned
 from gluonjit.engines.mxnet.values.operands import Empty, array_of, value_of
@@ -156,14 +154,8 @@ def _interval(array: NDArray) -> tuple[int, int]:
     # Asking for the address of an array that is being computed allocates it a second time in MXNet 1.9.1, and now and
     # then what is computed goes into the memory that is dropped.
     array.wait_to_read()
-    address = _address(array)
+    address = address_of(array)
     return address, address + array.size * np.dtype(array.dtype).itemsize
-
-
-def _address(array: NDArray) -> int:
-    found = ctypes.c_void_p()
-    check_call(_LIB.MXNDArrayGetData(array.handle, ctypes.byref(found)))
-    return found.value or 0
 
 
 def before_variable(array: NDArray) -> None:

@@ -14,7 +14,7 @@ import torch
 
 from gluonjit.engines.torch.capture.cells import capture, open_batch
 from gluonjit.engines.torch.capture.records import NotOneNode
-from gluonjit.engines.torch.framework.originals import autocast
+from gluonjit.engines.torch.framework.originals import autocast, is_distributed
 from gluonjit.engines.torch.tracing.cell import Cell
 from gluonjit.engines.torch.values.lazy import LazyTensor
 from gluonjit.engines.torch.values.operands import concrete
@@ -211,8 +211,7 @@ def _node(module: Any, given: Any, batch: Batch, known: tuple[Any, ...]) -> Any:
 
 def _otherwise() -> bool:
     """True if PyTorch does something else than usual."""
-    several = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return bool(several or autocast() or torch.is_inference_mode_enabled())
+    return bool(is_distributed() or autocast() or torch.is_inference_mode_enabled())
 
 
 _FLOATS = {torch.float32, torch.float64}

@@ -15,6 +15,7 @@ from weakref import WeakSet
 
 import torch
 
+from gluonjit.engines.torch.framework.originals import is_distributed
 from gluonjit.hybrid.run.batch import Batch
 
 DEVICES = {"cuda"}
@@ -36,7 +37,7 @@ def snapshot(batch: Batch, tensor: Any) -> Any:
 
 def _is_alone(batch: Batch, tensor: Any) -> bool:
     """True if nobody but PyTorch, in its default stream, writes to a tensor's storage; to a large one only once."""
-    if tensor.__class__ is not torch.Tensor or _streams[0] or _is_distributed():
+    if tensor.__class__ is not torch.Tensor or _streams[0] or is_distributed():  # which has own streams
         return False
     storage = tensor.untyped_storage()
     if storage in _exported or storage.nbytes() > _LARGEST:
@@ -47,10 +48,6 @@ def _is_alone(batch: Batch, tensor: Any) -> bool:
         return bool(torch._C._is_cow_tensor(tensor))  # until it is written to for the first time
     batch.created["storage", storage._cdata] = tensor  # no other one gets its address
     return True
-
-
-def _is_distributed() -> bool:
-    return bool(torch.distributed.is_available() and torch.distributed.is_initialized())  # which has own streams
 
 
 def _make_stream(cls: Any, *args: Any, **kwargs: Any) -> Any:

@@ -55,6 +55,11 @@ make_subclass = torch.Tensor._make_subclass
 make_wrapper = torch.Tensor._make_wrapper_subclass
 
 
+def is_distributed() -> bool:
+    """True if this process trains together with others."""
+    return bool(torch.distributed.is_available() and torch.distributed.is_initialized())
+
+
 def functions_named(names: str, places: tuple[Any, ...] = (torch, torch.Tensor)) -> frozenset[Any]:
     """The functions that have one of these names in any of the places."""
     found = [getattr(place, name, None) for name in names.split() for place in places]

@@ -19,7 +19,17 @@ from gluonjit.program.axes.products import Contract
 from gluonjit.program.axes.row import Application, By, Row, lifted, of_any_rows, rows_by_name
 from gluonjit.program.axes.samples import Last, Pick, Samples
 from gluonjit.program.axes.shapes import Expand, Join, Keep, Permute, Reshape
-from gluonjit.program.axes.values import PREFIX, NotBatchable, Operand, Shaped, Vals, Values, is_sized, placed
+from gluonjit.program.axes.values import (
+    PREFIX,
+    NotBatchable,
+    Operand,
+    Shaped,
+    Vals,
+    Values,
+    is_sized,
+    numbered,
+    placed,
+)
 from gluonjit.program.children.reading import Operators
 from gluonjit.program.trace import TraceOp
 from gluonjit.program.work import traced_work
@@ -88,8 +98,8 @@ def _where(call: Application, condition: Any, value: Any) -> Vals:
     """The tensor that is written to, with the value where the condition is true; both are operands of the call."""
     attrs = {"condition": condition, "self": value, "other": call.attrs["self"]}
     vals = [call.vals[place] for place in attrs.values()]
-    numbered = dict(zip(attrs, map(Operand, range(len(vals)))))
-    return ROWS_OF["where.self"].lift(call.on("where.self", numbered, vals, call.outs))
+    places = dict(zip(attrs, map(Operand, range(len(vals)))))
+    return ROWS_OF["where.self"].lift(call.on("where.self", places, vals, call.outs))
 
 
 def _put(call: Application) -> Vals:
@@ -352,7 +362,7 @@ def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writ
     outputs: shapes and dtypes of one node's results.
     """
     vals: Vals = []
-    attrs = {key: _numbered(value, vals) for key, value in args.items()}
+    attrs = {key: numbered(value, Values, vals) for key, value in args.items()}
     if writer.sized and vals and all(val.shared for val in vals) and is_sized((*vals[0].shape, *outputs[0][0])):
         vals = [writer.spread(val) if is_sized(val.shape) else val for val in vals]
     elif all(val.shared for val in vals):
@@ -378,13 +388,3 @@ def batch_op(name: str, args: Mapping[str, Any], outputs: Sequence[Shaped], writ
             raise
         found = otherwise
     return [val._replace(shape=shape) for val, (shape, _) in zip(found, outputs)]
-
-
-def _numbered(value: Any, vals: Vals) -> Any:
-    """An argument with operands in the place of values, which are added to `vals`."""
-    if isinstance(value, Values):
-        vals.append(value)
-        return Operand(len(vals) - 1)
-    if value.__class__ is tuple:
-        return tuple(_numbered(item, vals) for item in value)
-    return value

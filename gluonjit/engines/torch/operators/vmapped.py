@@ -15,7 +15,7 @@ from gluonjit.engines.torch.operators.binding import Writer, operator_named
 from gluonjit.engines.torch.operators.examples import regular
 from gluonjit.graph.values import intern_spec
 from gluonjit.program.axes.row import Application
-from gluonjit.program.axes.values import Operand, Values
+from gluonjit.program.axes.values import Values, numbered
 from gluonjit.program.sizes import LengthRule, NotDerivable, at_lengths, line_through
 from gluonjit.program.trace import MalformedTrace, Trace, TraceBuilder, TraceOp
 
@@ -135,20 +135,13 @@ class _Recording(TorchDispatchMode):  # type: ignore[misc]
         found = func(*args, **(kwargs or {}))
         if func._schema.is_mutable:
             raise NotDerivable
-        inputs: list[int] = []
-
-        def argument(value: Any) -> Any:
-            if isinstance(value, torch.Tensor):
-                inputs.append(self.place(value))
-                return Operand(len(inputs) - 1)
-            return tuple(map(argument, value)) if isinstance(value, (list, tuple)) else value
-
+        tensors: list[Any] = []
         names = [each.name for each in func._schema.arguments]
         given = {**dict(zip(names, args)), **(kwargs or {})}
-        attrs = tuple((name, argument(value)) for name, value in given.items())
+        attrs = tuple((name, numbered(value, torch.Tensor, tensors)) for name, value in given.items())
         results = list(found) if isinstance(found, (list, tuple)) else [found]
         shaped = [(tuple(each.shape), name_of_dtype(each.dtype)) for each in results]
-        made = self.builder.op(str(func).removeprefix("aten."), attrs, inputs, shaped)
+        made = self.builder.op(str(func).removeprefix("aten."), attrs, list(map(self.place, tensors)), shaped)
         self._places.update({id(each): position for each, position in zip(results, made)})
         self._kept += results
         return found

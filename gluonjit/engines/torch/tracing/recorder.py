@@ -34,7 +34,7 @@ from gluonjit.hybrid.capture.assumed import is_caught
 from gluonjit.hybrid.capture.guards.interrupts import watch
 from gluonjit.hybrid.capture.structure import items_of, map_structure
 from gluonjit.hybrid.run.state import LOCAL
-from gluonjit.program.axes.values import Operand
+from gluonjit.program.axes.values import numbered
 from gluonjit.program.trace import NeedsValue, TraceBuilder, TraceOp
 
 _ATEN = torch.ops.aten
@@ -126,15 +126,6 @@ class Tracer(KnownNumbers, Writes):
             named = {key: self._apart(value) for key, value in named.items()}
         func = _WITH_GRADIENT.get(func, func) if self.learns else func
         known = operator_of(func)
-        inputs: list[int] = []
-
-        def placed(value: Any) -> Any:
-            if isinstance(value, torch.Tensor):
-                inputs.append(self._position(value))
-                return Operand(len(inputs) - 1)
-            if isinstance(value, (list, tuple)):
-                return tuple(placed(item) for item in value)
-            return value
 
         def stand_in(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
@@ -158,7 +149,9 @@ class Tracer(KnownNumbers, Writes):
                     self._note_views(func, named, [apart], False)
                 # The parts of a composite are what PyTorch itself differentiates.
                 return apart if other == func.decompose else self._tie(func, named, apart, begin)
-        attrs = tuple((key, placed(value)) for key, value in named.items())
+        tensors: list[Any] = []
+        attrs = tuple((key, numbered(value, torch.Tensor, tensors)) for key, value in named.items())
+        inputs = list(map(self._position, tensors))
         given = {key: stand_in(value) for key, value in named.items()}
         found = func(**given)
         if known.random and draws(func, named):

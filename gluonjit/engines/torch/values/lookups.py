@@ -9,12 +9,13 @@ from typing import Any
 import torch
 
 from gluonjit.engines.torch.framework.applying import applied
-from gluonjit.engines.torch.framework.arrays import by_one_thread, name_of_device, name_of_dtype
+from gluonjit.engines.torch.framework.arrays import by_one_thread, spec_of
 from gluonjit.engines.torch.framework.buffers import note_versions
 from gluonjit.engines.torch.run.chunks import Chunk
 from gluonjit.graph import Spec, Value, intern_spec, mode_of
 from gluonjit.graph.entries import rows_of
-from gluonjit.graph.references import same_rows, table_rows
+from gluonjit.graph.joining import same_rows
+from gluonjit.graph.references import table_rows
 from gluonjit.hybrid.capture import tables
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.hybrid.run.state import Results, placed
@@ -56,23 +57,15 @@ def _look_up(weight: Any, index: Any, attrs: Mapping[str, Any]) -> Any:
 
 
 class Table(tables.Table):
-    """A weight. `attrs` are arguments of torch.nn.functional.embedding.
-
-    An entry is what the first `dims` dimensions tell apart, in order. `whole`: the weight, of which entries are views.
-    """
+    """A weight. `attrs` are arguments of torch.nn.functional.embedding; `whole`: the weight, which entries show."""
 
     whole: Any = None
+    look = staticmethod(spec_of)
 
-    def __init__(
-        self, batch: Batch, weight: Any, attrs: tuple[tuple[str, Any], ...], taped: bool, dims: int = 1
-    ) -> None:
-        super().__init__(batch, weight, attrs, taped, dims)
-        self.attrs, self.taped, self.dims = dict(attrs), taped, dims
-        self.sizes = tuple(weight.shape[:dims])
-        self.size = prod(self.sizes)
-        device = name_of_device(weight.device)
-        self.row = intern_spec(tuple(weight.shape[dims:]), name_of_dtype(weight.dtype), device, "stack")
-        note_versions(batch, (weight,))
+    def __init__(self, batch: Batch, *key: Any) -> None:
+        super().__init__(batch, *key)
+        self.attrs = dict(self.attrs)
+        note_versions(batch, key[:1])
 
     def number(self, places: Sequence[Any]) -> int:
         """Returns the number of the entry at these places, one for each dimension; -1 where there is none."""
@@ -105,11 +98,12 @@ class Carried(tables.Table):
     """
 
     fits = True
+    look = staticmethod(spec_of)
 
-    def __init__(self, batch: Batch, chunk: Chunk, row: Spec, taped: bool) -> None:
-        super().__init__(batch, chunk.tensor, taped)
-        self.chunk, self.row, self.size, self.taped = chunk, row, len(chunk.tensor), taped
-        self.entered = batch.graph.entries(self, row)
+    def __init__(self, batch: Batch, chunk: Chunk, taped: bool) -> None:
+        super().__init__(batch, chunk.tensor, (), taped)
+        self.chunk = chunk
+        self.entered = batch.graph.entries(self, self.row)
 
     def entries(self, numbers: Any) -> Any:
         """The rows of these numbers, a tensor, with their history where that is recorded."""
@@ -131,8 +125,7 @@ def carried(batch: Batch, value: Value) -> Value | None:
     taped = value.taped and torch.is_grad_enabled() and chunk.tensor.requires_grad
     table = batch.tables.get((id(chunk), taped))
     if table is None:
-        row = intern_spec(spec.row_shape, spec.dtype, spec.device, "stack")
-        table = batch.tables[id(chunk), taped] = Carried(batch, chunk, row, taped)
+        table = batch.tables[id(chunk), taped] = Carried(batch, chunk, taped)
     if taped:
         chunk.readers.taken.update(numbers)
     rows = rows_of(batch.graph, table.entered, numbers)

@@ -18,8 +18,7 @@ from gluonjit.engines.torch.tracing.traced_tensors import TraceTensor
 from gluonjit.engines.torch.values.lookups import carried, host_rows
 from gluonjit.engines.torch.values.pending_statistics import WAITING, PendingStatistic
 from gluonjit.graph import Value, intern_spec
-from gluonjit.graph.references import keys_of
-from gluonjit.graph.slices import Key
+from gluonjit.graph.references import follow
 from gluonjit.graph.values import MODES
 from gluonjit.hybrid.capture.reuse.cache import refuse
 from gluonjit.hybrid.run.batch import Batch
@@ -115,15 +114,10 @@ def in_memory(lazy: Any) -> Any:
     if (lazy._v.taped or found.requires_grad) and not isinstance(found, torch.nn.Parameter):
         return None
     with plain(), torch.set_grad_enabled(lazy._v.taped):
-        for part in keys_of(lazy._k):
-            if part.__class__ is int or part.__class__ is slice:
-                found = found[part]
-                continue
-            try:
-                found = found[part.key] if part.__class__ is Key else part.of(found)
-            except RuntimeError:  # a view of what lies otherwise in eager execution
-                return None
-    return found
+        try:
+            return follow(found, lazy._k)
+        except RuntimeError:  # a view of what lies otherwise in eager execution
+            return None
 
 
 def leaf(batch: Batch, tensor: Any, mode: str = "") -> Value:

@@ -17,7 +17,7 @@ from gluonjit.engines.torch.run.program import Batched
 from gluonjit.engines.torch.tracing.cell import MADE, Call
 from gluonjit.engines.torch.values.operands import leaf
 from gluonjit.graph import Kind, Output, Spec, Value, Work, intern_spec, outputs_of
-from gluonjit.graph.references import same_rows
+from gluonjit.graph.joining import same_rows
 from gluonjit.hybrid.run.batch import Batch
 from gluonjit.program.axes.values import Operand, Values
 from gluonjit.program.trace import TraceBuilder

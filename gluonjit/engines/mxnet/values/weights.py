@@ -80,10 +80,8 @@ def reshape(self: NDArray, *shape: Any, **kwargs: Any) -> Any:
 
 
 def _place(key: Any) -> Hashable:
-    """A key of `[]` as one of tables: whole numbers and slices without a step; None for others."""
+    """A key of `[]` as one of tables: slices without a step; None for others, and for numbers, which samples choose."""
     kind = type(key)
-    if kind is int:
-        return key  # type: ignore[no-any-return]
     if kind is slice:
         if key.step is None and all(each is None or type(each) is int for each in (key.start, key.stop)):
             return ":", key.start, key.stop

@@ -67,9 +67,7 @@ class MadeHere(list[int]):
 
 def is_made(item: Any) -> bool:
     """True if this is a lazy tensor of floats that the program has made, and that no pending call writes to."""
-    return (
-        isinstance(item, torch.Tensor) and getattr(item, "_k", None).__class__ is MadeHere
-    )  # others may have any name
+    return isinstance(item, torch.Tensor) and getattr(item, "_k", None).__class__ is MadeHere  # others have any name
 
 
 def share(lazy: Any) -> Any:

@@ -332,7 +332,7 @@ def referred(lazy: Any, key: Any, scalar: tuple[int, ...]) -> Value | None:
 def cut_out(lazy: Any, cuts: Cuts, wrapped: Callable[[Value], Any], is_np: bool) -> Any:
     """Cuts out of a lazy array one number or more; its shape may differ from the index's by axes of size 1.
 
-    wrapped: makes a lazy array of a value; call: captures an operator, by its name.
+    wrapped: makes a lazy array of a value; is_np: whether it is one of mx.np.
     """
     first, last, step = cuts[0]
     rows = referred(lazy, slice(first, last), ()) if step == 1 and (first, last) != (0, lazy.shape[0]) else None

@@ -178,7 +178,7 @@ def before_write(array: Any) -> None:
     if state.batch is None or state.paused != state.eagerly:
         return
     for batch in {state.batch, *state.explicit}:
-        if batch.engine.name != "mxnet" or (batch.empty and not batch.imports and not batch.tables and not batch.taken):
+        if batch.engine.name != "mxnet" or (batch.empty and not (batch.imports or batch.tables or batch.taken)):
             continue
         if id(array) in batch.imports or id(array) in batch.parameters or _shares(batch, array):
             if state.trace is not None:  # a cell that writes to what others have read is no node

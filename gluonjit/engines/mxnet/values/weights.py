@@ -18,6 +18,7 @@ from gluonjit.hybrid.run.state import LOCAL, UNCAPTURED
 
 SHAPING = frozenset("transpose SwapAxis slice slice_axis expand_dims squeeze Reshape Flatten".split())
 """Operators whose results of weights alone are parts of these."""
+_MOST = 4096
 _parts: dict[Any, WeightPart] = {}
 
 
@@ -46,9 +47,9 @@ def part_of(array: Any, key: Hashable, take: Callable[[Any], Any]) -> Any:
         made = take(array)
     if made.__class__ is not NDArray or not made.size or id(made) in batch.parameters:
         return made
-    part = _parts.get(place)
-    if part is None:
-        part = _parts[place] = WeightPart(source, take, wrap, is_recorded(state.mode))
+    if len(_parts) >= _MOST:  # each keeps its weight alive
+        _parts.clear()
+    part = _parts.setdefault(place, WeightPart(source, take, wrap, place[2]))
     batch.taken[place], batch.parameters[id(made)] = made, part
     return made
 

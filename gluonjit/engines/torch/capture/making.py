@@ -30,6 +30,14 @@ def _like(dtype: str, device: str) -> Any:
     return torch.empty(0, dtype=dtype_named(dtype), device=device_named(device))
 
 
+TRIED: dict[int, MadeHere] = {}
+"""How many more lazy tensors of floats a function makes, by the address of its code, and of whole numbers, by the
+complement of that."""
+_MOST = 4096
+_FIRST = 32
+_WRITTEN = -1
+
+
 def derived(found: Any) -> Any:
     """Returns what was computed of tensors that the program has made as one that it has made, if it may be written to.
 
@@ -55,7 +63,7 @@ def _as_made(tensor: Any, code: CodeType) -> Any:
         if len(TRIED) >= _MOST:
             TRIED.clear()
         made = TRIED[place] = MadeHere([_FIRST])
-    if made[0] == 0:
+    if not made[0]:
         return tensor
     if made[0] > 0:
         made[0] -= 1
@@ -90,19 +98,14 @@ def _of_look(method: Any) -> Callable[..., Any]:
 # --- for themselves --------------------------------------------------------------------------------------------------
 
 _NAMES = "zeros ones full empty zeros_like ones_like full_like empty_like tensor".split()
-TRIED: dict[int, MadeHere] = {}
-"""Tensors of floats by the address of the code that made them, those of whole numbers by its complement."""
-_MOST = 4096
-_FIRST = 32
-_WRITTEN = -1
 
 
 def _creating(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wraps a function that creates a tensor: numbers of the host that a captured sample makes are lazy, and floats.
 
-    A plain tensor that a pending one is written to would have to be computed at once. Until then it is no part of a
-    graph: what does without pending tensors runs on its memory, as in eager execution. One that looks like known
-    integers is made as from these.
+    A pending tensor that is written to a plain one would have to be computed at once: see `_as_made`. Until then a lazy
+    one is no part of a graph: what does without pending tensors runs on its memory, as in eager execution. One that
+    looks like known integers is made as from these.
     """
 
     @wraps(function)

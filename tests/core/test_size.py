@@ -10,7 +10,7 @@ import pytest
 from tools.size import Size, c_tokens, main, python_tokens, sizes, total
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMIT = 464_229  # lowered where a change takes something away; `python -m tools.size` shows the present size
+LIMIT = 464_308  # lowered where a change takes something away; `python -m tools.size` shows the present size
 
 
 def _in_git() -> bool:

@@ -203,3 +203,22 @@ def test_samples_that_go_backward_by_themselves() -> None:
             whole.backward()
         found.append(net.w.grad().asnumpy())
     np.testing.assert_allclose(found[1], found[0], rtol=2e-5, atol=2e-5)
+
+
+def test_a_layer_whose_samples_go_backward_by_themselves() -> None:
+    """A recurrent layer takes parts of its weights, whose history each pass goes through."""
+    found = []
+    for batched in (False, True):
+        mx.random.seed(1)
+        np.random.seed(1)
+        net = mx.gluon.rnn.LSTM(SIZE, input_size=SIZE)
+        net.initialize(mx.init.Uniform(0.5))
+        net.collect_params().setattr("grad_req", "add")
+        net.hybridize(dynamic_batch=batched, **({"granularity": "op", "scheduler": "depth"} if batched else {}))
+        with autograd.record():
+            losses = [net(nd.ones((size, 1, SIZE)) * size).sum() for size in (2, 2, 1)]
+        for loss in losses:
+            loss.backward()
+        found.append([each.grad().asnumpy() for _, each in sorted(net._collect_params_with_prefix().items())])
+    for batched_, eager in zip(found[1], found[0]):
+        np.testing.assert_allclose(batched_, eager, rtol=2e-5, atol=2e-5)

@@ -75,7 +75,7 @@ def backward(heads: Any, head_grads: Any = None, retain_graph: bool = False, tra
     with RUNNING:
         ready, gradients, passes = _through_batches(listed, given, retain_graph, train_mode)
         if ready:
-            original_backward(ready, gradients, retain_graph, train_mode)
+            original_backward(ready, gradients, retain_graph or _have_parts(passes), train_mode)
         if passes:
             _write_statistics(passes)
             _account(passes)
@@ -112,7 +112,8 @@ def grad(
                 "autograd.grad of values that do not depend on anything with a gradient: call attach_grad on the "
                 "variables before computing the values under autograd.record()"
             )
-        found = original_grad(ready, variables, gradients, bool(retain_graph), False, train_mode)
+        kept = bool(retain_graph) or _have_parts(passes)
+        found = original_grad(ready, variables, gradients, kept, False, train_mode)
         _write_statistics(passes)
     _finish(through)
     return found
@@ -206,6 +207,11 @@ def _through_batches(
     for tape in direct:
         _note_call(tape)
     return ready, gradients, passes
+
+
+def _have_parts(passes: Sequence[Passed]) -> bool:
+    """True if a later pass may go through the history of the parts of weights that this one has gone through."""
+    return any([passed.tape.shares_parts() for passed in passes])
 
 
 def _summed(ends: list[Target]) -> list[Target]:

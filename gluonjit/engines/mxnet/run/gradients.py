@@ -195,6 +195,10 @@ class Tape(tape.Tape):
     def learns_weight(self, weight: NDArray) -> bool:
         return self._constant(weight) is not None
 
+    def shares_parts(self) -> bool:
+        """True if calls of several samples have a part of a weight in common, which eager execution takes for each."""
+        return any([gradient is not None and array.grad is None for array, gradient in self._constants.values()])
+
     def put_head(self, made: Pass, arena: int, positions: list[int], head: Any) -> None:
         gradient: Any = made.arenas[arena]
         numbers = gradient.asnumpy()

@@ -157,7 +157,8 @@ def _through_batches(
     """Goes backward through every batch that the heads come from, the latest first.
 
     Returns what MXNet's own backward has to go on with, arrays and their gradients, and what was gone through. What of
-    its history is freed there is the program's own, so that it is kept for `retain_graph` alone.
+    its history is freed there is the program's own, so that it is kept for `retain_graph` alone, or where samples have
+    parts of weights in common.
     """
     ready: list[NDArray] = []
     gradients: list[NDArray | None] = []
